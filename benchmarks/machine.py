@@ -1,0 +1,71 @@
+"""What a figure must name beside itself: the processor, the releases in use, and what a process of ours took."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from time import perf_counter
+from typing import Final
+
+__all__ = ["ProcessPass", "description", "dump_process"]
+
+_CPUINFO: Final = Path("/proc/cpuinfo")
+_PACKAGES: Final = ("crc32c", "isal", "lz4", "python-snappy", "zstandard", "Cython", "aiokafka", "cramjam")
+_KIB_PER_RSS_UNIT: Final = 1024 if sys.platform != "darwin" else 1  # getrusage: KiB on Linux, bytes on macOS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessPass:
+    """One whole process: wall time, processor time, and the largest resident set."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_rss_bytes: int
+
+
+def description() -> dict[str, object]:
+    """Processor, system and releases."""
+    return {
+        "cpu": _cpu(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+    }
+
+
+def dump_process(path: str, *options: str) -> ProcessPass:
+    """`kafkalog dump` of a file as a process of its own, its output thrown away."""
+    command = [sys.executable, "-m", "kafkalog_cli", "dump", *options, path]
+    start = perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = perf_counter() - start
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
+    return ProcessPass(
+        seconds=seconds, cpu_seconds=usage.ru_utime + usage.ru_stime, peak_rss_bytes=usage.ru_maxrss * _KIB_PER_RSS_UNIT
+    )
+
+
+def _cpu() -> str:
+    try:
+        fields = dict(
+            (part.strip() for part in line.split(":", 1)) for line in _CPUINFO.read_text().split("\n\n")[0].splitlines()
+        )
+        return f"{fields['model name']} (family {fields['cpu family']}, model {fields['model']})"
+    except (OSError, KeyError, ValueError):
+        return platform.processor() or platform.machine()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,84 @@
+"""The command class of kafkalog: a click command with its examples and exit statuses, for --help and man page alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from kafkalog_cli.exits import EXIT_STATUS_HELP, ExitStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["Command", "Example", "OptionalValue"]
+
+
+class Example(NamedTuple):
+    """A command line, and what it is good for."""
+
+    line: str
+    purpose: str
+
+
+class OptionalValue(click.Option):
+    """An option whose value may be left out: `--committed`, `--committed=high-watermark`, `--committed high-watermark`.
+
+    click itself would take any next argument for the value, so that `--committed PATH` lost its path. Here the next
+    argument is the value only if it is one of the choices, and `bare_value` stands in otherwise.
+    """
+
+    def __init__(self, declarations: Sequence[str], *, bare_value: str, **attributes: Any) -> None:
+        super().__init__(declarations, **attributes)
+        self.bare_value = bare_value
+
+    def spelled_out(self, arguments: Iterable[str]) -> list[str]:
+        """The arguments with every bare use of this option given its value."""
+        remaining = list(arguments)
+        result: list[str] = []
+        while remaining:
+            argument = remaining.pop(0)
+            if argument == "--":
+                return [*result, argument, *remaining]
+            if argument in self.opts:
+                follows = bool(remaining) and remaining[0] in self._choices()
+                argument = f"{argument}={remaining.pop(0) if follows else self.bare_value}"
+            result.append(argument)
+        return result
+
+    def _choices(self) -> Sequence[str]:
+        return self.type.choices if isinstance(self.type, click.Choice) else ()
+
+
+class Command(click.Command):
+    """A command with an Examples and an Exit status section."""
+
+    def __init__(
+        self,
+        *arguments: Any,
+        examples: Sequence[Example],
+        exit_statuses: Sequence[ExitStatus],
+        **attributes: Any,
+    ) -> None:
+        super().__init__(*arguments, **attributes)
+        self.examples = tuple(examples)
+        self.exit_statuses = tuple(exit_statuses)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Give options with an optional value their value, then parse as click does."""
+        for parameter in self.params:
+            if isinstance(parameter, OptionalValue):
+                args = parameter.spelled_out(args)
+        return super().parse_args(ctx, args)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the two sections that every command has."""
+        with formatter.section("Examples"):
+            for example in self.examples:
+                formatter.write_text(example.purpose + ":")
+                formatter.indent()
+                formatter.write_text(f"\b\n{example.line}")
+                formatter.dedent()
+        with formatter.section("Exit status"):
+            formatter.write_dl([(str(int(status)), EXIT_STATUS_HELP[status]) for status in self.exit_statuses])
+        super().format_epilog(ctx, formatter)

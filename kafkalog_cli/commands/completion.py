@@ -1,0 +1,29 @@
+"""`kafkalog completion`: the completion script of a shell, on stdout."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from kafkalog_cli.command import Command, Example
+from kafkalog_cli.exits import ExitStatus
+
+__all__ = ["completion"]
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        Example("source <(kafkalog completion bash)", "In the running shell alone"),
+        Example("kafkalog completion fish > ~/.config/fish/completions/kafkalog.fish", "In every new shell"),
+    ),
+    exit_statuses=(ExitStatus.CLEAN, ExitStatus.CRASH, ExitStatus.USAGE),
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of SHELL: bash, zsh or fish."""
+    completer = get_completion_class(shell)
+    if completer is None:
+        raise click.UsageError(f"this release of click has no completion for {shell}")
+    click.echo(completer(ctx.find_root().command, {}, "kafkalog", "_KAFKALOG_COMPLETE").source())

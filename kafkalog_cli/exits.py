@@ -1,0 +1,26 @@
+"""Exit statuses: the one place that gives them their numbers. 1 and 2 are Python's and click's own."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = ["EXIT_STATUS_HELP", "ExitStatus"]
+
+
+class ExitStatus(IntEnum):
+    """What a script learns from a finished command."""
+
+    CLEAN = 0
+    CRASH = 1
+    USAGE = 2
+    REFUSED = 3
+    DAMAGE = 4
+
+
+EXIT_STATUS_HELP = {
+    ExitStatus.CLEAN: "done, and nothing wrong was found",
+    ExitStatus.CRASH: "crashed, or interrupted: the result is not complete",
+    ExitStatus.USAGE: "wrong options or arguments",
+    ExitStatus.REFUSED: "could not operate: no such file, no permission, a selection that matches nothing",
+    ExitStatus.DAMAGE: "done, and damage or another finding of severity error is in the result",
+}

@@ -1,0 +1,141 @@
+"""The `kafkalog` command: a lazy command table, and the one place where errors become exit statuses.
+
+Rules of this file: a command's module is imported when the command runs, not before, so that `kafkalog --help` costs
+little more than click; every error of ours ends as one sentence on stderr; a traceback is shown only on request
+(KAFKALOG_DEBUG=1).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Final, NoReturn
+
+import click
+
+from kafkalog_cli.exits import ExitStatus
+from kafkalog_core.errors import KafkalogError
+
+__all__ = ["COMMANDS", "cli", "main"]
+
+COMMANDS: Final = {
+    "dump": (
+        "kafkalog_cli.commands.dump:dump_command",
+        "Show every batch, record or index entry, damaged places included.",
+    ),
+    "completion": ("kafkalog_cli.commands.completion:completion", "Print the completion script of a shell."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' names and short helps without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Command names in the order of the table."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command of that name."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module_name, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(module_name), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from the table alone."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short_help) for name, (_, short_help) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> NoReturn:
+        """Run the command; end with its status, or with the one that its error stands for."""
+        try:
+            status = ExitStatus(super().invoke(ctx) or ExitStatus.CLEAN)
+            sys.stdout.flush()
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except BrokenPipeError:
+            _forget_stdout()
+            status = ExitStatus.CLEAN
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- the one place where every error ends
+            status = _explain(error)
+        ctx.exit(status)
+
+
+def _explain(error: BaseException) -> ExitStatus:
+    """One sentence on stderr, and the exit status."""
+    if isinstance(error, KafkalogError):
+        sentence, status = str(error), ExitStatus.REFUSED
+    elif isinstance(error, KeyboardInterrupt):
+        sentence, status = "interrupted", ExitStatus.CRASH
+    elif isinstance(error, OSError):
+        sentence, status = f"the result could not be written: {error}", ExitStatus.CRASH
+    else:
+        sentence = f"internal error, {type(error).__name__}: {error} (KAFKALOG_DEBUG=1 shows where)"
+        status = ExitStatus.CRASH
+    if os.environ.get("KAFKALOG_DEBUG") == "1" and not isinstance(error, KeyboardInterrupt):
+        import_module("traceback").print_exception(error)
+    click.echo(f"kafkalog: {_one_line(sentence)}", err=True)
+    return status
+
+
+def _one_line(sentence: str) -> str:
+    """A file name in the sentence must neither break the line nor steer the terminal."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in sentence)
+
+
+def _forget_stdout() -> None:
+    """The reader of our output is gone: let the interpreter's last flush go nowhere instead of failing."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):  # no file behind stdout, so nothing can fail
+        return
+
+
+def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+    del parameter
+    if not value or ctx.resilient_parsing:
+        return
+    metadata = import_module("importlib.metadata")
+    try:
+        version = metadata.version("kafkalog")
+    except metadata.PackageNotFoundError:
+        version = "from a source tree"
+    compiled = import_module("kafkalog_core.format.kernels").COMPILED
+    click.echo(f"kafkalog {version} ({'compiled' if compiled else 'interpreted'} kernels)")
+    ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="Exit status: 0 clean, 1 crash, 2 usage, 3 could not operate, 4 damage found.",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Print the version, and which kernels run: compiled or interpreted.",
+)
+def cli() -> None:
+    r"""Read, check and repair Apache Kafka's on-disk log.
+
+    Works on the files of a dead broker: any file, a partition directory or a whole log directory. Nothing is written
+    without --apply.
+
+    \b
+    Example:
+      kafkalog dump /var/lib/kafka/orders-0
+    """
+
+
+def main() -> NoReturn:
+    """Entry point of the `kafkalog` script."""
+    cli.main(prog_name="kafkalog")
+    raise AssertionError  # click ends the process

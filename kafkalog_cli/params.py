@@ -1,0 +1,128 @@
+"""Types of the options: functions from the command line's text to sizes, ranges, times, patterns.
+
+Each is given to click as an option's `type`. Nothing here reads a file or a clock. What cannot be understood is a usage
+error that says what is expected.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "OPEN",
+    "Range",
+    "command_line_bytes",
+    "parse_header",
+    "parse_hex",
+    "parse_pattern",
+    "parse_range",
+    "parse_size",
+    "parse_times",
+]
+
+Range = tuple[int | None, int | None]
+"""First and last value, both inclusive; None is open."""
+
+OPEN: Final[Range] = (None, None)
+
+_MAX_INT64: Final = 2**63 - 1
+_SIZE: Final = re.compile(r"(\d+)\s*(?:([kmgt])(i?b)?|b)?", re.IGNORECASE)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_ONE_DAY: Final = timedelta(days=1)
+
+
+def command_line_bytes(text: str) -> bytes:
+    """The very bytes that the shell passed on, UTF-8 or not."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def parse_size(text: str) -> int:
+    """`4096`, `64k`, `64KiB`, `64kB`: letters alone and with iB are powers of 1024, with B powers of 1000."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise click.BadParameter(f"{text!r} is no size; write bytes as 1048576, 1m or 1MiB (1024^2), or 1MB (1000^2)")
+    power = "kmgt".find(match[2].lower()) + 1 if match[2] else 0
+    base = 1000 if (match[3] or "").lower() == "b" else 1024
+    size_bytes: int = int(match[1]) * base**power
+    if not 0 < size_bytes <= _MAX_INT64:
+        raise click.BadParameter(f"{text!r} is out of range: 1 byte to 2^63-1")
+    return size_bytes
+
+
+def parse_range(text: str) -> Range:
+    """`A..B`, `A..`, `..B` or `A` alone; both ends belong to it."""
+    return _range(text, _whole_number, _whole_number)
+
+
+def parse_times(text: str) -> Range:
+    """Like `parse_range`, of epoch milliseconds or ISO 8601 times; a last day without a time of day is meant whole."""
+    return _range(text, parse_time_ms, lambda last: parse_time_ms(last, end_of_day=True))
+
+
+def parse_time_ms(text: str, *, end_of_day: bool = False) -> int:
+    """All digits: milliseconds since 1970. Else ISO 8601, in UTC where it names no zone."""
+    stripped = text.strip()
+    if stripped.isascii() and stripped.isdigit():
+        return _whole_number(stripped)
+    try:
+        moment = datetime.fromisoformat(stripped)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is no time; write 2024-05-01, 2024-05-01T12:00:00.500, 2024-05-01T12:00+02:00, "
+            "or milliseconds since 1970"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    time_ms = (moment - _EPOCH) // timedelta(milliseconds=1)
+    names_a_day_alone = end_of_day and ":" not in stripped and "T" not in stripped.upper()
+    return time_ms + _ONE_DAY // timedelta(milliseconds=1) - 1 if names_a_day_alone else time_ms
+
+
+def parse_pattern(text: str) -> str:
+    """A regular expression over bytes, checked here so that a bad one is a usage error."""
+    try:
+        re.compile(command_line_bytes(text))
+    except (re.error, OverflowError, RecursionError) as error:
+        raise click.BadParameter(f"{text!r} is no regular expression: {error}") from None
+    return text
+
+
+def parse_hex(text: str) -> bytes:
+    """Bytes in hexadecimal, blanks allowed between them."""
+    try:
+        return bytes.fromhex(text.removeprefix("0x"))
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not hexadecimal") from None
+
+
+def parse_header(text: str) -> tuple[bytes, bytes | None]:
+    """`KEY=VALUE`, or `KEY` alone for any value."""
+    key, equals, value = text.partition("=")
+    return command_line_bytes(key), command_line_bytes(value) if equals else None
+
+
+def _range(text: str, first_of: Callable[[str], int], last_of: Callable[[str], int]) -> Range:
+    first_text, dots, last_text = text.strip().partition("..")
+    if not dots:
+        last_text = first_text
+    first = first_of(first_text) if first_text else None
+    last = last_of(last_text) if last_text else None
+    if first is None and last is None:
+        raise click.BadParameter(f"{text!r} is no range; write A..B, A.. or ..B, both ends included")
+    if first is not None and last is not None and first > last:
+        raise click.BadParameter(f"{text!r} is empty: its end lies before its start")
+    return first, last
+
+
+def _whole_number(text: str) -> int:
+    digits = text.strip().replace("_", "")
+    if not (digits.isascii() and digits.isdigit()) or int(digits) > _MAX_INT64:
+        raise click.BadParameter(f"{text!r} is no whole number from 0 to 2^63-1; a range is written A..B, A.. or ..B")
+    return int(digits)

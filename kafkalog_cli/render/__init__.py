@@ -1,0 +1,7 @@
+"""Everything that a person sees: the only package that imports rich."""
+
+from __future__ import annotations
+
+from kafkalog_cli.render.writer import Settings, Writer, open_progress, open_writer
+
+__all__ = ["Settings", "Writer", "open_progress", "open_writer"]

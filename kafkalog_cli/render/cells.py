@@ -1,0 +1,128 @@
+r"""One value as text for a person: sizes, times, offsets, keys and values.
+
+Rule of this file: whatever came out of a log or a file name is escaped here, so that no record can steer the terminal
+or forge a line. Characters that do not print become `\n`, `\x1b`, `\u202e`; a backslash becomes `\\`.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "NONE",
+    "bytes_cell",
+    "count_of",
+    "counts_cell",
+    "headers_cell",
+    "human_bytes",
+    "place_of",
+    "plain",
+    "safe_text",
+    "span",
+    "time_cell",
+]
+
+NONE: Final = "-"
+SHOWN_BYTES: Final = 2048
+SHOWN_HEADERS: Final = 20
+_ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
+_UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MIN_TIME_MS: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+_MAX_TIME_MS: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+
+
+def plain(value: object) -> str:
+    """A number, a word or null."""
+    return NONE if value is None else safe_text(str(value))
+
+
+def safe_text(text: str) -> str:
+    """The text with everything escaped that does not print."""
+    if text.isprintable() and "\\" not in text:
+        return text
+    return "".join(
+        char if char.isprintable() and char != "\\" else char.encode("unicode_escape").decode("ascii") for char in text
+    )
+
+
+def human_bytes(size_bytes: object) -> str:
+    """`512 B`, `1.5 KiB`, `3.0 GiB`: exact below 1 KiB, powers of 1024."""
+    if not isinstance(size_bytes, int):
+        return NONE
+    if abs(size_bytes) < 1024:
+        return f"{size_bytes} B"
+    power = min((abs(size_bytes).bit_length() - 1) // 10, len(_UNITS))
+    return f"{size_bytes / 1024**power:.1f} {_UNITS[power - 1]}"
+
+
+def count_of(number: object, noun: str) -> str:
+    """`1 record`, `12 records`, `2 batches`."""
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("ch") else "s")
+    return f"{number} {noun if number == 1 else plural}"
+
+
+def time_cell(time_ms: object) -> str:
+    """ISO 8601 in UTC with milliseconds; -1 as it is stored; a number beyond the year 9999 with its unit."""
+    if not isinstance(time_ms, int):
+        return NONE
+    if time_ms == -1:
+        return "-1"
+    if not _MIN_TIME_MS <= time_ms <= _MAX_TIME_MS:
+        return f"{time_ms} ms"
+    moment = _EPOCH + timedelta(milliseconds=time_ms)
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def span(first: object, last: object) -> str:
+    """`A..B` as the filters take it."""
+    if first is None and last is None:
+        return NONE
+    return f"{plain(first)}..{plain(last)}"
+
+
+def bytes_cell(value: object) -> str:
+    """A key or value: text where it is UTF-8, else `x'00ff'`; quoted where it could be taken for something else."""
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        return "null"
+    head = bytes(value[:SHOWN_BYTES])
+    whole = len(head) == len(value)
+    try:
+        text = head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if whole or error.reason != "unexpected end of data":
+            return f"x'{head.hex()}" + ("'" if whole else _ELLIPSIS)
+        text = head[: error.start].decode("utf-8")
+    ambiguous = text in {"", "null"} or text.startswith(("x'", '"')) or text != text.strip()
+    shown = safe_text(text) + ("" if whole else _ELLIPSIS)
+    return f'"{shown}"' if ambiguous else shown
+
+
+def headers_cell(headers: object) -> str:
+    """`key=value, key=value`; nothing where there are none."""
+    if not isinstance(headers, (list, tuple)) or not headers:
+        return NONE
+    shown = [f"{bytes_cell(key)}={bytes_cell(value)}" for key, value in headers[:SHOWN_HEADERS]]
+    return ", ".join(shown + [_ELLIPSIS] * (len(headers) > SHOWN_HEADERS))
+
+
+def counts_cell(counts: object) -> str:
+    """`crc-mismatch 2, torn-tail 1`."""
+    if not isinstance(counts, dict):
+        return NONE
+    return ", ".join(f"{safe_text(str(name))} {count}" for name, count in counts.items())
+
+
+def place_of(row: Mapping[str, object]) -> str:
+    """`orders-0/00000000000000000000.log`; what is unknown of it is left out."""
+    topic, partition, segment = row.get("topic"), row.get("partition"), row.get("segment")
+    parts = []
+    if topic is not None:
+        parts.append(safe_text(f"{topic}" if partition is None else f"{topic}-{partition}"))
+    if segment is not None:
+        parts.append(safe_text(str(segment)))
+    return "/".join(parts)

@@ -1,0 +1,56 @@
+"""JSON output: one object a line, or one array. Chunks write their own lines, so no row is touched here."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from kafkalog_core import tables
+from kafkalog_core.ops.rows import json_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog_cli.render.writer import Settings
+    from kafkalog_core.ops.rows import Chunk
+
+__all__ = ["JsonWriter", "NdjsonWriter"]
+
+
+class NdjsonWriter:
+    """JSON lines, straight to the file behind standard output."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stream = sys.stdout.buffer
+
+    def write(self, chunk: Chunk) -> None:
+        """Write the chunk's lines as they are."""
+        self._stream.write(chunk.ndjson(self._settings.bytes_mode))
+        if self._settings.live:
+            self._stream.flush()
+
+    def finish(self, summary: Mapping[str, object]) -> None:
+        """Write the summary as the last line."""
+        self._stream.write(json_line(tables.SUMMARY, summary, self._settings.bytes_mode))
+        self._stream.flush()
+
+
+class JsonWriter:
+    """One JSON array of all rows, an element a line, written as the rows come."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stream = sys.stdout.buffer
+        self._stream.write(b"[\n")
+
+    def write(self, chunk: Chunk) -> None:
+        """Write the chunk's lines, each with a comma: the summary always follows. A newline is never inside a line."""
+        self._stream.write(bytes(chunk.ndjson(self._settings.bytes_mode)).replace(b"\n", b",\n"))
+        if self._settings.live:
+            self._stream.flush()
+
+    def finish(self, summary: Mapping[str, object]) -> None:
+        """Write the summary as the last element, and close the array."""
+        self._stream.write(json_line(tables.SUMMARY, summary, self._settings.bytes_mode) + b"]\n")
+        self._stream.flush()

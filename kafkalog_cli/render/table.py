@@ -1,0 +1,181 @@
+"""Table output for people: streams, keeps its widths, and makes damage impossible to overlook, colour or not."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+
+from rich.console import Console
+from rich.text import Text
+
+from kafkalog_cli.render.cells import count_of, human_bytes, plain
+from kafkalog_cli.render.columns import SHOWN, heading_of, kind_of
+from kafkalog_cli.render.stats import stats_lines
+from kafkalog_cli.render.summary import summary_sentence, verdict
+from kafkalog_cli.render.widths import Layout, choose_layout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kafkalog_cli.render.writer import Settings
+    from kafkalog_core.ops.rows import Chunk
+
+__all__ = ["TableWriter"]
+
+SAMPLE_ROWS: Final = 200
+KEPT_FINDINGS: Final = 1000
+PIPED_WIDTH: Final = 160
+DAMAGE_STYLE: Final = "bold red"
+_STYLES: Final = {
+    "DAMAGE": DAMAGE_STYLE,
+    "ERRORS": DAMAGE_STYLE,
+    "error": DAMAGE_STYLE,
+    "warnings": "yellow",
+    "warning": "yellow",
+    "clean": "green",
+}
+
+
+class _Line(NamedTuple):
+    """A row made ready: its cells, or one text for a line that keeps to no columns."""
+
+    heading: str
+    cells: Sequence[str]
+    style: str = ""
+    text: str | None = None
+
+
+class _Console(Console):
+    """rich's console, which leaves a broken pipe to `main`."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        raise BrokenPipeError
+
+
+class TableWriter:
+    """Rows in columns below the place that they come from, findings below them, the summary last."""
+
+    def __init__(self, settings: Settings) -> None:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")
+        self._console = _open_console()
+        self._settings = settings
+        self._kind = ""
+        self._layout: Layout | None = None
+        self._heading = ""
+        self._pending: list[_Line] = []
+        self._findings: list[Mapping[str, object]] = []
+        self._finding_count = 0
+
+    def write(self, chunk: Chunk) -> None:
+        """Take the rows; they appear as soon as their widths are known."""
+        for row in chunk.rows():
+            if chunk.table.name == "damage":
+                self._add(_Line(heading_of(row), (), DAMAGE_STYLE, damage_text(row)))
+            elif chunk.table.name == "finding":
+                self._take_finding(row)
+            elif chunk.table.name == "stats":
+                self._flush()
+                self._print(*stats_lines(row, self._console.encoding))
+            else:
+                self._take_row(row)
+        if self._settings.live:
+            self._flush()
+
+    def finish(self, summary: Mapping[str, object]) -> None:
+        """Show what is pending, the findings and the summary."""
+        self._flush()
+        if self._findings:
+            self._print(Text(), Text("Findings", "bold"))
+            for row in self._findings:
+                self._print(*finding_lines(row))
+        if self._finding_count > len(self._findings) and not self._settings.live:
+            rest = self._finding_count - len(self._findings)
+            self._print(Text(f"... and {count_of(rest, 'more finding')}: --output ndjson has all of them", "bold"))
+        self._print(Text(), Text(summary_sentence(summary), _STYLES[verdict(summary)]))
+
+    def _take_row(self, row: Mapping[str, object]) -> None:
+        kind = kind_of(row)
+        if kind != self._kind:
+            self._flush()
+            self._kind, self._layout = kind, None
+        cells = [column.cell(row) for column in SHOWN[kind]]
+        if self._layout is not None and self._layout.hides(cells):
+            self._layout = None
+        alarming = row.get("crc_ok") is False or bool(row.get("damage_count"))
+        style = DAMAGE_STYLE if alarming else "yellow" if row.get("resynced") else ""
+        self._add(_Line(heading_of(row), cells, style))
+
+    def _take_finding(self, row: Mapping[str, object]) -> None:
+        self._finding_count += 1
+        if self._settings.live:
+            self._print(*finding_lines(row))
+        elif len(self._findings) < KEPT_FINDINGS:
+            self._findings.append(row)
+
+    def _add(self, line: _Line) -> None:
+        self._pending.append(line)
+        if self._layout is not None or len(self._pending) >= SAMPLE_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Print what is pending, columns' titles first where the widths are new."""
+        lines, self._pending = self._pending, []
+        texts: list[Text] = []
+        sample = [line.cells for line in lines if line.text is None]
+        if self._layout is None and sample:
+            self._layout = choose_layout(SHOWN[self._kind], sample, self._console.width)
+            texts += _title_lines(self._layout)
+        for line in lines:
+            if line.heading != self._heading:
+                self._heading = line.heading
+                texts.append(Text(line.heading, "bold cyan"))
+            if line.text is not None:
+                texts.append(Text(line.text, line.style))
+            elif self._layout is not None:
+                texts.append(Text(self._layout.line(line.cells), line.style))
+        self._print(*texts)
+
+    def _print(self, *texts: Text) -> None:
+        if texts:
+            self._console.print(*texts, sep="\n", soft_wrap=True)
+
+
+def damage_text(row: Mapping[str, object]) -> str:
+    """One damaged place as a line that starts with the word."""
+    text = f"!! DAMAGE {plain(row.get('reason'))} at byte {plain(row.get('position'))}"
+    text += f", {human_bytes(row.get('size_bytes'))}: {plain(row.get('detail'))}"
+    if row.get("next_offset") is not None:
+        text += f" (next offset expected: {row['next_offset']})"
+    return text
+
+
+def finding_lines(row: Mapping[str, object]) -> list[Text]:
+    """A finding, what the broker will do about it, and the cure."""
+    severity = plain(row.get("severity"))
+    text = f"{severity.upper():<8}{plain(row.get('code'))}  {plain(row.get('file'))}"
+    if row.get("position") is not None:
+        text += f" at byte {row['position']}"
+    lines = [Text(f"{text}: {plain(row.get('message'))}", _STYLES.get(severity, ""))]
+    for label, name in (("a broker", "broker_action"), ("cure", "cure")):
+        if row.get(name):
+            lines.append(Text(f"        {label}: {plain(row[name])}"))
+    return lines
+
+
+def _title_lines(layout: Layout) -> list[Text]:
+    lines = [Text()] if layout.columns else []
+    lines.append(Text(layout.line(layout.titles), "bold underline"))
+    if layout.narrow:
+        left_out = ", ".join(layout.titles[index] for index in layout.narrow)
+        lines.append(Text(f"(the line is too short for: {left_out}; --output ndjson has everything)", "dim"))
+    return lines
+
+
+def _open_console() -> Console:
+    console = _Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = PIPED_WIDTH
+    return console

@@ -1,0 +1,108 @@
+"""Column widths of a table that streams: chosen from the first rows, then kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rich.cells import cell_len, set_cell_size
+
+from kafkalog_cli.render.cells import NONE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog_cli.render.columns import Shown
+
+__all__ = ["Layout", "choose_layout"]
+
+GAP: Final = "  "
+MIN_FLEXIBLE_WIDTH: Final = 12
+_ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """`columns` are the indexes that are shown, `widths` theirs in terminal cells.
+
+    `empty` are left out because no row of the sample has anything in them, `narrow` because the line is too short.
+    """
+
+    shown: Sequence[Shown]
+    columns: tuple[int, ...]
+    widths: tuple[int, ...]
+    empty: tuple[int, ...]
+    narrow: tuple[int, ...]
+    line_width: int
+
+    @property
+    def titles(self) -> list[str]:
+        """Titles of all columns, shown or not."""
+        return [column.title for column in self.shown]
+
+    def hides(self, cells: Sequence[str]) -> bool:
+        """Whether a row has something in a column that was left out as empty, so that a new layout is due."""
+        return any(cells[index] != NONE for index in self.empty)
+
+    def line(self, cells: Sequence[str]) -> str:
+        """One row. Only flexible columns are cut; the last column takes what is left of the line."""
+        parts: list[str] = []
+        used = 0
+        for index, width in zip(self.columns, self.widths, strict=True):
+            column, is_last = self.shown[index], index == self.columns[-1]
+            room = max(width, self.line_width - used) if is_last else width
+            text = _cut(cells[index], room) if column.flexible else cells[index]
+            padding = " " * max(0, width - cell_len(text))
+            text = padding + text if column.right else text + padding
+            parts.append(text)
+            used += cell_len(text) + len(GAP)
+        return GAP.join(parts).rstrip()
+
+
+def choose_layout(shown: Sequence[Shown], sample: Sequence[Sequence[str]], line_width: int) -> Layout:
+    """Widths for a sample of rows, each a text for every column of `shown`."""
+    indexes = range(len(shown))
+    empty = [index for index in indexes if all(cells[index] == NONE for cells in sample)]
+    wanted = {
+        index: max(cell_len(text) for text in (shown[index].title, *(cells[index] for cells in sample)))
+        for index in indexes
+        if index not in empty
+    }
+    narrow: list[int] = []
+    while _least_width(shown, wanted) > line_width:
+        candidate = max(wanted, key=lambda index: shown[index].rank)
+        if shown[candidate].rank == 0:
+            break
+        del wanted[candidate]
+        narrow.append(candidate)
+    widths = _shared_out(shown, wanted, line_width)
+    return Layout(
+        shown=shown,
+        columns=tuple(wanted),
+        widths=tuple(widths[index] for index in wanted),
+        empty=tuple(empty),
+        narrow=tuple(sorted(narrow)),
+        line_width=line_width,
+    )
+
+
+def _least_width(shown: Sequence[Shown], wanted: dict[int, int]) -> int:
+    least = [min(width, MIN_FLEXIBLE_WIDTH) if shown[index].flexible else width for index, width in wanted.items()]
+    return sum(least) + len(GAP) * (len(least) - 1)
+
+
+def _shared_out(shown: Sequence[Shown], wanted: dict[int, int], line_width: int) -> dict[int, int]:
+    """Give the flexible columns what the others leave: small ones what they want, the rest in equal parts."""
+    flexible = sorted((index for index in wanted if shown[index].flexible), key=lambda index: wanted[index])
+    fixed_width = sum(width for index, width in wanted.items() if index not in flexible)
+    room = line_width - fixed_width - len(GAP) * (len(wanted) - 1)
+    widths = dict(wanted)
+    for number, index in enumerate(flexible):
+        fair = max(MIN_FLEXIBLE_WIDTH, room // (len(flexible) - number))
+        widths[index] = min(wanted[index], fair)
+        room -= widths[index]
+    return widths
+
+
+def _cut(text: str, width: int) -> str:
+    return text if cell_len(text) <= width else set_cell_size(text, width - 1) + _ELLIPSIS

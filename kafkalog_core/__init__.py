@@ -1,0 +1,1 @@
+"""The whole public API of kafkalog."""

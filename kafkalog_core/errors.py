@@ -1,0 +1,97 @@
+"""The whole exception hierarchy of kafkalog.
+
+Every error that kafkalog raises on purpose descends from `KafkalogError`. Texts are made in `__str__` from the attributes, so
+that a caller can read the numbers and a person the sentence. Damage inside a log is not an error: `storage.scan` catches
+`FormatError` and yields it as data.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AccessError",
+    "ChecksumError",
+    "FieldError",
+    "FormatError",
+    "KafkalogError",
+    "LimitError",
+    "NotFoundError",
+    "SelectionError",
+    "StorageError",
+    "TruncatedError",
+    "UnknownFileError",
+    "UnsupportedError",
+]
+
+
+class KafkalogError(Exception):
+    """Root of all errors of kafkalog. `path` names the file that is meant, where there is one."""
+
+    def __init__(self, message: str, *, path: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class FormatError(KafkalogError):
+    """Bytes that are not what their place says they are. `position` is a byte in the buffer or file that was decoded."""
+
+    def __init__(self, message: str, *, position: int | None = None, path: str | None = None) -> None:
+        super().__init__(message, path=path)
+        self.position = position
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if self.position is None else f"{text} (at byte {self.position})"
+
+
+class TruncatedError(FormatError):
+    """The bytes end before the value does."""
+
+
+class ChecksumError(FormatError):
+    """A stored checksum differs from the one computed over the bytes."""
+
+    def __init__(
+        self, message: str, *, stored: int, computed: int, position: int | None = None, path: str | None = None
+    ) -> None:
+        super().__init__(message, position=position, path=path)
+        self.stored = stored
+        self.computed = computed
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}: stored {self.stored:#010x}, computed {self.computed:#010x}"
+
+
+class FieldError(FormatError):
+    """A field holds a value that cannot be true."""
+
+
+class UnsupportedError(FormatError):
+    """A magic, version or codec that no known release writes, or another product's format."""
+
+
+class LimitError(FormatError):
+    """A declared or inflated size is over the limit; refused before the memory is taken."""
+
+
+class StorageError(KafkalogError):
+    """A file or directory could not be worked on."""
+
+
+class NotFoundError(StorageError):
+    """No such file or directory, or a glob that matches nothing."""
+
+
+class AccessError(StorageError):
+    """The operating system refused to open or read a file, or a link leads in a circle."""
+
+
+class UnknownFileError(StorageError):
+    """A file whose name and content are of no kind that Kafka writes."""
+
+
+class SelectionError(StorageError):
+    """A selection by topic, partition or filter that matches nothing."""

@@ -1,0 +1,176 @@
+"""LZ4 frames (little-endian), with the faulty header checksum that magic 0 has.
+
+The sizes of a frame's blocks are walked before anything is inflated: they tell where the frame ends and how much it can
+hold at most, so that a buffer of that size can be taken, and a cut stream is told from a bad one.
+"""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from importlib import import_module
+from threading import local
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog_core.errors import FieldError, TruncatedError, UnsupportedError
+from kafkalog_core.format import layout
+from kafkalog_core.format.bounded import PIECE_BYTES, Buffer, gather, over_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["unlz4"]
+
+
+_SIZE_SIZE: Final = layout.LZ4_BLOCK_SIZE.size
+_SIZE_MASK: Final = ~layout.LZ4_BLOCK_STORED
+_unpack_size: Final = layout.LZ4_BLOCK_SIZE.unpack_from
+
+
+class _Header(NamedTuple):
+    """What follows from a frame's descriptor; `size_bytes` is the header's own, magic and checksum included."""
+
+    size_bytes: int
+    block_max_bytes: int
+    block_checksum_bytes: int
+    content_checksum_bytes: int
+    has_content_size: bool
+
+
+class _Codec(local):
+    """The library, and this thread's context."""
+
+    def __init__(self) -> None:
+        self.library = import_module("lz4.frame")
+        self.context = self.library.create_decompression_context()
+
+    def whole(self, frame: Buffer, bound_bytes: int) -> bytes:
+        """A frame that cannot hold more than the bound."""
+        self.library.reset_decompression_context(self.context)
+        # One byte more than there can be: with a full buffer the library would not look at the end mark.
+        inflated: bytes
+        inflated, _taken, at_end = self.library.decompress_chunk(self.context, frame, bound_bytes + 1)
+        if not at_end:
+            raise FieldError("the lz4 frame does not end where its blocks do")
+        return inflated
+
+    def pieces(self, frame: memoryview) -> Iterator[bytes]:
+        """A frame that may hold more than the limit, in pieces."""
+        self.library.reset_decompression_context(self.context)
+        at_end = False
+        while not at_end:
+            inflated, taken, at_end = self.library.decompress_chunk(self.context, frame, PIECE_BYTES)
+            if not (inflated or taken or at_end):
+                raise FieldError("the lz4 frame does not end where its blocks do")
+            frame = frame[taken:]
+            yield inflated
+
+
+@cache
+def _codec() -> _Codec:
+    return _Codec()
+
+
+def unlz4(payload: Buffer, magic: int, limit_bytes: int) -> Buffer:
+    """The inflated content of the one frame; see `compression.decompress`."""
+    header = _header(payload)
+    if header.has_content_size:
+        size_field = payload[layout.LZ4_BD_POSITION + 1 : header.size_bytes - 1]
+        if int.from_bytes(size_field, "little") > limit_bytes:
+            raise over_limit(limit_bytes)
+    bound_bytes = _bound(payload, header)
+    if magic == layout.MAGIC_V0:
+        payload = _mended(payload, header)
+    try:
+        if bound_bytes <= limit_bytes:
+            return _codec().whole(payload, bound_bytes)
+        return gather(_codec().pieces(memoryview(payload)), limit_bytes)
+    except RuntimeError as error:
+        raise FieldError(f"not an lz4 frame: {error}") from error
+
+
+def _bound(payload: Buffer, header: _Header) -> int:
+    """The most that the frame can inflate to, in bytes. The frame must fill the payload exactly."""
+    position, block_max_bytes, end = header.size_bytes, header.block_max_bytes, len(payload)
+    bound_bytes = 0
+    while True:
+        start = position + _SIZE_SIZE
+        if start > end:
+            raise TruncatedError("the lz4 frame ends before its end mark", position=end)
+        (size,) = _unpack_size(payload, position)
+        if size == 0:
+            break
+        size_bytes = size & _SIZE_MASK
+        if size_bytes > block_max_bytes:
+            raise FieldError(f"an lz4 block of {size_bytes} bytes in a frame of {block_max_bytes}", position=position)
+        bound_bytes += size_bytes if size != size_bytes else min(block_max_bytes, size_bytes * layout.LZ4_MAX_RATIO)
+        position = start + size_bytes + header.block_checksum_bytes
+    position = start + header.content_checksum_bytes
+    if position > end:
+        raise TruncatedError("the lz4 frame ends inside of its checksum", position=end)
+    if position < end:
+        raise FieldError(f"{end - position} bytes behind the lz4 frame, which Kafka ignores", position=position)
+    return bound_bytes
+
+
+def _header(payload: Buffer) -> _Header:
+    magic = payload[: layout.LZ4_FLG_POSITION]
+    if magic != layout.LZ4_FRAME_MAGIC[: len(magic)]:
+        raise FieldError("no lz4 frame: the magic is missing", position=0)
+    if len(payload) <= layout.LZ4_BD_POSITION:
+        raise TruncatedError("the lz4 frame ends inside of its header", position=len(payload))
+    header = _descriptor(payload[layout.LZ4_FLG_POSITION], payload[layout.LZ4_BD_POSITION])
+    if header.size_bytes > len(payload):
+        raise TruncatedError("the lz4 frame ends inside of its header", position=len(payload))
+    return header
+
+
+@cache
+def _descriptor(flags: int, block_descriptor: int) -> _Header:
+    """The header that the bytes FLG and BD announce."""
+    if flags & (layout.LZ4_FLG_VERSION_MASK | layout.LZ4_FLG_RESERVED) != layout.LZ4_FLG_VERSION:
+        raise FieldError(f"lz4 frame flags {flags:#04x}", position=layout.LZ4_FLG_POSITION)
+    if flags & layout.LZ4_FLG_DICTIONARY:
+        raise UnsupportedError("an lz4 frame with a dictionary", position=layout.LZ4_FLG_POSITION)
+    size_code = block_descriptor >> layout.LZ4_BD_SIZE_SHIFT
+    if block_descriptor & layout.LZ4_BD_RESERVED or size_code < layout.LZ4_BD_MIN_SIZE_CODE:
+        raise FieldError(f"lz4 block descriptor {block_descriptor:#04x}", position=layout.LZ4_BD_POSITION)
+    has_content_size = bool(flags & layout.LZ4_FLG_CONTENT_SIZE)
+    return _Header(
+        size_bytes=layout.LZ4_BD_POSITION + 2 + (layout.LZ4_CONTENT_SIZE_SIZE if has_content_size else 0),
+        block_max_bytes=1 << (2 * size_code + 8),
+        block_checksum_bytes=layout.LZ4_CHECKSUM_SIZE if flags & layout.LZ4_FLG_BLOCK_CHECKSUM else 0,
+        content_checksum_bytes=layout.LZ4_CHECKSUM_SIZE if flags & layout.LZ4_FLG_CONTENT_CHECKSUM else 0,
+        has_content_size=has_content_size,
+    )
+
+
+def _mended(frame: Buffer, header: _Header) -> Buffer:
+    """The frame, or a copy of it with the right header checksum, which is the last byte of the header.
+
+    Writers of magic 0 hash the frame's magic too (KAFKA-3160). Kafka ignores the checksum there, the library does not.
+    """
+    position = header.size_bytes - 1
+    checksum = _header_checksum(bytes(frame[layout.LZ4_FLG_POSITION : position]))
+    if frame[position] == checksum:
+        return frame
+    mended = bytearray(frame)
+    mended[position] = checksum
+    return mended
+
+
+@lru_cache(maxsize=64)
+def _header_checksum(descriptor: bytes) -> int:
+    """Second byte of xxHash32 (seed 0) over a frame's descriptor, which is shorter than the hash's 16-byte stripes."""
+    prime_1, prime_2, prime_3, prime_4, prime_5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
+    mask = 0xFFFFFFFF
+    value = prime_5 + len(descriptor)
+    words_end = len(descriptor) & ~3
+    for i in range(0, words_end, 4):
+        value = value + int.from_bytes(descriptor[i : i + 4], "little") * prime_3 & mask
+        value = (value << 17 | value >> 15) * prime_4 & mask
+    for byte in descriptor[words_end:]:
+        value = value + byte * prime_5 & mask
+        value = (value << 11 | value >> 21) * prime_1 & mask
+    value = (value ^ value >> 15) * prime_2 & mask
+    value = (value ^ value >> 13) * prime_3 & mask
+    return (value ^ value >> 16) >> 8 & 0xFF

@@ -1,0 +1,130 @@
+"""Snappy: the block stream of xerial's snappy-java (Kafka's own), and raw bodies, as librdkafka and other C clients do.
+
+The block stream has no end mark: a cut between two blocks leaves a legal stream. The batch's checksum and its record
+count tell.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any, Final
+
+from kafkalog_core.errors import FieldError, TruncatedError, UnsupportedError
+from kafkalog_core.format import layout
+from kafkalog_core.format.bounded import Buffer, over_limit
+
+__all__ = ["unsnappy"]
+
+_MAGIC_SIZE: Final = len(layout.XERIAL_MAGIC)
+_SIZE_SIZE: Final = layout.XERIAL_BLOCK.size
+_unpack_size: Final = layout.XERIAL_BLOCK.struct.unpack_from
+
+
+@cache
+def _library() -> Any:
+    return import_module("snappy")
+
+
+def unsnappy(payload: Buffer, _magic: int, limit_bytes: int) -> Buffer:
+    """The inflated content of all blocks, or of the one raw body; see `compression.decompress`."""
+    if payload[:_MAGIC_SIZE] != layout.XERIAL_MAGIC:
+        if 1 < len(payload) < _MAGIC_SIZE and payload == layout.XERIAL_MAGIC[: len(payload)]:
+            raise TruncatedError("the snappy stream ends inside of a header", position=len(payload))
+        return _inflated(payload, 0, limit_bytes)
+    view = memoryview(payload)
+    size_bytes = len(view)
+    position = _after_header(view, 0)
+    blocks: list[bytes] = []
+    while position < size_bytes:
+        start, end = _block(view, position)
+        if start != end:
+            blocks.append(_inflated(view[start:end], start, limit_bytes))
+            limit_bytes -= len(blocks[-1])
+        position = end
+    return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+
+
+def _block(view: memoryview, position: int) -> tuple[int, int]:
+    """Start and end of the raw block whose size stands here. Where a header stands instead: its end, twice."""
+    start = position + _SIZE_SIZE
+    if start > len(view):
+        raise TruncatedError("the snappy stream ends inside of a block's size", position=len(view))
+    (size_bytes,) = _unpack_size(view, position)
+    end: int = start + size_bytes
+    if size_bytes > 0:
+        if end > len(view):
+            raise TruncatedError("the snappy stream ends inside of a block", position=len(view))
+        return start, end
+    possible_magic = view[position : position + _MAGIC_SIZE]
+    if possible_magic != layout.XERIAL_MAGIC[: len(possible_magic)]:
+        raise FieldError(f"a snappy block of {size_bytes} bytes", position=position)
+    end = _after_header(view, position)
+    return end, end
+
+
+def _after_header(view: memoryview, position: int) -> int:
+    end = position + layout.XERIAL_HEADER.size
+    if end > len(view):
+        raise TruncatedError("the snappy stream ends inside of a header", position=len(view))
+    version = layout.XERIAL_HEADER.struct.unpack_from(view, position)[1]
+    if version < 1:  # what SnappyInputStream refuses too; it does not look at the compatible version
+        raise UnsupportedError(f"snappy block stream of version {version}", position=position)
+    return end
+
+
+def _inflated(block: Buffer, position: int, limit_bytes: int) -> bytes:
+    """One raw block. `position` is its place in the payload."""
+    declared_bytes, body = _preamble(block, position)
+    if declared_bytes > limit_bytes:
+        raise over_limit(limit_bytes)
+    if declared_bytes <= (len(block) - body) * layout.SNAPPY_MAX_RATIO:
+        try:
+            inflated: bytes = _library().uncompress(block)
+        except _library().UncompressError as error:
+            reason = f"not a snappy block: {error.__cause__ or error}"
+        else:
+            return inflated
+    else:
+        reason = f"a snappy block of {len(block)} bytes declares {declared_bytes}"
+    if _is_cut(block, body, declared_bytes):
+        raise TruncatedError("the snappy block ends early", position=position + len(block))
+    raise FieldError(reason, position=position)
+
+
+def _preamble(block: Buffer, position: int) -> tuple[int, int]:
+    """The inflated size that a raw block declares (a varint of at most 5 bytes), and where its elements start."""
+    declared_bytes = 0
+    for i, byte in enumerate(bytes(block[: layout.MAX_VARINT_BYTES])):
+        declared_bytes |= (byte & 0x7F) << (7 * i)
+        if byte < 0x80:
+            return declared_bytes, i + 1
+    if len(block) < layout.MAX_VARINT_BYTES:
+        raise TruncatedError("the snappy block ends inside of its preamble", position=position + len(block))
+    raise FieldError("the snappy block's preamble is no size", position=position)
+
+
+def _is_cut(block: Buffer, position: int, declared_bytes: int) -> bool:
+    """Whether a block that the library refuses is sound up to its end, and too short. Only errors pay for this walk.
+
+    The elements are those of snappy's format_description.txt: literals (kind 0) and copies (kinds 1 to 3).
+    """
+    inflated_bytes = 0
+    while position < len(block) and inflated_bytes < declared_bytes:
+        tag = block[position]
+        kind, length = tag & 0x03, (tag >> 2) + 1
+        operand_bytes = (max(0, length - 60), 1, 2, 4)[kind]
+        operand = int.from_bytes(block[position + 1 : position + 1 + operand_bytes], "little")
+        position += 1 + operand_bytes
+        if position > len(block):
+            return True
+        if kind == 0:
+            length = operand + 1 if operand_bytes else length
+            position += length
+        else:
+            if kind == 1:
+                length, operand = (tag >> 2 & 0x07) + 4, operand | tag >> 5 << 8
+            if not 0 < operand <= inflated_bytes:
+                return False
+        inflated_bytes += length
+    return position > len(block) or inflated_bytes < declared_bytes

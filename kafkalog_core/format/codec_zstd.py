@@ -1,0 +1,140 @@
+"""Zstandard (RFC 8878): one frame or several. Kafka's Java streams declare no content size, C clients do.
+
+The headers of a frame and of its blocks are walked before anything is inflated: they tell where the frame ends and how
+much it can hold at most, so that a buffer of that size can be taken, and a cut stream is told from a bad one.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from threading import local
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog_core.errors import FieldError, LimitError, TruncatedError, UnsupportedError
+from kafkalog_core.format import layout
+from kafkalog_core.format.bounded import PIECE_BYTES, Buffer, gather, over_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["unzstd"]
+
+_SHARED_WINDOW_BYTES: Final = 8 * 1024 * 1024  # larger windows get a context of their own, freed with the frame
+_MAGIC_SIZE: Final = len(layout.ZSTD_FRAME_MAGIC)
+
+
+class _Codec(local):
+    """The library, and this thread's context."""
+
+    def __init__(self) -> None:
+        self.library = import_module("zstandard")
+        self.unknown: int = self.library.CONTENTSIZE_UNKNOWN
+        self.context = self.fresh()
+
+    def fresh(self) -> Any:
+        return self.library.ZstdDecompressor(max_window_size=layout.ZSTD_MAX_WINDOW_BYTES)
+
+    def pieces(self, frame: memoryview) -> Iterator[bytes]:
+        """A frame in pieces, for one that may hold more than the limit."""
+        with self.fresh().stream_reader(frame) as reader:
+            while piece := reader.read(PIECE_BYTES):
+                yield piece
+
+
+@cache
+def _codec() -> _Codec:
+    return _Codec()
+
+
+def unzstd(payload: Buffer, magic: int, limit_bytes: int) -> Buffer:
+    """The inflated content of all frames; see `compression.decompress`."""
+    if magic < layout.MAGIC_V2:
+        raise UnsupportedError(f"zstd in a message of magic {magic}")
+    codec = _codec()
+    view = memoryview(payload)
+    size_bytes = len(view)
+    inflated: list[Buffer] = []
+    position = 0
+    while position < size_bytes or not size_bytes:
+        end = _skippable_end(view, position)
+        if end == position:
+            try:
+                end, content = _frame(codec, view, position, limit_bytes)
+            except codec.library.ZstdError as error:
+                raise FieldError(f"not a zstd frame: {error}", position=position) from error
+            inflated.append(content)
+            limit_bytes -= len(content)
+        position = end
+    return inflated[0] if len(inflated) == 1 else b"".join(inflated)
+
+
+def _skippable_end(view: memoryview, position: int) -> int:
+    """Where the skippable frame that starts here ends; `position` itself if none does."""
+    magic = view[position : position + _MAGIC_SIZE]
+    if (
+        magic[1:].tobytes() != layout.ZSTD_SKIPPABLE_MAGIC
+        or magic[0] & layout.ZSTD_SKIPPABLE_MASK != layout.ZSTD_SKIPPABLE_FIRST
+    ):
+        return position
+    start = position + layout.ZSTD_SKIPPABLE_HEADER_SIZE
+    end = start + int.from_bytes(view[position + _MAGIC_SIZE : start], "little")
+    if max(start, end) > len(view):
+        raise TruncatedError("the zstd stream ends inside of a skippable frame", position=len(view))
+    return end
+
+
+def _frame(codec: _Codec, view: memoryview, start: int, limit_bytes: int) -> tuple[int, Buffer]:
+    """Where the frame that starts here ends, and its content."""
+    declared, position = _header(codec, view, start)
+    end, bound_bytes = _blocks(view, position)
+    if declared.has_checksum:
+        end += layout.ZSTD_CHECKSUM_SIZE
+    if end > len(view):
+        raise TruncatedError("the zstd stream ends inside of a frame", position=len(view))
+    frame = view[start:end]
+    content_bytes, window_bytes = declared.content_size, declared.window_size
+    if content_bytes != codec.unknown:
+        if content_bytes > limit_bytes:
+            raise over_limit(limit_bytes)
+        if content_bytes > bound_bytes:
+            raise FieldError(f"a zstd frame declares {content_bytes} bytes, more than it can hold", position=start)
+    elif window_bytes > layout.ZSTD_MAX_WINDOW_BYTES:
+        raise LimitError(f"a zstd frame asks for a window of {window_bytes} bytes", position=start)
+    elif bound_bytes > limit_bytes:
+        return end, gather(codec.pieces(frame), limit_bytes)
+    context = codec.context if window_bytes <= _SHARED_WINDOW_BYTES else codec.fresh()
+    return end, context.decompress(
+        frame, bound_bytes or 1
+    )  # a bound of 0 would mean that the frame must declare its size
+
+
+def _header(codec: _Codec, view: memoryview, start: int) -> tuple[Any, int]:
+    """What the frame's header declares, and where it ends."""
+    header = view[start : start + layout.ZSTD_MAX_HEADER_SIZE]
+    try:
+        return codec.library.get_frame_parameters(header), start + codec.library.frame_header_size(header)
+    except codec.library.ZstdError:
+        if (
+            len(header) < layout.ZSTD_MAX_HEADER_SIZE
+            and bytes(header[:_MAGIC_SIZE]) == layout.ZSTD_FRAME_MAGIC[: len(header)]
+        ):
+            raise TruncatedError("the zstd stream ends inside of a frame header", position=len(view)) from None
+        raise
+
+
+def _blocks(view: memoryview, position: int) -> tuple[int, int]:
+    """Where the blocks of a frame end, and the most bytes that they can hold."""
+    bound_bytes = 0
+    header = 0
+    while not header & layout.ZSTD_BLOCK_LAST:
+        start = position + layout.ZSTD_BLOCK_HEADER_SIZE
+        if start > len(view):
+            raise TruncatedError("the zstd stream ends inside of a frame", position=len(view))
+        header = int.from_bytes(view[position:start], "little")
+        kind, size_bytes = header & layout.ZSTD_BLOCK_TYPE_MASK, header >> layout.ZSTD_BLOCK_SIZE_SHIFT
+        position = start + (1 if kind == layout.ZSTD_BLOCK_TYPE_RLE else size_bytes)
+        if kind == layout.ZSTD_BLOCK_TYPE_COMPRESSED or size_bytes > layout.ZSTD_MAX_BLOCK_BYTES:
+            size_bytes = layout.ZSTD_MAX_BLOCK_BYTES
+        bound_bytes += size_bytes
+    return position, bound_bytes

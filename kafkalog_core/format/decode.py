@@ -1,0 +1,238 @@
+"""From a run of batches to columns of records: decompression, bounded, and one call of the decode kernel for many batches.
+
+Plain batches are decoded where they lie in the window; compressed ones are inflated one behind the other into an arena, so
+that a run of small batches costs one kernel call too. What cannot be decoded is a value (`PayloadDamage`), not an exception:
+the records before it have been given out, and the next batch follows.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import FormatError, LimitError, TruncatedError
+from kafkalog_core.format import kernels
+from kafkalog_core.format.columns import FORMAT_NAMES, FORMAT_V07, BatchColumns, RecordColumns
+from kafkalog_core.format.layout import (
+    CODEC_NAMES,
+    MAGIC_V0,
+    MAGIC_V2,
+    V07_MAX_DEPTH,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["PayloadDamage", "RecordRun", "codec_name", "decode_run"]
+
+ARENA_BYTES: Final = 1024 * 1024
+MAX_HEADERS: Final = 1024 * 1024  # of one record; 32 bytes each in the columns
+_INFLATE_ERRORS: Final = ((LimitError, "payload-limit"), (TruncatedError, "payload-truncated"), (FormatError, "payload"))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRun:
+    """Decoded records: rows of `records` refer to `memory` and to rows of `batches`. Valid until the next one is asked for."""
+
+    memory: memoryview
+    batches: BatchColumns
+    records: RecordColumns
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadDamage:
+    """The batch in row `batch` has a good checksum, but not all of its records can be read; `records_before` were."""
+
+    batch: int
+    reason: str
+    detail: str
+    records_before: int
+
+
+def codec_name(codec: int) -> str:
+    """Kafka's name of a codec id; `unknown-5` and so on for ids without a name."""
+    return CODEC_NAMES[codec] if codec < len(CODEC_NAMES) else f"unknown-{codec}"
+
+
+class _Arena:
+    """Inflated payloads one behind the other, and a copy of the batch columns whose spans point into them."""
+
+    def __init__(self, batches: BatchColumns) -> None:
+        self.bytes = bytearray()
+        self.columns = batches.copy()
+
+    def clear(self) -> None:
+        """Start anew; what was given out keeps the old bytes."""
+        self.bytes = bytearray()
+
+    def add(self, row: int, payload: bytes | bytearray | memoryview) -> None:
+        self.columns.column("payload_start")[row] = len(self.bytes)
+        self.bytes += payload
+        self.columns.column("payload_end")[row] = len(self.bytes)
+
+
+def decode_run(
+    memory: memoryview,
+    batches: BatchColumns,
+    *,
+    max_bytes: int,
+    wanted: Callable[[int], bool] | None = None,
+    records: RecordColumns | None = None,
+) -> Iterator[RecordRun | PayloadDamage]:
+    """Decode the records of a run in order.
+
+    Args:
+        memory: the buffer that the spans of `batches` refer to.
+        batches: rows filled by a walk.
+        max_bytes: the largest inflated payload of one batch.
+        wanted: tells by row which batches to decode; the others are not even inflated.
+        records: columns to use again.
+    """
+    columns = records or RecordColumns()
+    codecs = batches.column("codec")
+    arena: _Arena | None = None
+    for first, last in _spans(batches, wanted):
+        if codecs[first] == 0:
+            yield from _decode(memory, batches, first, last, columns)
+            continue
+        arena = arena or _Arena(batches)
+        yield from _inflate_and_decode(memory, batches, first, last, columns, arena, max_bytes)
+
+
+def _spans(batches: BatchColumns, wanted: Callable[[int], bool] | None) -> Iterator[tuple[int, int]]:
+    """Runs of wanted rows that are all plain or all compressed."""
+    codecs = batches.column("codec")
+    if wanted is None and batches.count and not any(codecs):
+        yield 0, batches.count
+        return
+    first = 0
+    is_open = False
+    for row, codec in enumerate(codecs):
+        is_wanted = wanted is None or wanted(row)
+        if is_open and (not is_wanted or (codec == 0) != (codecs[first] == 0)):
+            yield first, row
+            is_open = False
+        if is_wanted and not is_open:
+            first, is_open = row, True
+    if is_open:
+        yield first, batches.count
+
+
+def _inflate_and_decode(
+    memory: memoryview,
+    batches: BatchColumns,
+    first: int,
+    last: int,
+    columns: RecordColumns,
+    arena: _Arena,
+    max_bytes: int,
+) -> Iterator[RecordRun | PayloadDamage]:
+    arena.clear()
+    for row in range(first, last):
+        damage = _inflate(memory, batches, row, arena, max_bytes)
+        if damage is not None or len(arena.bytes) >= ARENA_BYTES:
+            inflated = row if damage is not None else row + 1
+            yield from _decode(memoryview(arena.bytes), arena.columns, first, inflated, columns)
+            if damage is not None:
+                yield damage
+            arena.clear()
+            first = row + 1
+    yield from _decode(memoryview(arena.bytes), arena.columns, first, last, columns)
+
+
+def _inflate(
+    memory: memoryview, batches: BatchColumns, row: int, arena: _Arena, max_bytes: int
+) -> PayloadDamage | None:
+    start, end = batches.column("payload_start")[row], batches.column("payload_end")[row]
+    batch_format = batches.column("format")[row]
+    codec = batches.column("codec")[row]
+    if start == end and batch_format == MAGIC_V2 and batches.column("record_count")[row] == 0:
+        arena.add(row, b"")
+        return None
+    if start < 0:
+        return PayloadDamage(row, "wrapper-value", "its key and value lengths do not fit, or it has no value to open", 0)
+    try:
+        payload = inflate(memory[start:end], codec, batch_format, max_bytes)
+    except FormatError as error:
+        reason = next(name for kind, name in _INFLATE_ERRORS if isinstance(error, kind))
+        return PayloadDamage(row, reason, f"{codec_name(codec)}: {error}", 0)
+    arena.add(row, payload)
+    return None
+
+
+def inflate(payload: memoryview, codec: int, batch_format: int, max_bytes: int) -> bytes | bytearray | memoryview:
+    """The records of one compressed payload; of a 0.7 wrapper the flat set of all messages inside, however nested.
+
+    Raises FormatError (LimitError, TruncatedError, UnsupportedError, FieldError).
+    """
+    from kafkalog_core.format.compression import decompress  # noqa: PLC0415 - codecs cost start-up time
+
+    magic = MAGIC_V0 if batch_format == FORMAT_V07 else batch_format
+    inflated = decompress(codec, payload, magic=magic, limit_bytes=max_bytes)
+    if batch_format == FORMAT_V07:
+        return _flatten_v07(memoryview(inflated), max_bytes, depth=1)
+    return inflated
+
+
+def _flatten_v07(messages: memoryview, max_bytes: int, depth: int) -> bytes | bytearray | memoryview:
+    """Messages of a 0.7 set with every wrapper replaced by what it holds. A cut message at the end stays as it is."""
+    if depth > V07_MAX_DEPTH:
+        raise LimitError(f"wrappers are nested more than {V07_MAX_DEPTH} deep")
+    columns = BatchColumns(512)
+    flat = bytearray()
+    position = kept = 0
+    while True:
+        _, next_position = kernels.walk_v07(messages, position, len(messages), 0, 0, max_bytes, False, columns)
+        if not columns.count:
+            break
+        for row, codec in enumerate(columns.column("codec")):
+            if codec == 0:
+                continue
+            at = columns.column("position")[row]
+            flat += messages[kept:at]
+            kept = at + columns.column("size_bytes")[row]
+            inner = inflate_inner(messages, columns, row, codec, max_bytes - len(flat))
+            flat += _flatten_v07(memoryview(inner), max_bytes - len(flat), depth + 1)
+        position = next_position
+    if not kept:
+        return messages
+    flat += messages[kept:]
+    return flat
+
+
+def inflate_inner(
+    messages: memoryview, columns: BatchColumns, row: int, codec: int, max_bytes: int
+) -> bytes | bytearray | memoryview:
+    """The set inside one wrapper of a 0.7 set."""
+    from kafkalog_core.format.compression import decompress  # noqa: PLC0415 - codecs cost start-up time
+
+    span = messages[columns.column("payload_start")[row] : columns.column("payload_end")[row]]
+    return decompress(codec, span, magic=MAGIC_V0, limit_bytes=max_bytes)
+
+
+def _decode(
+    memory: memoryview, batches: BatchColumns, first: int, last: int, columns: RecordColumns
+) -> Iterator[RecordRun | PayloadDamage]:
+    """Rows `first` to `last` (exclusive), which all refer to `memory`."""
+    state = array("q", [0] * kernels.STATE_SIZE)
+    state[0], state[1] = first, -1
+    while state[0] < last:
+        result = kernels.decode(memory, batches, last, state, columns)
+        if result == kernels.DECODE_GROW and columns.headers.count <= MAX_HEADERS:
+            columns.grow_headers(columns.headers.count)
+            continue
+        if columns.count:
+            yield RecordRun(memory, batches, columns)
+        if result not in {kernels.DECODE_DONE, kernels.DECODE_FULL}:
+            reason = kernels.DECODE_ERRORS[result] if result > 0 else "headers-limit"
+            yield _payload_damage(batches, state[0], reason, state[2])
+            state[0], state[1] = state[0] + 1, -1
+
+
+def _payload_damage(batches: BatchColumns, row: int, reason: str, ordinal: int) -> PayloadDamage:
+    count = batches.column("record_count")[row]
+    of_all = f" of {count}" if count >= 0 else ""
+    kind = FORMAT_NAMES[batches.column("format")[row]]
+    detail = f"{kind}: record {ordinal + 1}{of_all} cannot be read, though the checksum agrees"
+    return PayloadDamage(row, reason, detail, ordinal)

@@ -1,0 +1,130 @@
+"""Entries of the offset, time and transaction index: runs of fixed-size entries without header or checksum.
+
+How many entries there are is the file's size divided by the entry's. What is left over (`split_size`) is a partial
+entry, which brokers of today ignore and those before 2.0 took for corruption. The active segment's `.index` and
+`.timeindex` are preallocated, so after a crash a tail of zeros stands behind the last entry (`used_entries`); a
+`.txnindex` never is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkalog_core.errors import TruncatedError
+from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TXN_INDEX_ENTRY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog_core.format.layout import Layout
+
+__all__ = [
+    "OffsetEntry",
+    "TimeEntry",
+    "TxnEntry",
+    "decode_offset_entry",
+    "decode_time_entry",
+    "decode_txn_entry",
+    "iter_offset_entries",
+    "iter_time_entries",
+    "iter_txn_entries",
+    "split_size",
+    "used_entries",
+]
+
+Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetEntry:
+    """`relative_offset` + base offset of the segment is an offset, mostly the last, of the batch at `log_position`."""
+
+    relative_offset: int
+    log_position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeEntry:
+    """No record up to `relative_offset` + base offset of the segment has a timestamp above `timestamp_ms`."""
+
+    timestamp_ms: int
+    relative_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnEntry:
+    """An aborted transaction: all offsets are absolute; `last_offset` is its ABORT marker's."""
+
+    version: int
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def decode_offset_entry(buffer: Buffer, position: int = 0) -> tuple[OffsetEntry, int]:
+    """The entry at `position` and the position behind it. Raises TruncatedError."""
+    relative_offset, log_position = _unpack(OFFSET_INDEX_ENTRY, buffer, position)
+    return OffsetEntry(relative_offset=relative_offset, log_position=log_position), position + OFFSET_INDEX_ENTRY.size
+
+
+def decode_time_entry(buffer: Buffer, position: int = 0) -> tuple[TimeEntry, int]:
+    """The entry at `position` and the position behind it. Raises TruncatedError."""
+    timestamp_ms, relative_offset = _unpack(TIME_INDEX_ENTRY, buffer, position)
+    return TimeEntry(timestamp_ms=timestamp_ms, relative_offset=relative_offset), position + TIME_INDEX_ENTRY.size
+
+
+def decode_txn_entry(buffer: Buffer, position: int = 0) -> tuple[TxnEntry, int]:
+    """The entry at `position` and the position behind it. Raises TruncatedError."""
+    version, producer_id, first_offset, last_offset, last_stable_offset = _unpack(TXN_INDEX_ENTRY, buffer, position)
+    entry = TxnEntry(
+        version=version,
+        producer_id=producer_id,
+        first_offset=first_offset,
+        last_offset=last_offset,
+        last_stable_offset=last_stable_offset,
+    )
+    return entry, position + TXN_INDEX_ENTRY.size
+
+
+def iter_offset_entries(buffer: Buffer) -> Iterator[tuple[int, int]]:
+    """All whole entries as `(relative_offset, log_position)`; a partial one at the end is not looked at."""
+    return OFFSET_INDEX_ENTRY.struct.iter_unpack(_whole(OFFSET_INDEX_ENTRY, buffer))
+
+
+def iter_time_entries(buffer: Buffer) -> Iterator[tuple[int, int]]:
+    """All whole entries as `(timestamp_ms, relative_offset)`; a partial one at the end is not looked at."""
+    return TIME_INDEX_ENTRY.struct.iter_unpack(_whole(TIME_INDEX_ENTRY, buffer))
+
+
+def iter_txn_entries(buffer: Buffer) -> Iterator[tuple[int, int, int, int, int]]:
+    """All whole entries as `(version, producer_id, first_offset, last_offset, last_stable_offset)`."""
+    return TXN_INDEX_ENTRY.struct.iter_unpack(_whole(TXN_INDEX_ENTRY, buffer))
+
+
+def split_size(layout: Layout, size_bytes: int) -> tuple[int, int]:
+    """Number of whole entries in a file of this size, and the bytes of a partial one behind them."""
+    return divmod(size_bytes, layout.size)
+
+
+def used_entries(layout: Layout, run: Buffer) -> int:
+    """Entries of a run up to the last one that is not all zeros; what follows may be the zero tail.
+
+    The first batch of a segment is never indexed, so no broker writes an offset entry of zeros. A time entry of zeros
+    is legal in slot 0 (records of 1970 at the base offset); where zeros follow it, nothing tells it from the tail.
+    """
+    return -(-len(bytes(run).rstrip(b"\0")) // layout.size)
+
+
+def _whole(layout: Layout, buffer: Buffer) -> memoryview:
+    view = memoryview(buffer)
+    return view[: len(view) - len(view) % layout.size]
+
+
+def _unpack(layout: Layout, buffer: Buffer, position: int) -> tuple[int, ...]:
+    if position < 0 or len(buffer) - position < layout.size:
+        raise TruncatedError(
+            f"{max(0, len(buffer) - position)} of {layout.size} bytes of an {layout.name}", position=position
+        )
+    return layout.struct.unpack_from(buffer, position)

@@ -1,0 +1,322 @@
+"""The grammar of file and directory names in a log directory: names to values and back.
+
+Parsing never raises: a name that says nothing is a value too (`FileKind.UNKNOWN`, `DirectoryName.problem`). The rules
+are those of `LogFileUtils`, `LocalLog.parseTopicPartitionName`, `Snapshots` and `RemoteIndexCache` (Kafka 4.3.1) and of
+the `Log` of Kafka 0.7.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
+
+__all__ = [
+    "CHECKPOINT_KINDS",
+    "INDEX_KINDS",
+    "LOG_KINDS",
+    "METADATA_TOPIC",
+    "REMOTE_INDEX_CACHE_NAME",
+    "SEGMENT_KINDS",
+    "DirectoryName",
+    "DirectoryState",
+    "FileKind",
+    "FileName",
+    "FileState",
+    "directory_name",
+    "fixed_file_name",
+    "is_redpanda_directory_name",
+    "kraft_snapshot_file_name",
+    "parse_directory_name",
+    "parse_file_name",
+    "segment_file_name",
+    "topic_name_problem",
+]
+
+
+class FileKind(StrEnum):
+    """What a file is by its name; the value is what the `kind` column of its rows says."""
+
+    LOG = "log"
+    LOG_V07 = "log_v07"
+    OFFSET_INDEX = "offset"
+    TIME_INDEX = "time"
+    TXN_INDEX = "txn"
+    SNAPSHOT = "producer_snapshot"
+    KRAFT_SNAPSHOT = "kraft_snapshot"
+    RECOVERY_POINT = "recovery_point"
+    HIGH_WATERMARK = "high_watermark"
+    LOG_START_OFFSET = "log_start_offset"
+    CLEANER_OFFSET = "cleaner_offset"
+    OFFSET_CHECKPOINT = "offset_checkpoint"
+    """One of the four above by its content; its name does not say which."""
+    LEADER_EPOCH = "leader_epoch"
+    PARTITION_METADATA = "partition_metadata"
+    META_PROPERTIES = "meta"
+    CLEAN_SHUTDOWN = "clean_shutdown"
+    QUORUM_STATE = "quorum_state"
+    LOCK = "lock"
+    REMOTE_OFFSET_INDEX = "remote_offset"
+    REMOTE_TIME_INDEX = "remote_time"
+    REMOTE_TXN_INDEX = "remote_txn"
+    REDPANDA = "redpanda"
+    TEMPORARY = "temporary"
+    UNKNOWN = "unknown"
+
+
+class FileState(StrEnum):
+    """Where in its life a file is; all but `LIVE` are a suffix behind the whole name."""
+
+    LIVE = "live"
+    DELETED = "deleted"
+    SWAP = "swap"
+    CLEANED = "cleaned"
+    TEMPORARY = "temporary"
+    PARTIAL = "partial"
+
+
+class DirectoryState(StrEnum):
+    """What a broker does with a directory beside the partitions that it serves."""
+
+    CURRENT = "current"
+    DELETE = "delete"
+    FUTURE = "future"
+    STRAY = "stray"
+    REMOTE_INDEX_CACHE = "remote_index_cache"
+
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+REMOTE_INDEX_CACHE_NAME: Final = "remote-log-index-cache"
+
+LOG_KINDS: Final = frozenset({FileKind.LOG, FileKind.LOG_V07})
+INDEX_KINDS: Final = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX})
+SEGMENT_KINDS: Final = LOG_KINDS | INDEX_KINDS | {FileKind.SNAPSHOT}
+CHECKPOINT_KINDS: Final = frozenset(
+    {
+        FileKind.RECOVERY_POINT,
+        FileKind.HIGH_WATERMARK,
+        FileKind.LOG_START_OFFSET,
+        FileKind.CLEANER_OFFSET,
+        FileKind.OFFSET_CHECKPOINT,
+        FileKind.LEADER_EPOCH,
+    }
+)
+
+_FIXED_NAMES: Final = {
+    "recovery-point-offset-checkpoint": FileKind.RECOVERY_POINT,
+    "replication-offset-checkpoint": FileKind.HIGH_WATERMARK,
+    "log-start-offset-checkpoint": FileKind.LOG_START_OFFSET,
+    "cleaner-offset-checkpoint": FileKind.CLEANER_OFFSET,
+    "leader-epoch-checkpoint": FileKind.LEADER_EPOCH,
+    "partition.metadata": FileKind.PARTITION_METADATA,
+    "meta.properties": FileKind.META_PROPERTIES,
+    ".kafka_cleanshutdown": FileKind.CLEAN_SHUTDOWN,
+    "quorum-state": FileKind.QUORUM_STATE,
+    ".lock": FileKind.LOCK,
+    "bootstrap.checkpoint": FileKind.KRAFT_SNAPSHOT,
+}
+_NAME_OF_KIND: Final[dict[FileKind, str]] = {
+    kind: name for name, kind in _FIXED_NAMES.items() if kind is not FileKind.KRAFT_SNAPSHOT
+}
+_SUFFIX_OF_KIND: Final = {
+    FileKind.LOG: ".log",
+    FileKind.LOG_V07: ".kafka",
+    FileKind.OFFSET_INDEX: ".index",
+    FileKind.TIME_INDEX: ".timeindex",
+    FileKind.TXN_INDEX: ".txnindex",
+    FileKind.SNAPSHOT: ".snapshot",
+}
+_SUFFIX_OF_STATE: Final = {
+    FileState.LIVE: "",
+    FileState.DELETED: ".deleted",
+    FileState.SWAP: ".swap",
+    FileState.CLEANED: ".cleaned",
+    FileState.TEMPORARY: ".tmp",
+    FileState.PARTIAL: ".part",
+}
+_REMOTE_KINDS: Final = {
+    "index": FileKind.REMOTE_OFFSET_INDEX,
+    "timeindex": FileKind.REMOTE_TIME_INDEX,
+    "txnindex": FileKind.REMOTE_TXN_INDEX,
+}
+_KRAFT_SUFFIX: Final = ".checkpoint"
+_KRAFT_OFFSET: Final = slice(0, 20)  # Snapshots.parse takes fixed columns
+_KRAFT_EPOCH: Final = slice(21, 31)
+_KRAFT_CANONICAL: Final = re.compile(r"[0-9]{20}-[0-9]{10}(-[0-9]+\.checkpoint\.part|\.checkpoint(\.deleted)?)")
+_REMOTE_NAME: Final = re.compile(r"([0-9]+)_[A-Za-z0-9_-]{22}\.(index|timeindex|txnindex)")
+_REDPANDA_FILE: Final = re.compile(r"([0-9]+)-([0-9]+)-v[0-9]+\.(log|base_index|compaction_index)(\..*)?")
+_REDPANDA_DIRECTORY: Final = re.compile(r"[0-9]+_[0-9]+")
+_JAVA_INTEGER: Final = re.compile(r"[+-]?\d+")  # \d as in Java's Character.digit: any decimal digit of Unicode
+_LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
+_OFFSET_DIGITS: Final = 20
+_MAX_NAME_LENGTH: Final = 255
+_MAX_TOPIC_LENGTH: Final = 249
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileName:
+    """A parsed file name.
+
+    `base_offset` is the number that a broker reads from it (the text before the first dot; a KRaft snapshot's end
+    offset), null where there is none. `epoch` is a KRaft snapshot's. `canonical` says whether a broker would spell the
+    name like this: it reads `5.log` as base offset 5 and then opens another file.
+    """
+
+    raw: str
+    kind: FileKind
+    state: FileState = FileState.LIVE
+    base_offset: int | None = None
+    epoch: int | None = None
+    canonical: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryName:
+    """A parsed directory name; `problem` says why a broker that finds it in its log directory does not start."""
+
+    raw: str
+    topic: str | None = None
+    partition: int | None = None
+    state: DirectoryState = DirectoryState.CURRENT
+    uuid: str | None = None
+    problem: str | None = None
+
+    @property
+    def is_partition(self) -> bool:
+        """Whether the name is a topic and a partition number."""
+        return self.partition is not None
+
+    @property
+    def canonical(self) -> bool:
+        """Whether a broker would spell the name like this: `t-00` and `t-+0` are read as partition 0 too."""
+        if self.topic is None or self.partition is None:
+            return self.state is DirectoryState.REMOTE_INDEX_CACHE
+        return self.raw == directory_name(self.topic, self.partition, self.state, self.uuid)
+
+
+def parse_file_name(name: str) -> FileName:
+    """Kind, state and numbers of a file name; `FileKind.UNKNOWN` where it says nothing."""
+    special = _parse_special(name)
+    if special is not None:
+        return special
+    stem, state = _split_state(name)
+    fixed = _FIXED_NAMES.get(stem)
+    if fixed is not None:
+        return FileName(raw=name, kind=fixed, state=state, canonical=state in {FileState.LIVE, FileState.TEMPORARY})
+    number = _java_integer(name.partition(".")[0], MAX_INT64)
+    for kind, suffix in _SUFFIX_OF_KIND.items():
+        if stem.endswith(suffix):
+            canonical = number is not None and number >= 0 and name == segment_file_name(number, kind, state)
+            return FileName(raw=name, kind=kind, state=state, base_offset=number, canonical=canonical)
+    if state in {FileState.TEMPORARY, FileState.PARTIAL}:
+        return FileName(raw=name, kind=FileKind.TEMPORARY, state=state)
+    return FileName(
+        raw=name, kind=FileKind.UNKNOWN, state=state, base_offset=None if state is FileState.LIVE else number
+    )
+
+
+def parse_directory_name(name: str) -> DirectoryName:
+    """Topic, partition and state of a directory name, by the rules with which a broker lists its log directory."""
+    if name == REMOTE_INDEX_CACHE_NAME:
+        return DirectoryName(raw=name, state=DirectoryState.REMOTE_INDEX_CACHE)
+    if "-" not in name:
+        return DirectoryName(raw=name, problem="no '-' between a topic and a partition number")
+    stem, state, uuid = name, DirectoryState.CURRENT, None
+    for suffixed in (DirectoryState.DELETE, DirectoryState.FUTURE, DirectoryState.STRAY):
+        suffix = f"-{suffixed}"
+        if name.endswith(suffix):
+            if re.fullmatch(rf"(\S+)-(\S+)\.(\S+){suffix}", name, re.ASCII) is None:
+                return DirectoryName(raw=name, state=suffixed, problem=f"not <topic>-<partition>.<uuid>{suffix}")
+            stem, _, uuid = name.removesuffix(suffix).rpartition(".")
+            state = suffixed
+    topic, _, number = stem.rpartition("-")
+    partition = _java_integer(number, MAX_INT32)
+    if not topic or partition is None:
+        problem = "no topic before the last '-'" if not topic else f"{number!r} is not a partition number"
+        return DirectoryName(raw=name, state=state, uuid=uuid, problem=problem)
+    return DirectoryName(raw=name, topic=topic, partition=partition, state=state, uuid=uuid)
+
+
+def segment_file_name(base_offset: int, kind: FileKind, state: FileState = FileState.LIVE) -> str:
+    """The name of a segment's file, e.g. `00000000000000000042.log.deleted`; `kind` is one of `SEGMENT_KINDS`."""
+    return f"{base_offset:0{_OFFSET_DIGITS}d}{_SUFFIX_OF_KIND[kind]}{_SUFFIX_OF_STATE[state]}"
+
+
+def fixed_file_name(kind: FileKind) -> str:
+    """The one name of a checkpoint, property or marker file, e.g. `meta.properties`."""
+    return _NAME_OF_KIND[kind]
+
+
+def kraft_snapshot_file_name(end_offset: int, epoch: int) -> str:
+    """The name of a snapshot of the metadata log; `end_offset` is exclusive."""
+    return f"{end_offset:0{_OFFSET_DIGITS}d}-{epoch:010d}{_KRAFT_SUFFIX}"
+
+
+def directory_name(
+    topic: str, partition: int, state: DirectoryState = DirectoryState.CURRENT, uuid: str | None = None
+) -> str:
+    """The name of a partition's directory; with `-delete` and `-stray` the topic is cut to keep 255 characters."""
+    if state is DirectoryState.CURRENT:
+        return f"{topic}-{partition}"
+    tail = f"-{partition}.{uuid}-{state}"
+    return topic + tail if state is DirectoryState.FUTURE else topic[: _MAX_NAME_LENGTH - len(tail)] + tail
+
+
+def topic_name_problem(topic: str) -> str | None:
+    """Why no broker would create a topic of this name; null: it would."""
+    if topic in {".", ".."}:
+        return "a topic is not named '.' or '..'"
+    if not _LEGAL_TOPIC.fullmatch(topic):
+        return "a topic's name is made of ASCII letters, digits, '.', '_' and '-'"
+    if len(topic) > _MAX_TOPIC_LENGTH:
+        return f"a topic's name has at most {_MAX_TOPIC_LENGTH} characters"
+    return None
+
+
+def is_redpanda_directory_name(name: str) -> bool:
+    """Whether this is a partition directory of Redpanda, `<partition>_<revision>`."""
+    return _REDPANDA_DIRECTORY.fullmatch(name) is not None
+
+
+def _parse_special(name: str) -> FileName | None:
+    redpanda = _REDPANDA_FILE.fullmatch(name)
+    if redpanda is not None:
+        base_offset = _java_integer(redpanda[1], MAX_INT64)
+        return FileName(raw=name, kind=FileKind.REDPANDA, base_offset=base_offset)
+    stem, state = _split_state(name)
+    remote = _REMOTE_NAME.fullmatch(stem)
+    if remote is not None:
+        base_offset = _java_integer(remote[1], MAX_INT64)
+        canonical = f"{base_offset}" == remote[1]
+        kind = _REMOTE_KINDS[remote[2]]
+        return FileName(raw=name, kind=kind, state=state, base_offset=base_offset, canonical=canonical)
+    if stem.endswith(_KRAFT_SUFFIX) and stem not in _FIXED_NAMES:
+        end_offset = _java_integer(name[_KRAFT_OFFSET], MAX_INT64)
+        epoch = _java_integer(name[_KRAFT_EPOCH], MAX_INT32)
+        return FileName(
+            raw=name,
+            kind=FileKind.KRAFT_SNAPSHOT,
+            state=state,
+            base_offset=end_offset if epoch is not None else None,
+            epoch=epoch if end_offset is not None else None,
+            canonical=_KRAFT_CANONICAL.fullmatch(name) is not None,
+        )
+    return None
+
+
+def _split_state(name: str) -> tuple[str, FileState]:
+    for state, suffix in _SUFFIX_OF_STATE.items():
+        if suffix and name.endswith(suffix):
+            return name.removesuffix(suffix), state
+    return name, FileState.LIVE
+
+
+def _java_integer(text: str, largest: int) -> int | None:
+    """`Long.parseLong` and `Integer.parseInt`: a sign and leading zeros are taken, blanks are not."""
+    if len(text) > _MAX_NAME_LENGTH or _JAVA_INTEGER.fullmatch(text) is None:
+        return None
+    value = int(text)
+    return value if -largest - 1 <= value <= largest else None

@@ -1,0 +1,312 @@
+r"""The small text files: meta.properties, partition.metadata, .kafka_cleanshutdown and quorum-state.
+
+Each reader takes a whole file and gives a `PropertyFile`: everything that can be read, in order and with duplicates,
+every malformed line, and whether a broker refuses the file (rules of 4.3.1). Raises LimitError for a file over
+`MAX_PROPERTY_FILE_BYTES`, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog_core.errors import LimitError
+from kafkalog_core.format.layout import META_VERSIONS, QUORUM_STATE_VERSIONS
+from kafkalog_core.format.textfile import (
+    MAX_LINE_BYTES,
+    Failure,
+    Line,
+    MalformedLine,
+    Refusal,
+    iter_lines,
+    join_surrogates,
+    malformed_line,
+    parse_int32,
+    parse_uuid,
+    split,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = [
+    "MAX_PROPERTY_FILE_BYTES",
+    "Property",
+    "PropertyFile",
+    "read_clean_shutdown",
+    "read_meta_properties",
+    "read_partition_metadata",
+    "read_quorum_state",
+]
+
+MAX_PROPERTY_FILE_BYTES: Final = MAX_LINE_BYTES  # real ones have some hundred bytes; so no line is ever cut
+_MAX_RESERVED_DIRECTORY_ID: Final = 99  # DirectoryId.java: most significant half 0, least below 100
+_LABEL_END: Final = re.compile(r":\s+", re.ASCII)
+_CONTINUED: Final = re.compile(r"(?:^|[^\\])(?:\\\\)*\\$", re.DOTALL)
+_KEY: Final = re.compile(r"(?:[^\\=: \t\f]|\\.)*", re.DOTALL)
+_SEPARATOR: Final = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
+_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
+_BLANK_CHARS: Final = " \t\f"
+_ESCAPED_CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Property:
+    """One key and its value; `line` is where it starts, from 1. A JSON null is null; what is no scalar stays JSON."""
+
+    key: str
+    value: str | None
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyFile:
+    """What a file says. Of a key that stands twice the last one counts. `refusal` null: a broker reads the file."""
+
+    properties: tuple[Property, ...] = ()
+    malformed: tuple[MalformedLine, ...] = ()
+    refusal: Refusal | None = None
+
+    def get(self, key: str) -> str | None:
+        """The value that counts; null: none."""
+        return next((item.value for item in reversed(self.properties) if item.key == key), None)
+
+
+def read_meta_properties(data: bytes) -> PropertyFile:
+    """meta.properties: Java properties (ISO-8859-1, comments, continued lines, escapes), then MetaProperties' rules."""
+    _check_size(data)
+    properties: list[Property] = []
+    malformed: list[MalformedLine] = []
+    for line, text in _logical_lines(data):
+        key = _KEY.match(text)
+        end = key.end() if key else 0
+        separator = _SEPARATOR.match(text, end)
+        parts = [_unescape(text[:end]), _unescape(text[separator.end() if separator else end :])]
+        if parts[0] is None or parts[1] is None:
+            malformed.append(malformed_line(line, "an escape \\u without four hexadecimal digits"))
+        else:
+            properties.append(Property(key=parts[0], value=parts[1], line=line.number))
+    if malformed:
+        refusal = _refusal(Failure.IO, "malformed-line", f"line {malformed[0].line}: {malformed[0].problem}")
+        return PropertyFile(properties=tuple(properties), malformed=tuple(malformed), refusal=refusal)
+    file = PropertyFile(properties=tuple(properties))
+    return PropertyFile(properties=file.properties, refusal=_refuse_meta(file))
+
+
+def read_partition_metadata(data: bytes) -> PropertyFile:
+    """partition.metadata: a line with the version, a line with the topic id; a broker reads no further."""
+    _check_size(data)
+    properties: list[Property] = []
+    malformed: list[MalformedLine] = []
+    values: list[str | None] = []
+    for line in iter_lines((data,)):
+        text = _decode(line.data)
+        parts = [] if text is None else split(_LABEL_END, text)
+        values.append(parts[1] if len(parts) == 2 else None)
+        if len(parts) == 2:
+            properties.append(Property(key=parts[0], value=parts[1], line=line.number))
+        else:
+            malformed.append(malformed_line(line, "not UTF-8" if text is None else "not a label, a colon and a value"))
+    return PropertyFile(
+        properties=tuple(properties), malformed=tuple(malformed), refusal=_refuse_partition_metadata(values)
+    )
+
+
+def read_clean_shutdown(data: bytes) -> PropertyFile:
+    """.kafka_cleanshutdown: empty in old releases, then one JSON object; never refused, its existence alone counts."""
+    _check_size(data)
+    if not data:
+        return PropertyFile()
+    whole = Line(1, 0, len(data), data, is_cut=False)
+    document = _parse_json(whole)
+    malformed = () if document.problem is None else (malformed_line(whole, document.problem),)
+    return PropertyFile(properties=document.properties, malformed=malformed)
+
+
+def read_quorum_state(data: bytes) -> PropertyFile:
+    """quorum-state: one line of JSON, data_version 0 or 1; a broker reads the first line alone."""
+    _check_size(data)
+    lines = list(iter_lines((data,)))
+    if not lines:
+        return PropertyFile(refusal=_refusal(Failure.IO, "empty", "the file is empty"))
+    document = _parse_json(lines[0])
+    malformed = [malformed_line(line, "nothing but blanks belongs here") for line in lines[1:] if line.data.strip()]
+    if document.problem is not None:
+        malformed.insert(0, malformed_line(lines[0], document.problem))
+        refusal: Refusal | None = _refusal(Failure.IO, "malformed-line", f"line 1: {document.problem}")
+    else:
+        refusal = _refuse_quorum_state(document.members)
+    return PropertyFile(properties=document.properties, malformed=tuple(malformed), refusal=refusal)
+
+
+class _Wanted(NamedTuple):
+    """A field that quorum-state must have: the type of its JSON value, null allowed or not."""
+
+    key: str
+    kinds: tuple[type, ...]
+
+
+_QUORUM_FIELDS: Final = (_Wanted("leaderId", (int,)), _Wanted("leaderEpoch", (int,)), _Wanted("votedId", (int,)))
+_QUORUM_FIELDS_OF_VERSION: Final = {
+    0: (
+        _Wanted("clusterId", (str,)),
+        _Wanted("appliedOffset", (int,)),
+        _Wanted("currentVoters", (list, type(None))),
+    ),
+    1: (_Wanted("votedDirectoryId", (str,)),),
+}
+
+
+def _check_size(data: bytes) -> None:
+    if len(data) > MAX_PROPERTY_FILE_BYTES:
+        raise LimitError(f"{len(data)} bytes; files of this kind have at most {MAX_PROPERTY_FILE_BYTES}", position=0)
+
+
+def _refusal(failure: Failure, code: str, problem: str) -> Refusal:
+    return Refusal(failure=failure, code=code, problem=problem)
+
+
+def _decode(data: bytes) -> str | None:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _logical_lines(data: bytes) -> Iterator[tuple[Line, str]]:
+    """Lines as `Properties.LineReader` joins them; the Line given spans all natural lines that it is made of."""
+    held: Line | None = None
+    text = ""
+    for line in iter_lines((data,)):
+        natural = line.data.decode("latin-1").lstrip(_BLANK_CHARS)
+        if held is None and (not natural or natural[0] in "#!"):
+            continue
+        if held is not None:
+            joined = data[held.position : line.position + line.size_bytes]
+            line = Line(held.number, held.position, len(joined), joined, is_cut=False)  # noqa: PLW2901 - they are one
+        text += natural
+        if _CONTINUED.search(natural):
+            held, text = line, text[:-1]
+            continue
+        yield line, text
+        held, text = None, ""
+    if held is not None and text:
+        yield held, text
+
+
+def _unescape(text: str) -> str | None:
+    if re.search(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})", text):
+        return None
+    return join_surrogates(_ESCAPE.sub(_unescape_one, text))
+
+
+def _unescape_one(match: re.Match[str]) -> str:
+    escaped = match[1]
+    return chr(int(escaped[1:], 16)) if len(escaped) > 1 else _ESCAPED_CONTROLS.get(escaped, escaped)
+
+
+def _refuse_meta(file: PropertyFile) -> Refusal | None:
+    """`MetaProperties.Builder` and `MetaPropertiesEnsemble`: what of one file alone takes its directory offline."""
+    text = file.get("version") or "0"
+    version = parse_int32(text)
+    if version not in META_VERSIONS:
+        return _refusal(Failure.RUNTIME, "unsupported-version", f"version {text!r}; only 0 and 1 exist")
+    id_key = "node.id" if version else "broker.id"
+    node_id, cluster_id, directory_id = file.get(id_key), file.get("cluster.id"), file.get("directory.id")
+    if node_id is not None and parse_int32(node_id) is None:
+        return _refusal(Failure.RUNTIME, "bad-node-id", f"{id_key} {node_id!r} is not a 32-bit number")
+    if version == 1 and (node_id is None or cluster_id is None):
+        missing = "node.id" if node_id is None else "cluster.id"
+        return _refusal(Failure.RUNTIME, "missing-key", f"version 1 without {missing}")
+    if node_id is None and cluster_id is None:
+        return _refusal(Failure.RUNTIME, "missing-key", "neither an id of the broker nor one of the cluster")
+    return None if directory_id is None else _refuse_directory_id(directory_id)
+
+
+def _refuse_directory_id(text: str) -> Refusal | None:
+    uuid = parse_uuid(text)
+    if uuid is None:
+        return _refusal(Failure.RUNTIME, "bad-directory-id", f"directory.id {text!r} is not 16 bytes in base64url")
+    if int.from_bytes(uuid, "big") <= _MAX_RESERVED_DIRECTORY_ID:
+        return _refusal(Failure.RUNTIME, "bad-directory-id", f"directory.id {text!r} is a reserved one")
+    return None
+
+
+def _refuse_partition_metadata(values: Sequence[str | None]) -> Refusal | None:
+    """`PartitionMetadataFile.PartitionMetadataReadBuffer`; `values` are those of the lines, null: malformed."""
+    if not values:
+        return _refusal(Failure.RUNTIME, "too-short", "the file is empty")
+    version = None if values[0] is None else parse_int32(values[0])
+    if version is None or version < 0:
+        return _refusal(Failure.IO, "malformed-line", "line 1 does not hold a version")
+    if len(values) == 1:
+        return _refusal(Failure.RUNTIME, "too-short", "there is no second line with the topic id")
+    return _refuse_topic_id(values[1])
+
+
+def _refuse_topic_id(text: str | None) -> Refusal | None:
+    if text is None:
+        return _refusal(Failure.IO, "malformed-line", "line 2 does not hold a topic id")
+    uuid = parse_uuid(text)
+    if uuid is None:
+        return _refusal(Failure.RUNTIME, "bad-topic-id", f"topic id {text!r} is not 16 bytes in base64url")
+    if not any(uuid):
+        return _refusal(Failure.IO, "zero-topic-id", "the topic id is zero")
+    return None
+
+
+class _Document(NamedTuple):
+    """A JSON object, its members in order with duplicates, or what is wrong with it."""
+
+    members: dict[str, object] = {}  # noqa: RUF012 - never changed
+    properties: tuple[Property, ...] = ()
+    problem: str | None = None
+
+
+def _parse_json(line: Line) -> _Document:
+    objects: list[list[tuple[str, object]]] = []
+
+    def keep(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        objects.append(pairs)
+        return dict(pairs)
+
+    text = _decode(line.data)
+    if text is None:
+        return _Document(problem="not UTF-8")
+    try:
+        members = json.loads(text, object_pairs_hook=keep, parse_constant=_refuse_constant)
+        if not isinstance(members, dict):
+            return _Document(problem="not a JSON object")
+        pairs = objects[-1]  # the outermost object ends last
+        properties = tuple(Property(key=join_surrogates(key), value=_json_text(value), line=1) for key, value in pairs)
+    except (ValueError, RecursionError):  # a number of thousands of digits and deep nesting end here too
+        return _Document(problem="not JSON")
+    return _Document(members, properties)
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(name)  # NaN and Infinity are Python's, not JSON's
+
+
+def _json_text(value: object) -> str | None:
+    if value is None:
+        return None
+    return join_surrogates(value) if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+
+
+def _refuse_quorum_state(document: dict[str, object]) -> Refusal | None:
+    """`FileQuorumStateStore` and `QuorumStateDataJsonConverter`: every field of the version must be there."""
+    version = document.get("data_version")
+    if "data_version" not in document:
+        return _refusal(Failure.IO, "missing-key", "there is no data_version")
+    if not isinstance(version, int) or isinstance(version, bool) or version not in QUORUM_STATE_VERSIONS:
+        return _refusal(Failure.RUNTIME, "unsupported-version", f"data_version {version!r}; only 0 and 1 exist")
+    for wanted in (*_QUORUM_FIELDS, *_QUORUM_FIELDS_OF_VERSION[version]):
+        value = document.get(wanted.key)
+        if wanted.key not in document:
+            return _refusal(Failure.RUNTIME, "missing-key", f"there is no {wanted.key}")
+        if not isinstance(value, wanted.kinds) or isinstance(value, bool):
+            return _refusal(Failure.RUNTIME, "bad-value", f"{wanted.key} is not of its type")
+    return None

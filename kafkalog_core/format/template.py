@@ -1,0 +1,181 @@
+"""What a JSON line of a record or a batch looks like: programs for the kernel in `ndjson.py`, made from `tables.py`.
+
+Column names and their order come from the tables alone; which columns a format lacks (null) is said here, once, for the lines
+and for the row dicts (`rows.py` of the operations) alike.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core import tables
+from kafkalog_core.format import ndjson
+from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_NAMES, FORMAT_V07, RECORD_FIELDS
+from kafkalog_core.format.decode import codec_name
+from kafkalog_core.format.layout import (
+    CONTROL_BIT,
+    CONTROL_TYPE_NAMES,
+    DELETE_HORIZON_BIT,
+    MAGIC_V0,
+    MAGIC_V1,
+    MAGIC_V2,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Template", "batch_template", "record_template"]
+
+_FORMATS: Final = (MAGIC_V0, MAGIC_V1, MAGIC_V2, FORMAT_V07)
+_MODES: Final = {"auto": 0, "base64": 1, "hex": 2}
+_V2: Final = (MAGIC_V2,)
+_V1_V2: Final = (MAGIC_V1, MAGIC_V2)
+_V07: Final = (FORMAT_V07,)
+_Operation = tuple[str, int, int]
+
+_SUFFIX: Final = ("", "", "_b64", "_hex")  # by null in auto mode, text, base64, hex
+
+
+class Template:
+    """Programs, literals and the worst case of a line without its bytes members; read by `ndjson.write_rows`."""
+
+    def __init__(self, table_of: Mapping[int, tables.Table], constants: Mapping[str, object], bytes_mode: str) -> None:
+        self.mode = _MODES[bytes_mode]
+        self._pieces: list[bytes] = list(ndjson.FIRST_PIECES)
+        operations: list[int] = []
+        self.entries = array("q", [0] * (FORMAT_V07 + 1))
+        longest = 0
+        for batch_format, table in table_of.items():
+            self.entries[batch_format] = len(operations) // ndjson.OPERATION_SIZE
+            program = self._program(table, batch_format, constants)
+            operations += program
+            longest = max(longest, len(program))
+        self.operations = array("q", operations)
+        self.text = b"".join(self._pieces)
+        starts = [0]
+        for piece in self._pieces:
+            starts.append(starts[-1] + len(piece))
+        self.starts = array("q", starts)
+        # each operation writes its literal, and an integer or a name; names and literals are all in the text
+        self.bound = len(self.text) * 2 + longest * 64
+
+    def _piece(self, *pieces: str) -> int:
+        """Index of the first of the pieces, which follow each other."""
+        self._pieces += [piece.encode("utf-8", "backslashreplace") for piece in pieces]
+        return len(self._pieces) - len(pieces)
+
+    def _program(self, table: tables.Table, batch_format: int, constants: Mapping[str, object]) -> list[int]:
+        """One operation per column that is not the same for all lines, each with the literal text before it."""
+        program: list[int] = []
+        literal = "{" + f'"type":{json.dumps(table.name)}'
+        is_record = "key" in table.names
+        for name in table.names[1:]:
+            if name in constants:
+                literal += f",{json.dumps(name)}:{json.dumps(constants[name], ensure_ascii=False)}"
+            elif name == "format":
+                literal += f',"format":"{FORMAT_NAMES[batch_format]}"'
+            elif name in {"key", "value"}:
+                lead = self._piece(literal)
+                start = RECORD_FIELDS.index(f"{name}_start")
+                program += [ndjson.OPERATIONS.index("text"), start, self._bytes_pieces(f',"{name}'), lead]
+                literal = ""
+            else:
+                operation = self._operation(name, batch_format, is_record=is_record)
+                literal += f",{json.dumps(name)}:"
+                if operation is None:
+                    literal += "null"
+                    continue
+                kind, a, b = operation
+                program += [ndjson.OPERATIONS.index(kind), a, b, self._piece(literal)]
+                literal = ""
+        program += [ndjson.OPERATIONS.index("end"), 0, 0, self._piece(literal + "}\n")]
+        return program
+
+    def _bytes_pieces(self, name: str) -> int:
+        """Null, text, base64 and hex form of a bytes member whose name begins with `name`, quote included."""
+        null = f'{name}{_SUFFIX[self.mode + 1]}":null'
+        return self._piece(null, *(f'{name}{suffix}":"' for suffix in _SUFFIX[1:]))
+
+    def _operation(self, name: str, batch_format: int, *, is_record: bool) -> _Operation | None:
+        """How a column is written for a format; None: the format lacks it."""
+        if name == "headers":
+            return ("headers", 0, self._header_pieces()) if batch_format == MAGIC_V2 else None
+        if is_record:
+            return self._record_operation(name, batch_format) or self._shared_operation(name, batch_format)
+        return self._batch_operation(name, batch_format) or self._shared_operation(name, batch_format)
+
+    def _header_pieces(self) -> int:
+        suffix = _SUFFIX[max(self.mode, 1) + 1]
+        first = self._piece('{"key":"', f'{{"key{suffix}":"')
+        self._bytes_pieces(',"value')
+        self._piece("}")
+        return first
+
+    def _record_operation(self, name: str, batch_format: int) -> _Operation | None:
+        is_v07 = batch_format == FORMAT_V07
+        if name in {"offset", "next_offset", "crc_stored"}:
+            return "record_int", RECORD_FIELDS.index(name), 0
+        if name == "timestamp_ms" and batch_format in _V1_V2:
+            return "record_int", RECORD_FIELDS.index(name), 0
+        if name == "sequence" and batch_format == MAGIC_V2:
+            return "sequence", 0, 0
+        if name == "control_type" and batch_format == MAGIC_V2:
+            return "control", 0, self._piece(*(f'"{kind}"' for kind in (*CONTROL_TYPE_NAMES, "unknown")))
+        if name == "magic" and is_v07:
+            return "v07_magic", 0, 0
+        if name == "attributes" and is_v07:
+            return "record_int_or_null", RECORD_FIELDS.index(name), 0
+        if name == "crc_ok" and is_v07:
+            return "record_name", RECORD_FIELDS.index(name), self._piece("false", "true")
+        return None
+
+    def _batch_operation(self, name: str, batch_format: int) -> _Operation | None:
+        if name in {"size_bytes", "crc_stored"}:
+            return "batch_int", BATCH_FIELDS.index(name), 0
+        if name in {"base_offset", "record_count"}:
+            kind = "batch_int" if batch_format == MAGIC_V2 else "batch_int_or_null"
+            return kind, BATCH_FIELDS.index(name), 0
+        if name == "last_offset":  # 0.7: every record of the message has the message's address
+            column = "base_offset" if batch_format == FORMAT_V07 else name
+            return "batch_int", BATCH_FIELDS.index(column), 0
+        if name == "crc_computed":
+            return "batch_int_or_null", BATCH_FIELDS.index(name), 0
+        if name == "crc_ok":
+            return "batch_crc_ok", 0, self._piece("false", "true")
+        if (name == "max_timestamp_ms" and batch_format in _V1_V2) or (
+            name in {"base_timestamp_ms", "base_sequence"} and batch_format == MAGIC_V2
+        ):
+            return "batch_int", BATCH_FIELDS.index(name), 0
+        if name == "is_control" and batch_format == MAGIC_V2:
+            return "batch_bit", CONTROL_BIT, self._piece("false", "true")
+        if name == "delete_horizon_ms" and batch_format == MAGIC_V2:
+            return "batch_int_if", BATCH_FIELDS.index("base_timestamp_ms"), DELETE_HORIZON_BIT
+        return None
+
+    def _shared_operation(self, name: str, batch_format: int) -> _Operation | None:
+        if name == "position":
+            return "batch_int", BATCH_FIELDS.index(name), 0
+        if name == "codec":
+            return "batch_name", BATCH_FIELDS.index(name), self._piece(*(f'"{codec_name(k)}"' for k in range(8)))
+        if name == "timestamp_type" and batch_format in _V1_V2:
+            return "batch_bit", TIMESTAMP_TYPE_BIT, self._piece('"create"', '"append"')
+        if name in {"leader_epoch", "producer_id", "producer_epoch"} and batch_format == MAGIC_V2:
+            return "batch_int", BATCH_FIELDS.index(name), 0
+        if name == "is_transactional" and batch_format == MAGIC_V2:
+            return "batch_bit", TRANSACTIONAL_BIT, self._piece("false", "true")
+        return None
+
+
+def record_template(constants: Mapping[str, object], bytes_mode: str) -> Template:
+    """Template of record lines; `constants` are topic, partition, segment and resynced."""
+    table_of = {kind: tables.RECORD_V07 if kind == FORMAT_V07 else tables.RECORD for kind in _FORMATS}
+    return Template(table_of, constants, bytes_mode)
+
+
+def batch_template(constants: Mapping[str, object]) -> Template:
+    """Template of batch lines; `constants` are topic, partition, segment and resynced."""
+    return Template(dict.fromkeys(_FORMATS, tables.BATCH), constants, "auto")

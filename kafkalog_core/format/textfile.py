@@ -1,0 +1,166 @@
+r"""What the broker's text files share: lines, blanks, numbers and ids as Java reads them, and faults as data.
+
+`BufferedReader.readLine`, `Integer.parseInt`, `Long.parseLong` and `String.split` take other things than their
+namesakes in Python: no blanks or underscores in a number, a lone CR as a line end, no empty parts at the end.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = [
+    "MAX_LINE_BYTES",
+    "Failure",
+    "Line",
+    "MalformedLine",
+    "Refusal",
+    "iter_lines",
+    "join_surrogates",
+    "malformed_line",
+    "parse_int32",
+    "parse_int64",
+    "parse_uuid",
+    "split",
+]
+
+# A checkpoint line is at most a topic of 249 bytes and two numbers; what is longer is cut, so that garbage without a
+# line end (a binary file under a checkpoint's name) costs no memory.
+MAX_LINE_BYTES: Final = 64 * 1024
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+_INTEGER: Final = re.compile(r"([+-]?)(\d+)")  # \d as in Character.digit: any decimal digit of Unicode
+_MAX_INT64_DIGITS: Final = 19
+_UUID: Final = re.compile(r"([A-Za-z0-9_-]{22})(==)?")
+
+
+class Failure(StrEnum):
+    """How a broker fails on a file that it refuses; what that costs depends on the file and the release."""
+
+    IO = "io"
+    """IOException: mostly, the log directory goes offline."""
+    RUNTIME = "runtime"
+    """A bare runtime exception (NumberFormatException, IllegalArgumentException): mostly, the broker does not start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """The first reason why a broker refuses a file. `code` is a stable word, `problem` one sentence."""
+
+    failure: Failure
+    code: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MalformedLine:
+    r"""A line that says nothing. `text`: at most 64 KiB of it, bytes that are not UTF-8 as `\xNN`."""
+
+    line: int
+    position: int
+    size_bytes: int
+    text: str
+    problem: str
+
+
+class Line(NamedTuple):
+    """One line, from 1: `data` without its end, all of it unless `is_cut`; `size_bytes` is the line's with its end."""
+
+    number: int
+    position: int
+    size_bytes: int
+    data: bytes
+    is_cut: bool
+
+
+def iter_lines(chunks: Iterable[bytes]) -> Iterator[Line]:
+    """Lines of a file that comes in chunks of any size, ended by LF, CR or CRLF; the last one needs no end."""
+    number, start, position = 1, 0, 0  # start: of the line; position: of the chunk
+    pending = bytearray()
+    held_cr = False  # a CR stood last in the chunk before: an LF that follows belongs to it
+    for chunk in chunks:
+        at = 0
+        if held_cr and chunk:
+            at = int(chunk.startswith(b"\n"))
+            yield _line(number, start, position - 1, position + at, pending)
+            number, start, held_cr = number + 1, position + at, False
+        for end in _LINE_END.finditer(chunk, at):
+            _append(pending, chunk, at, end.start())
+            at = end.end()
+            if at == len(chunk) and end.group() == b"\r":
+                held_cr = True
+                break
+            yield _line(number, start, position + end.start(), position + at, pending)
+            number, start = number + 1, position + at
+        _append(pending, chunk, at, len(chunk))
+        position += len(chunk)
+    if position > start:
+        yield _line(number, start, position - held_cr, position, pending)
+
+
+def parse_int32(text: str) -> int | None:
+    """`Integer.parseInt`; null where it throws."""
+    return _parse(text, MAX_INT32)
+
+
+def parse_int64(text: str) -> int | None:
+    """`Long.parseLong`; null where it throws."""
+    return _parse(text, MAX_INT64)
+
+
+def parse_uuid(text: str) -> bytes | None:
+    """`org.apache.kafka.common.Uuid.fromString`: 16 bytes as base64url, padding optional; null where it throws."""
+    match = _UUID.fullmatch(text)
+    return None if match is None else base64.urlsafe_b64decode(match[1] + "==")
+
+
+def split(pattern: re.Pattern[str], text: str) -> list[str]:
+    """`Pattern.split`: parts between matches, without the empty ones at the end; text without a match is one part."""
+    parts = pattern.split(text)
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts
+
+
+def malformed_line(line: Line, problem: str) -> MalformedLine:
+    """The fault that a whole line is."""
+    text = line.data.decode("utf-8", "backslashreplace")
+    return MalformedLine(
+        line=line.number, position=line.position, size_bytes=line.size_bytes, text=text, problem=problem
+    )
+
+
+def join_surrogates(text: str) -> str:
+    r"""Pairs of UTF-16 escapes joined to one character; a lone surrogate is spelled as its escape, `\ud800`."""
+    joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return joined.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _parse(text: str, largest: int) -> int | None:
+    match = _INTEGER.fullmatch(text)
+    if match is None:
+        return None
+    sign, digits = match.groups()
+    if len(digits) > _MAX_INT64_DIGITS:  # Java takes any number of leading zeros; int() refuses thousands of digits
+        if any(int(digit) for digit in digits[:-_MAX_INT64_DIGITS]):
+            return None
+        digits = digits[-_MAX_INT64_DIGITS:]
+    value = int(sign + digits)
+    return value if -largest - 1 <= value <= largest else None
+
+
+def _append(pending: bytearray, chunk: bytes, start: int, end: int) -> None:
+    pending += chunk[start : min(end, start + MAX_LINE_BYTES - len(pending))]
+
+
+def _line(number: int, start: int, text_end: int, end: int, pending: bytearray) -> Line:
+    data = bytes(pending)
+    pending.clear()
+    return Line(number, start, end - start, data, is_cut=text_end - start > len(data))

@@ -1,0 +1,176 @@
+"""What may be wrong with the small files, as rows: damage and findings.
+
+`ENTRY_FINDINGS` is the catalogue of the finding codes, `ENTRY_DAMAGE` that of the damage reasons of `ops.entries`.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.format.names import FileKind
+from kafkalog_core.format.textfile import Failure
+from kafkalog_core.ops.rows import RowChunk
+from kafkalog_core.storage.oddity import OddityType
+from kafkalog_core.tables import DAMAGE, FINDING
+
+if TYPE_CHECKING:
+    from kafkalog_core.format.textfile import Refusal
+
+__all__ = ["ENTRY_DAMAGE", "ENTRY_FINDINGS", "EntryFile"]
+
+ENTRY_DAMAGE: Final = {
+    "malformed-line": "A line of a text file that does not follow the file's grammar.",
+    "partial-entry": "Bytes at the end of an index that are fewer than an entry.",
+    "snapshot-crc-mismatch": "A producer snapshot whose checksum is not that of its bytes.",
+    "snapshot-entry-count": "A producer snapshot whose size is not that of the number of entries in its header.",
+    "snapshot-truncated": "A producer snapshot that ends before its last entry.",
+    "snapshot-version": "A producer snapshot of a version that does not exist.",
+    "too-large": "A file far larger than any of its kind; it was not read.",
+    "unreadable": "Bytes that the disk cannot read.",
+}
+
+_REFUSED: Final = "A broker refuses the file: {problem}."
+ENTRY_FINDINGS: Final = {
+    "index.zero-tail": OddityType(
+        "info",
+        "The index ends with {size_bytes} bytes of zeros: the room made for entries to come.",
+        "Cuts it when it recovers or closes the segment; after a clean stop it takes the zeros for entries.",
+    ),
+    "txnindex.zero-tail": OddityType(
+        "warning",
+        "The transaction index ends with {size_bytes} bytes of zeros, which no broker writes.",
+        "Takes them for aborted transactions of producer 0.",
+    ),
+    "txnindex.bad-version": OddityType(
+        "error", "An entry of the transaction index has version {version}; only 0 exists.", "Does not start."
+    ),
+    "clean-shutdown.malformed": OddityType(
+        "info",
+        "The mark of a clean stop does not hold JSON: {problem}.",
+        "Takes the stop for clean all the same; it does not know the broker epoch of that time.",
+    ),
+    "file.shrank": OddityType("info", "The file became shorter while it was read; it is in use."),
+    "checkpoint.count-mismatch": OddityType("error", _REFUSED),
+    "checkpoint.invalid-utf8": OddityType("error", _REFUSED),
+    "checkpoint.malformed-line": OddityType("error", _REFUSED),
+    "checkpoint.negative-count": OddityType("error", _REFUSED),
+    "checkpoint.negative-epoch": OddityType("error", _REFUSED),
+    "checkpoint.unsupported-version": OddityType("error", _REFUSED),
+    "meta.bad-directory-id": OddityType("error", _REFUSED),
+    "meta.bad-node-id": OddityType("error", _REFUSED),
+    "meta.malformed-line": OddityType("error", _REFUSED),
+    "meta.missing-key": OddityType("error", _REFUSED),
+    "meta.unsupported-version": OddityType("error", _REFUSED),
+    "partition-metadata.bad-topic-id": OddityType("error", _REFUSED),
+    "partition-metadata.malformed-line": OddityType("error", _REFUSED),
+    "partition-metadata.too-short": OddityType("error", _REFUSED),
+    "partition-metadata.zero-topic-id": OddityType("error", _REFUSED),
+    "quorum-state.bad-value": OddityType("error", _REFUSED),
+    "quorum-state.empty": OddityType("error", _REFUSED),
+    "quorum-state.malformed-line": OddityType("error", _REFUSED),
+    "quorum-state.missing-key": OddityType("error", _REFUSED),
+    "quorum-state.unsupported-version": OddityType("error", _REFUSED),
+}
+
+_NO_START: Final = "Does not start."
+_OFFLINE_AFTER_READING: Final = "Takes it for empty; 4.x takes the whole log directory offline as well."
+_OFFLINE_WITH_PARTITION: Final = "Does not load the partition and takes the whole log directory offline."
+_REFUSED_ACTIONS: Final = {
+    (FileKind.RECOVERY_POINT, Failure.IO): f"{_OFFLINE_AFTER_READING} 0.8.2 to 0.10.0 do not start.",
+    (FileKind.RECOVERY_POINT, Failure.RUNTIME): "Takes it for empty and recovers every segment.",
+    (FileKind.LOG_START_OFFSET, Failure.IO): _OFFLINE_AFTER_READING,
+    (FileKind.LOG_START_OFFSET, Failure.RUNTIME): "Takes it for empty: deleted records come back.",
+    (
+        FileKind.HIGH_WATERMARK,
+        Failure.IO,
+    ): "Takes the whole log directory offline when its first partition gets a role.",
+    (FileKind.HIGH_WATERMARK, Failure.RUNTIME): "Starts, but can serve no partition of the log directory.",
+    (FileKind.CLEANER_OFFSET, Failure.IO): _OFFLINE_AFTER_READING,
+    (FileKind.CLEANER_OFFSET, Failure.RUNTIME): "Starts, but its cleaner fails.",
+    (FileKind.LEADER_EPOCH, Failure.IO): _OFFLINE_WITH_PARTITION,
+    (FileKind.LEADER_EPOCH, Failure.RUNTIME): _NO_START,
+    (FileKind.PARTITION_METADATA, Failure.IO): _OFFLINE_WITH_PARTITION,
+    (FileKind.PARTITION_METADATA, Failure.RUNTIME): _NO_START,
+}
+_ACTION_OF_KIND: Final = {
+    FileKind.META_PROPERTIES: "Takes the log directory offline; does not start where it is the only one.",
+    FileKind.QUORUM_STATE: _NO_START,
+}
+_CODE_GROUPS: Final = {
+    FileKind.META_PROPERTIES: "meta",
+    FileKind.PARTITION_METADATA: "partition-metadata",
+    FileKind.QUORUM_STATE: "quorum-state",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryFile:
+    """The file that rows are about; topic and partition are those of its directory, null where that is of no partition.
+
+    `base_offset` is that of the file's name, null where it has none.
+    """
+
+    path: str
+    kind: FileKind
+    topic: str | None
+    partition: int | None
+    base_offset: int | None
+
+    @property
+    def place(self) -> dict[str, object]:
+        """The columns that say where a row comes from."""
+        segment = os.path.basename(self.path)  # noqa: PTH119 - text
+        return {"topic": self.topic, "partition": self.partition, "segment": segment}
+
+    def damage(self, position: int, size_bytes: int, reason: str, detail: str) -> RowChunk:
+        """One damage row; `reason` is one of `ENTRY_DAMAGE`."""
+        row = {"position": position, "size_bytes": size_bytes, "reason": reason, "detail": detail}
+        return RowChunk(DAMAGE, [self.place | row])
+
+    def unreadable(self, position: int, size_bytes: int) -> RowChunk:
+        """The damage row of bytes that the disk cannot read."""
+        return self.damage(position, size_bytes, "unreadable", f"the disk cannot read {size_bytes} bytes here")
+
+    def finding(
+        self, code: str, *, position: int | None = None, size_bytes: int | None = None, **details: object
+    ) -> RowChunk:
+        """One finding row; `code` is one of `ENTRY_FINDINGS`, `details` are what its message names."""
+        kind = ENTRY_FINDINGS[code]
+        return self._finding(
+            code,
+            kind.message.format(size_bytes=size_bytes, **details),
+            kind.broker_action,
+            position=position,
+            size_bytes=size_bytes,
+        )
+
+    def refused(self, refusal: Refusal) -> RowChunk:
+        """The finding row of a text file that a broker refuses."""
+        code = f"{_CODE_GROUPS.get(self.kind, 'checkpoint')}.{refusal.code}"
+        action = _ACTION_OF_KIND.get(self.kind) or _REFUSED_ACTIONS.get((self.kind, refusal.failure))
+        return self._finding(code, ENTRY_FINDINGS[code].message.format(problem=refusal.problem), action)
+
+    def _finding(
+        self,
+        code: str,
+        message: str,
+        broker_action: str | None,
+        *,
+        position: int | None = None,
+        size_bytes: int | None = None,
+    ) -> RowChunk:
+        row = {
+            "code": code,
+            "severity": ENTRY_FINDINGS[code].severity,
+            "file": self.path,
+            "topic": self.topic,
+            "partition": self.partition,
+            "position": position,
+            "size_bytes": size_bytes,
+            "message": message,
+            "broker_action": broker_action,
+            "cure": ENTRY_FINDINGS[code].cure,
+        }
+        return RowChunk(FINDING, [row])

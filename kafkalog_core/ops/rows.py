@@ -1,0 +1,126 @@
+r"""Rows on their way out: the shape of a chunk, and how one row becomes a JSON object.
+
+This is the written rule of the JSON form. The compiled kernel writes record and batch lines by itself and must produce
+these bytes exactly; a test compares the two. Text is escaped as `json.dumps(..., ensure_ascii=False)` does it:
+`\" \\ \n \r \t \b \f`, `\u00xx` (lower case) for the other bytes below 0x20, everything else as it is, 0x7f included.
+No space stands behind `:` or `,`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Literal, Protocol, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from kafkalog_core.tables import Table
+
+__all__ = ["BytesMode", "Chunk", "RowChunk", "bytes_member", "json_line", "json_object"]
+
+BytesMode = Literal["auto", "base64", "hex"]
+"""How bytes become text: as UTF-8 where they are exactly that, else base64; or always base64; or always hexadecimal."""
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+class Chunk(Protocol):
+    """A run of rows of one type."""
+
+    @property
+    def table(self) -> Table:
+        """The row type."""
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """Rows in order: bytes stay bytes, headers are lists of `(key, value)`, maps are dicts."""
+
+    def ndjson(self, bytes_mode: BytesMode) -> bytes | bytearray | memoryview:
+        r"""All rows as JSON lines, each ending in `\n`."""
+
+
+class RowChunk:
+    """The simple chunk: a table and rows that are dicts already. Columns that a row lacks are null."""
+
+    __slots__ = ("_rows", "table")
+
+    def __init__(self, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
+        self.table = table
+        self._rows = rows
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return len(self._rows)
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """Rows with every column of the table, in its order."""
+        name, names = self.table.name, self.table.names[1:]
+        for row in self._rows:
+            yield {"type": name} | {column: row.get(column) for column in names}
+
+    def ndjson(self, bytes_mode: BytesMode) -> bytes:
+        r"""All rows as JSON lines, each ending in `\n`."""
+        return b"".join([json_line(self.table, row, bytes_mode) for row in self._rows])
+
+
+def bytes_member(name: str, value: bytes | None, bytes_mode: BytesMode) -> tuple[str, str | None]:
+    """Name and text of a bytes value in a JSON object: `key`, `key_b64` or `key_hex`; null has the name of its mode."""
+    if bytes_mode == "auto":
+        if value is None:
+            return name, None
+        try:
+            return name, str(value, "utf-8")
+        except UnicodeDecodeError:
+            return f"{name}_b64", base64.b64encode(value).decode("ascii")
+    if bytes_mode == "hex":
+        return f"{name}_hex", None if value is None else value.hex()
+    return f"{name}_b64", None if value is None else base64.b64encode(value).decode("ascii")
+
+
+def json_object(table: Table, row: Mapping[str, object], bytes_mode: BytesMode) -> dict[str, object]:
+    """One row as a JSON object with every column of its table, in its order; `type` first.
+
+    Header keys are text in Kafka, so they stay text in every mode where they are exact UTF-8; else they are `key_b64`,
+    or `key_hex` in hex mode.
+    """
+    result: dict[str, object] = {"type": table.name}
+    if not _holds_bytes(table):
+        result.update([(name, row.get(name)) for name in table.names[1:]])
+        return result
+    for column in table.columns[1:]:
+        value = row.get(column.name)
+        if column.kind == "bytes":
+            name, text = bytes_member(column.name, cast("bytes | None", value), bytes_mode)
+            result[name] = text
+        elif column.kind == "headers" and value is not None:
+            headers = cast("Iterable[tuple[bytes, bytes | None]]", value)
+            result[column.name] = [_header_object(key, item, bytes_mode) for key, item in headers]
+        else:
+            result[column.name] = value
+    return result
+
+
+def json_line(table: Table, row: Mapping[str, object], bytes_mode: BytesMode) -> bytes:
+    r"""One row as a JSON line, `\n` included.
+
+    File names that are not UTF-8 come from the system with lone surrogates in them; they are written as the JSON escape
+    `\udcxx`, so that the line is valid UTF-8 and the name can be had back.
+    """
+    return (_ENCODER.encode(json_object(table, row, bytes_mode)) + "\n").encode("utf-8", "backslashreplace")
+
+
+def _header_object(key: bytes, value: bytes | None, bytes_mode: BytesMode) -> dict[str, str | None]:
+    name, text = bytes_member("key", key, "auto")
+    if name != "key" and bytes_mode == "hex":
+        name, text = bytes_member("key", key, "hex")
+    value_name, value_text = bytes_member("value", value, bytes_mode)
+    return {name: text, value_name: value_text}
+
+
+def _holds_bytes(table: Table) -> bool:
+    return any(column.kind in {"bytes", "headers"} for column in table.columns)

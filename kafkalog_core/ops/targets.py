@@ -1,0 +1,307 @@
+"""From the paths and selections of a command line to what a verb works on: files, partitions, log directories.
+
+A path says what it is by its name first, by what is in it second. Nothing is guessed: what is neither file of Kafka,
+partition nor log directory is an error that says what was found there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass, replace
+from glob import glob
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import (
+    AccessError,
+    NotFoundError,
+    SelectionError,
+    StorageError,
+    UnknownFileError,
+    UnsupportedError,
+)
+from kafkalog_core.format.names import (
+    LOG_KINDS,
+    SEGMENT_KINDS,
+    DirectoryName,
+    FileKind,
+    parse_directory_name,
+)
+from kafkalog_core.format.sniff import SNIFF_BYTES, Content, ContentKind, sniff
+from kafkalog_core.ops.selection import Selection, describe_topics
+from kafkalog_core.storage.listing import FileInfo, Listing, list_directory, stat_path
+from kafkalog_core.storage.logdir import LogDir, PartitionPath, holds_segments, is_broker_dir, is_redpanda, log_dir_of
+from kafkalog_core.storage.partition import Partition, directory_basename, read_partition
+from kafkalog_core.storage.source import Source, UnreadableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ["FileTarget", "LogDirTarget", "PartitionTarget", "Selection", "Target", "resolve"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileTarget:
+    """One file; topic and partition are those of its directory's name, null where that is of no partition."""
+
+    file: FileInfo
+    kind: FileKind
+    topic: str | None
+    partition: int | None
+
+    @property
+    def path(self) -> str:
+        """Path of the file."""
+        return self.file.path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionTarget:
+    """One partition directory; `log_dir` is the path of the broker's log directory around it, null: none."""
+
+    place: PartitionPath
+    log_dir: str | None
+
+    @property
+    def path(self) -> str:
+        """Path of the directory."""
+        return self.place.path
+
+    def read(self) -> Partition:
+        """List the directory. Raises NotFoundError or AccessError."""
+        return read_partition(self.place.path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirTarget:
+    """A log directory and those of its partitions that are meant; `is_whole`: all of them, as nothing was asked for."""
+
+    log_dir: LogDir
+    partitions: tuple[PartitionPath, ...]
+    is_whole: bool
+
+    @property
+    def path(self) -> str:
+        """Path of the log directory."""
+        return self.log_dir.path
+
+
+Target = FileTarget | PartitionTarget | LogDirTarget
+
+_Identity = tuple[int, int]
+_PARTITION_FILES: Final = SEGMENT_KINDS | {
+    FileKind.KRAFT_SNAPSHOT,
+    FileKind.LEADER_EPOCH,
+    FileKind.PARTITION_METADATA,
+    FileKind.QUORUM_STATE,
+}
+_REMOTE_KINDS: Final = frozenset({FileKind.REMOTE_OFFSET_INDEX, FileKind.REMOTE_TIME_INDEX, FileKind.REMOTE_TXN_INDEX})
+_KIND_OF_CONTENT: Final = {
+    ContentKind.LOG_V0: FileKind.LOG,
+    ContentKind.LOG_V1: FileKind.LOG,
+    ContentKind.LOG_V2: FileKind.LOG,
+    ContentKind.LOG_V07: FileKind.LOG_V07,
+    ContentKind.PRODUCER_SNAPSHOT: FileKind.SNAPSHOT,
+    ContentKind.OFFSET_CHECKPOINT: FileKind.OFFSET_CHECKPOINT,
+    ContentKind.EPOCH_CHECKPOINT: FileKind.LEADER_EPOCH,
+}
+_FOREIGN_CONTENT: Final = frozenset({ContentKind.TEXT, ContentKind.FOREIGN})
+_GLOB_MAGIC: Final = re.compile(r"[*?[]")
+_NAMES_SHOWN: Final = 5
+_REDPANDA: Final = "Redpanda's, whose log is another format than Kafka's"
+
+
+def resolve(paths: Sequence[str], selection: Selection | None = None) -> list[Target]:
+    """What the paths name, by topic, partition and file name; each file and directory once.
+
+    A path that does not exist and has one of `*?[` in it is expanded as a glob. Raises NotFoundError, AccessError,
+    UnknownFileError (neither file of Kafka, partition nor log directory), UnsupportedError (Redpanda) and
+    SelectionError.
+    """
+    wanted = selection or Selection()
+    found = [target for path in _expand(paths) for target in _targets_of(path)]
+    unique = _without_repeats(found)
+    selected = [chosen for target in unique if (chosen := _select(target, wanted)) is not None]
+    if not selected and not wanted.is_everything:
+        raise SelectionError(f"nothing is selected by {wanted}; {describe_topics(_names(unique))}")
+    return sorted(selected, key=_sort_key)
+
+
+def _expand(paths: Iterable[str]) -> Iterator[str]:
+    for path in paths:
+        if _GLOB_MAGIC.search(path) is None or os.path.lexists(path):
+            yield path
+            continue
+        matches = sorted(glob(path, recursive=True))  # noqa: PTH207 - a whole pattern, as a shell takes it
+        if not matches:
+            raise NotFoundError("no file or directory matches this pattern", path=path)
+        yield from matches
+
+
+def _targets_of(path: str) -> list[Target]:
+    if not path:
+        raise NotFoundError("an empty path")
+    status = stat_path(path)
+    if stat.S_ISDIR(status.st_mode):
+        return _directory_targets(list_directory(path), (status.st_dev, status.st_ino))
+    if not stat.S_ISREG(status.st_mode):
+        raise AccessError("neither a regular file nor a directory", path=path)
+    return [_file_target(FileInfo.of(path, status))]
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+def _file_target(file: FileInfo) -> FileTarget:
+    around = parse_directory_name(directory_basename(os.path.dirname(os.path.abspath(file.path))))  # noqa: PTH100, PTH120
+    return FileTarget(file=file, kind=_kind_of(file), topic=around.topic, partition=around.partition)
+
+
+def _kind_of(file: FileInfo) -> FileKind:
+    """The kind by the name; by the content where the name tells none, or a log without an offset."""
+    kind = file.name.kind
+    if kind is FileKind.REDPANDA:
+        raise UnsupportedError(f"a file of {_REDPANDA}", path=file.path)
+    if kind is FileKind.LOCK:
+        raise UnknownFileError("a broker's lock, which never holds anything", path=file.path)
+    if kind in LOG_KINDS:
+        return _log_kind(file)
+    if kind not in {FileKind.UNKNOWN, FileKind.TEMPORARY}:
+        return kind
+    content = _content_of(file)
+    if content.kind not in _KIND_OF_CONTENT:
+        raise UnknownFileError(f"{content.what}, and its name is not of a file that Kafka writes", path=file.path)
+    return _KIND_OF_CONTENT[content.kind]
+
+
+def _log_kind(file: FileInfo) -> FileKind:
+    """A log whatever is in it, as damage looks like anything; without an offset in its name not something else."""
+    try:
+        content = _content_of(file)
+    except UnreadableError:  # its first block: the rest may be read
+        return file.name.kind
+    if content.kind in _FOREIGN_CONTENT and file.name.base_offset is None:
+        raise UnknownFileError(f"{content.what}, not a log of Kafka", path=file.path)
+    return file.name.kind
+
+
+def _content_of(file: FileInfo) -> Content:
+    with Source.open(file.path) as source:
+        content = sniff(source.read(0, SNIFF_BYTES), source.size_bytes)
+    if content.kind is ContentKind.REDPANDA_LOG:
+        raise UnsupportedError(f"a file of {_REDPANDA}", path=file.path)
+    return content
+
+
+# --- directories ------------------------------------------------------------------------------------------------------
+def _directory_targets(listing: Listing, identity: _Identity) -> list[Target]:
+    name = parse_directory_name(directory_basename(listing.path))
+    kinds = {file.name.kind for file in listing.files}
+    has_log = any(file.name.kind in LOG_KINDS and file.name.canonical for file in listing.files)
+    if not has_log and is_redpanda(listing):
+        raise UnsupportedError(f"a directory of {_REDPANDA}", path=listing.path)
+    if name.is_partition and (not kinds.isdisjoint(_PARTITION_FILES) or not (kinds or listing.directories)):
+        return [_partition_target(listing.path, name, identity)]
+    log_dir = log_dir_of(listing)
+    if log_dir.is_broker_dir or any(holds_segments(place.path) for place in log_dir.partitions):
+        return [LogDirTarget(log_dir=log_dir, partitions=log_dir.partitions, is_whole=True)]
+    if has_log:
+        return [_partition_target(listing.path, name, identity)]
+    if not kinds.isdisjoint(_REMOTE_KINDS):
+        return [_file_target(file) for file in listing.files if file.name.kind in _REMOTE_KINDS]
+    raise UnknownFileError(_what_it_is(listing), path=listing.path)
+
+
+def _partition_target(path: str, name: DirectoryName, identity: _Identity) -> PartitionTarget:
+    place = PartitionPath(path=path, name=name, device=identity[0], inode=identity[1])
+    parent = os.path.dirname(os.path.abspath(path))  # noqa: PTH100, PTH120 - of the path as it is spelled, links kept
+    return PartitionTarget(place=place, log_dir=parent if name.is_partition and is_broker_dir(parent) else None)
+
+
+def _what_it_is(listing: Listing) -> str:
+    if not listing.files and not listing.directories:
+        return "an empty directory; a partition directory, a log directory or a file of one was expected"
+    inside = [place.raw_name for place in listing.directories if _is_target_inside(place.path)]
+    shown = ", ".join(repr(name) for name in inside[:_NAMES_SHOWN])
+    more = f" and {len(inside) - _NAMES_SHOWN} more" if len(inside) > _NAMES_SHOWN else ""
+    hint = f"; there are in {shown}{more}" if inside else ""
+    return f"no partition directories and no segment files in it{hint}"
+
+
+def _is_target_inside(path: str) -> bool:
+    """Whether a directory is a partition or a log directory by its own right: looked at, to name it to the user."""
+    if holds_segments(path) or is_broker_dir(path):
+        return True
+    try:
+        directories = list_directory(path).directories
+    except StorageError:
+        return False
+    return any(
+        parse_directory_name(place.raw_name).is_partition and holds_segments(place.path) for place in directories
+    )
+
+
+# --- selection and order ----------------------------------------------------------------------------------------------
+def _identities(target: Target) -> list[_Identity]:
+    if isinstance(target, FileTarget):
+        return [(target.file.device, target.file.inode)]
+    if isinstance(target, PartitionTarget):
+        return [target.place.identity]
+    return [place.identity for place in target.partitions]
+
+
+def _without_repeats(targets: Iterable[Target]) -> list[Target]:
+    """Each partition and file once, however many paths lead to it; a log file not beside its whole partition."""
+    seen: set[_Identity] = set()
+    result: list[Target] = []
+    ranked = sorted(targets, key=_breadth)
+    for target in ranked:
+        if isinstance(target, LogDirTarget):
+            fresh = tuple(place for place in target.partitions if place.identity not in seen)
+            if fresh or not target.partitions:
+                result.append(replace(target, partitions=fresh))
+        elif _identities(target)[0] not in seen and not _is_in_chosen_partition(target, seen):
+            result.append(target)
+        seen.update(_identities(target))
+    return result
+
+
+def _breadth(target: Target) -> int:
+    return 0 if isinstance(target, LogDirTarget) else 1 if isinstance(target, PartitionTarget) else 2
+
+
+def _is_in_chosen_partition(target: Target, seen: set[_Identity]) -> bool:
+    if not isinstance(target, FileTarget) or target.kind not in LOG_KINDS:
+        return False
+    status = stat_path(os.path.dirname(target.path) or ".")  # noqa: PTH120 - text
+    return (status.st_dev, status.st_ino) in seen
+
+
+def _select(target: Target, selection: Selection) -> Target | None:
+    if selection.is_everything:
+        return target
+    if isinstance(target, LogDirTarget):
+        chosen = tuple(place for place in target.partitions if selection.takes(place.name.topic, place.name.partition))
+        return replace(target, partitions=chosen, is_whole=False) if chosen else None
+    name = target if isinstance(target, FileTarget) else target.place.name
+    return target if selection.takes(name.topic, name.partition) else None
+
+
+def _sort_key(target: Target) -> tuple[str, int, str, int, int, str]:
+    path = os.path.abspath(target.path)  # noqa: PTH100 - text
+    if isinstance(target, LogDirTarget):
+        return path, 0, "", 0, 0, ""
+    if isinstance(target, PartitionTarget):
+        name = target.place.name
+        return os.path.dirname(path), 1, name.topic or "", name.partition or 0, 0, path  # noqa: PTH120 - text
+    base_offset = target.file.name.base_offset or 0
+    around = os.path.dirname(os.path.dirname(path))  # noqa: PTH120 - text
+    return around, 2, target.topic or "", target.partition or 0, base_offset, path
+
+
+def _names(targets: Iterable[Target]) -> Iterator[tuple[str | None, int | None]]:
+    for target in targets:
+        if isinstance(target, LogDirTarget):
+            yield from ((place.name.topic, place.name.partition) for place in target.partitions)
+        else:
+            name = target if isinstance(target, FileTarget) else target.place.name
+            yield name.topic, name.partition

@@ -1,0 +1,124 @@
+"""Rows of the text files: the five checkpoints line by line, and the four small property files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.format.checkpoint import (
+    EpochEntry,
+    OffsetEntry,
+    Verdict,
+    read_epoch_checkpoint,
+    read_offset_checkpoint,
+)
+from kafkalog_core.format.names import FileKind
+from kafkalog_core.format.properties import (
+    MAX_PROPERTY_FILE_BYTES,
+    PropertyFile,
+    read_clean_shutdown,
+    read_meta_properties,
+    read_partition_metadata,
+    read_quorum_state,
+)
+from kafkalog_core.ops.rows import RowChunk
+from kafkalog_core.storage.source import Source, UnreadableError
+from kafkalog_core.tables import CHECKPOINT, PROPERTY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kafkalog_core.ops.entry_faults import EntryFile
+
+__all__ = ["checkpoint_rows", "property_rows"]
+
+_ROWS: Final = 4096
+_Row = dict[str, object]
+_PROPERTY_READERS: Final[dict[FileKind, Callable[[bytes], PropertyFile]]] = {
+    FileKind.META_PROPERTIES: read_meta_properties,
+    FileKind.PARTITION_METADATA: read_partition_metadata,
+    FileKind.CLEAN_SHUTDOWN: read_clean_shutdown,
+    FileKind.QUORUM_STATE: read_quorum_state,
+}
+
+
+def checkpoint_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
+    """Every entry, damage in the place of each malformed line; last a finding where a broker refuses the file."""
+    text = _Text(source)
+    read = read_epoch_checkpoint if file.kind is FileKind.LEADER_EPOCH else read_offset_checkpoint
+    rows: list[_Row] = []
+    for item in read(text.windows()):
+        if isinstance(item, OffsetEntry | EpochEntry):
+            rows.append(_checkpoint_row(file, item))
+            if len(rows) < _ROWS:
+                continue
+        if rows:
+            yield RowChunk(CHECKPOINT, rows)
+            rows = []
+        if isinstance(item, Verdict):
+            if text.lost is not None:
+                yield file.unreadable(text.lost.position, source.size_bytes - text.lost.position)
+            elif item.refusal is not None:
+                yield file.refused(item.refusal)
+        elif not isinstance(item, OffsetEntry | EpochEntry):
+            yield file.damage(item.position, item.size_bytes, "malformed-line", f"line {item.line}: {item.problem}")
+
+
+class _Text:
+    """A text file in windows, up to the first place that the disk cannot read: `lost`."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.lost: UnreadableError | None = None
+
+    def windows(self) -> Iterator[bytes]:
+        position = 0
+        while True:
+            try:
+                window = bytes(self._source.window(position))
+            except UnreadableError as error:
+                self.lost = error
+                return
+            if not window:
+                return
+            yield window
+            position += len(window)
+
+
+def _checkpoint_row(file: EntryFile, entry: OffsetEntry | EpochEntry) -> _Row:
+    row: _Row = {"file": file.path, "kind": str(file.kind), "line": entry.line}
+    if isinstance(entry, OffsetEntry):
+        return row | {"topic": entry.topic, "partition": entry.partition, "offset": entry.offset}
+    return row | {
+        "topic": file.topic,
+        "partition": file.partition,
+        "leader_epoch": entry.leader_epoch,
+        "offset": entry.start_offset,
+    }
+
+
+def property_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
+    """Every key of a property file, a damage row for each malformed line, a finding where a broker refuses the file."""
+    if source.size_bytes > MAX_PROPERTY_FILE_BYTES:
+        detail = f"{source.size_bytes} bytes, where files of this kind have some hundred"
+        yield file.damage(0, source.size_bytes, "too-large", detail)
+        return
+    try:
+        data = source.read(0, source.size_bytes)
+    except UnreadableError as error:
+        yield file.damage(0, source.size_bytes, "unreadable", error.message)
+        return
+    if len(data) < source.size_bytes:
+        yield file.unreadable(len(data), source.size_bytes - len(data))
+        return
+    contents = _PROPERTY_READERS[file.kind](data)
+    if contents.properties:
+        common: _Row = {"file": file.path, "kind": str(file.kind)}
+        yield RowChunk(PROPERTY, [common | {"key": item.key, "value": item.value} for item in contents.properties])
+    for line in contents.malformed:
+        if file.kind is FileKind.CLEAN_SHUTDOWN:
+            code = "clean-shutdown.malformed"
+            yield file.finding(code, position=line.position, size_bytes=line.size_bytes, problem=line.problem)
+        else:
+            yield file.damage(line.position, line.size_bytes, "malformed-line", f"line {line.line}: {line.problem}")
+    if contents.refusal is not None:
+        yield file.refused(contents.refusal)

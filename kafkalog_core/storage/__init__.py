@@ -1,0 +1,1 @@
+"""Files and directories: reading everything, tolerantly."""

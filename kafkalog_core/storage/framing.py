@@ -1,0 +1,83 @@
+"""How entries follow each other in a file: the walk, the size of one entry, and the search for the next one.
+
+Two framings exist: that of `.log` files (magic 0, 1 and 2 share an envelope) and that of Kafka 0.7's `.kafka` files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kafkalog_core.format import kernels, layout
+
+if TYPE_CHECKING:
+    from kafkalog_core.format.columns import BatchColumns
+
+__all__ = ["Framing", "LogFraming", "V07Framing"]
+
+# A search must pay a checksum for each candidate; 0.7 refused messages over 1,000,000 bytes (max.message.size).
+V07_SEARCH_MAX_BYTES: Final = 4 * 1024 * 1024
+# Offsets of one segment span less than 2^31; segments of old releases could pass that, so the bound is generous.
+SEARCH_OFFSET_SPAN: Final = 2**40
+
+
+class Framing(Protocol):
+    """What a scan needs to know of a format."""
+
+    header_bytes: int
+    """Bytes from which the size of an entry can be told."""
+
+    def walk(
+        self, memory: memoryview, position: int, previous_offset: int, max_bytes: int, *, check: bool, into: BatchColumns
+    ) -> tuple[int, int]:
+        """Walk whole entries in `memory`, which starts at file position `position`; see `kernels.walk`."""
+
+    def entry_bytes(self, header: memoryview) -> int:
+        """Size of the entry that starts with `header`, as it says itself."""
+
+    def candidate(self, memory: memoryview, begin: int, rest: int, previous_offset: int, max_bytes: int) -> int:
+        """First place in `memory[begin:]` where an entry could stand, or -1."""
+
+
+class LogFraming:
+    """Magic 0, 1 and 2."""
+
+    header_bytes = layout.HEADER_SIZE_UP_TO_MAGIC
+
+    def walk(  # noqa: D102 - see Framing
+        self, memory: memoryview, position: int, previous_offset: int, max_bytes: int, *, check: bool, into: BatchColumns
+    ) -> tuple[int, int]:
+        return kernels.walk(memory, 0, len(memory), position, previous_offset, max_bytes, check, into)
+
+    def entry_bytes(self, header: memoryview) -> int:  # noqa: D102 - see Framing
+        at = layout.ENVELOPE.at("size")
+        return layout.LOG_OVERHEAD + int.from_bytes(header[at : at + 4], "big", signed=True)
+
+    def candidate(  # noqa: D102 - see Framing
+        self, memory: memoryview, begin: int, rest: int, previous_offset: int, max_bytes: int
+    ) -> int:
+        low = max(0, previous_offset + 1)
+        return kernels.find_candidate(memory, begin, rest, low, low + SEARCH_OFFSET_SPAN, max_bytes)
+
+
+class V07Framing:
+    """Kafka 0.7: an address is `base_address`, the number in the file name, + the position."""
+
+    header_bytes = layout.V07_LENGTH_SIZE + 1
+
+    def __init__(self, base_address: int) -> None:
+        self.base_address = base_address
+
+    def walk(  # noqa: D102 - see Framing
+        self, memory: memoryview, position: int, previous_offset: int, max_bytes: int, *, check: bool, into: BatchColumns
+    ) -> tuple[int, int]:
+        del previous_offset  # addresses are positions: they cannot go back
+        return kernels.walk_v07(memory, 0, len(memory), position, self.base_address, max_bytes, check, into)
+
+    def entry_bytes(self, header: memoryview) -> int:  # noqa: D102 - see Framing
+        return layout.V07_LENGTH_SIZE + int.from_bytes(header[: layout.V07_LENGTH_SIZE], "big", signed=True)
+
+    def candidate(  # noqa: D102 - see Framing
+        self, memory: memoryview, begin: int, rest: int, previous_offset: int, max_bytes: int
+    ) -> int:
+        del previous_offset
+        return kernels.find_candidate_v07(memory, begin, rest, min(max_bytes, V07_SEARCH_MAX_BYTES))

@@ -1,0 +1,226 @@
+"""A log directory: its partition directories by name, its own files, and what is odd about them.
+
+Partitions are not read here: a log directory may hold a hundred thousand segments. `read_partition` takes them one at a
+time.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.format.names import (
+    CHECKPOINT_KINDS,
+    LOG_KINDS,
+    METADATA_TOPIC,
+    DirectoryName,
+    DirectoryState,
+    FileKind,
+    FileState,
+    fixed_file_name,
+    is_redpanda_directory_name,
+    parse_directory_name,
+    parse_file_name,
+    topic_name_problem,
+)
+from kafkalog_core.storage.listing import DirectoryInfo, FileInfo, Listing, list_directory
+from kafkalog_core.storage.oddity import Oddity, odd
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["LogDir", "PartitionPath", "holds_segments", "is_broker_dir", "is_redpanda", "log_dir_of", "read_log_dir"]
+
+_BROKER_KINDS: Final = CHECKPOINT_KINDS - {FileKind.LEADER_EPOCH, FileKind.OFFSET_CHECKPOINT} | {
+    FileKind.META_PROPERTIES,
+    FileKind.CLEAN_SHUTDOWN,
+}
+_PARTITION_KINDS: Final = frozenset({FileKind.LEADER_EPOCH, FileKind.PARTITION_METADATA, FileKind.QUORUM_STATE})
+_CODE_OF_STATE: Final = {
+    DirectoryState.DELETE: "dir.delete",
+    DirectoryState.FUTURE: "dir.future",
+    DirectoryState.STRAY: "dir.stray",
+}
+_SERVED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPath:
+    """Where a partition is; its directory is listed only when it is read."""
+
+    path: str
+    name: DirectoryName
+    device: int
+    inode: int
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """The same for two paths of one directory."""
+        return self.device, self.inode
+
+    @property
+    def sort_key(self) -> tuple[str, int, str, str]:
+        """Topics by name, partitions by number."""
+        return self.name.topic or "", self.name.partition or 0, self.name.state, self.name.raw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDir:
+    """One look at a log directory.
+
+    `is_broker_dir`: files at its top are a broker's own; else it may be a pile of partitions that somebody copied.
+    """
+
+    path: str
+    is_broker_dir: bool
+    is_clean: bool
+    partitions: tuple[PartitionPath, ...]
+    files: tuple[FileInfo, ...]
+    remote_index_cache: tuple[FileInfo, ...]
+    oddities: tuple[Oddity, ...]
+
+
+def read_log_dir(path: str) -> LogDir:
+    """Look at a log directory. Raises NotFoundError or AccessError for the directory itself."""
+    return log_dir_of(list_directory(path))
+
+
+def log_dir_of(listing: Listing) -> LogDir:
+    """The log directory in a listed directory."""
+    named = [(directory, parse_directory_name(directory.raw_name)) for directory in listing.directories]
+    partitions = sorted(
+        (
+            PartitionPath(path=directory.path, name=name, device=directory.device, inode=directory.inode)
+            for directory, name in named
+            if name.is_partition
+        ),
+        key=lambda partition: partition.sort_key,
+    )
+    live_kinds = {file.name.kind for file in listing.files if file.name.state is FileState.LIVE}
+    is_broker_dir = not live_kinds.isdisjoint(_BROKER_KINDS)
+    oddities: list[Oddity] = [*listing.oddities]
+    remote_files: tuple[FileInfo, ...] = ()
+    for directory, name in named:
+        if name.problem is not None:
+            code = "dir.not-a-partition" if is_broker_dir else "dir.not-a-partition-here"
+            oddities.append(odd(code, directory.path, problem=name.problem))
+        elif name.state is DirectoryState.REMOTE_INDEX_CACHE:
+            remote_files, problems = _list_remote_index_cache(directory)
+            oddities += problems
+    oddities += _file_oddities(listing.files)
+    oddities += _name_oddities(partitions)
+    oddities += _duplicate_oddities(partitions)
+    if is_broker_dir:
+        oddities += _broker_file_oddities(listing, live_kinds, partitions)
+    return LogDir(
+        path=listing.path,
+        is_broker_dir=is_broker_dir,
+        is_clean=FileKind.CLEAN_SHUTDOWN in live_kinds,
+        partitions=tuple(partitions),
+        files=listing.files,
+        remote_index_cache=remote_files,
+        oddities=tuple(sorted(oddities, key=lambda oddity: (oddity.path, oddity.code))),
+    )
+
+
+def is_broker_dir(path: str) -> bool:
+    """Whether a file that only a broker's log directory has is there; a few stats, however large the directory is."""
+    return any(os.path.lexists(f"{path}/{fixed_file_name(kind)}") for kind in _BROKER_KINDS)
+
+
+def holds_segments(path: str) -> bool:
+    """Whether a log file with a broker's name is in a directory; false where it cannot be listed."""
+    try:
+        with os.scandir(path) as entries:
+            names = (parse_file_name(entry.name) for entry in entries)
+            return any(name.kind in LOG_KINDS and name.canonical for name in names)
+    except OSError:
+        return False
+
+
+def is_redpanda(listing: Listing) -> bool:
+    """Whether a directory is of Redpanda: its data directory, a namespace, a topic or a partition."""
+    names = {directory.raw_name for directory in listing.directories}
+    if names >= {"redpanda", "kafka"} or any(file.name.kind is FileKind.REDPANDA for file in listing.files):
+        return True
+    return bool(names) and not listing.files and any(_holds_redpanda(directory) for directory in listing.directories)
+
+
+def _holds_redpanda(directory: DirectoryInfo) -> bool:
+    """A topic of Redpanda has directories `<partition>_<revision>`, its namespace has topics."""
+    if is_redpanda_directory_name(directory.raw_name):
+        return True
+    try:
+        with os.scandir(directory.path) as entries:
+            return any(is_redpanda_directory_name(entry.name) and entry.is_dir() for entry in entries)
+    except OSError:
+        return False
+
+
+def _list_remote_index_cache(directory: DirectoryInfo) -> tuple[tuple[FileInfo, ...], tuple[Oddity, ...]]:
+    try:
+        listing = list_directory(directory.path)
+    except StorageError as error:
+        return (), (odd("dir.unreadable", directory.path, reason=error.message),)
+    return listing.files, listing.oddities
+
+
+def _file_oddities(files: Iterable[FileInfo]) -> Iterator[Oddity]:
+    for file in files:
+        kind = file.name.kind
+        if file.name.state in {FileState.TEMPORARY, FileState.PARTIAL}:
+            yield odd("file.leftover", file.path)
+        elif kind in _BROKER_KINDS or kind is FileKind.LOCK or file.name.raw == "bootstrap.checkpoint":
+            continue
+        elif file.name.base_offset is not None or kind in _PARTITION_KINDS:
+            yield odd("file.misplaced", file.path)
+        else:
+            yield odd("file.unknown", file.path)
+
+
+def _name_oddities(partitions: Iterable[PartitionPath]) -> Iterator[Oddity]:
+    for place in partitions:
+        name = place.name
+        code = _CODE_OF_STATE.get(name.state)
+        if code is not None:
+            yield odd(code, place.path, topic=name.topic, partition=name.partition)
+        if not name.canonical:
+            yield odd("dir.odd-name", place.path, topic=name.topic, partition=name.partition)
+        problem = topic_name_problem(name.topic or "")
+        if problem is not None:
+            yield odd("dir.illegal-topic", place.path, topic=name.topic, partition=name.partition, problem=problem)
+
+
+def _duplicate_oddities(partitions: Iterable[PartitionPath]) -> Iterator[Oddity]:
+    """A log directory may hold one directory of a partition to serve, or one to fill; any number set aside."""
+    first: dict[tuple[str | None, int | None, DirectoryState], PartitionPath] = {}
+    for place in partitions:  # sorted: the one to serve comes before the one to fill
+        name = place.name
+        known = first.setdefault((name.topic, name.partition, name.state), place)
+        if name.state not in _SERVED:
+            continue
+        code = "dir.duplicate-partition"
+        if known is place and name.state is DirectoryState.FUTURE:
+            code = "dir.future-beside-current"
+            known = first.get((name.topic, name.partition, DirectoryState.CURRENT), place)
+        if known is not place:
+            other = repr(known.name.raw)
+            yield odd(code, place.path, topic=name.topic, partition=name.partition, other=other)
+
+
+def _broker_file_oddities(
+    listing: Listing, live_kinds: set[FileKind], partitions: Iterable[PartitionPath]
+) -> Iterator[Oddity]:
+    """What a broker's directory should have, by what else of its release is there (0.8 knows no meta.properties)."""
+    if FileKind.CLEAN_SHUTDOWN not in live_kinds:
+        yield odd("dir.unclean", f"{listing.path}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}")
+    if FileKind.META_PROPERTIES in live_kinds:
+        return
+    has_metadata_log = any(place.name.topic == METADATA_TOPIC for place in partitions)
+    path = f"{listing.path}/{fixed_file_name(FileKind.META_PROPERTIES)}"
+    if has_metadata_log or FileKind.KRAFT_SNAPSHOT in live_kinds:
+        yield odd("meta.missing-kraft", path)
+    elif FileKind.LOG_START_OFFSET in live_kinds:
+        yield odd("meta.missing", path)

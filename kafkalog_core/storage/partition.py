@@ -1,0 +1,275 @@
+"""A partition directory: its segments and companion files, and what is missing or odd by names and sizes alone.
+
+What looks missing is looked for once more before it is said: a live broker renames files while they are listed.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, Literal
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.format.layout import MAX_INT32
+from kafkalog_core.format.names import (
+    METADATA_TOPIC,
+    SEGMENT_KINDS,
+    DirectoryName,
+    FileKind,
+    FileState,
+    parse_directory_name,
+    segment_file_name,
+)
+from kafkalog_core.storage.listing import FileInfo, Listing, list_directory, stat_path
+from kafkalog_core.storage.oddity import Oddity, odd
+from kafkalog_core.storage.segment import Segment, SegmentState, group_segments
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["Partition", "PartitionFormat", "directory_basename", "partition_of", "read_partition"]
+
+PartitionFormat = Literal["log", "v07"]
+
+_METADATA_KINDS: Final = frozenset({FileKind.LEADER_EPOCH, FileKind.PARTITION_METADATA, FileKind.QUORUM_STATE})
+_UNFINISHED: Final = frozenset({FileState.TEMPORARY, FileState.PARTIAL})
+_CODE_OF_STATE: Final = {
+    SegmentState.DELETED: "segment.deleted",
+    SegmentState.SWAP: "segment.swap",
+    SegmentState.CLEANED: "segment.cleaned",
+    SegmentState.ORPHAN: "segment.index-orphan",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """One look at a partition directory.
+
+    `segments` are those that a broker reads, by base offset (0.7: byte address), the active one last. `other_segments`
+    hold what is deleted, swapped, cleaned, misnamed or without a log. `files` holds every file once, by name; each is
+    in one of the other groups, a segment's own producer snapshot in `snapshots` too.
+    """
+
+    path: str
+    name: DirectoryName
+    format: PartitionFormat
+    files: tuple[FileInfo, ...]
+    segments: tuple[Segment, ...]
+    other_segments: tuple[Segment, ...]
+    snapshots: tuple[FileInfo, ...]
+    kraft_snapshots: tuple[FileInfo, ...]
+    metadata_files: tuple[FileInfo, ...]
+    other_files: tuple[FileInfo, ...]
+    oddities: tuple[Oddity, ...]
+
+    @property
+    def topic(self) -> str | None:
+        """Topic of the directory's name."""
+        return self.name.topic
+
+    @property
+    def partition(self) -> int | None:
+        """Partition number of the directory's name."""
+        return self.name.partition
+
+
+def read_partition(path: str) -> Partition:
+    """Look at a partition directory. Raises NotFoundError or AccessError for the directory itself."""
+    return partition_of(list_directory(path))
+
+
+def partition_of(listing: Listing) -> Partition:
+    """The partition in a listed directory, whatever the directory is called."""
+    name = parse_directory_name(directory_basename(listing.path))
+    live_kinds = {file.name.kind for file in listing.files if file.name.state is FileState.LIVE}
+    is_v07 = FileKind.LOG_V07 in live_kinds and FileKind.LOG not in live_kinds
+    segments, other_segments = group_segments(listing.files, FileKind.LOG_V07 if is_v07 else FileKind.LOG)
+    grouped = {file.path for segment in (*segments, *other_segments) for file in segment.files}
+    snapshots = [file for file in listing.files if _is_live(file, FileKind.SNAPSHOT)]
+    kraft_snapshots = tuple(file for file in listing.files if file.name.kind is FileKind.KRAFT_SNAPSHOT)
+    metadata_files = tuple(file for file in listing.files if file.name.kind in _METADATA_KINDS)
+    grouped.update(file.path for file in (*snapshots, *kraft_snapshots, *metadata_files))
+    found = Partition(
+        path=listing.path,
+        name=name,
+        format="v07" if is_v07 else "log",
+        files=listing.files,
+        segments=segments,
+        other_segments=other_segments,
+        snapshots=tuple(sorted(snapshots, key=lambda file: file.name.base_offset or 0)),
+        kraft_snapshots=kraft_snapshots,
+        metadata_files=metadata_files,
+        other_files=tuple(file for file in listing.files if file.path not in grouped),
+        oddities=(),
+    )
+    return _with_oddities(found, listing)
+
+
+def directory_basename(path: str) -> str:
+    """The name of a directory however it is spelled: `.`, `t-0/`, `../t-0`."""
+    return os.path.basename(os.path.abspath(path))  # noqa: PTH100, PTH119 - text; Path.absolute keeps the dots
+
+
+def _with_oddities(found: Partition, nested: Listing) -> Partition:
+    oddities = [*nested.oddities, *(odd("dir.nested", directory.path) for directory in nested.directories)]
+    oddities += _v07_oddities(found) if found.format == "v07" else _log_oddities(found)
+    placed = (replace(oddity, topic=found.topic, partition=found.partition) for oddity in oddities)
+    return replace(found, oddities=tuple(sorted(placed, key=lambda oddity: (oddity.path, oddity.code))))
+
+
+def _v07_oddities(partition: Partition) -> Iterator[Oddity]:
+    """Kafka 0.7 takes what ends in `.kafka` and ignores the rest."""
+    for file in partition.other_files:
+        is_log = _is_live(file, FileKind.LOG_V07)
+        yield odd("segment.bad-name" if is_log else _ignored_code(file), file.path)
+    for file in (*partition.snapshots, *partition.kraft_snapshots, *partition.metadata_files):
+        yield odd(_ignored_code(file), file.path)
+    for segment in partition.other_segments:
+        yield from (_unread_oddities(segment, partition) if segment.log else _ignored_oddities(segment.files))
+    for segment, following in pairwise(partition.segments):
+        yield from _address_oddities(segment, following.base_offset)
+
+
+def _address_oddities(segment: Segment, next_address: int) -> Iterator[Oddity]:
+    end = segment.base_offset + segment.size_bytes
+    if end != next_address:  # a live broker may have written to it and rolled since
+        end = segment.base_offset + _size_now(segment)
+    if end < next_address:
+        yield odd("segment.gap", _path_of(segment), size_bytes=next_address - end, offset=next_address, end=end)
+    elif end > next_address:
+        yield odd("segment.overlap", _path_of(segment), size_bytes=end - next_address, offset=next_address, end=end)
+
+
+def _log_oddities(partition: Partition) -> Iterator[Oddity]:
+    if not partition.segments:
+        yield odd("partition.empty", partition.path)
+    for file in partition.other_files:
+        yield odd(_log_file_code(file), file.path)
+    for file in partition.kraft_snapshots:
+        yield from _kraft_snapshot_oddities(file, partition)
+    for file in (*partition.snapshots, *partition.metadata_files):
+        if file.name.state in _UNFINISHED:
+            yield odd("file.leftover", file.path)
+        elif file.name.kind is FileKind.SNAPSHOT and not file.name.canonical:
+            code = "segment.bad-name" if file.name.base_offset is None else "segment.misnamed-companion"
+            yield odd(code, file.path, offset=file.name.base_offset)
+    has_timeindex = any(segment.timeindex for segment in partition.segments)
+    for segment in partition.segments:
+        yield from _segment_oddities(segment, has_timeindex=has_timeindex)
+    for segment in partition.other_segments:
+        yield from _other_segment_oddities(segment, partition)
+
+
+def _segment_oddities(segment: Segment, *, has_timeindex: bool) -> Iterator[Oddity]:
+    if segment.size_bytes > MAX_INT32:
+        yield odd("segment.oversize", _path_of(segment), size_bytes=segment.size_bytes, offset=segment.base_offset)
+    if not segment.size_bytes:  # recent releases make the indexes of a new segment at its first append
+        return
+    for code, part, kind, expected in (
+        ("segment.index-missing", segment.index, FileKind.OFFSET_INDEX, True),
+        ("segment.timeindex-missing", segment.timeindex, FileKind.TIME_INDEX, has_timeindex),
+    ):
+        if expected and part is None and _is_missing_still(segment, kind):
+            yield odd(code, _path_of(segment), offset=segment.base_offset)
+
+
+def _other_segment_oddities(segment: Segment, partition: Partition) -> Iterator[Oddity]:
+    if segment.state is SegmentState.UNREAD:
+        yield from _unread_oddities(segment, partition)
+    elif segment.state is SegmentState.ORPHAN:
+        yield from _orphan_oddities(segment, partition)
+    else:
+        yield odd(_CODE_OF_STATE[segment.state], _path_of(segment), offset=segment.base_offset)
+        if segment.state is SegmentState.SWAP and segment.log and not segment.index:
+            yield odd("segment.swap-index-missing", _path_of(segment), offset=segment.base_offset)
+
+
+def _unread_oddities(segment: Segment, partition: Partition) -> Iterator[Oddity]:
+    path, offset, size_bytes = _path_of(segment), segment.base_offset, segment.size_bytes
+    name = segment.files[0].name
+    if name.state in _UNFINISHED:
+        yield from _ignored_oddities(segment.files)
+    elif (name.kind is FileKind.LOG_V07) != (partition.format == "v07"):
+        yield odd("partition.mixed-formats", path, size_bytes=size_bytes, offset=offset)
+    elif any(live.base_offset == offset for live in partition.segments):
+        yield odd("segment.duplicate", path, size_bytes=size_bytes, offset=offset)
+    else:
+        code = "segment.misnamed" if size_bytes else "segment.misnamed-empty"
+        yield odd(code, path, size_bytes=size_bytes, offset=offset)
+
+
+def _orphan_oddities(segment: Segment, partition: Partition) -> Iterator[Oddity]:
+    """Indexes without a log of their spelling; of a deletion that was cut short, its log is `.deleted` already."""
+    log_name = segment_file_name(segment.base_offset, FileKind.LOG)
+    has_log = any(
+        other.base_offset == segment.base_offset and other.log is not None
+        for other in (*partition.segments, *partition.other_segments)
+    )
+    for file in segment.files:
+        if file.name.kind is FileKind.SNAPSHOT:
+            continue
+        if file.name.state in _UNFINISHED:
+            yield odd("file.leftover", file.path)
+        elif not file.name.canonical:
+            yield odd("segment.misnamed-companion", file.path, offset=segment.base_offset)
+        elif has_log:
+            yield odd("segment.deleted", file.path, offset=segment.base_offset)
+        elif _exists(file.path) and not _exists(f"{partition.path}/{log_name}"):
+            yield odd("segment.index-orphan", file.path, offset=segment.base_offset)
+
+
+def _kraft_snapshot_oddities(file: FileInfo, partition: Partition) -> Iterator[Oddity]:
+    if file.name.state in _UNFINISHED:
+        yield odd("file.leftover", file.path)
+    elif partition.topic != METADATA_TOPIC:
+        yield odd("segment.deleted" if file.name.state is FileState.DELETED else "file.unknown", file.path)
+    elif file.name.base_offset is None:
+        yield odd("snapshot.bad-name", file.path)
+    elif file.name.state is FileState.DELETED:
+        yield odd("segment.deleted", file.path, offset=file.name.base_offset)
+
+
+def _ignored_oddities(files: Iterable[FileInfo]) -> Iterator[Oddity]:
+    return (odd(_ignored_code(file), file.path) for file in files)
+
+
+def _ignored_code(file: FileInfo) -> str:
+    return "file.leftover" if file.name.state in _UNFINISHED else "file.unknown"
+
+
+def _log_file_code(file: FileInfo) -> str:
+    """What a broker makes of a file that belongs to no segment."""
+    name = file.name
+    if name.state in {FileState.SWAP, FileState.CLEANED}:
+        return "segment.bad-name" if name.base_offset is None else _CODE_OF_STATE[SegmentState(name.state)]
+    if name.state is FileState.DELETED:
+        return "segment.deleted"
+    names_offset = name.kind in SEGMENT_KINDS - {FileKind.LOG_V07} or name.raw.endswith(".log")
+    return "segment.bad-name" if names_offset and name.state is FileState.LIVE else _ignored_code(file)
+
+
+def _is_live(file: FileInfo, kind: FileKind) -> bool:
+    return file.name.kind is kind and file.name.state is FileState.LIVE
+
+
+def _path_of(segment: Segment) -> str:
+    return segment.files[0].path
+
+
+def _size_now(segment: Segment) -> int:
+    try:
+        return stat_path(_path_of(segment)).st_size
+    except StorageError:
+        return segment.size_bytes
+
+
+def _is_missing_still(segment: Segment, kind: FileKind) -> bool:
+    """Whether the log is there without its index on a second look too."""
+    log_path = _path_of(segment)
+    index_name = segment_file_name(segment.base_offset, kind)
+    return _exists(log_path) and not _exists(f"{log_path.rpartition('/')[0]}/{index_name}")
+
+
+def _exists(path: str) -> bool:
+    return os.path.lexists(path)

@@ -1,0 +1,250 @@
+"""One declaration of every result row: names, types, units.
+
+JSON lines, CSV, Arrow schemas, man pages and golden tests are made from these tables and from nothing else. Every row's first
+column is `type`. Times are integers `*_ms`; `*_position` is a byte in a file, `*_offset` or `offset` a Kafka offset. A column
+of kind `bytes` named `key` becomes `"key": "text"` in JSON when it is exact UTF-8, else `"key_b64": "..."`; null is `"key": null`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple
+
+__all__ = ["TABLES", "Column", "Kind", "Table"]
+
+Kind = Literal["string", "int8", "int16", "int32", "int64", "uint32", "bool", "bytes", "headers", "map"]
+
+
+class Column(NamedTuple):
+    """One column: `kind` fixes its type in JSON and Arrow; every column but `type` may be null."""
+
+    name: str
+    kind: Kind
+    doc: str
+
+
+class Table(NamedTuple):
+    """A row type: `name` is the value of its `type` column."""
+
+    name: str
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names in their order."""
+        return tuple(column.name for column in self.columns)
+
+
+def _table(name: str, *columns: Column) -> Table:
+    return Table(name, (Column("type", "string", f"always {name!r}"), *columns))
+
+
+_PLACE: Final = (
+    Column("topic", "string", "topic of the directory; null for a file alone whose directory is no partition"),
+    Column("partition", "int32", "partition number of the directory"),
+    Column("segment", "string", "file name"),
+)
+_POSITION: Final = Column("position", "int64", "byte in the file where the batch starts")
+
+_RECORD_COLUMNS: Final = (
+    *_PLACE,
+    _POSITION,
+    Column("offset", "int64", "Kafka offset; v07: the byte address at which a fetch finds it"),
+    Column("timestamp_ms", "int64", "ms since 1970; null where the format has none, -1 where -1 is stored"),
+    Column("timestamp_type", "string", "create, append or null"),
+    Column("key", "bytes", "record key"),
+    Column("value", "bytes", "record value; null is a tombstone"),
+    Column("headers", "headers", "list of key and value, in order"),
+    Column("format", "string", "v07, v0, v1 or v2"),
+    Column("codec", "string", "none, gzip, snappy, lz4 or zstd"),
+    Column("leader_epoch", "int32", "leader epoch of the batch"),
+    Column("producer_id", "int64", "-1: none"),
+    Column("producer_epoch", "int16", "-1: none"),
+    Column("sequence", "int32", "sequence number of the record; -1: none"),
+    Column("is_transactional", "bool", "attribute bit 4 of the batch"),
+    Column("control_type", "string", "commit, abort, leader_change, ...; null for data"),
+    Column("resynced", "bool", "found by searching behind damage; its framing may be a coincidence"),
+)
+
+RECORD: Final = _table("record", *_RECORD_COLUMNS)
+RECORD_V07: Final = _table(
+    "record",
+    *_RECORD_COLUMNS,
+    Column("next_offset", "int64", "byte address that a 0.7 consumer stores after this record"),
+    Column("magic", "int8", "0 or 1, of Kafka 0.7"),
+    Column("attributes", "int8", "as stored; null for magic 0"),
+    Column("crc_stored", "uint32", "CRC-32 stored with the message"),
+    Column("crc_ok", "bool", "whether it agrees with the payload"),
+)
+BATCH: Final = _table(
+    "batch",
+    *_PLACE,
+    _POSITION,
+    Column("size_bytes", "int64", "whole batch, envelope included"),
+    Column("base_offset", "int64", "first offset; null for a compressed v0 or v1 message that was not opened"),
+    Column("last_offset", "int64", "last offset"),
+    Column("record_count", "int32", "as the header says; null for a compressed v07, v0 or v1 message"),
+    Column("format", "string", "v07, v0, v1 or v2"),
+    Column("codec", "string", "none, gzip, snappy, lz4 or zstd"),
+    Column("timestamp_type", "string", "create, append or null"),
+    Column("base_timestamp_ms", "int64", "v2: as stored, the delete horizon where there is one"),
+    Column("max_timestamp_ms", "int64", "largest timestamp; v1: of the outer message"),
+    Column("leader_epoch", "int32", "-1: none"),
+    Column("producer_id", "int64", "-1: none"),
+    Column("producer_epoch", "int16", "-1: none"),
+    Column("base_sequence", "int32", "-1: none"),
+    Column("is_transactional", "bool", "attribute bit 4"),
+    Column("is_control", "bool", "attribute bit 5"),
+    Column("delete_horizon_ms", "int64", "ms since 1970 from which tombstones may go; null: none"),
+    Column("crc_stored", "uint32", "checksum stored in the batch"),
+    Column("crc_computed", "uint32", "checksum of its bytes"),
+    Column("crc_ok", "bool", "whether they agree"),
+    Column("resynced", "bool", "found by searching behind damage; its framing may be a coincidence"),
+)
+DAMAGE: Final = _table(
+    "damage",
+    *_PLACE,
+    Column("position", "int64", "byte in the file where the damage starts"),
+    Column("size_bytes", "int64", "bytes that could not be read as batches; 0 where a whole batch is only odd"),
+    Column("reason", "string", "a stable word: torn-tail, crc-mismatch, bad-length, ..."),
+    Column("detail", "string", "one sentence"),
+    Column("next_offset", "int64", "first offset expected here by what stands before it; null: unknown"),
+)
+SEGMENT: Final = _table(
+    "segment",
+    *_PLACE,
+    Column("base_offset", "int64", "of the file name"),
+    Column("state", "string", "active, closed, deleted, swap or cleaned"),
+    Column("size_bytes", "int64", "of the log file"),
+    Column("mtime_ms", "int64", "modification time of the log file"),
+    Column("first_offset", "int64", "first offset read; null: no batch"),
+    Column("last_offset", "int64", "last offset read"),
+    Column("batch_count", "int64", "whole batches with a good checksum"),
+    Column("record_count", "int64", "records in them, by their headers; compressed v07, v0 and v1 are opened"),
+    Column("min_timestamp_ms", "int64", "smallest batch timestamp; null: none"),
+    Column("max_timestamp_ms", "int64", "largest timestamp; null: none"),
+    Column("formats", "string", "formats found, comma separated"),
+    Column("codecs", "string", "codecs found, comma separated"),
+    Column("index_bytes", "int64", "size of .index; null: missing"),
+    Column("timeindex_bytes", "int64", "size of .timeindex; null: missing"),
+    Column("txnindex_bytes", "int64", "size of .txnindex; null: missing"),
+    Column("snapshot_bytes", "int64", "size of .snapshot; null: missing"),
+    Column("damage_count", "int64", "damaged places"),
+    Column("damage_bytes", "int64", "bytes in them"),
+)
+INDEX_ENTRY: Final = _table(
+    "index_entry",
+    *_PLACE,
+    Column("kind", "string", "offset, time or txn"),
+    Column("slot", "int64", "number of the entry, from 0"),
+    Column("position", "int64", "byte in the index file"),
+    Column("offset", "int64", "absolute: base offset of the file name + relative offset; txn: null"),
+    Column("relative_offset", "int64", "as stored; txn: null"),
+    Column("log_position", "int64", "offset index: byte in the .log"),
+    Column("timestamp_ms", "int64", "time index: ms since 1970"),
+    Column("version", "int16", "txn: version of the entry"),
+    Column("producer_id", "int64", "txn: whose transaction was aborted"),
+    Column("first_offset", "int64", "txn: first offset of the transaction"),
+    Column("last_offset", "int64", "txn: offset of the abort marker"),
+    Column("last_stable_offset", "int64", "txn: last stable offset when the marker was written"),
+)
+PRODUCER: Final = _table(
+    "producer",
+    *_PLACE,
+    Column("position", "int64", "byte in the snapshot file"),
+    Column("producer_id", "int64", ""),
+    Column("producer_epoch", "int16", ""),
+    Column("last_sequence", "int32", "-1: no batch known"),
+    Column("last_offset", "int64", "-1: no batch known"),
+    Column("offset_delta", "int32", "last batch: last offset - first offset"),
+    Column("timestamp_ms", "int64", "of the last batch or marker"),
+    Column("coordinator_epoch", "int32", "-1: no marker seen"),
+    Column("current_txn_first_offset", "int64", "-1: no open transaction"),
+)
+CHECKPOINT: Final = _table(
+    "checkpoint",
+    Column("file", "string", "path of the checkpoint file"),
+    Column(
+        "kind",
+        "string",
+        "recovery_point, high_watermark, log_start_offset, cleaner_offset or leader_epoch",
+    ),
+    Column("line", "int64", "line in the file, from 1"),
+    Column("topic", "string", "of the entry; leader_epoch: of the directory"),
+    Column("partition", "int32", "of the entry; leader_epoch: of the directory"),
+    Column("leader_epoch", "int32", "leader_epoch: the epoch"),
+    Column("offset", "int64", "the entry's offset; leader_epoch: the epoch's start offset"),
+)
+PROPERTY: Final = _table(
+    "property",
+    Column("file", "string", "path of meta.properties, partition.metadata, .kafka_cleanshutdown or quorum-state"),
+    Column("kind", "string", "meta, partition_metadata, clean_shutdown or quorum_state"),
+    Column("key", "string", "as spelled in the file"),
+    Column("value", "string", "text; JSON for what is not a scalar there"),
+)
+FINDING: Final = _table(
+    "finding",
+    Column("code", "string", "stable code"),
+    Column("severity", "string", "info, warning or error"),
+    Column("file", "string", "path that is meant"),
+    Column("topic", "string", ""),
+    Column("partition", "int32", ""),
+    Column("position", "int64", "byte in the file; null: the whole file"),
+    Column("size_bytes", "int64", ""),
+    Column("offset", "int64", "first Kafka offset that is meant"),
+    Column("message", "string", "one plain sentence"),
+    Column("broker_action", "string", "what a broker will do about it"),
+    Column("cure", "string", "the command that mends it"),
+)
+SUMMARY: Final = _table(
+    "summary",
+    Column("files", "int64", "files read"),
+    Column("partitions", "int64", "partitions read"),
+    Column("bytes", "int64", "bytes of log read"),
+    Column("batches", "int64", "whole batches seen"),
+    Column("records", "int64", "records shown or, where records were not decoded, counted by the batch headers"),
+    Column("rows", "int64", "rows written before this one"),
+    Column("damage_count", "int64", "damaged places"),
+    Column("damage_bytes", "int64", "bytes in them"),
+    Column("severities", "map", "findings by severity, damaged places as errors"),
+    Column("codes", "map", "findings by code, damaged places by reason"),
+    Column("exit_status", "int32", "exit status of the command"),
+)
+STATS: Final = _table(
+    "stats",
+    *_PLACE[:2],
+    Column("segments", "int64", "log files"),
+    Column("bytes", "int64", "bytes of whole batches"),
+    Column("batches", "int64", "whole batches"),
+    Column("records", "int64", "records, control records included"),
+    Column("control_records", "int64", "records of control batches"),
+    Column("transactional_records", "int64", "data records in transactional batches"),
+    Column("first_offset", "int64", "null: no batch"),
+    Column("last_offset", "int64", ""),
+    Column("min_timestamp_ms", "int64", "null: no timestamp"),
+    Column("max_timestamp_ms", "int64", ""),
+    Column("formats", "map", "batches by format"),
+    Column("codecs", "map", "batches by codec"),
+    Column("codec_bytes", "map", "bytes by codec"),
+    Column("batch_sizes", "map", "batches by size: keys are upper bounds in bytes, powers of two"),
+    Column("producers", "map", "records by producer id, the largest twenty, 'other' for the rest"),
+    Column("producer_count", "int64", "distinct producer ids; at least, where a million is passed"),
+    Column("damage_count", "int64", "damaged places"),
+    Column("damage_bytes", "int64", "bytes in them"),
+)
+
+TABLES: Final = {
+    table.name: table
+    for table in (
+        RECORD,
+        BATCH,
+        DAMAGE,
+        SEGMENT,
+        INDEX_ENTRY,
+        PRODUCER,
+        CHECKPOINT,
+        PROPERTY,
+        FINDING,
+        STATS,
+        SUMMARY,
+    )
+}

@@ -1,0 +1,242 @@
+"""Errors and their exit statuses, what the start costs, and pipes that break."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.main import COMMANDS, cli
+from kafkalog_core.errors import NotFoundError
+from tests.cli.conftest import batch, damage
+
+ROOT = Path(__file__).parent.parent.parent
+HELP_MODULES = {
+    "kafkalog_cli",
+    "kafkalog_cli.exits",
+    "kafkalog_cli.main",
+    "kafkalog_core",
+    "kafkalog_core.errors",
+}
+"""All of our own that `kafkalog --help` may load."""
+
+
+def python(program, *arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **options,
+    )
+
+
+def test_help_loads_little():
+    program = (
+        "import sys, click; before = set(sys.modules)\n"
+        "from kafkalog_cli.main import cli\n"
+        "try: cli(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print('\\n' + '\\n'.join(set(sys.modules) - before), file=sys.stderr)"
+    )
+    loaded = set(python(program).stderr.split())
+    ours = {name for name in loaded if name.startswith("kafkalog")}
+    foreign = {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names - {"click", *HELP_MODULES}
+    assert ours <= HELP_MODULES
+    assert foreign == set()
+
+
+def test_help_names_every_command():
+    result = CliRunner().invoke(cli, ["--help"])
+    assert result.exit_code == 0
+    for name, (_, short_help) in COMMANDS.items():
+        assert name in result.stdout
+        assert short_help.split()[0] in result.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(name):
+    result = CliRunner().invoke(cli, [name, "--help"])
+    assert result.exit_code == 0
+    assert "Examples:\n" in result.stdout
+    assert "Exit status:\n" in result.stdout
+    with click.Context(cli) as context:
+        command = cli.get_command(context, name)
+    assert command.help
+    for parameter in command.params:
+        assert isinstance(parameter, click.Argument) or parameter.help, parameter.name
+
+
+def test_version_says_which_kernels_run():
+    result = CliRunner().invoke(cli, ["--version"])
+    assert result.exit_code == 0
+    assert result.stdout.startswith("kafkalog ")
+    assert result.stdout.endswith(("(compiled kernels)\n", "(interpreted kernels)\n"))
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "sentence"),
+    [
+        (NotFoundError("no such file", path="x\ny"), ExitStatus.REFUSED, "kafkalog: x\\ny: no such file\n"),
+        (KeyboardInterrupt(), ExitStatus.CRASH, "kafkalog: interrupted\n"),
+        (
+            OSError(28, "No space left on device"),
+            ExitStatus.CRASH,
+            "kafkalog: the result could not be written: [Errno 28] No space left on device\n",
+        ),
+        (
+            ZeroDivisionError("oh"),
+            ExitStatus.CRASH,
+            "kafkalog: internal error, ZeroDivisionError: oh (KAFKALOG_DEBUG=1 shows where)\n",
+        ),
+    ],
+    ids=["ours", "interrupt", "full disk", "bug"],
+)
+def test_an_error_is_one_sentence_and_a_status(dumping, monkeypatch, error, status, sentence):
+    monkeypatch.delenv("KAFKALOG_DEBUG", raising=False)
+
+    class Failing:
+        def __iter__(self):
+            raise error
+
+    dumping.chunks = Failing()
+    result = dumping.run()
+    assert (result.exit_code, result.stderr) == (status, sentence)
+
+
+def test_a_traceback_is_shown_on_request(dumping, monkeypatch):
+    monkeypatch.setenv("KAFKALOG_DEBUG", "1")
+    dumping.chunks = None
+    result = dumping.run()
+    assert result.exit_code == 1
+    assert "Traceback (most recent call last)" in result.stderr
+
+
+def test_a_broken_pipe_is_no_error(dumping):
+    class Broken:
+        def __iter__(self):
+            raise BrokenPipeError
+
+    dumping.chunks = Broken()
+    result = dumping.run()
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["dump"],
+        ["dump", "--nonsense", "."],
+        ["nonsense"],
+        ["dump", "--offsets", "9..3", "."],
+        ["dump", "--key-regex", "(", "."],
+        ["dump", "--max-batch-bytes", "big", "."],
+        ["dump", "--limit", "-1", "."],
+        ["dump", "--key", "a", "--key-hex", "61", "."],
+        ["dump", "--batches", "--key", "a", "."],
+        ["dump", "--follow", "--stats", "."],
+        ["dump", "--follow", "--newest-first", "."],
+        ["dump", "--output", "xml", "."],
+        ["dump", "--committed=sometimes", "."],
+        ["completion", "tcsh"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage(arguments):
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 2
+    assert "Error: " in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_missing_path_is_3(tmp_path):
+    result = CliRunner().invoke(cli, ["dump", str(tmp_path / "absent")])
+    assert result.exit_code == 3
+    assert result.stderr.startswith("kafkalog: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_interpreted_kernels_are_said_once(dumping, monkeypatch):
+    monkeypatch.setattr("kafkalog_cli.commands.dump.kernels.COMPILED", False)
+    result = dumping.batches(batch()).batches(batch()).run()
+    assert result.stderr.count("kafkalog: ") == 1
+    assert "interpreted" in result.stderr
+
+
+FLOOD = """
+import sys
+sys.argv[0] = "kafkalog"
+from kafkalog_cli.commands import dump as module
+from kafkalog_core import tables
+from kafkalog_core.ops.rows import RowChunk
+rows = [{"topic": "t", "partition": 0, "segment": "s", "position": n} for n in range(1000)]
+module.dump = lambda *ignored: (RowChunk(tables.BATCH, rows) for _ in range(100000))
+from kafkalog_cli.main import main
+main()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes of another kind")
+@pytest.mark.parametrize("output", ["ndjson", "json", "csv", "table"])
+def test_a_reader_that_leaves_ends_it_quietly(tmp_path, output):
+    log = tmp_path / "00000000000000000000.log"
+    log.write_bytes(b"")
+    with subprocess.Popen(
+        [sys.executable, "-c", FLOOD, "dump", "--output", output, str(log)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of another kind")
+def test_control_c_is_one_word(tmp_path):
+    log = tmp_path / "00000000000000000000.log"
+    log.write_bytes(b"")
+    with subprocess.Popen(
+        [sys.executable, "-c", FLOOD, "dump", str(log)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert process.stderr.read() == b"kafkalog: interrupted\n"
+        assert process.wait(60) == 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(shell):
+    result = CliRunner().invoke(cli, ["completion", shell])
+    assert result.exit_code == 0
+    assert f"_KAFKALOG_COMPLETE={shell}_complete" in result.stdout
+
+
+def test_completion_knows_the_options():
+    result = CliRunner(
+        env={"_KAFKALOG_COMPLETE": "bash_complete", "COMP_WORDS": "kafkalog dump --comm", "COMP_CWORD": "2"}
+    ).invoke(cli, [], prog_name="kafkalog")
+    assert "plain,--committed" in result.stdout
+
+
+def test_following_ends_with_control_c_and_a_summary(dumping, monkeypatch):
+    def interrupted(seconds):
+        assert seconds == 0.25
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kafkalog_cli.commands.dump.time.sleep", interrupted)
+    result = dumping.batches(batch()).damaged(damage()).run("--follow", "--poll-ms", "250")
+    assert result.exit_code == 4
+    assert [json.loads(line)["type"] for line in result.stdout.splitlines()] == ["batch", "damage", "summary"]

@@ -1,0 +1,33 @@
+"""The pages in man/ are those that the command tree, the layouts, the tables and the catalogue make."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from tools.make_man import MAN, pages
+
+PAGES = pages()
+
+
+def test_the_pages_are_up_to_date():
+    there = {path.name: path.read_text(encoding="utf-8") for path in MAN.glob("*.[1-9]")}
+    assert there.keys() == PAGES.keys(), "run: python -m tools.make_man"
+    assert [name for name, text in PAGES.items() if there[name] != text] == [], "run: python -m tools.make_man"
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("kafkalog-") and name.endswith(".1")])
+def test_a_command_page_is_complete(name):
+    for section in ("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"):
+        assert f".SH {section}\n" in PAGES[name]
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+@pytest.mark.parametrize("name", PAGES)
+def test_roff_has_nothing_to_say(name):
+    result = subprocess.run(
+        ["groff", "-man", "-ww", "-z", "-Tutf8"], input=PAGES[name], capture_output=True, text=True, check=True
+    )
+    assert result.stderr == ""

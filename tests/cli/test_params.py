@@ -1,0 +1,105 @@
+"""What the command line's sizes, ranges, times and patterns mean."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog_cli import params
+
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("4096", 4096),
+        ("17b", 17),
+        ("64k", 65536),
+        ("64KiB", 65536),
+        ("64kB", 64000),
+        ("1g", 2**30),
+        ("2 MiB", 2 * 2**20),
+        ("3MB", 3_000_000),
+        ("1T", 2**40),
+    ],
+)
+def test_size(text, size_bytes):
+    assert params.parse_size(text) == size_bytes
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1.5g", "1p", "g", "0x10", "99999999t", "64 KiB/s"])
+def test_no_size(text):
+    with pytest.raises(click.BadParameter):
+        params.parse_size(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("3..9", (3, 9)), ("3..", (3, None)), ("..9", (None, 9)), ("7", (7, 7)), ("1_000..2_000", (1000, 2000))],
+)
+def test_range(text, expected):
+    assert params.parse_range(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "..", "9..3", "a..b", "-5..3", "1...3", "1-3", str(2**63)])
+def test_no_range(text):
+    with pytest.raises(click.BadParameter):
+        params.parse_range(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1700000000000..1700000000001", (1_700_000_000_000, 1_700_000_000_001)),
+        ("1970-01-02..", (DAY_MS, None)),
+        ("..1970-01-01", (None, DAY_MS - 1)),
+        ("1970-01-02", (DAY_MS, 2 * DAY_MS - 1)),
+        ("1970-01-01T00:00:01.5..1970-01-01T00:00:02Z", (1500, 2000)),
+        ("1970-01-01T02:00+02:00..", (0, None)),
+        ("1969-12-31T23:59:59..", (-1000, None)),
+    ],
+)
+def test_times(text, expected):
+    assert params.parse_times(text) == expected
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2024-13-01", "..", "2024-01-02..2024-01-01"])
+def test_no_times(text):
+    with pytest.raises(click.BadParameter):
+        params.parse_times(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("a=b", (b"a", b"b")), ("a", (b"a", None)), ("a=", (b"a", b"")), ("a=b=c", (b"a", b"b=c"))]
+)
+def test_header(text, expected):
+    assert params.parse_header(text) == expected
+
+
+def test_hexadecimal():
+    assert params.parse_hex("0x00 ff") == b"\x00\xff"
+    with pytest.raises(click.BadParameter):
+        params.parse_hex("0f0")
+
+
+def test_patterns_are_checked():
+    assert params.parse_pattern("a|b") == "a|b"
+    with pytest.raises(click.BadParameter, match="no regular expression"):
+        params.parse_pattern("(")
+
+
+@given(st.binary())
+def test_any_bytes_come_through_the_command_line(data):
+    assert params.command_line_bytes(data.decode("utf-8", "surrogateescape")) == data
+
+
+@given(st.text())
+def test_any_text_is_a_value_or_a_usage_error(text):
+    for parse in (params.parse_size, params.parse_range, params.parse_times, params.parse_hex, params.parse_pattern):
+        try:
+            parse(text)
+        except (click.BadParameter, ValueError):  # click makes a usage error of a ValueError too
+            continue

@@ -1,0 +1,32 @@
+"""What all tests share: the corpus of real log directories, whole or in part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.corpus import archives
+from tests.corpus.tree import Tree
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def pytest_report_header() -> str:
+    """Say which corpus the run uses."""
+    return archives.describe()
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked corpus, `old/<case>` and `modern/<case>`: the whole where KAFKALOG_CORPUS names it, or fixtures/."""
+    directory = tmp_path_factory.mktemp("corpus")
+    archives.unpack(archives.source(), directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def tree(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Tree:
+    """The unpacked corpus with its faults, which are put together on demand."""
+    return Tree(corpus, tmp_path_factory.mktemp("faults"))

@@ -1,0 +1,141 @@
+"""What there is to test: every partition directory of the corpus, and what was read from it where something was.
+
+Nothing here knows a case's name. What belongs together follows from the layout: `pairing` for directories of a case,
+`fault.json` for faults.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from tests.corpus import archives, faults, pairing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tests.corpus.archives import Contents
+
+BEHIND_LAST = -1
+_LOG_FILE = re.compile(r"(?:(?P<directory>.+)/)?\d{20}\.(?:log|kafka)")
+_COMMITTED = ("records.read_committed.jsonl.gz", "read_committed.json")
+_SAME_AS_BASE = "as in base"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One partition directory at one time.
+
+    `records` and `committed` are files of the corpus tree: what a consumer read, and what a read_committed one did
+    (records, offsets, or a fault's sheet). `stopped_at` is the offset at which the consumer gave up with an error,
+    `BEHIND_LAST` where the sheet names none: it saw nothing from there on. `log_end` is the end of the log for the
+    broker that served it, where a sheet tells it: a broker that starts on damage may hold less than the disk does.
+    `goldens` are texts of Kafka's dump tool.
+    """
+
+    log_dir: str
+    partition: str
+    fault: faults.Fault | None = None
+    state: str = ""
+    records: str | None = None
+    committed: str | None = None
+    stopped_at: int | None = None
+    log_end: int | None = None
+    goldens: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Name of the test."""
+        return f"{self.log_dir}/{self.partition}"
+
+    @property
+    def label(self) -> str:
+        """The name for lists of exceptions: it says where the broker did not start on a fault."""
+        return f"{self.id}!unserved" if self.fault and not self.fault.sheet["started"] else self.id
+
+
+@lru_cache(maxsize=1)
+def snapshots() -> tuple[Snapshot, ...]:
+    """Every partition directory with log files, in a stable order."""
+    contents = archives.contents(archives.source())
+    sheets = {name.removesuffix(f"/{faults.SHEET}") for name in contents.texts if name.endswith(f"/{faults.SHEET}")}
+    found = [*_plain(contents, sheets), *_faulty(contents, sheets)]
+    return tuple(sorted(found, key=lambda snapshot: snapshot.id))
+
+
+def _partitions(files: Iterable[str]) -> set[PurePosixPath]:
+    """Directories with log files."""
+    matches = (_LOG_FILE.fullmatch(name) for name in files)
+    return {PurePosixPath(name) for name in {match["directory"] for match in matches if match}}
+
+
+def _plain(contents: Contents, sheets: set[str]) -> Iterator[Snapshot]:
+    found = {path for path in _partitions(contents.files) if not any(str(parent) in sheets for parent in path.parents)}
+    truths = pairing.truths(contents.files, found)
+    goldens = pairing.goldens(contents.files, found)
+    for path in found:
+        snapshot = Snapshot(log_dir=str(path.parent), partition=path.name, goldens=tuple(goldens.get(path, ())))
+        if records := truths.get(path):
+            beside = PurePosixPath(records).parent
+            snapshot = replace(
+                snapshot,
+                records=records,
+                committed=next((name for file in _COMMITTED if (name := str(beside / file)) in contents.files), None),
+                stopped_at=_stopped_at(contents, PurePosixPath(records)),
+            )
+        yield snapshot
+
+
+def _stopped_at(contents: Contents, records: PurePosixPath) -> int | None:
+    """Where the consumer gave up; of single partitions the case's sheet says it."""
+    if records.name not in pairing.BARE_TRUTHS:
+        return None
+    sheet = json.loads(contents.texts[str(pairing.case_of(records) / "case.json")])
+    return _error_offset(sheet["runs"][records.parent.name]["reads"][pairing.BARE_TRUTHS[records.name][1]])
+
+
+def _error_offset(reading: dict[str, Any]) -> int | None:
+    return int(reading["error"].get("offset", BEHIND_LAST)) if reading["error"] else None
+
+
+def _faulty(contents: Contents, sheets: set[str]) -> Iterator[Snapshot]:
+    bases: dict[str, set[str]] = {}
+    for name in sorted(sheets):
+        fault = faults.Fault.parse(name, contents.texts[f"{name}/{faults.SHEET}"])
+        if fault.base not in bases:
+            prefix = fault.base + "/"
+            bases[fault.base] = {path.removeprefix(prefix) for path in contents.files if path.startswith(prefix)}
+        for state in fault.states:
+            for path in _partitions(fault.files(state, bases[fault.base])):
+                snapshot = Snapshot(
+                    log_dir=str(PurePosixPath(fault.path, state, path.parent)),
+                    partition=path.name,
+                    fault=fault,
+                    state=state,
+                )
+                yield _with_reading(contents, fault, snapshot)
+
+
+def _with_reading(contents: Contents, fault: faults.Fault, snapshot: Snapshot) -> Snapshot:
+    """What was read while the broker ran is about the copy made while it ran; the dump tool was run before that."""
+    golden = f"{fault.path}/golden/{snapshot.partition}.dump.txt.gz"
+    if snapshot.state == faults.BEFORE and golden in contents.files:
+        return replace(snapshot, goldens=(golden,))
+    topic, _, number = snapshot.partition.rpartition("-")
+    reading = fault.readings.get(topic) if number == "0" else None
+    # A topic of which the broker knew no log start was not there to read.
+    if snapshot.state != faults.STARTED or not reading or not reading.get("records") or reading["low"] is None:
+        return snapshot
+    directory = PurePosixPath(fault.path)
+    beside = directory.parents[1] if reading["records"] == _SAME_AS_BASE else directory
+    return replace(
+        snapshot,
+        records=str(beside / "truth" / snapshot.partition / pairing.RECORDS),
+        committed=f"{fault.path}/{faults.SHEET}" if "read_committed_offsets" in reading else None,
+        stopped_at=_error_offset(reading),
+        log_end=reading["high"],
+    )

@@ -1,0 +1,120 @@
+"""`kafkalog dump` shows exactly the records that real consumers read, for every partition of the corpus that was read.
+
+What a consumer could not see is taken away from the dump first: control records, what lies below the log start offset,
+what lies at or behind the log end that the broker held (where it is known), and what lies behind the place where it
+gave up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.corpus import archives, expectations, truth
+from tests.corpus.dumping import DAMAGED, Row, dump
+from tests.corpus.snapshots import BEHIND_LAST, Snapshot, snapshots
+
+if TYPE_CHECKING:
+    from tests.corpus.tree import Tree
+
+pytestmark = pytest.mark.corpus
+
+SERVED_LESS = expectations.read("served_less.txt")
+NO_TRUTH = expectations.read("no_truth.txt")
+
+
+def _with_truth() -> list[Snapshot]:
+    return [snapshot for snapshot in snapshots() if snapshot.records]
+
+
+def _with_committed() -> list[Snapshot]:
+    return [snapshot for snapshot in snapshots() if snapshot.committed]
+
+
+def _visible(tree: Tree, snapshot: Snapshot, rows: list[Row], seen: list[Row]) -> list[Row]:
+    """Rows that a consumer could see; positions of 0.7 files are not subject to a log start offset."""
+    start = tree.log_start_offset(snapshot)
+    end = snapshot.stopped_at
+    if end == BEHIND_LAST:
+        end = int(str(seen[-1]["offset"])) + 1 if seen else 0
+    if snapshot.log_end is not None:
+        end = snapshot.log_end if end is None else min(end, snapshot.log_end)
+    return [
+        row
+        for row in rows
+        if row["control_type"] is None
+        and int(str(row["offset"])) >= start
+        and (end is None or int(str(row["offset"])) < end)
+    ]
+
+
+def _as_seen(row: Row, columns: Row) -> Row:
+    return {name: row[name] for name in columns}
+
+
+def _assert_same(shown: list[Row], seen: list[Row], *, selection: bool) -> None:
+    """All columns that a consumer knows are equal, record by record; a selection may have left some out."""
+    columns = seen[0] if seen else {"offset": None}
+    rows = [_as_seen(row, columns) for row in shown]
+    if selection:
+        left = iter(rows)
+        missing = [row for row in seen if row not in left]
+        assert not missing, f"not on the disk, or not in this order: {missing[0]}"
+        assert len(rows) > len(seen), "the consumer saw all: the line in served_less.txt is not needed"
+        return
+    for number, (row, record) in enumerate(zip(rows, seen, strict=False)):
+        assert row == record, f"record number {number}"
+    assert len(rows) == len(seen), f"first of the surplus: {(rows + seen)[min(len(rows), len(seen)) :][:1]}"
+
+
+@pytest.mark.parametrize("snapshot", _with_truth(), ids=lambda snapshot: snapshot.id)
+def test_records_are_those_that_a_consumer_read(tree: Tree, snapshot: Snapshot) -> None:
+    seen = truth.records(tree.corpus, snapshot)
+    result = dump(tree.partition_dir(snapshot), "--records")
+    shown = _visible(tree, snapshot, result.live("record"), seen)
+    _assert_same(shown, seen, selection=bool(expectations.matching(SERVED_LESS, snapshot.id)))
+    if snapshot.stopped_at is not None:
+        assert result.live("damage"), "the consumer gave up, and the dump names no damage"
+        assert result.exit_status == DAMAGED
+
+
+@pytest.mark.parametrize("snapshot", _with_committed(), ids=lambda snapshot: snapshot.id)
+def test_committed_records_are_those_that_a_read_committed_consumer_read(tree: Tree, snapshot: Snapshot) -> None:
+    seen = truth.committed_records(tree.corpus, snapshot)
+    if seen is None:
+        pytest.skip("no read_committed consumer read it")
+    result = dump(tree.partition_dir(snapshot), "--records", "--committed")
+    shown = _visible(tree, snapshot, result.live("record"), seen)
+    _assert_same(shown, seen, selection=bool(expectations.matching(SERVED_LESS, snapshot.id)))
+
+
+def test_every_partition_without_truth_is_named_with_a_reason() -> None:
+    unnamed = [
+        snapshot.id
+        for snapshot in snapshots()
+        if not snapshot.records and not expectations.matching(NO_TRUTH, snapshot.label)
+    ]
+    assert not unnamed, "no truth, and not in no_truth.txt"
+
+
+def test_no_partition_with_truth_is_named_as_without() -> None:
+    named = {
+        snapshot.id: found for snapshot in _with_truth() if (found := expectations.matching(NO_TRUTH, snapshot.label))
+    }
+    assert not named
+
+
+@pytest.mark.skipif(not archives.is_whole(), reason=f"{archives.VARIABLE} is not set: fixtures/ hold a part")
+@pytest.mark.parametrize("name", ["no_truth.txt", "served_less.txt"])
+def test_no_line_is_stale(name: str) -> None:
+    used = {glob for snapshot in snapshots() for glob in expectations.matching(expectations.read(name), snapshot.label)}
+    assert used == set(expectations.read(name))
+
+
+def test_every_truth_is_used() -> None:
+    """A truth that the rules of discovery do not reach would be a stage that is not tested, in silence."""
+    used = {snapshot.records for snapshot in snapshots()}
+    unused = {name for name in archives.contents(archives.source()).files if truth.is_records(name)} - used
+    unnamed = {name for name in unused if not expectations.matching(expectations.read("no_disk.txt"), name)}
+    assert not unnamed, "read by a consumer, but from no copy of a disk that is known"

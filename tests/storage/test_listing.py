@@ -1,0 +1,125 @@
+"""One look at a directory, with everything in it that is no plain file."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Self
+
+import pytest
+
+from kafkalog_core.errors import AccessError, NotFoundError
+from kafkalog_core.format.names import FileKind
+from kafkalog_core.storage import listing
+from kafkalog_core.storage.listing import list_directory, stat_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_files_carry_their_stat(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000007.log"
+    path.write_bytes(b"abc")
+    path.chmod(0o640)
+    os.utime(path, ns=(1, 1_500_000_000_123_456_789))
+    (file,) = list_directory(str(tmp_path)).files
+    status = path.stat()
+    assert (file.path, file.size_bytes, file.mtime_ns) == (str(path), 3, 1_500_000_000_123_456_789)
+    assert (file.device, file.inode, file.mode) == (status.st_dev, status.st_ino, 0o640)
+    assert (file.uid, file.gid) == (status.st_uid, status.st_gid)
+    assert (file.name.kind, file.name.base_offset) == (FileKind.LOG, 7)
+
+
+def test_entries_are_sorted_and_told_apart(tmp_path: Path) -> None:
+    for name in ("b.log", "a.log"):
+        (tmp_path / name).touch()
+    for name in ("z", "y"):
+        (tmp_path / name).mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    seen = list_directory(str(tmp_path))
+    assert [file.name.raw for file in seen.files] == ["a.log", "b.log"]
+    assert [directory.raw_name for directory in seen.directories] == ["y", "z"]
+    assert [(oddity.code, oddity.path) for oddity in seen.oddities] == [("file.not-regular", str(tmp_path / "pipe"))]
+
+
+def test_links_are_followed_and_broken_ones_said(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "x").write_bytes(b"12")
+    (tmp_path / "file").symlink_to("real/x")
+    (tmp_path / "directory").symlink_to("real")
+    (tmp_path / "nowhere").symlink_to("missing")
+    (tmp_path / "circle").symlink_to("circle")
+    seen = list_directory(str(tmp_path))
+    assert [(file.name.raw, file.size_bytes) for file in seen.files] == [("file", 2)]
+    assert [directory.raw_name for directory in seen.directories] == ["directory", "real"]
+    assert seen.directories[0].inode == seen.directories[1].inode
+    assert [(oddity.code, oddity.severity) for oddity in seen.oddities] == [("file.broken-link", "warning")] * 2
+    assert "circle" in seen.oddities[0].message
+    assert "no such file" in seen.oddities[1].message
+
+
+def test_a_file_that_goes_away_meanwhile_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone:
+        path = str(tmp_path / "00000000000000000000.log")
+        name = "00000000000000000000.log"
+
+        def stat(self) -> os.stat_result:
+            raise FileNotFoundError(2, "gone", self.path)
+
+        def is_symlink(self) -> bool:
+            return False
+
+    class Entries(list[Gone]):
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(listing.os, "scandir", lambda _: Entries([Gone()]))
+    seen = list_directory(str(tmp_path))
+    assert not seen.files
+    assert [oddity.code for oddity in seen.oddities] == ["file.vanished"]
+
+
+def test_a_name_that_is_not_utf_8_keeps_its_bytes(tmp_path: Path) -> None:
+    raw = os.fsencode(tmp_path) + b"/\xff\xfe.log"
+    with open(raw, "wb") as file:  # noqa: PTH123 - a name of bytes
+        file.write(b"1")
+    (seen,) = list_directory(str(tmp_path)).files
+    assert os.fsencode(seen.path) == raw
+    assert stat_path(seen.path).st_size == 1
+
+
+def test_a_file_that_its_owner_cannot_read(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    path.touch(mode=0o000)
+    (oddity,) = list_directory(str(tmp_path)).oddities
+    assert (oddity.code, oddity.severity) == ("file.unreadable", "warning")
+    assert "0000" in oddity.message
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_file_of_another_owner(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.index"
+    path.touch()
+    os.chown(path, 12345, -1)
+    (oddity,) = list_directory(str(tmp_path)).oddities
+    assert oddity.code == "file.foreign-owner"
+    assert "12345" in oddity.message
+
+
+def test_a_path_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NotFoundError):
+        list_directory(str(tmp_path / "missing"))
+    with pytest.raises(NotFoundError):
+        list_directory(f"{tmp_path}/\0")
+    (tmp_path / "circle").symlink_to("circle")
+    with pytest.raises(AccessError, match="circle"):
+        list_directory(str(tmp_path / "circle"))
+
+    def refuse(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(listing.os, "scandir", refuse)
+    with pytest.raises(AccessError, match="permission"):
+        list_directory(str(tmp_path))

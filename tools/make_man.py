@@ -1,0 +1,102 @@
+"""Write man/ from the command tree, the layouts, the tables and the catalogue of findings.
+
+`python -m tools.make_man` after a change of any of them; a test fails on pages that no longer match.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from kafkalog_cli.command import Command
+from kafkalog_cli.exits import EXIT_STATUS_HELP, ExitStatus
+from kafkalog_cli.main import COMMANDS, cli
+from tools import reference_pages, roff
+
+__all__ = ["MAN", "pages"]
+
+MAN = Path(__file__).parent.parent / "man"
+ENVIRONMENT = {"KAFKALOG_DEBUG": "1: show the traceback of every error.", "NO_COLOR": "Set: no colours in tables."}
+
+
+def pages() -> dict[str, str]:
+    """Every page by its file name."""
+    result = {"kafkalog.1": _main_page()}
+    with click.Context(cli, info_name="kafkalog") as context:
+        for name in cli.list_commands(context):
+            command = cli.get_command(context, name)
+            if not isinstance(command, Command):
+                raise TypeError(f"{name} is no command with examples and exit statuses")
+            result[f"kafkalog-{name}.1"] = _command_page(name, command, context)
+    return result | reference_pages.pages()
+
+
+def _main_page() -> str:
+    with click.Context(cli, info_name="kafkalog") as context:
+        text = roff.heading("kafkalog", 1, str(cli.help).splitlines()[0].rstrip("."))
+        text += roff.section("synopsis", f"{roff.bold('kafkalog')} [OPTIONS] COMMAND [ARGS]...\n")
+        body = _paragraphs(str(cli.help).split("\b")[0].split("\n", 1)[1])
+        text += roff.section("description", body)
+        text += roff.section(
+            "commands",
+            "".join(
+                roff.tagged(f"{roff.bold(f'kafkalog-{name}')}(1)", short_help)
+                for name, (_, short_help) in COMMANDS.items()
+            ),
+        )
+        text += roff.section("options", _options(cli, context))
+    text += _exit_statuses(tuple(ExitStatus))
+    text += roff.section(
+        "environment", "".join(roff.tagged(roff.bold(name), meaning) for name, meaning in ENVIRONMENT.items())
+    )
+    return text + roff.section("see also", _see_also([f"kafkalog-{name}(1)" for name in COMMANDS]))
+
+
+def _command_page(name: str, command: Command, parent: click.Context) -> str:
+    with click.Context(command, info_name=name, parent=parent) as context:
+        text = roff.heading(f"kafkalog-{name}", 1, COMMANDS[name][1].rstrip("."))
+        usage = " ".join(command.collect_usage_pieces(context))
+        text += roff.section("synopsis", f"{roff.bold(f'kafkalog {name}')} {roff.literal(usage)}\n")
+        text += roff.section("description", _paragraphs(str(command.help)))
+        text += roff.section("options", _options(command, context))
+    text += _exit_statuses(command.exit_statuses)
+    text += roff.section("examples", "".join(roff.example(item.purpose, item.line) for item in command.examples))
+    return text + roff.section("see also", _see_also(["kafkalog(1)"]))
+
+
+def _paragraphs(text: str) -> str:
+    return "".join(roff.paragraph(block) for block in text.split("\n\n") if block.strip())
+
+
+def _options(command: click.Command, context: click.Context) -> str:
+    parameters = [parameter for parameter in command.get_params(context) if isinstance(parameter, click.Option)]
+    records = [parameter.get_help_record(context) for parameter in parameters]
+    return "".join(roff.tagged(roff.bold(record[0]), record[1]) for record in records if record is not None)
+
+
+def _exit_statuses(statuses: tuple[ExitStatus, ...]) -> str:
+    return roff.section(
+        "exit status",
+        "".join(roff.tagged(roff.bold(str(int(status))), EXIT_STATUS_HELP[status] + ".") for status in statuses),
+    )
+
+
+def _see_also(first: list[str]) -> str:
+    return roff.paragraph(", ".join([*first, *(f"{name}(5)" for name in reference_pages.NAMES)]))
+
+
+def main() -> None:
+    """Write the pages, and remove those that nothing describes any more."""
+    wanted = pages()
+    for path in MAN.glob("*.[1-9]"):
+        if path.name not in wanted:
+            path.unlink()
+    for name, text in wanted.items():
+        (MAN / name).write_text(text, encoding="utf-8")
+    sys.stdout.write(f"{len(wanted)} pages in {MAN}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""The pages of chapter 5: Kafka's bytes, the rows, the catalogue of findings, each from its declaration in the code."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from kafkalog_core import tables
+from kafkalog_core.format import layout
+from kafkalog_core.storage.oddity import ODDITY_TYPES
+from tools import roff
+
+if TYPE_CHECKING:
+    from kafkalog_core.format.layout import Field, Layout
+
+__all__ = ["NAMES", "pages"]
+
+NAMES = ("kafkalog-format", "kafkalog-rows", "kafkalog-findings")
+_TYPES = {"b": "int8", "h": "int16", "i": "int32", "I": "uint32", "q": "int64"}
+_BITS = (
+    (layout.CODEC_MASK, "codec, see CODECS"),
+    (layout.TIMESTAMP_TYPE_BIT, "timestamp type: 0 create time, 1 log append time (magic 1 and 2)"),
+    (layout.TRANSACTIONAL_BIT, "transactional (magic 2)"),
+    (layout.CONTROL_BIT, "control batch (magic 2)"),
+    (layout.DELETE_HORIZON_BIT, "baseTimestamp holds the delete horizon (magic 2)"),
+)
+_RECORD_FIELDS = (
+    ("length", "varint", "bytes that follow"),
+    ("attributes", "int8", "unused, 0"),
+    ("timestampDelta", "varlong", "ms; timestamp - baseTimestamp of the batch"),
+    ("offsetDelta", "varint", "offset - baseOffset of the batch"),
+    ("keyLength", "varint", "bytes; -1: null"),
+    ("key", "bytes", ""),
+    ("valueLength", "varint", "bytes; -1: null, a tombstone"),
+    ("value", "bytes", ""),
+    ("headersCount", "varint", "headers that follow"),
+    ("headerKeyLength, headerKey", "varint, bytes", "of each header; UTF-8, never null"),
+    ("headerValueLength, headerValue", "varint, bytes", "of each header; -1: null"),
+)
+
+
+def pages() -> dict[str, str]:
+    """The three pages by file name."""
+    return {
+        "kafkalog-format.5": _format_page(),
+        "kafkalog-rows.5": _rows_page(),
+        "kafkalog-findings.5": _findings_page(),
+    }
+
+
+def _format_page() -> str:
+    text = roff.heading("kafkalog-format", 5, "the bytes of Apache Kafka's log directory")
+    text += roff.section(
+        "description",
+        roff.paragraph(
+            "What kafkalog reads, structure by structure. Integers are big-endian. For each field: its name as Kafka "
+            "spells it, the byte where it starts, its type, its unit, and whether the structure's checksum covers it. "
+            "Variable-length fields follow behind the fixed ones."
+        ),
+    )
+    text += "".join(_layout_section(item) for item in layout.ALL_LAYOUTS)
+    text += roff.section(
+        '"record, magic 2"',
+        roff.paragraph(
+            "Follows the header of a record batch, compressed as a whole where the batch has a codec. The batch's crc "
+            "covers it as it is stored. varint and varlong are zigzag-coded, of at most "
+            f"{layout.MAX_VARINT_BYTES} and {layout.MAX_VARLONG_BYTES} bytes."
+        )
+        + "".join(roff.tagged(f"{roff.bold(name)} {kind}", note) for name, kind, note in _RECORD_FIELDS),
+    )
+    text += roff.section(
+        '"message, magic 0 and 1, behind keyLength"',
+        roff.paragraph(
+            "The key, valueLength (int32; negative: null) and the value. A message with a codec is a wrapper: its "
+            "value is a compressed set of messages, each with its own offset and size. The payload of Kafka 0.7 stands "
+            "directly behind crc, a compressed set in a wrapper too."
+        ),
+    )
+    text += roff.section(
+        "attribute bits",
+        "".join(roff.tagged(roff.bold(f"0x{mask:02x}"), meaning) for mask, meaning in _BITS),
+    )
+    text += roff.section("codecs", _numbered(layout.CODEC_NAMES))
+    text += roff.section("control types", _numbered(layout.CONTROL_TYPE_NAMES))
+    text += roff.section("what nothing protects", _unprotected())
+    return text + roff.section("see also", roff.paragraph("kafkalog-dump(1), kafkalog-rows(5)"))
+
+
+def _layout_section(item: Layout) -> str:
+    body = roff.paragraph(f"{item.size} bytes. Source: {item.source}. Checksum: {item.checksum}.")
+    for field in item.fields:
+        place = f"byte {item.at(field.name)}, {_type_of(field.code)}"
+        unit = f", {field.unit}" if field.unit else ""
+        tag = f"{roff.bold(field.name)} {roff.literal(place + unit)}"
+        body += roff.tagged(tag, ". ".join(filter(None, (field.note, _cover(field)))))
+    return roff.section(f'"{item.name}"', body)
+
+
+def _cover(field: Field) -> str:
+    if field.name == "crc":
+        return "The checksum itself."
+    return "Covered." if field.covered else "Not covered."
+
+
+def _type_of(code: str) -> str:
+    return _TYPES.get(code, f"{struct.calcsize('>' + code)} bytes")
+
+
+def _numbered(names: tuple[str, ...]) -> str:
+    return "".join(roff.tagged(roff.bold(str(number)), name) for number, name in enumerate(names))
+
+
+def _unprotected() -> str:
+    """Fields outside of every checksum. What contradicts another field is found all the same."""
+    body = roff.paragraph(
+        "A change of these fields breaks no checksum. kafkalog finds it only where it contradicts something else: "
+        "another field, a neighbouring batch, the file name or another file. A file cut at the boundary of a batch is "
+        "a legal log unless another file tells."
+    )
+    for item in layout.ALL_LAYOUTS:
+        names = [field.name for field in item.fields if not field.covered and field.name != "crc"]
+        if names:
+            body += roff.tagged(roff.bold(item.name), ", ".join(names))
+    return body
+
+
+def _rows_page() -> str:
+    text = roff.heading("kafkalog-rows", 5, "the rows that kafkalog writes as JSON and CSV")
+    text += roff.section(
+        "description",
+        roff.paragraph(
+            "Every JSON object has a member type, which says what row it is; the others follow in the order given "
+            "here. What a format lacks is null. Times are integers, milliseconds since 1970; a position is a byte in a "
+            "file, an offset is a Kafka offset."
+        )
+        + roff.paragraph(
+            'Bytes (keys, values, header values) are text where they are exact UTF-8, as "key", and base64 where they '
+            'are not, as "key_b64". With --bytes base64 or hex they always are "key_b64" or "key_hex"; header keys '
+            "stay text where they can. A null keeps the name and is null."
+        )
+        + roff.paragraph(
+            "CSV has the columns of all row types that the command line may yield, in one header line. A null is an "
+            'empty field and an empty text is "". In --bytes auto a bytes column is two, key and key_b64, of which one '
+            "is filled. Headers and maps are JSON text. The summary goes to standard error."
+        ),
+    )
+    for table in (*tables.TABLES.values(), tables.RECORD_V07):
+        title = "record of Kafka 0.7" if table is tables.RECORD_V07 else table.name
+        text += roff.section(
+            f'"{title}"',
+            "".join(
+                roff.tagged(f"{roff.bold(column.name)} {column.kind}", column.doc or column.name.replace("_", " "))
+                for column in table.columns
+            ),
+        )
+    return text + roff.section("see also", roff.paragraph("kafkalog-dump(1), kafkalog-findings(5)"))
+
+
+def _findings_page() -> str:
+    text = roff.heading("kafkalog-findings", 5, "the codes of what kafkalog finds")
+    text += roff.section(
+        "description",
+        roff.paragraph(
+            "A finding has a stable code, a severity, one sentence, what a broker will do about it, and the cure. "
+            "Only the severity error, and damage inside a log, make a command end with status 4."
+        ),
+    )
+    for severity in ("error", "warning", "info"):
+        body = ""
+        for code, kind in ODDITY_TYPES.items():
+            if kind.severity == severity:
+                parts = [kind.message]
+                parts += [f"A broker: {kind.broker_action}"] if kind.broker_action else []
+                parts += [f"Cure: {kind.cure}"] if kind.cure else []
+                body += roff.tagged(roff.bold(code), " ".join(parts))
+        text += roff.section(severity, body) if body else ""
+    return text + roff.section("see also", roff.paragraph("kafkalog-dump(1), kafkalog-rows(5)"))
