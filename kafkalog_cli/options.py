@@ -10,7 +10,7 @@ import click
 
 from kafkalog_cli import params
 from kafkalog_core.ops.select import Filters
-from kafkalog_core.ops.targets import Selection
+from kafkalog_core.ops.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable

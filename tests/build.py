@@ -1,6 +1,6 @@
 """Builders of Kafka's bytes for tests, fuzzing and benchmarks, written from the formats' description alone.
 
-They share nothing with kafkalog, so that a decoder and its tests cannot agree on the same mistake. Every builder returns
+They share nothing with kafkalog, so that a decoder and its tests cannot agree on the same mistake. Every builder gives
 bytes. Whatever a writer computes (checksums, counts, deltas) can be given instead, to build what is broken.
 
     log = batch_v2([Record(offset=7, key=b"k", value=b"v", timestamp_ms=1000)], codec=GZIP)

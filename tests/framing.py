@@ -1,7 +1,7 @@
 """Compressed payloads as Kafka's clients frame them, for tests, fuzzing and benchmarks.
 
-The first framing of a codec in `FRAMINGS` is the one of Kafka's own Java client; the others are written by other clients
-or are legal by the codec's specification.
+The first framing of a codec in `FRAMINGS` is the one of Kafka's own Java client; the others are written by other
+clients or are legal by the codec's specification.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ def gzip_stream(data: bytes, framing: str = "member") -> bytes:
 
 
 def snappy_stream(data: bytes, framing: str = "xerial", *, block_bytes: int = 32 * 1024) -> bytes:
-    """A raw body, or a block stream: each block behind its int32 size. A restarted one has a header before each block."""
+    """A raw body, or a block stream: blocks behind their int32 size. A restarted one has a header before each block."""
     if framing == "raw":
-        return snappy.compress(data)
+        body: bytes = snappy.compress(data)
+        return body
     between = {"xerial": b"", "restarted": XERIAL_HEADER}[framing]
     starts = range(0, len(data), block_bytes if framing == "xerial" else max(1, len(data) // 3))
     size = starts.step
@@ -63,8 +64,8 @@ def snappy_stream(data: bytes, framing: str = "xerial", *, block_bytes: int = 32
 
 
 def lz4_frame(data: bytes, framing: str = "java") -> bytes:
-    """A frame of independent blocks. Java writes FLG 0x60 and BD 0x40, other clients 0x68 (size) and 0x70 (block checksums)."""
-    return lz4.frame.compress(
+    """A frame of independent blocks. Java writes FLG 0x60 and BD 0x40, other clients 0x68 and 0x70 too."""
+    frame: bytes = lz4.frame.compress(
         data,
         block_linked=False,
         store_size=framing == "sized",
@@ -72,6 +73,7 @@ def lz4_frame(data: bytes, framing: str = "java") -> bytes:
         content_checksum=framing == "content-checksum",
         block_size=lz4.frame.BLOCKSIZE_MAX4MB if framing == "large-blocks" else lz4.frame.BLOCKSIZE_MAX64KB,
     )
+    return frame
 
 
 def with_faulty_checksum(frame: bytes) -> bytes:
@@ -82,7 +84,7 @@ def with_faulty_checksum(frame: bytes) -> bytes:
 
 
 def zstd_stream(data: bytes, framing: str = "stream") -> bytes:
-    """RFC 8878: a frame without content size, as a Java stream writes it, or with it, several frames, a skippable one."""
+    """RFC 8878: a frame without content size, as a Java stream writes it, or with it, several, a skippable one."""
     if framing == "frames":
         return zstd_stream(data[: len(data) // 3]) + zstd_stream(data[len(data) // 3 :], "sized")
     if framing == "skippable":

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import TYPE_CHECKING
 
 from kafkalog_core import tables
 from kafkalog_core.format import layout
+from kafkalog_core.ops.entry_faults import ENTRY_DAMAGE, ENTRY_FINDINGS
 from kafkalog_core.storage.oddity import ODDITY_TYPES
 from tools import roff
 
@@ -167,11 +169,13 @@ def _findings_page() -> str:
     )
     for severity in ("error", "warning", "info"):
         body = ""
-        for code, kind in ODDITY_TYPES.items():
+        for code, kind in sorted((ODDITY_TYPES | ENTRY_FINDINGS).items()):
             if kind.severity == severity:
-                parts = [kind.message]
+                parts = [re.sub(r"\{(\w+)\}", r"<\1>", kind.message)]
                 parts += [f"A broker: {kind.broker_action}"] if kind.broker_action else []
                 parts += [f"Cure: {kind.cure}"] if kind.cure else []
                 body += roff.tagged(roff.bold(code), " ".join(parts))
         text += roff.section(severity, body) if body else ""
+    damage = "".join(roff.tagged(roff.bold(reason), meaning) for reason, meaning in sorted(ENTRY_DAMAGE.items()))
+    text += roff.section("reasons of damage rows", damage)
     return text + roff.section("see also", roff.paragraph("kafkalog-dump(1), kafkalog-rows(5)"))

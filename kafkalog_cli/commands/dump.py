@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.ops.rows import Chunk
     from kafkalog_core.ops.select import Filters
-    from kafkalog_core.ops.targets import Selection
+    from kafkalog_core.ops.selection import Selection
     from kafkalog_core.tables import Table
 
 __all__ = ["dump_command"]

@@ -64,11 +64,10 @@ def _producer_cell(row: Mapping[str, object]) -> str:
 
 
 def _batch_notes(row: Mapping[str, object]) -> str:
-    notes = [
-        note
-        for name, note in (("is_transactional", "txn"), ("is_control", "control"), ("resynced", "RESYNCED"))
-        if row.get(name)
-    ]
+    flags = (("is_transactional", "txn"), ("is_control", "control"), ("resynced", "RESYNCED"))
+    notes = [note for name, note in flags if row.get(name)]
+    if row.get("timestamp_type") == "append":
+        notes.append("log-append-time")
     if row.get("delete_horizon_ms") is not None:
         notes.append(f"horizon {time_cell(row['delete_horizon_ms'])}")
     return " ".join(notes) or NONE
@@ -108,7 +107,6 @@ _BATCH: Final = (
     _word("format", "format", rank=4),
     _word("codec", "codec", rank=1),
     _time("max time (UTC)", "max_timestamp_ms", rank=1),
-    _word("time is", "timestamp_type", rank=5),
     _number("epoch", "leader_epoch", rank=3),
     Shown("producer", _producer_cell, rank=2),
     Shown("crc", _crc_cell),

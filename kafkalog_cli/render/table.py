@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
+import time
+from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from rich.console import Console
@@ -17,7 +19,7 @@ from kafkalog_cli.render.summary import summary_sentence, verdict
 from kafkalog_cli.render.widths import Layout, choose_layout
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kafkalog_cli.render.writer import Settings
     from kafkalog_core.ops.rows import Chunk
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["TableWriter"]
 
 SAMPLE_ROWS: Final = 200
+MAX_WAIT_SECONDS: Final = 0.5
 KEPT_FINDINGS: Final = 1000
 PIPED_WIDTH: Final = 160
 DAMAGE_STYLE: Final = "bold red"
@@ -66,6 +69,7 @@ class TableWriter:
         self._layout: Layout | None = None
         self._heading = ""
         self._pending: list[_Line] = []
+        self._pending_since = 0.0
         self._findings: list[Mapping[str, object]] = []
         self._finding_count = 0
 
@@ -81,7 +85,7 @@ class TableWriter:
                 self._print(*stats_lines(row, self._console.encoding))
             else:
                 self._take_row(row)
-        if self._settings.live:
+        if self._layout is not None or self._settings.live or self._has_waited():
             self._flush()
 
     def finish(self, summary: Mapping[str, object]) -> None:
@@ -116,31 +120,50 @@ class TableWriter:
             self._findings.append(row)
 
     def _add(self, line: _Line) -> None:
+        if not self._pending:
+            self._pending_since = time.monotonic()
         self._pending.append(line)
-        if self._layout is not None or len(self._pending) >= SAMPLE_ROWS:
+        if len(self._pending) >= SAMPLE_ROWS:
             self._flush()
+
+    def _has_waited(self) -> bool:
+        """Whether rows have been held back for so long that somebody may be waiting for them."""
+        return bool(self._pending) and time.monotonic() - self._pending_since > MAX_WAIT_SECONDS
 
     def _flush(self) -> None:
         """Print what is pending, columns' titles first where the widths are new."""
         lines, self._pending = self._pending, []
-        texts: list[Text] = []
         sample = [line.cells for line in lines if line.text is None]
+        texts: list[Text] = []
         if self._layout is None and sample:
             self._layout = choose_layout(SHOWN[self._kind], sample, self._console.width)
-            texts += _title_lines(self._layout)
+            texts = [Text(), *self._heading_line(lines[0]), *_title_lines(self._layout)]
         for line in lines:
-            if line.heading != self._heading:
-                self._heading = line.heading
-                texts.append(Text(line.heading, "bold cyan"))
+            texts += self._heading_line(line)
             if line.text is not None:
                 texts.append(Text(line.text, line.style))
             elif self._layout is not None:
                 texts.append(Text(self._layout.line(line.cells), line.style))
         self._print(*texts)
 
+    def _heading_line(self, line: _Line) -> list[Text]:
+        """The place that the line comes from, where it is another than that of the line before."""
+        if line.heading == self._heading:
+            return []
+        self._heading = line.heading
+        return [Text(line.heading, "bold cyan")]
+
     def _print(self, *texts: Text) -> None:
         if texts:
-            self._console.print(*texts, sep="\n", soft_wrap=True)
+            self._console.print(*_joined(texts), sep="\n", soft_wrap=True)
+
+
+def _joined(texts: Iterable[Text]) -> list[Text]:
+    """Runs of lines without styles as one text each: rich's cost is by the text."""
+    result: list[Text] = []
+    for is_styled, run in groupby(texts, key=lambda text: bool(text.style or text.spans)):
+        result += run if is_styled else [Text("\n".join(text.plain for text in run))]
+    return result
 
 
 def damage_text(row: Mapping[str, object]) -> str:
@@ -166,8 +189,7 @@ def finding_lines(row: Mapping[str, object]) -> list[Text]:
 
 
 def _title_lines(layout: Layout) -> list[Text]:
-    lines = [Text()] if layout.columns else []
-    lines.append(Text(layout.line(layout.titles), "bold underline"))
+    lines = [Text(layout.line(layout.titles), "bold underline")]
     if layout.narrow:
         left_out = ", ".join(layout.titles[index] for index in layout.narrow)
         lines.append(Text(f"(the line is too short for: {left_out}; --output ndjson has everything)", "dim"))

@@ -71,11 +71,10 @@ def unzstd(payload: Buffer, magic: int, limit_bytes: int) -> Buffer:
 
 def _skippable_end(view: memoryview, position: int) -> int:
     """Where the skippable frame that starts here ends; `position` itself if none does."""
-    magic = view[position : position + _MAGIC_SIZE]
-    if (
-        magic[1:].tobytes() != layout.ZSTD_SKIPPABLE_MAGIC
-        or magic[0] & layout.ZSTD_SKIPPABLE_MASK != layout.ZSTD_SKIPPABLE_FIRST
-    ):
+    magic = bytes(view[position : position + _MAGIC_SIZE])
+    if not magic or magic[0] & layout.ZSTD_SKIPPABLE_MASK != layout.ZSTD_SKIPPABLE_FIRST:
+        return position
+    if magic[1:] != layout.ZSTD_SKIPPABLE_MAGIC[: len(magic) - 1]:
         return position
     start = position + layout.ZSTD_SKIPPABLE_HEADER_SIZE
     end = start + int.from_bytes(view[position + _MAGIC_SIZE : start], "little")

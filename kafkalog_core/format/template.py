@@ -35,6 +35,7 @@ _MODES: Final = {"auto": 0, "base64": 1, "hex": 2}
 _V2: Final = (MAGIC_V2,)
 _V1_V2: Final = (MAGIC_V1, MAGIC_V2)
 _V07: Final = (FORMAT_V07,)
+_NAMING: Final = frozenset({"record_name", "batch_name", "batch_bit"})
 _Operation = tuple[str, int, int]
 
 _SUFFIX: Final = ("", "", "_b64", "_hex")  # by null in auto mode, text, base64, hex
@@ -46,6 +47,7 @@ class Template:
     def __init__(self, table_of: Mapping[int, tables.Table], constants: Mapping[str, object], bytes_mode: str) -> None:
         self.mode = _MODES[bytes_mode]
         self._pieces: list[bytes] = list(ndjson.FIRST_PIECES)
+        self.columns: dict[int, list[tuple[str, str, int, object]]] = {}
         operations: list[int] = []
         self.entries = array("q", [0] * (FORMAT_V07 + 1))
         longest = 0
@@ -73,27 +75,37 @@ class Template:
         program: list[int] = []
         literal = "{" + f'"type":{json.dumps(table.name)}'
         is_record = "key" in table.names
+        columns = self.columns[batch_format] = []
         for name in table.names[1:]:
             if name in constants:
+                columns.append((name, "constant", 0, constants[name]))
                 literal += f",{json.dumps(name)}:{json.dumps(constants[name], ensure_ascii=False)}"
             elif name == "format":
+                columns.append((name, "constant", 0, FORMAT_NAMES[batch_format]))
                 literal += f',"format":"{FORMAT_NAMES[batch_format]}"'
             elif name in {"key", "value"}:
                 lead = self._piece(literal)
                 start = RECORD_FIELDS.index(f"{name}_start")
+                columns.append((name, "text", start, None))
                 program += [ndjson.OPERATIONS.index("text"), start, self._bytes_pieces(f',"{name}'), lead]
                 literal = ""
             else:
                 operation = self._operation(name, batch_format, is_record=is_record)
                 literal += f",{json.dumps(name)}:"
                 if operation is None:
+                    columns.append((name, "constant", 0, None))
                     literal += "null"
                     continue
                 kind, a, b = operation
+                columns.append((name, kind, a, self._names(b) if kind in _NAMING else b))
                 program += [ndjson.OPERATIONS.index(kind), a, b, self._piece(literal)]
                 literal = ""
         program += [ndjson.OPERATIONS.index("end"), 0, 0, self._piece(literal + "}\n")]
         return program
+
+    def _names(self, first: int) -> tuple[str, ...]:
+        """The pieces from `first` on, for whoever reads columns without the kernel."""
+        return tuple(piece.decode() for piece in self._pieces[first:])
 
     def _bytes_pieces(self, name: str) -> int:
         """Null, text, base64 and hex form of a bytes member whose name begins with `name`, quote included."""

@@ -10,15 +10,20 @@ from __future__ import annotations
 import hashlib
 import zlib
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import lz4.frame
 import snappy
 import zstandard
-from crc32c import crc32c
 
 from kafkalog_core.format import layout
+from kafkalog_core.format.checksums import crc32, crc32c
+from kafkalog_core.format.columns import RecordColumns
+from kafkalog_core.format.decode import RecordRun, decode_run
+from kafkalog_core.storage.scan import Run, ScanOptions, scan
+from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -205,13 +210,13 @@ def _message(recipe: Recipe, offset: int, key: bytes | None, value: bytes | None
     if recipe.format == "v07":
         payload = value or b""
         shape = layout.MESSAGE_V07_1
-        return shape.struct.pack(shape.size - 4 + len(payload), 1, codec_id, zlib.crc32(payload)) + payload
+        return shape.struct.pack(shape.size - 4 + len(payload), 1, codec_id, crc32(payload)) + payload
     shape, magic = (layout.MESSAGE_V1, (1,)) if recipe.format == "v1" else (layout.MESSAGE_V0, (0,))
     times = (FIRST_TIMESTAMP_MS,) if recipe.format == "v1" else ()
     tail = (key or b"") + (-1 if value is None else len(value)).to_bytes(4, "big", signed=True) + (value or b"")
     fields = [offset, shape.size - layout.LOG_OVERHEAD + len(tail), 0, *magic, codec_id, *times, -1 if key is None else len(key)]
     covered = shape.struct.pack(*fields)[shape.at("magic") :]
-    fields[2] = zlib.crc32(tail, zlib.crc32(covered))
+    fields[2] = crc32(tail, crc32(covered))
     return shape.struct.pack(*fields) + tail
 
 
@@ -258,25 +263,76 @@ def _compress(recipe: Recipe, data: bytearray) -> bytes:
     return bytes(data)
 
 
-# --- measures -----------------------------------------------------------------------------------------------------------
+# --- measures: each reads a whole file and tells how long that took and how much it saw ------------------------------
+class Pass(NamedTuple):
+    """Seconds for `size_bytes` bytes of file; `count` is batches for walk and verify, else records."""
+
+    seconds: float
+    size_bytes: int
+    count: int
+
+
+Timer = Callable[[], float]
+Measure = Callable[[str, Timer], Pass]
+
+
 def checksum(path: str, timer: Timer) -> Pass:
-    """The floor: the bare checksum of the format over the file's bytes in memory, reading not counted."""
-    function = crc32c if _magic_of(path) == layout.MAGIC_V2 else crc32
+    """The floor: a bare CRC-32C over the file's bytes in memory; reading them is not counted."""
     seconds, position = 0.0, 0
     with Source.open(path) as source:
         while window := source.window(position):
             start = timer()
-            function(window)
+            crc32c(window)
             seconds += timer() - start
             position += len(window)
     return Pass(seconds, position, 0)
 
 
 def walk(path: str, timer: Timer) -> Pass:
-    """Batch headers to columns, no checksum."""
-    return _scanned(path, timer, ScanOptions(check=False))
+    """Batch headers to columns, no checksums."""
+    return _timed(path, timer, lambda run: run.batches.count, check=False)
 
 
 def verify(path: str, timer: Timer) -> Pass:
     """Batch headers to columns, every checksum computed."""
-    return _scanned(path, timer, ScanOptions())
+    return _timed(path, timer, lambda run: run.batches.count)
+
+
+def decode(path: str, timer: Timer) -> Pass:
+    """Records to columns: reading, checksums and decompression included."""
+    columns = RecordColumns()
+    return _timed(path, timer, lambda run: sum(piece.records.count for piece in _decoded(run, columns)))
+
+
+def objects(path: str, timer: Timer) -> Pass:
+    """Decode, and a Python bytes object for each key and each value."""
+    columns = RecordColumns()
+
+    def made(run: Run) -> int:
+        return sum(_keys_and_values(piece) for piece in _decoded(run, columns))
+
+    return _timed(path, timer, made)
+
+
+def _keys_and_values(piece: RecordRun) -> int:
+    data, columns = bytes(piece.memory), piece.records
+    for name in ("key", "value"):
+        spans = zip(columns.column(f"{name}_start"), columns.column(f"{name}_size"), strict=True)
+        _ = [data[start : start + size] if size >= 0 else None for start, size in spans]
+    return columns.count
+
+
+def _decoded(run: Run, columns: RecordColumns) -> Iterator[RecordRun]:
+    for piece in decode_run(run.memory, run.batches, max_bytes=layout.MAX_BATCH_BYTES, records=columns):
+        if isinstance(piece, RecordRun):
+            yield piece
+
+
+def _timed(path: str, timer: Timer, work: Callable[[Run], int], *, check: bool = True) -> Pass:
+    """Scan a whole file and do the work on each run of batches; damaged places are passed over."""
+    is_v07 = path.endswith(".kafka")
+    start = timer()
+    with Source.open(path) as source:
+        items = scan(source, base_offset=None, is_v07=is_v07, options=ScanOptions(check=check))
+        count = sum(work(item) for item in items if isinstance(item, Run))
+        return Pass(timer() - start, source.size_bytes, count)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import UnsupportedError
-from kafkalog_core.format.names import CHECKPOINT_KINDS, INDEX_KINDS, FileKind
+from kafkalog_core.format.names import CHECKPOINT_KINDS, INDEX_KINDS, FileKind, FileState
 from kafkalog_core.ops.entry_faults import EntryFile
 from kafkalog_core.ops.index_entries import index_rows, snapshot_rows
 from kafkalog_core.ops.text_entries import checkpoint_rows, property_rows
@@ -42,6 +42,7 @@ def entries(
     path: str,
     kind: FileKind,
     *,
+    state: FileState = FileState.LIVE,
     topic: str | None = None,
     partition: int | None = None,
     base_offset: int | None = None,
@@ -51,6 +52,7 @@ def entries(
     Args:
         path: Where the file is.
         kind: What to read it as, one of `ENTRY_KINDS`.
+        state: Of the file's name; a broker refuses nothing of a temporary file, it overwrites it.
         topic: Topic of the directory that the file is in; null: the directory is of no partition.
         partition: Partition number of that directory.
         base_offset: Of the file's name, for the offsets of an offset or time index; null: it has none.
@@ -63,6 +65,6 @@ def entries(
     read = _READERS.get(kind)
     if read is None:
         raise UnsupportedError(f"a file of kind {kind} holds no entries", path=path)
-    file = EntryFile(path=path, kind=kind, topic=topic, partition=partition, base_offset=base_offset)
+    file = EntryFile(path=path, kind=kind, state=state, topic=topic, partition=partition, base_offset=base_offset)
     with Source.open(path) as source:
         yield from read(file, source)

@@ -9,14 +9,14 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.format.names import FileKind
+from kafkalog_core.format.names import FileKind, FileState
 from kafkalog_core.format.textfile import Failure
 from kafkalog_core.ops.rows import RowChunk
 from kafkalog_core.storage.oddity import OddityType
 from kafkalog_core.tables import DAMAGE, FINDING
 
 if TYPE_CHECKING:
-    from kafkalog_core.format.textfile import Refusal
+    from kafkalog_core.format.textfile import MalformedLine, Refusal
 
 __all__ = ["ENTRY_DAMAGE", "ENTRY_FINDINGS", "EntryFile"]
 
@@ -50,6 +50,9 @@ ENTRY_FINDINGS: Final = {
         "info",
         "The mark of a clean stop does not hold JSON: {problem}.",
         "Takes the stop for clean all the same; it does not know the broker epoch of that time.",
+    ),
+    "file.unfinished": OddityType(
+        "info", "A temporary file that was not finished: {problem}.", "Overwrites it when it next writes the file."
     ),
     "file.shrank": OddityType("info", "The file became shorter while it was read; it is in use."),
     "checkpoint.count-mismatch": OddityType("error", _REFUSED),
@@ -114,6 +117,7 @@ class EntryFile:
 
     path: str
     kind: FileKind
+    state: FileState
     topic: str | None
     partition: int | None
     base_offset: int | None
@@ -146,8 +150,17 @@ class EntryFile:
             size_bytes=size_bytes,
         )
 
+    def malformed_line(self, line: MalformedLine) -> RowChunk:
+        """The row of a line that says nothing."""
+        if self.kind is FileKind.CLEAN_SHUTDOWN:
+            code = "clean-shutdown.malformed"
+            return self.finding(code, position=line.position, size_bytes=line.size_bytes, problem=line.problem)
+        return self.damage(line.position, line.size_bytes, "malformed-line", f"line {line.line}: {line.problem}")
+
     def refused(self, refusal: Refusal) -> RowChunk:
         """The finding row of a text file that a broker refuses."""
+        if self.state is FileState.TEMPORARY:
+            return self.finding("file.unfinished", problem=refusal.problem)
         code = f"{_CODE_GROUPS.get(self.kind, 'checkpoint')}.{refusal.code}"
         action = _ACTION_OF_KIND.get(self.kind) or _REFUSED_ACTIONS.get((self.kind, refusal.failure))
         return self._finding(code, ENTRY_FINDINGS[code].message.format(problem=refusal.problem), action)

@@ -194,21 +194,31 @@ def _content_of(file: FileInfo) -> Content:
 
 # --- directories ------------------------------------------------------------------------------------------------------
 def _directory_targets(listing: Listing, identity: _Identity) -> list[Target]:
+    """What is inside decides before the name does: `kafka-1` may well be a log directory."""
     name = parse_directory_name(directory_basename(listing.path))
     kinds = {file.name.kind for file in listing.files}
     has_log = any(file.name.kind in LOG_KINDS and file.name.canonical for file in listing.files)
     if not has_log and is_redpanda(listing):
         raise UnsupportedError(f"a directory of {_REDPANDA}", path=listing.path)
-    if name.is_partition and (not kinds.isdisjoint(_PARTITION_FILES) or not (kinds or listing.directories)):
-        return [_partition_target(listing.path, name, identity)]
     log_dir = log_dir_of(listing)
-    if log_dir.is_broker_dir or any(holds_segments(place.path) for place in log_dir.partitions):
+    is_partition = has_log and name.is_partition and not log_dir.is_broker_dir
+    if not is_partition and _is_log_dir(log_dir, has_log=has_log):
         return [LogDirTarget(log_dir=log_dir, partitions=log_dir.partitions, is_whole=True)]
-    if has_log:
+    if has_log or (name.is_partition and not kinds.isdisjoint(_PARTITION_FILES)):
         return [_partition_target(listing.path, name, identity)]
     if not kinds.isdisjoint(_REMOTE_KINDS):
         return [_file_target(file) for file in listing.files if file.name.kind in _REMOTE_KINDS]
+    if not (listing.files or listing.directories):
+        target = _partition_target(listing.path, name, identity)
+        if target.log_dir is not None:
+            return [target]
     raise UnknownFileError(_what_it_is(listing), path=listing.path)
+
+
+def _is_log_dir(log_dir: LogDir, *, has_log: bool) -> bool:
+    if log_dir.is_broker_dir and not has_log:
+        return True
+    return any(holds_segments(place.path) for place in log_dir.partitions)
 
 
 def _partition_target(path: str, name: DirectoryName, identity: _Identity) -> PartitionTarget:

@@ -60,7 +60,7 @@ def checkpoint_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
             elif item.refusal is not None:
                 yield file.refused(item.refusal)
         elif not isinstance(item, OffsetEntry | EpochEntry):
-            yield file.damage(item.position, item.size_bytes, "malformed-line", f"line {item.line}: {item.problem}")
+            yield file.malformed_line(item)
 
 
 class _Text:
@@ -115,10 +115,6 @@ def property_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
         common: _Row = {"file": file.path, "kind": str(file.kind)}
         yield RowChunk(PROPERTY, [common | {"key": item.key, "value": item.value} for item in contents.properties])
     for line in contents.malformed:
-        if file.kind is FileKind.CLEAN_SHUTDOWN:
-            code = "clean-shutdown.malformed"
-            yield file.finding(code, position=line.position, size_bytes=line.size_bytes, problem=line.problem)
-        else:
-            yield file.damage(line.position, line.size_bytes, "malformed-line", f"line {line.line}: {line.problem}")
+        yield file.malformed_line(line)
     if contents.refusal is not None:
         yield file.refused(contents.refusal)

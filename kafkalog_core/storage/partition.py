@@ -38,7 +38,6 @@ _CODE_OF_STATE: Final = {
     SegmentState.DELETED: "segment.deleted",
     SegmentState.SWAP: "segment.swap",
     SegmentState.CLEANED: "segment.cleaned",
-    SegmentState.ORPHAN: "segment.index-orphan",
 }
 
 
@@ -157,8 +156,14 @@ def _log_oddities(partition: Partition) -> Iterator[Oddity]:
     has_timeindex = any(segment.timeindex for segment in partition.segments)
     for segment in partition.segments:
         yield from _segment_oddities(segment, has_timeindex=has_timeindex)
+    with_log = frozenset(
+        segment.base_offset for segment in (*partition.segments, *partition.other_segments) if segment.log is not None
+    )
     for segment in partition.other_segments:
-        yield from _other_segment_oddities(segment, partition)
+        if segment.state is SegmentState.ORPHAN:
+            yield from _orphan_oddities(segment, partition, with_log)
+        else:
+            yield from _other_segment_oddities(segment, partition)
 
 
 def _segment_oddities(segment: Segment, *, has_timeindex: bool) -> Iterator[Oddity]:
@@ -177,8 +182,6 @@ def _segment_oddities(segment: Segment, *, has_timeindex: bool) -> Iterator[Oddi
 def _other_segment_oddities(segment: Segment, partition: Partition) -> Iterator[Oddity]:
     if segment.state is SegmentState.UNREAD:
         yield from _unread_oddities(segment, partition)
-    elif segment.state is SegmentState.ORPHAN:
-        yield from _orphan_oddities(segment, partition)
     else:
         yield odd(_CODE_OF_STATE[segment.state], _path_of(segment), offset=segment.base_offset)
         if segment.state is SegmentState.SWAP and segment.log and not segment.index:
@@ -199,13 +202,9 @@ def _unread_oddities(segment: Segment, partition: Partition) -> Iterator[Oddity]
         yield odd(code, path, size_bytes=size_bytes, offset=offset)
 
 
-def _orphan_oddities(segment: Segment, partition: Partition) -> Iterator[Oddity]:
+def _orphan_oddities(segment: Segment, partition: Partition, with_log: frozenset[int]) -> Iterator[Oddity]:
     """Indexes without a log of their spelling; of a deletion that was cut short, its log is `.deleted` already."""
     log_name = segment_file_name(segment.base_offset, FileKind.LOG)
-    has_log = any(
-        other.base_offset == segment.base_offset and other.log is not None
-        for other in (*partition.segments, *partition.other_segments)
-    )
     for file in segment.files:
         if file.name.kind is FileKind.SNAPSHOT:
             continue
@@ -213,7 +212,7 @@ def _orphan_oddities(segment: Segment, partition: Partition) -> Iterator[Oddity]
             yield odd("file.leftover", file.path)
         elif not file.name.canonical:
             yield odd("segment.misnamed-companion", file.path, offset=segment.base_offset)
-        elif has_log:
+        elif segment.base_offset in with_log:
             yield odd("segment.deleted", file.path, offset=segment.base_offset)
         elif _exists(file.path) and not _exists(f"{partition.path}/{log_name}"):
             yield odd("segment.index-orphan", file.path, offset=segment.base_offset)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from tests.cli.conftest import batch
+from kafkalog_cli.options import chosen_output
 
 
 def test_the_defaults(dumping):
@@ -14,7 +16,8 @@ def test_the_defaults(dumping):
     assert request.committed is None
     assert request.limit is None
     assert request.max_batch_bytes == 256 * 2**20
-    assert not (request.files or request.newest_first or request.resync or request.stats)
+    flags = (request.files, request.newest_first, request.resync, request.stats)
+    assert flags == (False, False, False, False)
     assert [target.path for target in request.targets] == [dumping.path]
     filters = request.filters
     assert filters.offsets == filters.positions == filters.times_ms == (None, None)
@@ -81,7 +84,10 @@ def test_a_topic_that_is_not_there_is_refused(dumping):
     assert result.stderr.startswith("kafkalog: ")
 
 
-def test_rows_go_to_a_terminal_as_a_table(dumping, monkeypatch):
-    monkeypatch.setattr("kafkalog_cli.options.sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("kafkalog_cli.options.chosen_output", lambda output: output or "table")
-    assert "position" in dumping.batches(batch()).run().stdout.splitlines()[1]
+@pytest.mark.parametrize(
+    ("asked_for", "is_terminal", "chosen"),
+    [(None, True, "table"), (None, False, "ndjson"), ("csv", True, "csv"), ("table", False, "table")],
+)
+def test_rows_go_to_a_terminal_as_a_table(monkeypatch, asked_for, is_terminal, chosen):
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: is_terminal))
+    assert chosen_output(asked_for) == chosen

@@ -55,7 +55,7 @@ def _as_seen(row: Row, columns: Row) -> Row:
 
 def _assert_same(shown: list[Row], seen: list[Row], *, selection: bool) -> None:
     """All columns that a consumer knows are equal, record by record; a selection may have left some out."""
-    columns = seen[0] if seen else {"offset": None}
+    columns: Row = seen[0] if seen else {"offset": None}
     rows = [_as_seen(row, columns) for row in shown]
     if selection:
         left = iter(rows)

@@ -33,6 +33,11 @@ def one(path: Path, **selection: object) -> Target:
     return target
 
 
+def names(target: Target) -> list[str]:
+    assert isinstance(target, LogDirTarget)
+    return [place.name.raw for place in target.partitions]
+
+
 def test_nothing_asked_for_takes_everything() -> None:
     assert Selection().is_everything
     assert Selection().takes("t", 0)

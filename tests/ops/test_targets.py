@@ -93,9 +93,30 @@ def test_a_directory_with_segments_is_a_partition_whatever_its_name(tmp_path: Pa
     assert isinstance(one(partition(tmp_path / name)), PartitionTarget)
 
 
-def test_an_empty_directory_named_like_a_partition_is_one(tmp_path: Path) -> None:
-    (tmp_path / "t-0").mkdir()
-    assert isinstance(one(tmp_path / "t-0"), PartitionTarget)
+def test_an_empty_directory_in_a_log_directory_is_a_partition(tmp_path: Path, log_dir: Path) -> None:
+    for home in (tmp_path, log_dir):
+        (home / "t-0").mkdir()
+    assert isinstance(one(log_dir / "t-0"), PartitionTarget)
+    with pytest.raises(UnknownFileError, match="empty directory"):
+        resolve([str(tmp_path / "t-0")])
+
+
+@pytest.mark.parametrize("name", ["kafka-1", "t-0"])
+def test_a_log_directory_named_like_a_partition_is_one(log_dir: Path, name: str) -> None:
+    (log_dir / "bootstrap.checkpoint").touch()
+    renamed = log_dir.rename(log_dir.parent / name)
+    assert len(names(one(renamed))) == 4
+    (renamed / LOG).touch()
+    assert len(names(one(renamed))) == 4
+
+
+def test_a_partition_stays_one_whatever_is_put_into_it(tmp_path: Path) -> None:
+    home = partition(tmp_path / "t-0")
+    partition(home / "saved-0")
+    assert isinstance(one(home), PartitionTarget)
+    shutil.rmtree(home / "saved-0")
+    (home / "meta.properties").touch()
+    assert isinstance(one(home), PartitionTarget)
 
 
 @pytest.mark.parametrize("name", ["00000000000000000000.kafka", "leader-epoch-checkpoint", "partition.metadata"])

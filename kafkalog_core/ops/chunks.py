@@ -1,0 +1,214 @@
+"""Chunks of record and batch rows that stay columns until somebody looks: JSON lines go through the compiled kernel.
+
+A chunk is valid until the next one is asked for, and so is the buffer that `ndjson` returns.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from kafkalog_core import tables
+from kafkalog_core.format import ndjson
+from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, HEADER_FIELDS, RECORD_FIELDS
+from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_KEY, CONTROL_TYPE_NAMES, MAX_INT32
+from kafkalog_core.format.template import Template, batch_template, record_template
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog_core.format.columns import BatchColumns, RecordColumns
+    from kafkalog_core.format.decode import RecordRun
+    from kafkalog_core.ops.rows import BytesMode
+    from kafkalog_core.storage.scan import Run
+
+__all__ = ["BatchChunk", "Lines", "Place", "RecordChunk", "control_type_name"]
+
+OUT_BYTES: Final = 2 * 1024 * 1024
+
+
+class Place(NamedTuple):
+    """Where rows come from: topic and partition of the directory, name of the file."""
+
+    topic: str | None
+    partition: int | None
+    segment: str
+
+
+class Lines:
+    """Templates of one file's rows, and the buffer their lines are written to."""
+
+    def __init__(self, place: Place, out: bytearray | None = None) -> None:
+        self.place = place
+        self.out = out if out is not None else bytearray(OUT_BYTES)
+        self._templates: dict[tuple[bool, bool, str], Template] = {}
+
+    def template(self, *, is_record: bool, resynced: bool, bytes_mode: str) -> Template:
+        """The template of record or batch lines."""
+        key = (is_record, resynced, bytes_mode)
+        if key not in self._templates:
+            constants = {**self.place._asdict(), "resynced": resynced}
+            self._templates[key] = (
+                record_template(constants, bytes_mode) if is_record else batch_template(constants)
+            )
+        return self._templates[key]
+
+    def write(
+        self,
+        memory: memoryview,
+        batches: BatchColumns,
+        records: RecordColumns | None,
+        selection: bytearray | None,
+        template: Template,
+    ) -> bytes | memoryview:
+        """All lines of a chunk."""
+        total = batches.count if records is None else records.count
+        parts: list[bytes] = []
+        out, row = self.out, 0
+        while True:
+            row, size = ndjson.write_rows(memory, batches, records, selection, row, template, out)
+            if row >= total and not parts:
+                return memoryview(out)[:size]
+            parts.append(bytes(memoryview(out)[:size]))
+            if row >= total:
+                return b"".join(parts)
+            if size == 0:  # one line is larger than the buffer: a larger one for this chunk
+                out = bytearray(2 * len(out))
+
+
+class _ColumnChunk:
+    """Rows of columns; `selection` holds a byte a row, 0 for those that are left out."""
+
+    is_record = False
+
+    def __init__(
+        self,
+        lines: Lines,
+        memory: memoryview,
+        batches: BatchColumns,
+        records: RecordColumns | None,
+        *,
+        resynced: bool,
+        selection: bytearray | None,
+    ) -> None:
+        self._lines = lines
+        self._memory = memory
+        self._batches = batches
+        self._records = records
+        self._resynced = resynced
+        self._selection = selection
+        total = batches.count if records is None else records.count
+        self.count = total if selection is None else selection.count(1)
+
+    def ndjson(self, bytes_mode: BytesMode) -> bytes | memoryview:
+        r"""All rows as JSON lines, each ending in `\n`."""
+        template = self._template(bytes_mode)
+        return self._lines.write(self._memory, self._batches, self._records, self._selection, template)
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """Rows as dicts by column name."""
+        columns = self._batches if self._records is None else self._records
+        template = self._template("auto")
+        for index in range(columns.count):
+            if self._selection is None or self._selection[index]:
+                yield self._row(index, template)
+
+    def _template(self, bytes_mode: str) -> Template:
+        return self._lines.template(is_record=self.is_record, resynced=self._resynced, bytes_mode=bytes_mode)
+
+    def _row(self, index: int, template: Template) -> dict[str, object]:
+        row = self._records.row(index) if self._records is not None else {}
+        batch = self._batches.row(row["batch"] if row else index)
+        values: dict[str, object] = {"type": self.table.name}
+        for name, kind, a, b in template.columns[batch["format"]]:
+            values[name] = self._value(kind, a, b, row, batch) if kind != "constant" else b
+        return values
+
+    @property
+    def table(self) -> tables.Table:
+        """The row type."""
+        return tables.BATCH
+
+    def _value(  # noqa: C901, PLR0911, PLR0912 - one branch for each operation of a template
+        self, kind: str, a: int, b: object, row: dict[str, int], batch: dict[str, int]
+    ) -> object:
+        """One column of one row: what the kernel does for a line."""
+        if kind in {"record_int", "record_int_or_null", "record_name", "text"}:
+            value = row[RECORD_FIELDS[a]]
+        elif kind.startswith("batch") and kind not in {"batch_bit", "batch_crc_ok"}:
+            value = batch[BATCH_FIELDS[a]]
+        else:
+            value = 0
+        if kind in {"record_int", "batch_int"}:
+            return value
+        if kind in {"record_int_or_null", "batch_int_or_null"}:
+            return None if value < 0 else value
+        if kind in {"record_name", "batch_name"}:
+            return json.loads(cast("tuple[str, ...]", b)[value])
+        if kind == "text":
+            return self._bytes(value, row[RECORD_FIELDS[a + 1]])
+        if kind == "headers":
+            return self._headers(row["first_header"], row["header_count"])
+        if kind == "batch_bit":
+            return json.loads(cast("tuple[str, str]", b)[batch["attributes"] & a != 0])
+        if kind == "batch_int_if":
+            return value if batch["attributes"] & cast("int", b) else None
+        if kind == "batch_crc_ok":
+            return None if batch["crc_computed"] < 0 else batch["crc_computed"] == batch["crc_stored"]
+        if kind == "sequence":
+            return record_sequence(batch["base_sequence"], row["offset"] - batch["base_offset"])
+        if kind == "v07_magic":
+            return int(row["attributes"] >= 0)
+        return control_type_name(self._bytes(row["key_start"], row["key_size"])) if batch["attributes"] & CONTROL_BIT else None
+
+    def _bytes(self, start: int, size: int) -> bytes | None:
+        return None if size < 0 else bytes(self._memory[start : start + size])
+
+    def _headers(self, first: int, count: int) -> list[tuple[bytes | None, bytes | None]]:
+        if self._records is None or not count:
+            return []
+        found = []
+        for index in range(first, first + count):
+            header = self._records.headers.row(index)
+            key = self._bytes(header["key_start"], header["key_size"])
+            found.append((key, self._bytes(header["value_start"], header["value_size"])))
+        return found
+
+
+class BatchChunk(_ColumnChunk):
+    """Rows of batches."""
+
+    def __init__(self, lines: Lines, run: Run, selection: bytearray | None = None) -> None:
+        super().__init__(lines, run.memory, run.batches, None, resynced=run.resynced, selection=selection)
+
+
+class RecordChunk(_ColumnChunk):
+    """Rows of records."""
+
+    is_record = True
+
+    def __init__(self, lines: Lines, run: RecordRun, *, resynced: bool, selection: bytearray | None = None) -> None:
+        super().__init__(lines, run.memory, run.batches, run.records, resynced=resynced, selection=selection)
+        self._is_v07 = bool(run.batches.count) and run.batches.column("format")[0] == FORMAT_V07
+
+    @property
+    def table(self) -> tables.Table:
+        """The row type; rows of 0.7 have further columns."""
+        return tables.RECORD_V07 if self._is_v07 else tables.RECORD
+
+
+def record_sequence(base_sequence: int, offset_delta: int) -> int:
+    """Sequence number of a record; it wraps at 2^31 (DefaultRecordBatch.incrementSequence)."""
+    if base_sequence < 0:
+        return -1
+    if base_sequence > MAX_INT32 - offset_delta:
+        return offset_delta - (MAX_INT32 - base_sequence) - 1
+    return base_sequence + offset_delta
+
+
+def control_type_name(key: bytes | None) -> str:
+    """Name of a control record's type by its key; `unknown` for what no release of Kafka writes."""
+    if key is None or len(key) < CONTROL_KEY.size:
+        return "unknown"
+    version, kind = CONTROL_KEY.struct.unpack_from(key)
+    return CONTROL_TYPE_NAMES[kind] if version >= 0 and 0 <= kind < len(CONTROL_TYPE_NAMES) else "unknown"

@@ -1,0 +1,65 @@
+"""What a command has seen so far: counts, and the exit status that follows from them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog_core.storage.oddity import Severity
+
+__all__ = ["Report"]
+
+CLEAN = 0
+DAMAGED = 4
+
+
+class Report:
+    """Counts that grow while a command runs; `summary_row` and `exit_status` are derived from them, never kept by hand."""
+
+    def __init__(self) -> None:
+        self.files = 0
+        self.partitions = 0
+        self.bytes = 0
+        self.batches = 0
+        self.records = 0
+        self.rows = 0
+        self.damage_count = 0
+        self.damage_bytes = 0
+        self.severities: Counter[str] = Counter()
+        self.codes: Counter[str] = Counter()
+
+    def add_damage(self, reason: str, size_bytes: int, severity: Severity = "error") -> None:
+        """Count one damaged place."""
+        self.damage_count += 1
+        self.damage_bytes += size_bytes
+        self.severities[severity] += 1
+        self.codes[reason] += 1
+
+    def add_finding(self, row: Mapping[str, object]) -> None:
+        """Count one `finding` row."""
+        self.severities[str(row["severity"])] += 1
+        self.codes[str(row["code"])] += 1
+
+    @property
+    def exit_status(self) -> int:
+        """0, or 4 where something of severity error was found."""
+        return DAMAGED if self.severities["error"] else CLEAN
+
+    def summary_row(self) -> dict[str, object]:
+        """The `summary` row."""
+        return {
+            "files": self.files,
+            "partitions": self.partitions,
+            "bytes": self.bytes,
+            "batches": self.batches,
+            "records": self.records,
+            "rows": self.rows,
+            "damage_count": self.damage_count,
+            "damage_bytes": self.damage_bytes,
+            "severities": {name: self.severities[name] for name in ("info", "warning", "error") if self.severities[name]},
+            "codes": dict(sorted(self.codes.items())),
+            "exit_status": self.exit_status,
+        }

@@ -1,0 +1,305 @@
+"""Decompression: payloads of real brokers, every framing, cuts at every length, bombs, and bytes that are nothing at all."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import lz4.frame
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog_core.errors import FieldError, FormatError, LimitError, TruncatedError, UnsupportedError
+from kafkalog_core.format import codec_gzip
+from kafkalog_core.format.compression import decompress
+from tests.framing import FRAMINGS, GZIP, LZ4, SNAPPY, ZSTD, compress, lz4_frame
+
+# `content` was inflated by other libraries than the ones under test.
+GOLDEN = json.loads(Path(__file__).with_name("compression.json").read_text())
+MIB = 1024 * 1024
+TEXT = b"".join(b'{"id": %d, "text": "quartz zephyr"}' % (i * i) for i in range(40))
+FRAMED = [(codec, framing) for codec in (GZIP, SNAPPY, LZ4, ZSTD) for framing in FRAMINGS[codec]]
+# Streams that may end between their parts: what stands before the cut is a legal stream.
+CONCATENATED = {"members", "restarted", "frames", "skippable", "xerial"}
+
+
+@pytest.fixture(params=["zlib", "isal.isal_zlib"], autouse=True)
+def _gzip_library(request, monkeypatch):
+    """Both libraries that inflate gzip."""
+    monkeypatch.setattr(codec_gzip, "ZLIB", pytest.importorskip(request.param))
+
+
+def inflate(codec: int, payload: bytes, *, magic: int = 2, limit_bytes: int = 16 * MIB) -> bytes:
+    return bytes(decompress(codec, memoryview(payload), magic=magic, limit_bytes=limit_bytes))
+
+
+@pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden: f"{golden['case']}: {golden['origin']}")
+def test_payloads_of_real_brokers(golden):
+    payload = bytes.fromhex(golden["payload"])
+    assert inflate(golden["codec"], payload, magic=golden["magic"]).hex() == golden["content"]
+    for size in range(len(payload)):
+        try:
+            assert inflate(golden["codec"], payload[:size], magic=golden["magic"]) == b""
+            assert size == 16  # the header alone of a block stream
+        except TruncatedError:
+            pass
+
+
+@pytest.mark.parametrize(("codec", "framing"), FRAMED)
+@pytest.mark.parametrize("content", [b"", b"x", TEXT, TEXT * 3000], ids=["empty", "byte", "text", "4 MiB"])
+def test_every_framing(codec, framing, content):
+    payload = compress(codec, content, framing=framing)
+    assert inflate(codec, payload) == content
+    assert inflate(codec, payload, limit_bytes=len(content)) == content
+    if content:
+        with pytest.raises(LimitError):
+            inflate(codec, payload, limit_bytes=len(content) - 1)
+
+
+@pytest.mark.parametrize(("codec", "framing"), FRAMED)
+def test_a_cut_at_every_length(codec, framing):
+    payload = compress(codec, TEXT, framing=framing)
+    whole_at = []
+    for size in range(len(payload)):
+        try:
+            assert TEXT.startswith(inflate(codec, payload[:size]))
+            whole_at.append(size)
+        except TruncatedError:
+            pass
+    assert bool(whole_at) == (framing in CONCATENATED)
+    assert len(whole_at) <= 7
+
+
+@pytest.mark.parametrize(("codec", "framing"), FRAMED)
+@pytest.mark.parametrize("tail", [b"\0", b"\xff\xff\xff", b"\0" * 40, TEXT])
+def test_bytes_behind_the_end_are_named(codec, framing, tail):
+    with pytest.raises((FieldError, TruncatedError)):
+        inflate(codec, compress(codec, TEXT, framing=framing) + tail)
+
+
+@pytest.mark.parametrize(("codec", "framing"), FRAMED)
+def test_a_flipped_byte_gives_a_value_or_a_format_error(codec, framing):
+    payload = bytearray(compress(codec, TEXT, framing=framing))
+    for i in range(len(payload)):
+        payload[i] ^= 0xFF
+        try:
+            inflate(codec, payload, limit_bytes=MIB)
+        except FormatError:
+            pass
+        payload[i] ^= 0xFF
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+@given(data=st.data())
+def test_any_bytes_give_a_value_or_a_format_error(codec, data):
+    prefix = compress(codec, TEXT, framing=data.draw(st.sampled_from(FRAMINGS[codec])))
+    payload = prefix[: data.draw(st.integers(0, 40))] + data.draw(st.binary(max_size=60))
+    try:
+        inflate(codec, payload, magic=data.draw(st.sampled_from([0, 1, 2])), limit_bytes=MIB)
+    except FormatError:
+        pass
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+@given(content=st.binary(max_size=3000), data=st.data())
+def test_round_trip(codec, content, data):
+    framing = data.draw(st.sampled_from(FRAMINGS[codec]))
+    assert inflate(codec, compress(codec, content, framing=framing)) == content
+
+
+def test_no_codec_is_the_payload_itself():
+    payload = memoryview(b"plain")
+    assert decompress(0, payload, magic=2, limit_bytes=0) is payload
+
+
+@pytest.mark.parametrize("codec", [-1, 5, 6, 7])
+def test_a_codec_id_that_no_release_writes(codec):
+    with pytest.raises(UnsupportedError):
+        inflate(codec, b"")
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_zstd_is_none_of_the_old_formats(magic):
+    with pytest.raises(UnsupportedError):
+        inflate(ZSTD, compress(ZSTD, TEXT), magic=magic)
+
+
+@pytest.mark.parametrize("framing", FRAMINGS[LZ4])
+def test_lz4_header_checksum_is_excused_in_magic_0_alone(framing):
+    faulty = compress(LZ4, TEXT, magic=0, framing=framing)
+    given_bytes = bytearray(faulty)
+    assert decompress(LZ4, given_bytes, magic=0, limit_bytes=MIB) == TEXT
+    assert given_bytes == faulty
+    assert inflate(LZ4, compress(LZ4, TEXT, framing=framing), magic=0) == TEXT
+    for magic in (1, 2):
+        with pytest.raises(FieldError):
+            inflate(LZ4, faulty, magic=magic)
+
+
+def test_a_second_lz4_frame_would_be_lost_in_silence():
+    with pytest.raises(FieldError, match="behind the lz4 frame"):
+        inflate(LZ4, lz4_frame(TEXT) + lz4_frame(TEXT))
+
+
+def test_lz4_linked_blocks_are_read():
+    """Kafka refuses them; nothing else can tell what they hold."""
+    content = TEXT * 200
+    assert inflate(LZ4, lz4.frame.compress(content, block_linked=True)) == content
+
+
+@pytest.mark.parametrize(
+    ("payload", "error"),
+    [
+        ("04224d18", TruncatedError),
+        ("04224d17604082", FieldError),  # another magic
+        ("04224d18a04082", FieldError),  # version 2
+        ("04224d18624082", FieldError),  # reserved bit
+        ("04224d18614082", UnsupportedError),  # dictionary
+        ("04224d18603082", FieldError),  # blocks of 16 KiB
+        ("04224d1860408201000100", FieldError),  # a block of more than 64 KiB
+        ("04224d186840ffffffffffffff7f00", LimitError),  # content size
+    ],
+)
+def test_lz4_headers(payload, error):
+    with pytest.raises(error):
+        inflate(LZ4, bytes.fromhex(payload))
+
+
+@pytest.mark.parametrize(
+    ("payload", "error"),
+    [
+        ("82534e415050590000000000000000010000000a", UnsupportedError),  # version 0
+        ("82534e415050590000000001000000010000000000", FieldError),  # an empty block
+        ("82534e41505059000000000100000001ffffffff00", FieldError),  # a block of -1 bytes
+        ("82534e4150505900000000010000000182534e4150505901", FieldError),  # half a header
+        ("82534e4150505900000000010000000182534e41505059", TruncatedError),
+        ("ffffffff0f", LimitError),
+        ("ffffffffff01", FieldError),  # a preamble of six bytes
+        ("8080c0010000", FieldError),  # 3 MiB in 6 bytes
+        ("0500", TruncatedError),
+        ("050041", TruncatedError),
+        ("0a0041" + "0102", FieldError),  # a copy from before the start
+    ],
+)
+def test_snappy_streams(payload, error):
+    with pytest.raises(error):
+        inflate(SNAPPY, bytes.fromhex(payload), limit_bytes=64 * MIB)
+
+
+def zstd_frame(descriptor: str, *blocks: tuple[int, int, bytes]) -> bytes:
+    """A frame of (type, size, body) blocks behind a descriptor in hex."""
+    out = bytes.fromhex("28b52ffd" + descriptor)
+    for i, (kind, size, body) in enumerate(blocks, start=1):
+        out += (size << 3 | kind << 1 | (i == len(blocks))).to_bytes(3, "little") + body
+    return out
+
+
+RLE = (1, 128 * 1024, b"z")
+
+
+@pytest.mark.parametrize(
+    ("payload", "error"),
+    [
+        (zstd_frame("0058", (3, 0, b"")), FieldError),  # reserved block type
+        (zstd_frame("0858", (0, 0, b"")), FieldError),  # reserved bit
+        (zstd_frame("0098", RLE), LimitError),  # a window of 512 MiB
+        (zstd_frame("e0ffffffffffffff7f", RLE), LimitError),  # content size
+        (zstd_frame("a000001000", (1, 5, b"z")), FieldError),  # 1 MiB declared, 5 bytes held
+        (zstd_frame("0058", (1, 129 * 1024, b"z")), FieldError),  # a block above 128 KiB
+        (bytes.fromhex("502a4d18ffffffff"), TruncatedError),  # a skippable frame of 4 GiB
+        (b"\x28\xb5", TruncatedError),
+        (b"\x28\xb6", FieldError),
+    ],
+)
+def test_zstd_frames(payload, error):
+    with pytest.raises(error):
+        inflate(ZSTD, payload)
+
+
+def test_zstd_with_a_large_window():
+    assert inflate(ZSTD, zstd_frame("0088", RLE, (0, 3, b"end"))) == b"z" * 131072 + b"end"
+
+
+def test_many_small_members_cost_linear_time():
+    member = compress(GZIP, b"ab")
+    assert inflate(GZIP, member * 20_000) == b"ab" * 20_000
+
+
+def test_many_threads():
+    """The contexts of lz4 and zstd are not shared between threads, which inflate without the interpreter's lock."""
+    contents = [bytes([i]) * 20_000 + TEXT * i for i in range(32)]
+    payloads = [(codec, compress(codec, content), content) for codec in (LZ4, ZSTD) for content in contents]
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda each: inflate(*each[:2]) == each[2], payloads * 3))
+    assert all(results)
+
+
+BOMBS = """
+import resource, sys, zlib
+from kafkalog_core.errors import FormatError, LimitError
+from kafkalog_core.format.compression import decompress
+from tests.framing import compress, lz4_frame
+
+def peak_mib():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+limit_mib, start_mib = 16, 0
+limit = limit_mib << 20
+deflater = zlib.compressobj(1, zlib.DEFLATED, 31)
+gzip_bomb = b"".join([deflater.compress(bytes(1 << 20)) for _ in range(256)] + [deflater.flush()])
+rle = (128 * 1024 << 3 | 2).to_bytes(3, "little") + b"z"
+last = (128 * 1024 << 3 | 3).to_bytes(3, "little") + b"z"
+zeros = lz4_frame(bytes(4 << 20), "large-blocks")
+bombs = {
+    "gzip": (1, gzip_bomb),
+    "gzip members": (1, compress(1, bytes(1 << 20)) * 256),
+    "snappy": (2, bytes.fromhex("ffffffff0f") + b"\\xfe\\x01\\x00" * 50_000_000 if False else bytes.fromhex("ffffffff0f0041")),
+    "snappy blocks": (2, compress(2, bytes(1 << 20)) * 64),
+    "lz4": (3, zeros[:7] + zeros[7:-4] * 256 + zeros[-4:]),
+    "zstd 1 KB": (4, bytes.fromhex("28b52ffd0058") + rle * 250 + last),
+    "zstd window": (4, bytes.fromhex("28b52ffd0088") + rle * 8000 + last),
+    "zstd frames": (4, (bytes.fromhex("28b52ffd0058") + rle * 63 + last) * 100),
+}
+decompress(1, compress(1, b"x"), magic=2, limit_bytes=9)
+decompress(2, compress(2, b"x"), magic=2, limit_bytes=9)
+decompress(3, compress(3, b"x"), magic=2, limit_bytes=9)
+decompress(4, compress(4, b"x"), magic=2, limit_bytes=9)
+start_mib = peak_mib()
+for name, (codec, bomb) in bombs.items():
+    try:
+        decompress(codec, bomb, magic=2, limit_bytes=limit)
+    except LimitError:
+        pass
+    else:
+        sys.exit(f"{name}: no error")
+    if peak_mib() - start_mib > limit_mib + 20:
+        sys.exit(f"{name}: {peak_mib() - start_mib:.0f} MiB taken for a limit of {limit_mib} MiB")
+"""
+
+
+def test_bombs_stay_below_the_limit():
+    """Gigabytes out of kilobytes end in a LimitError, with about the limit in memory (a process of its own measures it)."""
+    done = subprocess.run([sys.executable, "-c", BOMBS], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_codecs_are_imported_at_their_first_use():
+    script = (
+        "import sys, kafkalog_core.format.compression\n"
+        "print({'lz4.frame', 'snappy', 'cramjam', 'zstandard', 'importlib.metadata'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_gzip_header_fields():
+    """File name, extra field, comment and header checksum, which RFC 1952 allows and no Kafka client is known to write."""
+    body = zlib.compress(TEXT, 6, 31)[10:]
+    extra = b"\x1f\x8b\x08\x1e\0\0\0\0\0\xff" + b"\x02\0ab" + b"name\0" + b"comment\0"
+    checksum = (zlib.crc32(extra) & 0xFFFF).to_bytes(2, "little")
+    assert inflate(GZIP, extra + checksum + body) == TEXT
