@@ -1,8 +1,9 @@
 """Seeded log files of a wanted size, in a directory named as a partition.
 
-`kafkalog_core.ops.bench` makes one block of distinct batches; here it is repeated up to the size, with its base offset moved on
-each time, so that the file is a log that a broker could have written. (Timestamps repeat with the block: they are covered by
-the checksum.) A directory that is kept holds a note beside the partition, and is used again when recipe, seed and size agree.
+`kafkalog_core.ops.seeded` makes one block of distinct batches; here it is repeated up to the size, with its base offset
+moved on each time, so that the file is a log that a broker could have written. (Timestamps repeat with the block: they are
+covered by the checksum.) A directory that is kept holds a note beside the partition, and is used again when recipe, seed
+and size agree.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.ops.bench import CODECS, SEED, SHAPES, Recipe, build_block
+from kafkalog_core.ops.seeded import CODECS, SEED, SHAPES, Recipe, build_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 __all__ = ["LogFile", "recipes", "write_log"]
 
@@ -45,7 +46,7 @@ def recipes(*, mixed: bool) -> Iterator[Recipe]:
 
 
 def write_log(recipe: Recipe, directory: Path, size_bytes: int) -> LogFile:
-    """Write a log of whole batches, at most `size_bytes` long (but one batch at least), or take the one that is there."""
+    """Write a log of whole batches, of `size_bytes` at most (one batch at least), or take the one that is there."""
     home = directory / f"{recipe.name.replace('/', '-')}-{size_bytes}"
     suffix = ".kafka" if recipe.format == "v07" else ".log"
     path = home / PARTITION / (FIRST_SEGMENT + suffix)

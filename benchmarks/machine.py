@@ -56,11 +56,10 @@ def dump_process(path: str, *options: str) -> ProcessPass:
 
 def _cpu() -> str:
     try:
-        fields = dict(
-            (part.strip() for part in line.split(":", 1)) for line in _CPUINFO.read_text().split("\n\n")[0].splitlines()
-        )
+        lines = [line.partition(":") for line in _CPUINFO.read_text().partition("\n\n")[0].splitlines()]
+        fields = {name.strip(): value.strip() for name, _, value in lines}
         return f"{fields['model name']} (family {fields['cpu family']}, model {fields['model']})"
-    except (OSError, KeyError, ValueError):
+    except (OSError, KeyError):
         return platform.processor() or platform.machine()
 
 

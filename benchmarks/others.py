@@ -1,8 +1,9 @@
 """The other readers, measured on the same bytes: aiokafka's C parser, and the stock Java tool DumpLogSegments.
 
-aiokafka gets windows of whole batches that are in memory already: reading the file is not counted for it. The Java tool prints
-to /dev/null, with the heap and collector that Kafka's own start script gives it; its start is measured apart on a log of one
-batch. Its jars come through Maven into a cache outside of the project; without Java or Maven it is left out, and that is said.
+aiokafka gets windows of whole batches that are in memory already: reading the file is not counted for it. The Java tool
+prints to /dev/null, with the heap and collector that Kafka's own start script gives it; its start is measured apart on a
+log of one batch. Its jars come through Maven into a cache outside of the project; without Java or Maven it is left out,
+and that is said.
 """
 
 from __future__ import annotations
@@ -30,7 +31,13 @@ __all__ = ["AIOKAFKA", "JavaTool", "aiokafka_seconds"]
 WINDOW_BYTES: Final = 1024 * 1024
 KAFKA_VERSION: Final = "4.3.1"
 CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "kafkalog-bench"
-_JVM: Final = ("-Xmx256M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
+_JVM: Final = (
+    "-Xmx256M",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+)
 _POM: Final = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 <modelVersion>4.0.0</modelVersion><groupId>kafkalog</groupId><artifactId>benchmarks</artifactId><version>1</version>
 <dependencies><dependency>
@@ -116,6 +123,9 @@ class JavaTool:
         command = ["java", *_JVM, "-cp", f"{self.jars}/*", "org.apache.kafka.tools.DumpLogSegments"]
         start = perf_counter()
         subprocess.run(
-            [*command, "--print-data-log", "--files", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True
+            [*command, "--print-data-log", "--files", path],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=True,
         )
         return perf_counter() - start

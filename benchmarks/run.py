@@ -1,8 +1,8 @@
 """All readers side by side in one run: `python -m benchmarks.run DATE [--size 1GB] [--only v2/none/16k] [--quick]`.
 
-For each format, codec and shape a seeded log is written, read once (so that it is in the page cache) and then measured some
-times in turn by: the bare checksum, kafkalog's walk, decode to columns, columns to Python bytes, dump to JSON lines; aiokafka's
-C parser; the stock Java tool. Every ratio is made of two figures of one turn, so that a machine that is busy meanwhile slows
+For each format, codec and shape a seeded log is written, read once (so that it is in the page cache) and then measured in
+some turns: the bare checksum, kafkalog's walk, decode to columns, columns to Python bytes, dump to JSON lines; aiokafka's C
+parser; the stock Java tool. Every ratio is made of two figures of one turn, so that a machine that is busy meanwhile slows
 both. Prints a table, writes `results/DATE.json`, decides nothing.
 """
 
@@ -21,9 +21,10 @@ from kafkalog_core.format import kernels
 from kafkalog_core.ops import bench
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from benchmarks.data import LogFile
+    from kafkalog_core.ops.seeded import Recipe
 
 RESULTS: Final = Path(__file__).parent / "results"
 PROCESS_RECIPES: Final = ("v2/none/16k", "v2/none/single")
@@ -63,12 +64,18 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
     parser.add_argument("date", help="names the result file, as 2026-01-31")
     parser.add_argument("--size", type=_size, default=10**9, help="bytes of each log, as 1GB or 64MiB (default 1GB)")
-    parser.add_argument("--java-size", type=_size, default=SMALL_BYTES, help="bytes of the Java tool's log (default 64MB)")
+    parser.add_argument(
+        "--java-size", type=_size, default=SMALL_BYTES, help="bytes of the Java tool's log (default 64MB)"
+    )
     parser.add_argument("--quick", action="store_true", help="logs of 64 MB")
     parser.add_argument("--only", action="append", default=[], help="part of a recipe's name, as v2/none; repeatable")
     parser.add_argument("--repeats", type=int, default=3, help="turns of each measure (default 3)")
-    parser.add_argument("--java-repeats", type=int, default=2, help="turns of the Java tool (default 2; 0: leave it out)")
-    parser.add_argument("--dir", help="where the logs are written and kept; else a temporary directory, emptied as it goes")
+    parser.add_argument(
+        "--java-repeats", type=int, default=2, help="turns of the Java tool (default 2; 0: leave it out)"
+    )
+    parser.add_argument(
+        "--dir", help="where the logs are written and kept; else a temporary directory, emptied as it goes"
+    )
     options = parser.parse_args(arguments)
     if options.quick:
         options.size = SMALL_BYTES
@@ -82,31 +89,24 @@ def _size(text: str) -> int:
     return int(text)
 
 
-def _chosen(options: argparse.Namespace) -> list[bench.Recipe]:
+def _chosen(options: argparse.Namespace) -> list[Recipe]:
     """Every recipe, and the mixed data of the uncompressed ones; or those that `--only` names."""
-    known = [*recipes(mixed=False), *(recipe for recipe in recipes(mixed=True) if recipe.codec == "none" or options.only)]
+    known = [
+        *recipes(mixed=False),
+        *(recipe for recipe in recipes(mixed=True) if recipe.codec == "none" or options.only),
+    ]
     if not options.only:
         return known
     return [recipe for recipe in known if any(f"{recipe.name}/".startswith(f"{part}/") for part in options.only)]
 
 
-# --- one format, codec and shape ----------------------------------------------------------------------------------------
-_MEASURES: Final[dict[str, Callable[[str, bench.Timer], bench.Pass]]] = {
-    "checksum": bench.checksum,
-    "walk": bench.walk,
-    "verify": bench.verify,
-    "decode": bench.decode,
-    "objects": bench.objects,
-    "dump": bench.dump,
-}
-
-
-def _cell(recipe: bench.Recipe, directory: Path, options: argparse.Namespace, java: others.JavaTool) -> dict[str, Any]:
+# --- one format, codec and shape --------------------------------------------------------------------------------------
+def _cell(recipe: Recipe, directory: Path, options: argparse.Namespace, java: others.JavaTool) -> dict[str, Any]:
     log = write_log(recipe, directory, options.size)
     seconds: dict[str, list[float]] = {}
     bench.checksum(log.path, perf_counter)  # into the page cache
     for _ in range(options.repeats):
-        for name, measure in _MEASURES.items():
+        for name, measure in bench.MEASURES.items():
             done = measure(log.path, perf_counter)
             _must_agree(name, done, log)
             seconds.setdefault(name, []).append(done.seconds)
@@ -126,12 +126,12 @@ def _cell(recipe: bench.Recipe, directory: Path, options: argparse.Namespace, ja
 def _must_agree(name: str, done: bench.Pass, log: LogFile) -> None:
     """A reader that is fast because it reads less is no reader."""
     wanted = log.batch_count if name in {"walk", "verify"} else log.record_count
-    if name != "checksum" and done.count != wanted:
-        raise SystemExit(f"{name} saw {done.count} of {wanted} in {log.path}")
+    if name != "checksum" and done.seen != wanted:
+        raise SystemExit(f"{name} saw {done.seen} of {wanted} in {log.path}")
 
 
 def _java_seconds(
-    recipe: bench.Recipe, directory: Path, options: argparse.Namespace, java: others.JavaTool, log: LogFile
+    recipe: Recipe, directory: Path, options: argparse.Namespace, java: others.JavaTool, log: LogFile
 ) -> list[float]:
     """Seconds that the Java tool would take for the whole log, without its start; empty where it is not at hand."""
     if java.missing or not options.java_repeats or recipe.format == "v07":
@@ -145,9 +145,9 @@ def _java_seconds(
     return [seconds / records * log.record_count for seconds in turns]
 
 
-# --- whole processes ----------------------------------------------------------------------------------------------------
-def _process_cell(recipe: bench.Recipe, directory: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """`kafkalog dump --records` as its users run it: memory at two sizes, time at a quarter, a half and the whole size."""
+# --- whole processes --------------------------------------------------------------------------------------------------
+def _process_cell(recipe: Recipe, directory: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """`kafkalog dump --records` as its users run it: memory at two sizes, time at a quarter, a half and all of it."""
     turns = {}
     for size_bytes in sorted({min(SMALL_BYTES, options.size), options.size // 4, options.size // 2, options.size}):
         log = write_log(recipe, directory, size_bytes)

@@ -59,8 +59,8 @@ def filter_options(function: Decorated) -> Decorated:
         key, key_hex = options.pop("key"), options.pop("key_hex")
         if key is not None and key_hex is not None:
             raise click.UsageError("--key and --key-hex are two ways to say the same; give one of them")
-        ranges = {name: options.pop(option) or params.OPEN for name, option in _RANGES.items()}
-        others = {name: options.pop(name) for name in _OTHER_FILTERS}
+        ranges: dict[str, Any] = {name: options.pop(option) or params.OPEN for name, option in _RANGES.items()}
+        others: dict[str, Any] = {name: options.pop(name) for name in _OTHER_FILTERS}
         filters = Filters(key=key if key_hex is None else key_hex, **ranges, **others)
         return function(*arguments, filters=filters, **options)
 

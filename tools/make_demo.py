@@ -1,8 +1,8 @@
 """Make `fixtures/demo/` with a real broker: `python tools/make_demo.py LIBS WORK_DIR [DESTINATION]`.
 
-LIBS is a directory with the jars of `org.apache.kafka:kafka_2.13:4.3.1` and what they depend on. WORK_DIR must not exist; the
-broker's log directory is made in it, on loopback. What is written is seeded; ids, times of control records and the like differ from
-run to run, so the result is kept in the repository.
+LIBS is a directory with the jars of `org.apache.kafka:kafka_2.13:4.3.1` and what they depend on. WORK_DIR must not
+exist; the broker's log directory is made in it, on loopback. What is written is seeded; ids, times of control records
+and the like differ from run to run, so the result is kept in the repository.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError
 
 _PORT: Final = 19392
 _BOOTSTRAP: Final = f"127.0.0.1:{_PORT}"
@@ -72,7 +73,7 @@ def main() -> None:
 
 async def _write() -> None:
     await _create_topics()
-    generator = random.Random(431)
+    generator = random.Random(431)  # noqa: S311 - the same records in every run
     for codec in _CODECS:
         await _write_orders(generator, codec)
     await _write_customers(generator)
@@ -86,7 +87,7 @@ async def _create_topics() -> None:
         admin = AIOKafkaAdminClient(bootstrap_servers=_BOOTSTRAP)
         try:
             await admin.start()
-            configs = {"internal.segment.bytes": "8000"}
+            configs = {"internal.segment.bytes": "3000"}
             compact = {"cleanup.policy": "compact"}
             await admin.create_topics(
                 [
@@ -94,7 +95,7 @@ async def _create_topics() -> None:
                     for name, count in _TOPICS.items()
                 ]
             )
-        except Exception:
+        except KafkaError:
             if time.monotonic() > deadline:
                 raise
             await asyncio.sleep(0.5)
@@ -159,7 +160,11 @@ async def _pay(producer: AIOKafkaProducer, generator: random.Random, count: int)
 
 async def _commit_offsets() -> None:
     consumer = AIOKafkaConsumer(
-        "orders", bootstrap_servers=_BOOTSTRAP, group_id="billing", enable_auto_commit=False, auto_offset_reset="earliest"
+        "orders",
+        bootstrap_servers=_BOOTSTRAP,
+        group_id="billing",
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
     )
     await consumer.start()
     await consumer.getone()

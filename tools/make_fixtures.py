@@ -1,4 +1,4 @@
-"""Make `fixtures/` from the whole corpus: `python tools/make_fixtures.py CORPUS [DESTINATION]`.
+"""Make the archives of `fixtures/` from the whole corpus: `python tools/make_fixtures.py CORPUS [DESTINATION]`.
 
 The corpus is a directory with `old/*.tar.gz` and `modern/*.tar.gz`. Every archive of the fixtures holds a part of the
 archive of the same name: the members' bytes, modes and modification times are those of the corpus, but for fault
@@ -13,7 +13,6 @@ import gzip
 import io
 import json
 import re
-import shutil
 import sys
 import tarfile
 from pathlib import Path
@@ -107,17 +106,14 @@ SELECTION: Final[dict[str, tuple[str, ...]]] = {
     "modern/10-rolls-4.3.1": (*_MODERN, *_MODERN_TOOL),
     "modern/11-sizes-4.3.1": (*_MODERN, *_MODERN_TOOL),
 }
-# A whole log directory as plain files, small and readable: one command of the README shows it.
-DEMO: Final = ("modern/07-faults-4.3.1", "base-clean")
 LIMIT_BYTES: Final = 15 * 1000 * 1000
-DEMO_LIMIT_BYTES: Final = 300 * 1000
 # Not every copy was read or dumped, and not every fault changed a file or let the broker start.
 _OPTIONAL: Final = re.compile(r"truth|golden|dump|/before|after_start")
 _MACHINE_PATH: Final = re.compile(rb"(?<![\w$.-])/(?:home|root|tmp|work|mnt|Users|var/folders)/")
 
 
 def main() -> None:
-    """Make all archives and the demo, and say how large they are."""
+    """Make all archives, and say how large they are."""
     if len(sys.argv) not in {2, 3}:
         sys.exit(__doc__)
     corpus = Path(sys.argv[1])
@@ -131,7 +127,6 @@ def main() -> None:
         total += size
         print(f"{size:9} {case}")
     print(f"{total:9} in all")
-    _make_demo(destination)
     if total > LIMIT_BYTES:
         sys.exit(f"more than {LIMIT_BYTES} bytes")
 
@@ -201,25 +196,6 @@ def _refuse_machine_paths(name: str, content: bytes) -> None:
         sys.exit(
             f"{name}: a path of a machine at byte {match.start()}: {text[match.start() - 40 : match.end() + 40]!r}"
         )
-
-
-def _make_demo(destination: Path) -> None:
-    case, stage = DEMO
-    demo = destination / "demo"
-    if demo.exists():
-        shutil.rmtree(demo)
-    total = 0
-    with tarfile.open(destination / f"{case}.tar.gz") as tar:
-        prefix = f"{case.partition('/')[2]}/{stage}/"
-        for member in tar:
-            if member.isfile() and member.name.startswith(prefix) and (stream := tar.extractfile(member)):
-                path = demo / member.name.removeprefix(prefix)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(stream.read())
-                total += member.size
-    print(f"{total:9} demo")
-    if total > DEMO_LIMIT_BYTES:
-        sys.exit(f"the demo is larger than {DEMO_LIMIT_BYTES} bytes")
 
 
 if __name__ == "__main__":

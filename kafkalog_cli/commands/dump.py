@@ -15,7 +15,8 @@ from kafkalog_cli.render import Settings, open_progress, open_writer
 from kafkalog_core import tables
 from kafkalog_core.format import kernels
 from kafkalog_core.format.names import LOG_KINDS
-from kafkalog_core.ops.dump import DumpRequest, dump, follow
+from kafkalog_core.ops.dump import DumpRequest, dump
+from kafkalog_core.ops.follow import follow
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.targets import FileTarget, resolve
 

@@ -15,10 +15,8 @@ __all__ = ["summary_sentence", "verdict"]
 def verdict(summary: Mapping[str, object]) -> str:
     """`DAMAGE`, `ERRORS`, `warnings` or `clean`: the word that the sentence starts with."""
     severities = cast("dict[str, int]", summary.get("severities") or {})
-    if summary.get("damage_count"):
-        return "DAMAGE"
     if severities.get("error"):
-        return "ERRORS"
+        return "DAMAGE" if summary.get("damage_count") else "ERRORS"
     return "warnings" if severities.get("warning") else "clean"
 
 
@@ -26,8 +24,8 @@ def summary_sentence(summary: Mapping[str, object]) -> str:
     """One line, without a line end."""
     parts = [verdict(summary)]
     if summary.get("damage_count"):
-        place = count_of(summary["damage_count"], "place")
-        parts[0] += f" in {place}, {human_bytes(summary.get('damage_bytes'))}"
+        place = f"{count_of(summary['damage_count'], 'place')}, {human_bytes(summary.get('damage_bytes'))}"
+        parts[0] += f" in {place}" if parts[0] == "DAMAGE" else f", but bytes that hold no batch in {place}"
     if summary.get("codes"):
         parts.append(counts_cell(summary["codes"]))
     read = ", ".join(

@@ -161,8 +161,9 @@ class TableWriter:
 def _joined(texts: Iterable[Text]) -> list[Text]:
     """Runs of lines without styles as one text each: rich's cost is by the text."""
     result: list[Text] = []
-    for is_styled, run in groupby(texts, key=lambda text: bool(text.style or text.spans)):
-        result += run if is_styled else [Text("\n".join(text.plain for text in run))]
+    for is_styled, group in groupby(texts, key=lambda text: bool(text.style or text.spans)):
+        run = list(group)
+        result += run if is_styled else [Text("\n".join([text.plain for text in run]))]
     return result
 
 

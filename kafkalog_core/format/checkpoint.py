@@ -196,4 +196,4 @@ def _wrong_parts(parts: list[str], wanted: str) -> _Refused:
         return _Refused("the line is empty", Failure.IO)
     if not parts[0]:
         return _Refused("the line starts with a blank", Failure.IO)
-    return _Refused(f"{len(parts)} words, not {wanted}", Failure.IO)
+    return _Refused(f"{len(parts)} word{'s' if len(parts) > 1 else ''}, not {wanted}", Failure.IO)

@@ -94,11 +94,12 @@ def _inflated(block: Buffer, position: int, limit_bytes: int) -> bytes:
 
 def _preamble(block: Buffer, position: int) -> tuple[int, int]:
     """The inflated size that a raw block declares (a varint of at most 5 bytes), and where its elements start."""
-    declared_bytes = 0
-    for i, byte in enumerate(bytes(block[: layout.MAX_VARINT_BYTES])):
-        declared_bytes |= (byte & 0x7F) << (7 * i)
+    declared_bytes = shift = 0
+    for byte in block[: layout.MAX_VARINT_BYTES]:
+        declared_bytes |= (byte & 0x7F) << shift
+        shift += 7
         if byte < 0x80:
-            return declared_bytes, i + 1
+            return declared_bytes, shift // 7
     if len(block) < layout.MAX_VARINT_BYTES:
         raise TruncatedError("the snappy block ends inside of its preamble", position=position + len(block))
     raise FieldError("the snappy block's preamble is no size", position=position)

@@ -71,9 +71,9 @@ def unzstd(payload: Buffer, magic: int, limit_bytes: int) -> Buffer:
 
 def _skippable_end(view: memoryview, position: int) -> int:
     """Where the skippable frame that starts here ends; `position` itself if none does."""
-    magic = bytes(view[position : position + _MAGIC_SIZE])
-    if not magic or magic[0] & layout.ZSTD_SKIPPABLE_MASK != layout.ZSTD_SKIPPABLE_FIRST:
+    if position == len(view) or view[position] & layout.ZSTD_SKIPPABLE_MASK != layout.ZSTD_SKIPPABLE_FIRST:
         return position
+    magic = bytes(view[position : position + _MAGIC_SIZE])
     if magic[1:] != layout.ZSTD_SKIPPABLE_MAGIC[: len(magic) - 1]:
         return position
     start = position + layout.ZSTD_SKIPPABLE_HEADER_SIZE
@@ -103,9 +103,8 @@ def _frame(codec: _Codec, view: memoryview, start: int, limit_bytes: int) -> tup
     elif bound_bytes > limit_bytes:
         return end, gather(codec.pieces(frame), limit_bytes)
     context = codec.context if window_bytes <= _SHARED_WINDOW_BYTES else codec.fresh()
-    return end, context.decompress(
-        frame, bound_bytes or 1
-    )  # a bound of 0 would mean that the frame must declare its size
+    # At least 1: a bound of 0 would mean that the frame must declare its size.
+    return end, context.decompress(frame, max(1, bound_bytes))
 
 
 def _header(codec: _Codec, view: memoryview, start: int) -> tuple[Any, int]:
@@ -114,25 +113,24 @@ def _header(codec: _Codec, view: memoryview, start: int) -> tuple[Any, int]:
     try:
         return codec.library.get_frame_parameters(header), start + codec.library.frame_header_size(header)
     except codec.library.ZstdError:
-        if (
-            len(header) < layout.ZSTD_MAX_HEADER_SIZE
-            and bytes(header[:_MAGIC_SIZE]) == layout.ZSTD_FRAME_MAGIC[: len(header)]
-        ):
-            raise TruncatedError("the zstd stream ends inside of a frame header", position=len(view)) from None
-        raise
+        if bytes(header[:_MAGIC_SIZE]) != layout.ZSTD_FRAME_MAGIC[: len(header)]:
+            raise
+        completed = layout.ZSTD_FRAME_MAGIC + bytes(header[_MAGIC_SIZE:])
+        codec.library.get_frame_parameters(completed.ljust(layout.ZSTD_MAX_HEADER_SIZE, b"\0"))  # bad ones raise again
+        raise TruncatedError("the zstd stream ends inside of a frame header", position=len(view)) from None
 
 
 def _blocks(view: memoryview, position: int) -> tuple[int, int]:
     """Where the blocks of a frame end, and the most bytes that they can hold."""
-    bound_bytes = 0
-    header = 0
+    bound_bytes = header = 0
+    last_start = len(view) - layout.ZSTD_BLOCK_HEADER_SIZE
     while not header & layout.ZSTD_BLOCK_LAST:
-        start = position + layout.ZSTD_BLOCK_HEADER_SIZE
-        if start > len(view):
+        if position > last_start:
             raise TruncatedError("the zstd stream ends inside of a frame", position=len(view))
-        header = int.from_bytes(view[position:start], "little")
+        header = view[position] | view[position + 1] << 8 | view[position + 2] << 16
         kind, size_bytes = header & layout.ZSTD_BLOCK_TYPE_MASK, header >> layout.ZSTD_BLOCK_SIZE_SHIFT
-        position = start + (1 if kind == layout.ZSTD_BLOCK_TYPE_RLE else size_bytes)
+        position += layout.ZSTD_BLOCK_HEADER_SIZE
+        position += 1 if kind == layout.ZSTD_BLOCK_TYPE_RLE else size_bytes
         if kind == layout.ZSTD_BLOCK_TYPE_COMPRESSED or size_bytes > layout.ZSTD_MAX_BLOCK_BYTES:
             size_bytes = layout.ZSTD_MAX_BLOCK_BYTES
         bound_bytes += size_bytes

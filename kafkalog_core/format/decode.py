@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import FormatError, LimitError, TruncatedError
 from kafkalog_core.format import kernels
-from kafkalog_core.format.columns import FORMAT_NAMES, FORMAT_V07, BatchColumns, RecordColumns
+from kafkalog_core.format.columns import FORMAT_V07, BatchColumns, RecordColumns
 from kafkalog_core.format.layout import (
     CODEC_NAMES,
     MAGIC_V0,
@@ -24,7 +24,7 @@ from kafkalog_core.format.layout import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["PayloadDamage", "RecordRun", "codec_name", "decode_run"]
+__all__ = ["PayloadDamage", "RecordRun", "codec_name", "decode_backwards", "decode_run"]
 
 ARENA_BYTES: Final = 1024 * 1024
 MAX_HEADERS: Final = 1024 * 1024  # of one record; 32 bytes each in the columns
@@ -211,28 +211,68 @@ def inflate_inner(
     return decompress(codec, span, magic=MAGIC_V0, limit_bytes=max_bytes)
 
 
+def decode_backwards(
+    memory: memoryview, batches: BatchColumns, row: int, *, max_bytes: int, records: RecordColumns
+) -> Iterator[RecordRun | PayloadDamage]:
+    """Decode one batch from its last records to its first; rows of each `RecordRun` are still in ascending order.
+
+    The kernel passes over the batch once and its states are kept; it is started again from each, the last one first.
+    """
+    if batches.column("codec")[row]:
+        arena = _Arena(batches)
+        damage = _inflate(memory, batches, row, arena, max_bytes)
+        if damage is not None:
+            yield damage
+            return
+        memory, batches = memoryview(arena.bytes), arena.columns
+    state = _state_at(row)
+    states = [state[:]]
+    while (result := _decode_some(memory, batches, row + 1, state, records)) == kernels.DECODE_FULL:
+        states.append(state[:])
+    if result != kernels.DECODE_DONE:
+        yield _payload_damage(batches, state, result)
+    for state in reversed(states):
+        kernels.decode(memory, batches, row + 1, state, records)
+        if records.count:
+            yield RecordRun(memory, batches, records)
+
+
 def _decode(
     memory: memoryview, batches: BatchColumns, first: int, last: int, columns: RecordColumns
 ) -> Iterator[RecordRun | PayloadDamage]:
     """Rows `first` to `last` (exclusive), which all refer to `memory`."""
-    state = array("q", [0] * kernels.STATE_SIZE)
-    state[0], state[1] = first, -1
+    state = _state_at(first)
     while state[0] < last:
-        result = kernels.decode(memory, batches, last, state, columns)
-        if result == kernels.DECODE_GROW and columns.headers.count <= MAX_HEADERS:
-            columns.grow_headers(columns.headers.count)
-            continue
+        result = _decode_some(memory, batches, last, state, columns)
         if columns.count:
             yield RecordRun(memory, batches, columns)
         if result not in {kernels.DECODE_DONE, kernels.DECODE_FULL}:
-            reason = kernels.DECODE_ERRORS[result] if result > 0 else "headers-limit"
-            yield _payload_damage(batches, state[0], reason, state[2])
-            state[0], state[1] = state[0] + 1, -1
+            yield _payload_damage(batches, state, result)
+            state = _state_at(state[0] + 1)
 
 
-def _payload_damage(batches: BatchColumns, row: int, reason: str, ordinal: int) -> PayloadDamage:
+def _state_at(row: int) -> array[int]:
+    """The kernel's state before the first record of a batch."""
+    state = array("q", [0] * kernels.STATE_SIZE)
+    state[0], state[1] = row, -1
+    return state
+
+
+def _decode_some(
+    memory: memoryview, batches: BatchColumns, last: int, state: array[int], columns: RecordColumns
+) -> int:
+    """One call of the kernel, with room for the headers of its first record."""
+    while True:
+        result = kernels.decode(memory, batches, last, state, columns)
+        if result != kernels.DECODE_GROW or columns.headers.count > MAX_HEADERS:
+            return result
+        columns.grow_headers(columns.headers.count)
+
+
+def _payload_damage(batches: BatchColumns, state: array[int], result: int) -> PayloadDamage:
+    row, ordinal = state[0], state[2]
+    reason = kernels.DECODE_ERRORS[result] if result > 0 else "headers-limit"
     count = batches.column("record_count")[row]
     of_all = f" of {count}" if count >= 0 else ""
-    kind = FORMAT_NAMES[batches.column("format")[row]]
-    detail = f"{kind}: record {ordinal + 1}{of_all} cannot be read, though the checksum agrees"
+    detail = f"record {ordinal + 1}{of_all} cannot be read, though the checksum agrees"
     return PayloadDamage(row, reason, detail, ordinal)

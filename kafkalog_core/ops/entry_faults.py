@@ -155,7 +155,12 @@ class EntryFile:
         if self.kind is FileKind.CLEAN_SHUTDOWN:
             code = "clean-shutdown.malformed"
             return self.finding(code, position=line.position, size_bytes=line.size_bytes, problem=line.problem)
-        return self.damage(line.position, line.size_bytes, "malformed-line", f"line {line.line}: {line.problem}")
+        problem = f"line {line.line}: {line.problem}"
+        if self.state is FileState.TEMPORARY:
+            return self.finding(
+                "file.unfinished", position=line.position, size_bytes=line.size_bytes, problem=problem
+            )
+        return self.damage(line.position, line.size_bytes, "malformed-line", problem)
 
     def refused(self, refusal: Refusal) -> RowChunk:
         """The finding row of a text file that a broker refuses."""

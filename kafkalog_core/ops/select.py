@@ -69,6 +69,12 @@ class Filters:
                     raise SelectionError(f"{pattern!r} is no regular expression: {error}") from error
         return tuple(found)
 
+    def check(self) -> None:
+        """Raise SelectionError for what cannot be looked for."""
+        _ = self.patterns
+        if self.codec is not None and self.codec not in CODEC_NAMES:
+            raise SelectionError(f"{self.codec!r} is no codec of Kafka: {', '.join(CODEC_NAMES)}")
+
     @property
     def looks_at_batches(self) -> bool:
         """Whether a batch can be passed over by its header."""

@@ -58,6 +58,17 @@ class Oddity:
 ODDITY_TYPES: Final = {
     # --- any directory ------------------------------------------------------------------------------------------------
     "file.vanished": OddityType("info", "The file went away while the directory was listed."),
+    "file.not-readable": OddityType(
+        "error", "It {reason}.", "The whole log directory goes offline.", "Mend its permissions or its disk."
+    ),
+    "file.grew": OddityType("info", "It grew while it was read: a broker is writing. What came later is not shown."),
+    "file.shrank": OddityType(
+        "warning", "It was cut while it was read: a broker is at work. Rows of what is gone may have been shown."
+    ),
+    "file.replaced": OddityType(
+        "warning", "Another file has its name now, or none: rows are of the one that was opened first."
+    ),
+    "file.modified": OddityType("info", "It was written to while it was read, without a change of size."),
     "file.broken-link": OddityType(
         "warning", "A symbolic link leads to nothing that can be read: {reason}.", "Passes over it."
     ),

@@ -134,8 +134,12 @@ def test_columns_are_left_out_by_rank_and_never_those_of_rank_0():
         ({"severities": {"info": 2}, "codes": {"a.b": 2}}, "clean | a.b 2 | "),
         ({"severities": {"error": 1}, "codes": {"a.b": 1}}, "ERRORS | a.b 1 | "),
         (
-            {"damage_count": 2, "damage_bytes": 5000, "codes": {"torn-tail": 2}},
-            "DAMAGE in 2 places, 4.9 KiB | torn-tail 2",
+            {"damage_count": 2, "damage_bytes": 5000, "severities": {"error": 2}, "codes": {"torn-tail": 2}},
+            "DAMAGE in 2 places, 4.9 KiB | torn-tail 2 | ",
+        ),
+        (
+            {"damage_count": 1, "damage_bytes": 4096, "severities": {"info": 1}, "codes": {"zero-tail": 1}},
+            "clean, but bytes that hold no batch in 1 place, 4.0 KiB | zero-tail 1 | ",
         ),
     ],
 )

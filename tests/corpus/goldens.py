@@ -1,4 +1,4 @@
-"""The text of Kafka's own dump tool, read back: one section a file, one dictionary a batch or entry.
+"""The text of Kafka's own dump tool, read back: one section a file, one dictionary a batch.
 
 Modern goldens cover all files of a partition, each under `#### FILE name` with the tool's exit status. Old ones are
 one run over all files of a partition, standard error included. A tool that throws has shown only what stands before
@@ -37,30 +37,6 @@ _NUMBERS = {
     "size": "size_bytes",
     "crc": "crc_stored",
 }
-_ENTRY = re.compile(r"(?:offset|timestamp|version|producerId): -?\d+ .*")
-_ENTRY_NUMBERS = {
-    "index": {"offset": "offset", "position": "log_position"},
-    "timeindex": {"timestamp": "timestamp_ms", "offset": "offset"},
-    "txnindex": {
-        "version": "version",
-        "producerId": "producer_id",
-        "firstOffset": "first_offset",
-        "lastOffset": "last_offset",
-        "lastStableOffset": "last_stable_offset",
-    },
-    "snapshot": {
-        "producerId": "producer_id",
-        "producerEpoch": "producer_epoch",
-        "coordinatorEpoch": "coordinator_epoch",
-        "currentTxnFirstOffset": "current_txn_first_offset",
-        "lastTimestamp": "timestamp_ms",
-        "lastSequence": "last_sequence",
-        "lastOffset": "last_offset",
-        "offsetDelta": "offset_delta",
-    },
-}
-_OPTIONAL = re.compile(r"(?:OptionalLong\[|Some\()(\d+)[\])]")
-_NOTHING = {"OptionalLong.empty", "None"}
 _FLAGS = {"isTransactional": "is_transactional", "isControl": "is_control", "isvalid": "crc_ok"}
 
 
@@ -71,11 +47,6 @@ class Section:
     file: str
     lines: list[str] = field(default_factory=list)
     complete: bool = True
-
-    def entries(self) -> list[dict[str, object]]:
-        """Entries of an index or a snapshot, as columns of our rows."""
-        numbers = _ENTRY_NUMBERS[self.file.rpartition(".")[2]]
-        return [_entry(line, numbers) for line in self.lines if _ENTRY.fullmatch(line)]
 
     @property
     def shows_batches(self) -> bool:
@@ -123,20 +94,9 @@ def _batch(line: str) -> dict[str, object]:
             found["timestamp_type"] = _TIMESTAMP_TYPES[name]
             found["max_timestamp_ms"] = int(text) if _TIMESTAMP_TYPES[name] else None
         elif name == "deleteHorizonMs":
-            found["delete_horizon_ms"] = _number(text, nothing=None)
+            found["delete_horizon_ms"] = int(text[len("OptionalLong[") : -1]) if "[" in text else None
         elif name == "compresscodec":
             found["codec"] = text.lower()
         elif name == "magic":
             found["format"] = f"v{text}"
     return found
-
-
-def _entry(line: str, numbers: dict[str, str]) -> dict[str, object]:
-    return {numbers[name]: _number(text, nothing=-1) for name, text in _FIELD.findall(line) if name in numbers}
-
-
-def _number(text: str, *, nothing: int | None) -> int | None:
-    if text in _NOTHING:
-        return nothing
-    match = _OPTIONAL.fullmatch(text)
-    return int(match[1] if match else text)

@@ -1,4 +1,4 @@
-"""Rows of indexes and producer snapshots agree with what Kafka's own dump tool printed; verdicts on text files with real starts."""
+"""Rows of indexes and snapshots agree with Kafka's own dump tool, verdicts on text files with what brokers did on them."""
 
 from __future__ import annotations
 

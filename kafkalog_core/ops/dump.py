@@ -1,0 +1,271 @@
+"""`dump`: every segment, batch or record of the targets, in order, with a row in the place of every damage.
+
+The stream never ends at damage. What cannot be opened inside a partition or log directory is a finding and the rest goes on; what
+was named itself and cannot be opened is an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from kafkalog_core import tables
+from kafkalog_core.errors import NotFoundError, StorageError
+from kafkalog_core.format.layout import MAX_BATCH_BYTES
+from kafkalog_core.format.names import LOG_KINDS, FileKind, FileState
+from kafkalog_core.ops.chunks import Place
+from kafkalog_core.ops.committed import read_committed_view
+from kafkalog_core.ops.entries import ENTRY_KINDS, entries
+from kafkalog_core.ops.high_watermark import read_high_watermark
+from kafkalog_core.ops.logfiles import LogFile, Unit, unit_of_file, unit_of_partition
+from kafkalog_core.ops.logreader import LogReader
+from kafkalog_core.ops.progress import NO_PROGRESS, Progress
+from kafkalog_core.ops.rows import RowChunk
+from kafkalog_core.ops.select import Filters
+from kafkalog_core.ops.stats import LogStats
+from kafkalog_core.ops.targets import FileTarget, LogDirTarget, PartitionTarget, Target
+from kafkalog_core.storage.oddity import Oddity, odd
+from kafkalog_core.storage.partition import Partition, read_partition
+from kafkalog_core.storage.scan import ScanOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kafkalog_core.ops.report import Report
+    from kafkalog_core.ops.rows import Chunk
+    from kafkalog_core.storage.listing import FileInfo
+    from kafkalog_core.storage.segment import Segment
+
+__all__ = ["DumpRequest", "Dumper", "dump"]
+
+Level = Literal["segments", "batches", "records"]
+Committed = Literal["log-end", "high-watermark"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpRequest:
+    """What to dump.
+
+    Args:
+        targets: files, partitions and log directories, from `targets.resolve`.
+        level: one row a segment, batch or record of every log.
+        files: also the entries of indexes, snapshots, checkpoints and property files.
+        filters: which batches and records.
+        committed: only what a read_committed consumer gets, up to the log's end or the checkpointed high watermark.
+        newest_first: highest offsets first.
+        limit: stop after so many rows of the level.
+        resync: search behind damage.
+        max_batch_bytes: the largest batch that is read, inflated too.
+        stats: a row of figures a partition instead of its rows.
+    """
+
+    targets: tuple[Target, ...]
+    level: Level = "batches"
+    files: bool = False
+    filters: Filters = Filters()
+    committed: Committed | None = None
+    newest_first: bool = False
+    limit: int | None = None
+    resync: bool = False
+    max_batch_bytes: int = MAX_BATCH_BYTES
+    stats: bool = False
+
+    @property
+    def scan_options(self) -> ScanOptions:
+        """How its files are scanned."""
+        return ScanOptions(max_batch_bytes=self.max_batch_bytes, resync=self.resync)
+
+
+def dump(request: DumpRequest, report: Report, progress: Progress = NO_PROGRESS) -> Iterator[Chunk]:
+    """Chunks of rows; `report` is complete when the iterator is exhausted.
+
+    Raises StorageError where a target itself cannot be opened, SelectionError for a filter that is none.
+    """
+    dumper = Dumper(request, report, progress)
+    for target in request.targets:
+        for chunk in dumper.target(target):
+            report.rows += chunk.count
+            yield chunk
+        if dumper.is_full:
+            return
+
+
+class Dumper:
+    """One dump; `is_full` once the limit is reached."""
+
+    def __init__(self, request: DumpRequest, report: Report, progress: Progress) -> None:
+        request.filters.check()
+        self._request = request
+        self._report = report
+        self._progress = progress
+        self._reader = LogReader(request, report, progress)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many rows were given out as were asked for."""
+        return self._reader.is_full
+
+    def target(self, target: Target) -> Iterator[Chunk]:
+        """Rows of one target."""
+        if isinstance(target, LogDirTarget):
+            yield from self._log_dir(target)
+        elif isinstance(target, PartitionTarget):
+            yield from self._partition(target.read(), target.log_dir)
+        elif target.kind in LOG_KINDS or target.kind is FileKind.KRAFT_SNAPSHOT:
+            yield from self._unit(unit_of_file(target))
+        else:
+            yield from self._entries(target)
+
+    def _log_dir(self, target: LogDirTarget) -> Iterator[Chunk]:
+        if target.is_whole:
+            yield from self._findings(target.log_dir.oddities)
+            if self._request.files:
+                for file in target.log_dir.files:
+                    yield from self._file_entries(file, None, None)
+        for place in target.partitions:
+            if self.is_full:
+                return
+            try:
+                partition = read_partition(place.path)
+            except StorageError as error:
+                yield from self._findings([odd("dir.unreadable", place.path, reason=error.message)])
+                continue
+            log_dir = target.log_dir.path if target.log_dir.is_broker_dir else None
+            yield from self._partition(partition, log_dir)
+
+    def _partition(self, partition: Partition, log_dir: str | None) -> Iterator[Chunk]:
+        self._report.partitions += 1
+        yield from self._findings(partition.oddities)
+        unit = unit_of_partition(partition, log_dir)
+        self._progress.expect(unit.size_bytes)
+        if self._request.stats:
+            yield from self._stats(unit)
+        elif self._request.level == "segments":
+            yield from self._segments(partition)
+        else:
+            yield from self._logs(unit)
+        if self._request.files and not self._request.stats:
+            for file in partition.files:
+                yield from self._file_entries(file, partition.topic, partition.partition)
+
+    def _unit(self, unit: Unit) -> Iterator[Chunk]:
+        """A log file that was named itself."""
+        self._progress.expect(unit.size_bytes)
+        if self._request.stats:
+            yield from self._stats(unit)
+        elif self._request.level == "segments":
+            yield from self._segment_row(unit.files[0], None)
+        else:
+            yield from self._logs(unit)
+
+    def _logs(self, unit: Unit) -> Iterator[Chunk]:
+        view = None
+        if self._request.committed is not None:
+            high_watermark = read_high_watermark(unit) if self._request.committed == "high-watermark" else None
+            view = read_committed_view(unit.files, self._request.scan_options, high_watermark)
+        files = self._wanted_files(unit)
+        for file in reversed(files) if self._request.newest_first else files:
+            if self.is_full:
+                return
+            yield from self._guarded(self._reader.rows(file, unit, view), file.path, unit)
+
+    def _wanted_files(self, unit: Unit) -> tuple[LogFile, ...]:
+        """Without those that end before the first wanted offset, or begin after the last, by their names."""
+        low, high = self._request.filters.offsets
+        files = unit.files
+        first = 0
+        for index in range(1, len(files)):
+            base = files[index].base_offset
+            if low is not None and base is not None and base <= low:
+                first = index
+        return tuple(file for file in files[first:] if high is None or file.base_offset is None or file.base_offset <= high)
+
+    def _guarded(self, chunks: Iterator[Chunk], path: str, unit: Unit) -> Iterator[Chunk]:
+        """What goes wrong with one file of a partition is a finding; with a file that was named itself, an error."""
+        try:
+            yield from chunks
+        except StorageError as error:
+            if any(isinstance(target, FileTarget) and target.path == path for target in self._request.targets):
+                raise
+            code = "file.vanished" if isinstance(error, NotFoundError) else "file.not-readable"
+            oddity = odd(code, path, reason=error.message, topic=unit.topic, partition=unit.partition)
+            yield from self._findings([oddity])
+
+    def _segments(self, partition: Partition) -> Iterator[Chunk]:
+        segments = [*partition.segments, *partition.other_segments]
+        unit = unit_of_partition(partition, None)
+        by_path = {file.path: file for file in unit.files}
+        for segment in reversed(segments) if self._request.newest_first else segments:
+            if segment.log is None:
+                continue
+            file = by_path.get(segment.log.path) or LogFile(
+                file=segment.log,
+                place=Place(partition.topic, partition.partition, segment.log.name.raw),
+                state=str(segment.state),
+                is_v07=segment.log.name.kind is FileKind.LOG_V07,
+                is_last=True,
+            )
+            yield from self._guarded(self._segment_row(file, segment), file.path, unit)
+            if self.is_full:
+                return
+
+    def _segment_row(self, file: LogFile, segment: Segment | None) -> Iterator[Chunk]:
+        stats = LogStats()
+        yield from self._reader.measure(file, stats)
+        row: dict[str, object] = {
+            **file.place._asdict(),
+            "base_offset": file.base_offset,
+            "state": file.state,
+            "size_bytes": file.file.size_bytes,
+            "mtime_ms": file.file.mtime_ns // 1_000_000,
+            **stats.segment_row(),
+        }
+        if segment is not None:
+            for name in ("index", "timeindex", "txnindex", "snapshot"):
+                companion: FileInfo | None = getattr(segment, name)
+                row[f"{name}_bytes"] = None if companion is None else companion.size_bytes
+        if self._reader.take(1):
+            yield RowChunk(tables.SEGMENT, [row])
+
+    def _stats(self, unit: Unit) -> Iterator[Chunk]:
+        stats = LogStats()
+        for file in unit.files:
+            stats.segments += 1
+            yield from self._guarded(self._reader.measure(file, stats), file.path, unit)
+        if self._reader.take(1):
+            yield RowChunk(tables.STATS, [stats.row(unit.topic, unit.partition)])
+
+    def _file_entries(self, file: FileInfo, topic: str | None, partition: int | None) -> Iterator[Chunk]:
+        """Rows of a companion file; a KRaft snapshot is a log."""
+        target = FileTarget(file=file, kind=file.name.kind, topic=topic, partition=partition)
+        unit = unit_of_file(target)
+        if file.name.kind is FileKind.KRAFT_SNAPSHOT and file.name.state is FileState.LIVE:
+            yield from self._guarded(self._reader.rows(unit.files[0], unit, None), file.path, unit)
+        elif file.name.kind in ENTRY_KINDS:
+            yield from self._guarded(self._entries(target), file.path, unit)
+
+    def _entries(self, target: FileTarget) -> Iterator[Chunk]:
+        self._report.files += 1
+        name = target.file.name
+        for chunk in entries(
+            target.path, target.kind, topic=target.topic, partition=target.partition, base_offset=name.base_offset
+        ):
+            self._count(chunk)
+            yield chunk
+
+    def _count(self, chunk: Chunk) -> None:
+        if chunk.table is tables.DAMAGE:
+            for row in chunk.rows():
+                self._report.add_damage(str(row["reason"]), int(str(row["size_bytes"] or 0)))
+        elif chunk.table is tables.FINDING:
+            for row in chunk.rows():
+                self._report.add_finding(row)
+
+    def _findings(self, oddities: Iterable[Oddity]) -> Iterator[Chunk]:
+        """Findings; harmless ones only where segments or files are listed, as a dump of records is no census."""
+        is_census = self._request.files or self._request.level == "segments"
+        rows = [oddity.row() for oddity in oddities if is_census or oddity.severity != "info"]
+        if rows:
+            chunk = RowChunk(tables.FINDING, rows)
+            self._count(chunk)
+            yield chunk

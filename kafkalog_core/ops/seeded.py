@@ -1,0 +1,271 @@
+"""Seeded logs for measuring: every format, codec and shape, the same bytes on every machine.
+
+`build_block` makes one block of distinct batches as Kafka's clients write them; `Block.moved` gives it again at another
+offset, so that a log of any size costs little. Nothing here is random: every byte follows from `SEED`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from array import array
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+import lz4.frame
+import snappy
+import zstandard
+
+from kafkalog_core.format import layout
+from kafkalog_core.format.checksums import crc32, crc32c
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["CODECS", "SHAPES", "Block", "Recipe", "build_block"]
+
+FormatName = Literal["v07", "v0", "v1", "v2"]
+Shape = Literal["16k", "single"]
+SHAPES: Final[tuple[Shape, ...]] = ("16k", "single")
+CODECS: Final[dict[FormatName, tuple[str, ...]]] = {
+    "v2": ("none", "gzip", "snappy", "lz4", "zstd"),
+    "v1": ("none", "gzip", "snappy", "lz4"),
+    "v0": ("none", "gzip", "snappy", "lz4"),
+    "v07": ("none", "gzip", "snappy"),
+}
+SEED: Final = b"kafkalog bench 1"
+KEY_BYTES: Final = 8
+VALUE_BYTES: Final = 120
+HEADER_KEY: Final = b"correlation-id"  # its value: 36 characters, as a UUID
+FIRST_TIMESTAMP_MS: Final = 1_700_000_000_000
+BLOCK_BATCHES: Final[dict[Shape, int]] = {"16k": 512, "single": 8192}
+RECORD_DATA_BYTES: Final = 16 * 1024  # of a batch of the shape 16k, before compression: batch.size of Kafka's producer
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024  # SnappyOutputStream's default
+_OLD_LZ4_HEADER_CHECKSUM: Final = 0x1A  # what writers of magic 0 put behind FLG 0x60, BD 0x40
+_VOCABULARY: Final = """
+account address amount approved balance batch billing cancelled carrier checkout client confirmed customer delivered deposit
+discount dispatched draft failed invoice item ledger margin merchant order origin outbound parcel paid pending price quantity
+received refund region shipment status stock total transfer vendor voucher warehouse Größe Straße Überweisung señal año déjà
+façade smörgås Łódź Ελλάδα λογαριασμός Москва заказ оплата 東京 注文 配送 中国 서울 🚚 ✅
+"""
+_WORDS: Final = tuple(_VOCABULARY.split())  # 64 or more: a word is drawn by 6 bits
+_ESCAPED: Final = '{"path": "C:\\\\in", "note": "one\ntwo\ttabbed", "said": "\\"yes\\"", "control": "\a\x1f"}'
+
+
+class SeededRecord(NamedTuple):
+    """None is null. Formats without keys or headers leave them out."""
+
+    key: bytes | None
+    value: bytes | None
+    header: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What a seeded log is made of. `mixed` adds nulls, empty and binary values and text that JSON must escape."""
+
+    format: FormatName
+    codec: str = "none"
+    shape: Shape = "16k"
+    mixed: bool = False
+
+    @property
+    def name(self) -> str:
+        """Spelled as format/codec/shape, and /mixed."""
+        return "/".join((self.format, self.codec, self.shape, *(("mixed",) if self.mixed else ())))
+
+    @property
+    def codec_id(self) -> int:
+        """Codec bits of the attributes."""
+        return layout.CODEC_NAMES.index(self.codec)
+
+    @property
+    def is_wrapped(self) -> bool:
+        """Whether records stand in batches or wrappers: an uncompressed message of the old formats stands alone."""
+        return self.format == "v2" or self.codec != "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Distinct batches one after another, to be repeated; they end at `ends` in bytes, at `record_ends` in records."""
+
+    recipe: Recipe
+    data: bytearray = field(repr=False)
+    ends: array[int] = field(repr=False)
+    record_ends: array[int] = field(repr=False)
+    inner_sets: tuple[bytearray, ...] = field(
+        repr=False, default=()
+    )  # what wrappers of magic 0 compress: offsets inside
+
+    def moved(self, base_offset: int) -> Block:
+        """The same batches with the first record at `base_offset`. Timestamps stay, and 0.7 stores no offsets."""
+        if self.recipe.format == "v07":
+            return self
+        if self.inner_sets:
+            return self._rewrapped(base_offset)
+        data = bytearray(self.data)
+        envelope, first_of_batch = layout.ENVELOPE.struct, self.recipe.format == "v2"
+        start = first_record = 0
+        for end, record_end in zip(self.ends, self.record_ends, strict=True):
+            offset = base_offset + (first_record if first_of_batch else record_end - 1)
+            envelope.pack_into(data, start, offset, end - start - layout.LOG_OVERHEAD)
+            start, first_record = end, record_end
+        return replace(self, data=data)
+
+    def _rewrapped(self, base_offset: int) -> Block:
+        """Inner offsets of magic 0 are absolute, so each wrapper is compressed anew."""
+        data, ends, envelope = bytearray(), array("q"), layout.ENVELOPE.struct
+        first_record = 0
+        for inner, record_end in zip(self.inner_sets, self.record_ends, strict=True):
+            position = 0
+            for offset in range(base_offset + first_record, base_offset + record_end):
+                size = envelope.unpack_from(inner, position)[1]
+                envelope.pack_into(inner, position, offset, size)
+                position += layout.LOG_OVERHEAD + size
+            first_record = record_end
+            data += _message(
+                self.recipe, base_offset + record_end - 1, None, _compress(self.recipe, inner), self.recipe.codec_id
+            )
+            ends.append(len(data))
+        return replace(self, data=data, ends=ends)
+
+
+def build_block(recipe: Recipe, batch_count: int = 0) -> Block:
+    """Build the first `batch_count` batches of a recipe (0: the usual number), the first record at offset 0."""
+    data, ends, record_ends, inner_sets = bytearray(), array("q"), array("q"), []
+    records, offset = seeded_records(mixed=recipe.mixed), 0
+    for _ in range(batch_count or BLOCK_BATCHES[recipe.shape]):
+        inner = bytearray()
+        count = 0
+        while not count or (recipe.is_wrapped and recipe.shape == "16k" and len(inner) < RECORD_DATA_BYTES):
+            inner += _inner_record(recipe, count, offset + count, next(records))
+            count += 1
+        data += _entry(recipe, offset, count, inner) if recipe.is_wrapped else inner
+        offset += count
+        ends.append(len(data))
+        record_ends.append(offset)
+        if recipe.is_wrapped and recipe.format == "v0":
+            inner_sets.append(inner)
+    return Block(recipe=recipe, data=data, ends=ends, record_ends=record_ends, inner_sets=tuple(inner_sets))
+
+
+def seeded_records(*, mixed: bool) -> Iterator[SeededRecord]:
+    """Endless records: a key of 8 characters, a value of 120 bytes of words in several scripts, one header value."""
+    number = 0
+    while True:
+        number += 1
+        draw = hashlib.shake_128(SEED + number.to_bytes(8, "big")).digest(KEY_BYTES + 16 + 24)
+        digits = draw[:20].hex()
+        key = digits[:KEY_BYTES].encode()
+        header = "-".join((digits[8:16], digits[16:20], digits[20:24], digits[24:28], digits[28:40])).encode()
+        value = _fitted(" ".join([_WORDS[byte & 63] for byte in draw[20:44]]))
+        yield _mixed(draw[44] & 7, key, value, header) if mixed else SeededRecord(key, value, header)
+
+
+def _mixed(choice: int, key: bytes, value: bytes, header: bytes) -> SeededRecord:
+    binary = hashlib.shake_128(key).digest(VALUE_BYTES)
+    return (
+        SeededRecord(None, value, header),
+        SeededRecord(key, None, header),
+        SeededRecord(binary[:KEY_BYTES], binary, header),
+        SeededRecord(key, _fitted(_ESCAPED + value.decode()), header),
+        SeededRecord(key, value, None),
+        SeededRecord(key, b"", binary[:36]),
+        SeededRecord(key, _fitted(_ESCAPED * 2), header),
+        SeededRecord(key, value, header),
+    )[choice]
+
+
+def _fitted(text: str) -> bytes:
+    """UTF-8 of `VALUE_BYTES` bytes exactly, cut between characters."""
+    data = text.encode()[:VALUE_BYTES]
+    return data.decode(errors="ignore").encode().ljust(VALUE_BYTES, b".")
+
+
+# --- encoding: enough to write, nothing to read ----------------------------------------------------------------------
+def _inner_record(recipe: Recipe, index: int, offset: int, record: SeededRecord) -> bytes:
+    if recipe.format == "v2":
+        return _record_v2(index, record)
+    relative = recipe.format == "v1" and recipe.is_wrapped
+    return _message(recipe, index if relative else offset, record.key, record.value, layout.CODEC_NONE)
+
+
+def _entry(recipe: Recipe, offset: int, count: int, inner: bytearray) -> bytes:
+    """A batch of magic 2, or a wrapper message of the older formats."""
+    payload = _compress(recipe, inner)
+    if recipe.format != "v2":
+        return _message(recipe, offset + count - 1, None, payload, recipe.codec_id)
+    size = layout.RECORD_BATCH_OVERHEAD - layout.LOG_OVERHEAD + len(payload)
+    times = (FIRST_TIMESTAMP_MS, FIRST_TIMESTAMP_MS + count - 1)
+    fields = [offset, size, 0, layout.MAGIC_V2, 0, recipe.codec_id, count - 1, *times, -1, -1, -1, count]
+    head = layout.BATCH_V2.struct.pack(*fields)
+    fields[4] = crc32c(payload, crc32c(head[layout.V2_ATTRIBUTES :]))
+    return layout.BATCH_V2.struct.pack(*fields) + payload
+
+
+def _message(recipe: Recipe, offset: int, key: bytes | None, value: bytes | None, codec_id: int) -> bytes:
+    """One message of Kafka 0.7, magic 0 or magic 1; of 0.7 without key and offset, and null is empty there."""
+    if recipe.format == "v07":
+        payload = value or b""
+        shape = layout.MESSAGE_V07_1
+        return shape.struct.pack(shape.size - 4 + len(payload), 1, codec_id, crc32(payload)) + payload
+    shape, magic = (layout.MESSAGE_V1, (1,)) if recipe.format == "v1" else (layout.MESSAGE_V0, (0,))
+    times = (FIRST_TIMESTAMP_MS,) if recipe.format == "v1" else ()
+    tail = (key or b"") + (-1 if value is None else len(value)).to_bytes(4, "big", signed=True) + (value or b"")
+    fields = [
+        offset,
+        shape.size - layout.LOG_OVERHEAD + len(tail),
+        0,
+        *magic,
+        codec_id,
+        *times,
+        -1 if key is None else len(key),
+    ]
+    covered = shape.struct.pack(*fields)[shape.at("magic") :]
+    fields[2] = crc32(tail, crc32(covered))
+    return shape.struct.pack(*fields) + tail
+
+
+def _record_v2(index: int, record: SeededRecord) -> bytes:
+    body = bytearray(1)  # attributes
+    body += _varint(index) + _varint(index)
+    body += _sized(record.key) + _sized(record.value)
+    body += _varint(1) + _sized(HEADER_KEY) + _sized(record.header)
+    return _varint(len(body)) + bytes(body)
+
+
+def _sized(data: bytes | None) -> bytes:
+    return _varint(-1) if data is None else _varint(len(data)) + data
+
+
+def _varint(value: int) -> bytes:
+    rest = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def _compress(recipe: Recipe, data: bytearray) -> bytes:
+    """As Kafka's clients do: gzip level 6, the Java snappy block stream, lz4 frames of 64 KiB blocks, zstd level 3."""
+    if recipe.codec == "gzip":
+        packer = zlib.compressobj(6, zlib.DEFLATED, 31)
+        return packer.compress(data) + packer.flush()
+    if recipe.codec == "snappy":
+        out = bytearray(layout.XERIAL_HEADER.struct.pack(layout.XERIAL_MAGIC, 1, 1))
+        for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+            body: bytes = snappy.compress(bytes(data[start : start + _XERIAL_BLOCK_BYTES]))
+            out += len(body).to_bytes(4, "big") + body
+        return bytes(out)
+    if recipe.codec == "lz4":
+        frame = bytearray(
+            lz4.frame.compress(data, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False)
+        )
+        if recipe.format == "v0":
+            frame[6] = _OLD_LZ4_HEADER_CHECKSUM
+        return bytes(frame)
+    if recipe.codec == "zstd":
+        return zstandard.ZstdCompressor(write_content_size=False).compress(data)
+    return bytes(data)
