@@ -1,7 +1,7 @@
 """Builds the kernels: each is compiled from a copy of its own source that carries the source's hash.
 
-All else is declared in pyproject.toml. Where no C compiler exists the build goes on and the interpreted twin is used, unless
-KAFKALOG_REQUIRE_COMPILED=1 is set.
+All else is declared in pyproject.toml. Where no C compiler exists the build goes on and the interpreted twin is
+used, unless KAFKALOG_REQUIRE_COMPILED=1 is set.
 """
 
 from __future__ import annotations

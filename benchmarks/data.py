@@ -1,19 +1,18 @@
 """Seeded log files of a wanted size, in a directory named as a partition.
 
-`kafkalog_core.ops.seeded` makes one block of distinct batches; here it is repeated up to the size, with its base offset
-moved on each time, so that the file is a log that a broker could have written. (Timestamps repeat with the block: they are
-covered by the checksum.) A directory that is kept holds a note beside the partition, and is used again when recipe, seed
-and size agree.
+`kafkalog_core.ops.seeded` makes one block of distinct batches; here it is repeated up to the size, with its base
+offset moved on each time, so that the file is a log that a broker could have written. (Timestamps repeat with the
+block: they are covered by the checksum.) A directory that is kept holds a note beside the partition, and is used
+again when recipe, seed and size agree.
 """
 
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.ops.seeded import CODECS, SEED, SHAPES, Recipe, build_block
+from kafkalog_core.ops.seeded import CODECS, SEED, SHAPES, Recipe, seeded_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,18 +62,10 @@ def write_log(recipe: Recipe, directory: Path, size_bytes: int) -> LogFile:
 
 
 def _write(recipe: Recipe, path: Path, size_bytes: int) -> LogFile:
-    block = build_block(recipe)
     written = batches = records = 0
     with path.open("wb") as file:
-        while True:
-            piece = block.moved(records) if records else block
-            fitting = bisect_right(piece.ends, size_bytes - written)
-            if fitting == 0 and batches:
-                break
-            fitting = max(fitting, 1)
-            written += file.write(memoryview(piece.data)[: piece.ends[fitting - 1]])
-            batches += fitting
-            records += piece.record_ends[fitting - 1]
-            if fitting < len(piece.ends):
-                break
+        for piece in seeded_log(recipe, size_bytes):
+            written += file.write(piece.data)
+            batches += piece.batch_count
+            records += piece.record_count
     return LogFile(path=str(path), size_bytes=written, batch_count=batches, record_count=records)

@@ -1,9 +1,9 @@
 """The other readers, measured on the same bytes: aiokafka's C parser, and the stock Java tool DumpLogSegments.
 
-aiokafka gets windows of whole batches that are in memory already: reading the file is not counted for it. The Java tool
-prints to /dev/null, with the heap and collector that Kafka's own start script gives it; its start is measured apart on a
-log of one batch. Its jars come through Maven into a cache outside of the project; without Java or Maven it is left out,
-and that is said.
+aiokafka gets windows of whole batches that are in memory already: reading the file is not counted for it. The Java
+tool prints to /dev/null, with the heap and collector that Kafka's own start script gives it; its start is measured
+apart on a log of one batch. Its jars come through Maven into a cache outside of the project; without Java or Maven it
+is left out, and that is said.
 """
 
 from __future__ import annotations

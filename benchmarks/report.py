@@ -83,10 +83,8 @@ def process_cell(name: str, turns: Mapping[LogFile, Sequence[ProcessPass]], star
 
 def process_lines(cell_: Mapping[str, Any]) -> str:
     """One line a size."""
-    lines = [
-        f"dump process, {cell_['recipe']}: start {cell_['start_seconds']:.2f} s,"
-        f" {cell_['start_rss_bytes'] / 1e6:.0f} MB"
-    ]
+    start = f"start {cell_['start_seconds']:.2f} s, {cell_['start_rss_bytes'] / 1e6:.0f} MB"
+    lines = [f"dump process, {cell_['recipe']}: {start}"]
     lines += [
         f"  {one['size_bytes'] / 1e6:6.0f} MB log: {one['seconds']['median']:6.2f} s,"
         f" {one['microseconds_per_record']['median']:.3f} us a record,"

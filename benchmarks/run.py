@@ -1,9 +1,9 @@
 """All readers side by side in one run: `python -m benchmarks.run DATE [--size 1GB] [--only v2/none/16k] [--quick]`.
 
-For each format, codec and shape a seeded log is written, read once (so that it is in the page cache) and then measured in
-some turns: the bare checksum, kafkalog's walk, decode to columns, columns to Python bytes, dump to JSON lines; aiokafka's C
-parser; the stock Java tool. Every ratio is made of two figures of one turn, so that a machine that is busy meanwhile slows
-both. Prints a table, writes `results/DATE.json`, decides nothing.
+For each format, codec and shape a seeded log is written, read once (so that it is in the page cache) and then
+measured in some turns: the bare checksum, kafkalog's walk, decode to columns, columns to Python bytes, dump to JSON
+lines; aiokafka's C parser; the stock Java tool. Every ratio is made of two figures of one turn, so that a machine
+that is busy meanwhile slows both. Prints a table, writes `results/DATE.json`, decides nothing.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _cell(recipe: Recipe, directory: Path, options: argparse.Namespace, java: ot
     cell = report.cell(recipe.name, log, seconds)
     print(report.line(cell), flush=True)
     if not options.dir:
-        Path(log.path).unlink()
+        Path(log.path).unlink(missing_ok=True)
     return cell
 
 
@@ -154,7 +154,7 @@ def _process_cell(recipe: Recipe, directory: Path, options: argparse.Namespace) 
         passes = [machine.dump_process(log.path, *_DUMP_OPTIONS) for _ in range(options.repeats)]
         turns[log] = passes
         if not options.dir:
-            Path(log.path).unlink()
+            Path(log.path).unlink(missing_ok=True)
     start = machine.dump_process(write_log(recipe, directory, 1).path, *_DUMP_OPTIONS)
     cell = report.process_cell(recipe.name, turns, start)
     print(report.process_lines(cell), flush=True)

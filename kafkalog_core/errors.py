@@ -1,8 +1,8 @@
 """The whole exception hierarchy of kafkalog.
 
-Every error that kafkalog raises on purpose descends from `KafkalogError`. Texts are made in `__str__` from the attributes, so
-that a caller can read the numbers and a person the sentence. Damage inside a log is not an error: `storage.scan` catches
-`FormatError` and yields it as data.
+Every error that kafkalog raises on purpose descends from `KafkalogError`. Texts are made in `__str__` from the
+attributes, so that a caller can read the numbers and a person the sentence. Damage inside a log is not an error:
+`storage.scan` catches `FormatError` and yields it as data.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class KafkalogError(Exception):
 
 
 class FormatError(KafkalogError):
-    """Bytes that are not what their place says they are. `position` is a byte in the buffer or file that was decoded."""
+    """Bytes that are not what their place says they are; `position` is a byte in the buffer or file."""
 
     def __init__(self, message: str, *, position: int | None = None, path: str | None = None) -> None:
         super().__init__(message, path=path)

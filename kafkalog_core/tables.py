@@ -1,8 +1,9 @@
 """One declaration of every result row: names, types, units.
 
-JSON lines, CSV, Arrow schemas, man pages and golden tests are made from these tables and from nothing else. Every row's first
-column is `type`. Times are integers `*_ms`; `*_position` is a byte in a file, `*_offset` or `offset` a Kafka offset. A column
-of kind `bytes` named `key` becomes `"key": "text"` in JSON when it is exact UTF-8, else `"key_b64": "..."`; null is `"key": null`.
+JSON lines, CSV, Arrow schemas, man pages and golden tests are made from these tables and from nothing else. Every
+row's first column is `type`. Times are integers `*_ms`; `*_position` is a byte in a file, `*_offset` or `offset` a
+Kafka offset. A column of kind `bytes` named `key` becomes `"key": "text"` in JSON when it is exact UTF-8, else
+`"key_b64": "..."`; null is `"key": null`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ from tests.build import FRAMINGS, Record
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-INT64 = st.integers(-(2**63), 2**63 - 1)
 OFFSETS = st.integers(0, 2**62)
 TIMES_MS = st.integers(-1, 2**48)
 BYTES = st.one_of(st.binary(max_size=40), st.text(max_size=20).map(str.encode))
@@ -36,9 +35,11 @@ class Built:
 
 
 @st.composite
-def record_runs(draw: st.DrawFn, *, min_size: int = 1, max_size: int = 6, dense: bool = False) -> list[Record]:
-    """Records of ascending offsets, with gaps as compaction leaves them unless dense."""
-    offset = draw(OFFSETS)
+def record_runs(
+    draw: st.DrawFn, start: int | None = None, *, min_size: int = 1, max_size: int = 6, dense: bool = False
+) -> list[Record]:
+    """Records of ascending offsets from `start` on, with gaps as compaction leaves them unless dense."""
+    offset = draw(OFFSETS) if start is None else start
     records = []
     for _ in range(draw(st.integers(min_size, max_size))):
         record = Record(
@@ -55,9 +56,9 @@ def framings(codec: int) -> st.SearchStrategy[str]:
 
 
 @st.composite
-def batches_v2(draw: st.DrawFn) -> Built:
+def batches_v2(draw: st.DrawFn, start: int | None = None) -> Built:
     """One batch of magic 2."""
-    records = draw(record_runs())
+    records = draw(record_runs(start))
     codec = draw(CODECS_V2)
     framing = draw(framings(codec))
     append_time_ms = draw(st.none() | TIMES_MS)
@@ -78,9 +79,9 @@ def batches_v2(draw: st.DrawFn) -> Built:
 
 
 @st.composite
-def messages_v0(draw: st.DrawFn) -> Built:
+def messages_v0(draw: st.DrawFn, start: int | None = None) -> Built:
     """A compressed set of magic 0, or plain messages."""
-    records = [replace(record, timestamp_ms=-1, headers=()) for record in draw(record_runs())]
+    records = [replace(record, timestamp_ms=-1, headers=()) for record in draw(record_runs(start))]
     codec = draw(st.just(0) | CODECS_LEGACY)
     framing = draw(framings(codec))
     if codec:
@@ -91,9 +92,9 @@ def messages_v0(draw: st.DrawFn) -> Built:
 
 
 @st.composite
-def messages_v1(draw: st.DrawFn) -> Built:
+def messages_v1(draw: st.DrawFn, start: int | None = None) -> Built:
     """A compressed set of magic 1, or plain messages."""
-    records = [replace(record, headers=()) for record in draw(record_runs())]
+    records = [replace(record, headers=()) for record in draw(record_runs(start))]
     codec = draw(st.just(0) | CODECS_LEGACY)
     framing = draw(framings(codec))
     append_time_ms = draw(st.none() | TIMES_MS)
@@ -126,9 +127,15 @@ def sets_v07(draw: st.DrawFn) -> tuple[bytes, tuple[bytes, ...]]:
     return b"".join(messages), tuple(payloads)
 
 
-def logs(one: Callable[[], st.SearchStrategy[Built]], *, max_batches: int = 4) -> st.SearchStrategy[list[Built]]:
-    """Several batches of one format, as they stand one behind another in a file. Their offsets need not ascend."""
-    return st.lists(one(), min_size=1, max_size=max_batches)
+@st.composite
+def logs(draw: st.DrawFn, one: Callable[[int], st.SearchStrategy[Built]], *, max_batches: int = 4) -> list[Built]:
+    """Several batches of one format as they stand one behind another in a file, their offsets ascending."""
+    batches: list[Built] = []
+    start = draw(OFFSETS)
+    for _ in range(draw(st.integers(1, max_batches))):
+        batches.append(draw(one(start)))
+        start = batches[-1].records[-1].offset + draw(st.integers(4, 1000))  # a batch may reach 3 beyond its records
+    return batches
 
 
 def _built(data: bytes, records: list[Record], append_time_ms: int | None, codec: int, framing: str | None) -> Built:

@@ -102,6 +102,8 @@ SELECTION: Final[dict[str, tuple[str, ...]]] = {
         "in-sync-running/broker-2/*",
         "final/broker-1",
         "final/broker-1/*",
+        "truth-final/*",
+        "golden/final/broker-1/*",
     ),
     "modern/10-rolls-4.3.1": (*_MODERN, *_MODERN_TOOL),
     "modern/11-sizes-4.3.1": (*_MODERN, *_MODERN_TOOL),

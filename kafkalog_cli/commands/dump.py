@@ -123,14 +123,16 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
 
 
 def row_types(request: DumpRequest) -> tuple[Table, ...]:
-    """The row types that a dump may yield."""
+    """The row types that a dump may yield; a KRaft snapshot among the files gives records where no level is its own."""
     level = {"segments": tables.SEGMENT, "batches": tables.BATCH, "records": tables.RECORD_V07}[request.level]
-    entries = (tables.INDEX_ENTRY, tables.PRODUCER, tables.CHECKPOINT, tables.PROPERTY)
-    has_entries = request.files or any(
-        isinstance(target, FileTarget) and target.kind not in LOG_KINDS for target in request.targets
-    )
     first = tables.STATS if request.stats else level
-    return (first, tables.DAMAGE, tables.FINDING, *(entries if has_entries else ()))
+    entries = (tables.INDEX_ENTRY, tables.PRODUCER, tables.CHECKPOINT, tables.PROPERTY)
+    if not request.files and all(
+        not isinstance(target, FileTarget) or target.kind in LOG_KINDS for target in request.targets
+    ):
+        return (first, tables.DAMAGE, tables.FINDING)
+    of_snapshots = (tables.RECORD,) if request.level == "segments" else ()
+    return (first, tables.DAMAGE, tables.FINDING, *entries, *of_snapshots)
 
 
 def _level(level: str | None, filters: Filters) -> str:

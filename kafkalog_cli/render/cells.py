@@ -79,10 +79,10 @@ def time_cell(time_ms: object) -> str:
 
 
 def span(first: object, last: object) -> str:
-    """`A..B` as the filters take it."""
+    """`A..B` as the filters take it; an end that is not known is a question mark."""
     if first is None and last is None:
         return NONE
-    return f"{plain(first)}..{plain(last)}"
+    return f"{'?' if first is None else first}..{'?' if last is None else last}"
 
 
 def bytes_cell(value: object) -> str:

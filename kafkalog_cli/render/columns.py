@@ -19,7 +19,7 @@ from kafkalog_cli.render.cells import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["SHOWN", "Shown", "heading_of", "kind_of"]
+__all__ = ["SHOWN", "Shown", "heading_of", "kind_of", "partition_of"]
 
 
 class Shown(NamedTuple):
@@ -195,7 +195,12 @@ def kind_of(row: Mapping[str, object]) -> str:
 def heading_of(row: Mapping[str, object]) -> str:
     """The place that a run of rows has in common, written once above them."""
     if row.get("type") == "segment":
-        return place_of({"topic": row.get("topic"), "partition": row.get("partition")})
+        return partition_of(row)
     if "file" in row:
         return f"{plain(row.get('file'))} ({plain(row.get('kind'))})"
     return place_of(row)
+
+
+def partition_of(row: Mapping[str, object]) -> str:
+    """`orders-0`, or nothing for a file alone."""
+    return place_of({"topic": row.get("topic"), "partition": row.get("partition")})

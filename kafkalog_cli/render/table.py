@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.text import Text
 
 from kafkalog_cli.render.cells import count_of, human_bytes, plain
-from kafkalog_cli.render.columns import SHOWN, heading_of, kind_of
+from kafkalog_cli.render.columns import SHOWN, heading_of, kind_of, partition_of
+from kafkalog_cli.render.findings import finding_lines
 from kafkalog_cli.render.stats import stats_lines
 from kafkalog_cli.render.summary import summary_sentence, verdict
 from kafkalog_cli.render.widths import Layout, choose_layout
@@ -31,12 +32,10 @@ MAX_WAIT_SECONDS: Final = 0.5
 KEPT_FINDINGS: Final = 1000
 PIPED_WIDTH: Final = 160
 DAMAGE_STYLE: Final = "bold red"
-_STYLES: Final = {
+_VERDICT_STYLES: Final = {
     "DAMAGE": DAMAGE_STYLE,
     "ERRORS": DAMAGE_STYLE,
-    "error": DAMAGE_STYLE,
     "warnings": "yellow",
-    "warning": "yellow",
     "clean": "green",
 }
 
@@ -77,7 +76,7 @@ class TableWriter:
         """Take the rows; they appear as soon as their widths are known."""
         for row in chunk.rows():
             if chunk.table.name == "damage":
-                self._add(_Line(heading_of(row), (), DAMAGE_STYLE, damage_text(row)))
+                self._take_damage(row)
             elif chunk.table.name == "finding":
                 self._take_finding(row)
             elif chunk.table.name == "stats":
@@ -93,12 +92,11 @@ class TableWriter:
         self._flush()
         if self._findings:
             self._print(Text(), Text("Findings", "bold"))
-            for row in self._findings:
-                self._print(*finding_lines(row))
+            self._print(*finding_lines(self._findings))
         if self._finding_count > len(self._findings) and not self._settings.live:
             rest = self._finding_count - len(self._findings)
             self._print(Text(f"... and {count_of(rest, 'more finding')}: --output ndjson has all of them", "bold"))
-        self._print(Text(), Text(summary_sentence(summary), _STYLES[verdict(summary)]))
+        self._print(Text(), Text(summary_sentence(summary), _VERDICT_STYLES[verdict(summary)]))
 
     def _take_row(self, row: Mapping[str, object]) -> None:
         kind = kind_of(row)
@@ -112,10 +110,16 @@ class TableWriter:
         style = DAMAGE_STYLE if alarming else "yellow" if row.get("resynced") else ""
         self._add(_Line(heading_of(row), cells, style))
 
+    def _take_damage(self, row: Mapping[str, object]) -> None:
+        """Damage stands where it was met: among the rows of its file, or among the segments of its partition."""
+        by_partition = self._settings.tables[0].name == "segment"
+        heading = partition_of(row) if by_partition else heading_of(row)
+        self._add(_Line(heading, (), DAMAGE_STYLE, damage_text(row, names_file=by_partition)))
+
     def _take_finding(self, row: Mapping[str, object]) -> None:
         self._finding_count += 1
         if self._settings.live:
-            self._print(*finding_lines(row))
+            self._print(*finding_lines([row]))
         elif len(self._findings) < KEPT_FINDINGS:
             self._findings.append(row)
 
@@ -167,26 +171,14 @@ def _joined(texts: Iterable[Text]) -> list[Text]:
     return result
 
 
-def damage_text(row: Mapping[str, object]) -> str:
+def damage_text(row: Mapping[str, object], *, names_file: bool = False) -> str:
     """One damaged place as a line that starts with the word."""
     text = f"!! DAMAGE {plain(row.get('reason'))} at byte {plain(row.get('position'))}"
+    text += f" of {plain(row.get('segment'))}" if names_file else ""
     text += f", {human_bytes(row.get('size_bytes'))}: {plain(row.get('detail'))}"
     if row.get("next_offset") is not None:
         text += f" (next offset expected: {row['next_offset']})"
     return text
-
-
-def finding_lines(row: Mapping[str, object]) -> list[Text]:
-    """A finding, what the broker will do about it, and the cure."""
-    severity = plain(row.get("severity"))
-    text = f"{severity.upper():<8}{plain(row.get('code'))}  {plain(row.get('file'))}"
-    if row.get("position") is not None:
-        text += f" at byte {row['position']}"
-    lines = [Text(f"{text}: {plain(row.get('message'))}", _STYLES.get(severity, ""))]
-    for label, name in (("a broker", "broker_action"), ("cure", "cure")):
-        if row.get(name):
-            lines.append(Text(f"        {label}: {plain(row[name])}"))
-    return lines
 
 
 def _title_lines(layout: Layout) -> list[Text]:

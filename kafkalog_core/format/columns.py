@@ -1,7 +1,7 @@
 """Columns that the kernels fill: one int64 buffer, column after column, that refers to one buffer of bytes.
 
-A column is a contiguous memoryview; row `i` of all columns together is a batch or a record. The objects are made once and filled
-many times: what they hold is valid until the next call of the kernel that fills them.
+A column is a contiguous memoryview; row `i` of all columns together is a batch or a record. The objects are made
+once and filled many times: what they hold is valid until the next call of the kernel that fills them.
 """
 
 from __future__ import annotations

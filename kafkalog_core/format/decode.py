@@ -1,8 +1,8 @@
-"""From a run of batches to columns of records: decompression, bounded, and one call of the decode kernel for many batches.
+"""From a run of batches to columns of records: bounded decompression, one kernel call for many batches.
 
-Plain batches are decoded where they lie in the window; compressed ones are inflated one behind the other into an arena, so
-that a run of small batches costs one kernel call too. What cannot be decoded is a value (`PayloadDamage`), not an exception:
-the records before it have been given out, and the next batch follows.
+Plain batches are decoded where they lie in the window; compressed ones are inflated one behind the other into an
+arena, so that a run of small batches costs one kernel call too. What cannot be decoded is a value
+(`PayloadDamage`), not an exception: the records before it have been given out, and the next batch follows.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import FormatError, LimitError, TruncatedError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import FORMAT_V07, BatchColumns, RecordColumns
+from kafkalog_core.format.compression import decompress
 from kafkalog_core.format.layout import (
     CODEC_NAMES,
     MAGIC_V0,
@@ -28,12 +29,16 @@ __all__ = ["PayloadDamage", "RecordRun", "codec_name", "decode_backwards", "deco
 
 ARENA_BYTES: Final = 1024 * 1024
 MAX_HEADERS: Final = 1024 * 1024  # of one record; 32 bytes each in the columns
-_INFLATE_ERRORS: Final = ((LimitError, "payload-limit"), (TruncatedError, "payload-truncated"), (FormatError, "payload"))
+_INFLATE_ERRORS: Final = (
+    (LimitError, "payload-limit"),
+    (TruncatedError, "payload-truncated"),
+    (FormatError, "payload"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordRun:
-    """Decoded records: rows of `records` refer to `memory` and to rows of `batches`. Valid until the next one is asked for."""
+    """Decoded records; `records` refers to `memory` and to rows of `batches`. Valid until the next one is asked for."""
 
     memory: memoryview
     batches: BatchColumns
@@ -58,18 +63,36 @@ def codec_name(codec: int) -> str:
 class _Arena:
     """Inflated payloads one behind the other, and a copy of the batch columns whose spans point into them."""
 
-    def __init__(self, batches: BatchColumns) -> None:
+    def __init__(self, memory: memoryview, batches: BatchColumns, max_bytes: int) -> None:
         self.bytes = bytearray()
         self.columns = batches.copy()
+        self._memory = memory
+        self._max_bytes = max_bytes
+        self._starts, self._ends = self.columns.column("payload_start"), self.columns.column("payload_end")
+        self._formats, self._codecs = self.columns.column("format"), self.columns.column("codec")
 
     def clear(self) -> None:
         """Start anew; what was given out keeps the old bytes."""
         self.bytes = bytearray()
 
-    def add(self, row: int, payload: bytes | bytearray | memoryview) -> None:
-        self.columns.column("payload_start")[row] = len(self.bytes)
+    def inflate(self, row: int) -> PayloadDamage | None:
+        """Inflate the payload of a row, whose span points into the arena then."""
+        start, end = self._starts[row], self._ends[row]
+        codec, batch_format = self._codecs[row], self._formats[row]
+        if start < 0:
+            detail = "its key and value lengths do not fit, or it has no value to open"
+            return PayloadDamage(row, "wrapper-value", detail, 0)
+        payload: bytes | bytearray | memoryview = b""
+        if start < end or batch_format != MAGIC_V2:  # a batch that compaction emptied holds nothing to inflate
+            try:
+                payload = _inflated(self._memory[start:end], codec, batch_format, self._max_bytes)
+            except FormatError as error:
+                reason = next(name for kind, name in _INFLATE_ERRORS if isinstance(error, kind))
+                return PayloadDamage(row, reason, f"{codec_name(codec)}: {error}", 0)
+        self._starts[row] = len(self.bytes)
         self.bytes += payload
-        self.columns.column("payload_end")[row] = len(self.bytes)
+        self._ends[row] = len(self.bytes)
+        return None
 
 
 def decode_run(
@@ -96,8 +119,8 @@ def decode_run(
         if codecs[first] == 0:
             yield from _decode(memory, batches, first, last, columns)
             continue
-        arena = arena or _Arena(batches)
-        yield from _inflate_and_decode(memory, batches, first, last, columns, arena, max_bytes)
+        arena = arena or _Arena(memory, batches, max_bytes)
+        yield from _inflate_and_decode(arena, first, last, columns)
 
 
 def _spans(batches: BatchColumns, wanted: Callable[[int], bool] | None) -> Iterator[tuple[int, int]]:
@@ -120,17 +143,11 @@ def _spans(batches: BatchColumns, wanted: Callable[[int], bool] | None) -> Itera
 
 
 def _inflate_and_decode(
-    memory: memoryview,
-    batches: BatchColumns,
-    first: int,
-    last: int,
-    columns: RecordColumns,
-    arena: _Arena,
-    max_bytes: int,
+    arena: _Arena, first: int, last: int, columns: RecordColumns
 ) -> Iterator[RecordRun | PayloadDamage]:
     arena.clear()
     for row in range(first, last):
-        damage = _inflate(memory, batches, row, arena, max_bytes)
+        damage = arena.inflate(row)
         if damage is not None or len(arena.bytes) >= ARENA_BYTES:
             inflated = row if damage is not None else row + 1
             yield from _decode(memoryview(arena.bytes), arena.columns, first, inflated, columns)
@@ -141,38 +158,15 @@ def _inflate_and_decode(
     yield from _decode(memoryview(arena.bytes), arena.columns, first, last, columns)
 
 
-def _inflate(
-    memory: memoryview, batches: BatchColumns, row: int, arena: _Arena, max_bytes: int
-) -> PayloadDamage | None:
-    start, end = batches.column("payload_start")[row], batches.column("payload_end")[row]
-    batch_format = batches.column("format")[row]
-    codec = batches.column("codec")[row]
-    if start == end and batch_format == MAGIC_V2 and batches.column("record_count")[row] == 0:
-        arena.add(row, b"")
-        return None
-    if start < 0:
-        return PayloadDamage(row, "wrapper-value", "its key and value lengths do not fit, or it has no value to open", 0)
-    try:
-        payload = inflate(memory[start:end], codec, batch_format, max_bytes)
-    except FormatError as error:
-        reason = next(name for kind, name in _INFLATE_ERRORS if isinstance(error, kind))
-        return PayloadDamage(row, reason, f"{codec_name(codec)}: {error}", 0)
-    arena.add(row, payload)
-    return None
-
-
-def inflate(payload: memoryview, codec: int, batch_format: int, max_bytes: int) -> bytes | bytearray | memoryview:
+def _inflated(payload: memoryview, codec: int, batch_format: int, max_bytes: int) -> bytes | bytearray | memoryview:
     """The records of one compressed payload; of a 0.7 wrapper the flat set of all messages inside, however nested.
 
     Raises FormatError (LimitError, TruncatedError, UnsupportedError, FieldError).
     """
-    from kafkalog_core.format.compression import decompress  # noqa: PLC0415 - codecs cost start-up time
-
-    magic = MAGIC_V0 if batch_format == FORMAT_V07 else batch_format
-    inflated = decompress(codec, payload, magic=magic, limit_bytes=max_bytes)
-    if batch_format == FORMAT_V07:
-        return _flatten_v07(memoryview(inflated), max_bytes, depth=1)
-    return inflated
+    if batch_format != FORMAT_V07:
+        return decompress(codec, payload, magic=batch_format, limit_bytes=max_bytes)
+    inflated = decompress(codec, payload, magic=MAGIC_V0, limit_bytes=max_bytes)
+    return _flatten_v07(memoryview(inflated), max_bytes, depth=1)
 
 
 def _flatten_v07(messages: memoryview, max_bytes: int, depth: int) -> bytes | bytearray | memoryview:
@@ -192,23 +186,14 @@ def _flatten_v07(messages: memoryview, max_bytes: int, depth: int) -> bytes | by
             at = columns.column("position")[row]
             flat += messages[kept:at]
             kept = at + columns.column("size_bytes")[row]
-            inner = inflate_inner(messages, columns, row, codec, max_bytes - len(flat))
+            span = messages[columns.column("payload_start")[row] : columns.column("payload_end")[row]]
+            inner = decompress(codec, span, magic=MAGIC_V0, limit_bytes=max_bytes - len(flat))
             flat += _flatten_v07(memoryview(inner), max_bytes - len(flat), depth + 1)
         position = next_position
     if not kept:
         return messages
     flat += messages[kept:]
     return flat
-
-
-def inflate_inner(
-    messages: memoryview, columns: BatchColumns, row: int, codec: int, max_bytes: int
-) -> bytes | bytearray | memoryview:
-    """The set inside one wrapper of a 0.7 set."""
-    from kafkalog_core.format.compression import decompress  # noqa: PLC0415 - codecs cost start-up time
-
-    span = messages[columns.column("payload_start")[row] : columns.column("payload_end")[row]]
-    return decompress(codec, span, magic=MAGIC_V0, limit_bytes=max_bytes)
 
 
 def decode_backwards(
@@ -219,8 +204,8 @@ def decode_backwards(
     The kernel passes over the batch once and its states are kept; it is started again from each, the last one first.
     """
     if batches.column("codec")[row]:
-        arena = _Arena(batches)
-        damage = _inflate(memory, batches, row, arena, max_bytes)
+        arena = _Arena(memory, batches, max_bytes)
+        damage = arena.inflate(row)
         if damage is not None:
             yield damage
             return

@@ -1,7 +1,8 @@
 """Every on-disk structure of Kafka's log: struct, size, field offset, mask, magic, sentinel and limit.
 
-This is the only module that spells byte layouts. Each field has the name that Kafka gives it, its unit, whether a checksum covers
-it, and its source (Java class or KIP). `kafkalog-format(5)` is generated from the tables here. All integers are big-endian.
+This is the only module that spells byte layouts. Each field has the name that Kafka gives it, its unit, whether a
+checksum covers it, and its source (Java class or KIP). `kafkalog-format(5)` is generated from the tables here. All
+integers are big-endian.
 """
 
 from __future__ import annotations
@@ -185,7 +186,9 @@ MESSAGE_V07_1: Final = Layout(
 V07_LENGTH_SIZE: Final = 4
 V07_MIN_LENGTH: Final = 5
 V07_CODEC_MASK: Final = 0x03
-V07_MAX_DEPTH: Final = 64  # 0.7 readers recurse without limit; 12 was read by its classes, no client is known to nest more than 2
+V07_MAX_DEPTH: Final = (
+    64  # 0.7 readers recurse without limit; 12 was read by its classes, no client is known to nest more than 2
+)
 
 # --- control records ------------------------------------------------------------------------------------------------
 CONTROL_KEY: Final = Layout(

@@ -350,7 +350,7 @@ def _put_headers(
             at = end
         else:
             at = _put_piece(t, s, pieces + 1, w, at)
-            at = _put_encoded(p, q, q + h[H_KEY_SIZE * capacity + k], t, s, mode if mode > 1 else 1, w, at)
+            at = _put_encoded(p, q, q + h[H_KEY_SIZE * capacity + k], t, s, max(1, mode), w, at)
         q = h[H_VALUE * capacity + k]
         at = _put_bytes(p, q, h[H_VALUE_SIZE * capacity + k], t, s, pieces + 2, mode, w, at)
         at = _put_piece(t, s, pieces + 6, w, at)

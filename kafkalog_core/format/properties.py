@@ -177,23 +177,26 @@ def _decode(data: bytes) -> str | None:
 
 def _logical_lines(data: bytes) -> Iterator[tuple[Line, str]]:
     """Lines as `Properties.LineReader` joins them; the Line given spans all natural lines that it is made of."""
-    held: Line | None = None
+    start: Line | None = None
     text = ""
     for line in iter_lines((data,)):
         natural = line.data.decode("latin-1").lstrip(_BLANK_CHARS)
-        if held is None and (not natural or natural[0] in "#!"):
+        if start is None and (not natural or natural[0] in "#!"):
             continue
-        if held is not None:
-            joined = data[held.position : line.position + line.size_bytes]
-            line = Line(held.number, held.position, len(joined), joined, is_cut=False)  # noqa: PLW2901 - they are one
+        start = start or line
         text += natural
         if _CONTINUED.search(natural):
-            held, text = line, text[:-1]
+            text = text[:-1]
             continue
-        yield line, text
-        held, text = None, ""
-    if held is not None and text:
-        yield held, text
+        yield _span(data, start, line.position + line.size_bytes), text
+        start, text = None, ""
+    if start is not None and text:
+        yield _span(data, start, len(data)), text
+
+
+def _span(data: bytes, start: Line, end: int) -> Line:
+    joined = data[start.position : end]
+    return Line(start.number, start.position, len(joined), joined, is_cut=False)
 
 
 def _unescape(text: str) -> str | None:
@@ -260,9 +263,13 @@ def _refuse_topic_id(text: str | None) -> Refusal | None:
 class _Document(NamedTuple):
     """A JSON object, its members in order with duplicates, or what is wrong with it."""
 
-    members: dict[str, object] = {}  # noqa: RUF012 - never changed
-    properties: tuple[Property, ...] = ()
-    problem: str | None = None
+    members: dict[str, object]
+    properties: tuple[Property, ...]
+    problem: str | None
+
+
+def _no_document(problem: str) -> _Document:
+    return _Document({}, (), problem)
 
 
 def _parse_json(line: Line) -> _Document:
@@ -274,16 +281,16 @@ def _parse_json(line: Line) -> _Document:
 
     text = _decode(line.data)
     if text is None:
-        return _Document(problem="not UTF-8")
+        return _no_document("not UTF-8")
     try:
         members = json.loads(text, object_pairs_hook=keep, parse_constant=_refuse_constant)
         if not isinstance(members, dict):
-            return _Document(problem="not a JSON object")
+            return _no_document("not a JSON object")
         pairs = objects[-1]  # the outermost object ends last
         properties = tuple(Property(key=join_surrogates(key), value=_json_text(value), line=1) for key, value in pairs)
     except (ValueError, RecursionError):  # a number of thousands of digits and deep nesting end here too
-        return _Document(problem="not JSON")
-    return _Document(members, properties)
+        return _no_document("not JSON")
+    return _Document(members, properties, None)
 
 
 def _refuse_constant(name: str) -> object:

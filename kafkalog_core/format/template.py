@@ -1,7 +1,7 @@
 """What a JSON line of a record or a batch looks like: programs for the kernel in `ndjson.py`, made from `tables.py`.
 
-Column names and their order come from the tables alone; which columns a format lacks (null) is said here, once, for the lines
-and for the row dicts (`rows.py` of the operations) alike.
+Column names and their order come from the tables alone; which columns a format lacks (null) is said here, once, for
+the lines and for the row dicts (`rows.py` of the operations) alike.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from kafkalog_core.format import ndjson
 from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_NAMES, FORMAT_V07, RECORD_FIELDS
 from kafkalog_core.format.decode import codec_name
 from kafkalog_core.format.layout import (
+    CODEC_MASK,
     CONTROL_BIT,
     CONTROL_TYPE_NAMES,
     DELETE_HORIZON_BIT,
@@ -39,6 +40,58 @@ _NAMING: Final = frozenset({"record_name", "batch_name", "batch_bit"})
 _Operation = tuple[str, int, int]
 
 _SUFFIX: Final = ("", "", "_b64", "_hex")  # by null in auto mode, text, base64, hex
+
+
+_BOOLEAN: Final = (False, True)
+_CODECS: Final = tuple(codec_name(codec) for codec in range(CODEC_MASK + 1))
+_CONTROL_TYPES: Final = (*CONTROL_TYPE_NAMES, "unknown")
+
+
+def _record(name: str) -> int:
+    return RECORD_FIELDS.index(name)
+
+
+def _batch(name: str) -> int:
+    return BATCH_FIELDS.index(name)
+
+
+# For each column: the formats that have it, the kernel's operation, its operands (texts are pieces).
+_Rule = tuple[tuple[int, ...], str, int, int | tuple[object, ...]]
+_SHARED_OPERATIONS: Final[dict[str, _Rule]] = {
+    "position": (_FORMATS, "batch_int", _batch("position"), 0),
+    "codec": (_FORMATS, "batch_name", _batch("codec"), _CODECS),
+    "timestamp_type": (_V1_V2, "batch_bit", TIMESTAMP_TYPE_BIT, ("create", "append")),
+    "leader_epoch": (_V2, "batch_int", _batch("leader_epoch"), 0),
+    "producer_id": (_V2, "batch_int", _batch("producer_id"), 0),
+    "producer_epoch": (_V2, "batch_int", _batch("producer_epoch"), 0),
+    "is_transactional": (_V2, "batch_bit", TRANSACTIONAL_BIT, _BOOLEAN),
+}
+_RECORD_OPERATIONS: Final[dict[str, _Rule]] = {
+    "offset": (_FORMATS, "record_int", _record("offset"), 0),
+    "timestamp_ms": (_V1_V2, "record_int", _record("timestamp_ms"), 0),
+    "headers": (_V2, "headers", 0, 0),
+    "sequence": (_V2, "sequence", 0, 0),
+    "control_type": (_V2, "control", 0, _CONTROL_TYPES),
+    "next_offset": (_V07, "record_int", _record("next_offset"), 0),
+    "magic": (_V07, "v07_magic", 0, 0),
+    "attributes": (_V07, "record_int_or_null", _record("attributes"), 0),
+    "crc_stored": (_V07, "record_int", _record("crc_stored"), 0),
+    "crc_ok": (_V07, "record_name", _record("crc_ok"), _BOOLEAN),
+}
+_BATCH_OPERATIONS: Final[dict[str, _Rule]] = {
+    "size_bytes": (_FORMATS, "batch_int", _batch("size_bytes"), 0),
+    "base_offset": (_FORMATS, "batch_int_unless_v2", _batch("base_offset"), 0),
+    "last_offset": (_FORMATS, "batch_int", _batch("last_offset"), 0),
+    "record_count": (_FORMATS, "batch_int_unless_v2", _batch("record_count"), 0),
+    "base_timestamp_ms": (_V2, "batch_int", _batch("base_timestamp_ms"), 0),
+    "max_timestamp_ms": (_V1_V2, "batch_int", _batch("max_timestamp_ms"), 0),
+    "base_sequence": (_V2, "batch_int", _batch("base_sequence"), 0),
+    "is_control": (_V2, "batch_bit", CONTROL_BIT, _BOOLEAN),
+    "delete_horizon_ms": (_V2, "batch_int_if", _batch("base_timestamp_ms"), DELETE_HORIZON_BIT),
+    "crc_stored": (_FORMATS, "batch_int", _batch("crc_stored"), 0),
+    "crc_computed": (_FORMATS, "batch_int_or_null", _batch("crc_computed"), 0),
+    "crc_ok": (_FORMATS, "batch_crc_ok", 0, _BOOLEAN),
+}
 
 
 class Template:
@@ -114,11 +167,17 @@ class Template:
 
     def _operation(self, name: str, batch_format: int, *, is_record: bool) -> _Operation | None:
         """How a column is written for a format; None: the format lacks it."""
-        if name == "headers":
-            return ("headers", 0, self._header_pieces()) if batch_format == MAGIC_V2 else None
-        if is_record:
-            return self._record_operation(name, batch_format) or self._shared_operation(name, batch_format)
-        return self._batch_operation(name, batch_format) or self._shared_operation(name, batch_format)
+        special = (_RECORD_OPERATIONS if is_record else _BATCH_OPERATIONS).get(name)
+        formats, kind, a, b = special or _SHARED_OPERATIONS[name]
+        if batch_format not in formats:
+            return None
+        if kind == "headers":
+            return kind, a, self._header_pieces()
+        if kind == "batch_int_unless_v2":  # -1 stands for "unknown" in old formats alone
+            kind = "batch_int" if batch_format == MAGIC_V2 else "batch_int_or_null"
+        if name == "last_offset" and batch_format == FORMAT_V07 and not is_record:
+            a = BATCH_FIELDS.index("base_offset")  # every record of the message is found at its address
+        return kind, a, self._piece(*(json.dumps(text) for text in b)) if isinstance(b, tuple) else b
 
     def _header_pieces(self) -> int:
         suffix = _SUFFIX[max(self.mode, 1) + 1]
@@ -126,60 +185,6 @@ class Template:
         self._bytes_pieces(',"value')
         self._piece("}")
         return first
-
-    def _record_operation(self, name: str, batch_format: int) -> _Operation | None:
-        is_v07 = batch_format == FORMAT_V07
-        if name in {"offset", "next_offset", "crc_stored"}:
-            return "record_int", RECORD_FIELDS.index(name), 0
-        if name == "timestamp_ms" and batch_format in _V1_V2:
-            return "record_int", RECORD_FIELDS.index(name), 0
-        if name == "sequence" and batch_format == MAGIC_V2:
-            return "sequence", 0, 0
-        if name == "control_type" and batch_format == MAGIC_V2:
-            return "control", 0, self._piece(*(f'"{kind}"' for kind in (*CONTROL_TYPE_NAMES, "unknown")))
-        if name == "magic" and is_v07:
-            return "v07_magic", 0, 0
-        if name == "attributes" and is_v07:
-            return "record_int_or_null", RECORD_FIELDS.index(name), 0
-        if name == "crc_ok" and is_v07:
-            return "record_name", RECORD_FIELDS.index(name), self._piece("false", "true")
-        return None
-
-    def _batch_operation(self, name: str, batch_format: int) -> _Operation | None:
-        if name in {"size_bytes", "crc_stored"}:
-            return "batch_int", BATCH_FIELDS.index(name), 0
-        if name in {"base_offset", "record_count"}:
-            kind = "batch_int" if batch_format == MAGIC_V2 else "batch_int_or_null"
-            return kind, BATCH_FIELDS.index(name), 0
-        if name == "last_offset":  # 0.7: every record of the message has the message's address
-            column = "base_offset" if batch_format == FORMAT_V07 else name
-            return "batch_int", BATCH_FIELDS.index(column), 0
-        if name == "crc_computed":
-            return "batch_int_or_null", BATCH_FIELDS.index(name), 0
-        if name == "crc_ok":
-            return "batch_crc_ok", 0, self._piece("false", "true")
-        if (name == "max_timestamp_ms" and batch_format in _V1_V2) or (
-            name in {"base_timestamp_ms", "base_sequence"} and batch_format == MAGIC_V2
-        ):
-            return "batch_int", BATCH_FIELDS.index(name), 0
-        if name == "is_control" and batch_format == MAGIC_V2:
-            return "batch_bit", CONTROL_BIT, self._piece("false", "true")
-        if name == "delete_horizon_ms" and batch_format == MAGIC_V2:
-            return "batch_int_if", BATCH_FIELDS.index("base_timestamp_ms"), DELETE_HORIZON_BIT
-        return None
-
-    def _shared_operation(self, name: str, batch_format: int) -> _Operation | None:
-        if name == "position":
-            return "batch_int", BATCH_FIELDS.index(name), 0
-        if name == "codec":
-            return "batch_name", BATCH_FIELDS.index(name), self._piece(*(f'"{codec_name(k)}"' for k in range(8)))
-        if name == "timestamp_type" and batch_format in _V1_V2:
-            return "batch_bit", TIMESTAMP_TYPE_BIT, self._piece('"create"', '"append"')
-        if name in {"leader_epoch", "producer_id", "producer_epoch"} and batch_format == MAGIC_V2:
-            return "batch_int", BATCH_FIELDS.index(name), 0
-        if name == "is_transactional" and batch_format == MAGIC_V2:
-            return "batch_bit", TRANSACTIONAL_BIT, self._piece("false", "true")
-        return None
 
 
 def record_template(constants: Mapping[str, object], bytes_mode: str) -> Template:

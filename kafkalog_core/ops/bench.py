@@ -1,7 +1,7 @@
-"""The measures of `kafkalog bench` and of the project's own benchmarks: checksum, walk, decode, dump, both kernel twins.
+"""The measures of `kafkalog bench` and of the project's own benchmarks: checksum to dump, and both kernel twins.
 
-One set of measures for both, so that a figure from a user's machine can be held against a published one. Nothing here reads
-a clock: timers are passed in, and return seconds.
+One set of measures for both, so that a figure from a user's machine can be held against a published one. Nothing here
+reads a clock: timers are passed in, and return seconds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ V07_SUFFIX: Final = ".kafka"
 
 # --- measures: each reads a file up to a limit and tells how long that took and how much it saw ----------------------
 class Pass(NamedTuple):
-    """Seconds for `size_bytes` bytes of file; `seen` are batches for walk and verify, records else, 0 for the checksum."""
+    """Seconds for `size_bytes` bytes of file; `seen` are batches for walk and verify, else records (checksum: 0)."""
 
     seconds: float
     size_bytes: int

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from kafkalog_core import tables
 from kafkalog_core.format import ndjson
-from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, HEADER_FIELDS, RECORD_FIELDS
+from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, RECORD_FIELDS
 from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_KEY, CONTROL_TYPE_NAMES, MAX_INT32
 from kafkalog_core.format.template import Template, batch_template, record_template
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kafkalog_core.format.columns import BatchColumns, RecordColumns
     from kafkalog_core.format.decode import RecordRun
@@ -48,9 +48,7 @@ class Lines:
         key = (is_record, resynced, bytes_mode)
         if key not in self._templates:
             constants = {**self.place._asdict(), "resynced": resynced}
-            self._templates[key] = (
-                record_template(constants, bytes_mode) if is_record else batch_template(constants)
-            )
+            self._templates[key] = record_template(constants, bytes_mode) if is_record else batch_template(constants)
         return self._templates[key]
 
     def write(
@@ -129,37 +127,18 @@ class _ColumnChunk:
         """The row type."""
         return tables.BATCH
 
-    def _value(  # noqa: C901, PLR0911, PLR0912 - one branch for each operation of a template
-        self, kind: str, a: int, b: object, row: dict[str, int], batch: dict[str, int]
-    ) -> object:
+    def _value(self, kind: str, a: int, b: object, row: dict[str, int], batch: dict[str, int]) -> object:
         """One column of one row: what the kernel does for a line."""
-        if kind in {"record_int", "record_int_or_null", "record_name", "text"}:
-            value = row[RECORD_FIELDS[a]]
-        elif kind.startswith("batch") and kind not in {"batch_bit", "batch_crc_ok"}:
-            value = batch[BATCH_FIELDS[a]]
-        else:
-            value = 0
-        if kind in {"record_int", "batch_int"}:
-            return value
-        if kind in {"record_int_or_null", "batch_int_or_null"}:
-            return None if value < 0 else value
-        if kind in {"record_name", "batch_name"}:
-            return json.loads(cast("tuple[str, ...]", b)[value])
         if kind == "text":
-            return self._bytes(value, row[RECORD_FIELDS[a + 1]])
+            return self._bytes(row[RECORD_FIELDS[a]], row[RECORD_FIELDS[a + 1]])
         if kind == "headers":
             return self._headers(row["first_header"], row["header_count"])
-        if kind == "batch_bit":
-            return json.loads(cast("tuple[str, str]", b)[batch["attributes"] & a != 0])
-        if kind == "batch_int_if":
-            return value if batch["attributes"] & cast("int", b) else None
-        if kind == "batch_crc_ok":
-            return None if batch["crc_computed"] < 0 else batch["crc_computed"] == batch["crc_stored"]
-        if kind == "sequence":
-            return record_sequence(batch["base_sequence"], row["offset"] - batch["base_offset"])
-        if kind == "v07_magic":
-            return int(row["attributes"] >= 0)
-        return control_type_name(self._bytes(row["key_start"], row["key_size"])) if batch["attributes"] & CONTROL_BIT else None
+        if kind == "control":
+            key = self._bytes(row["key_start"], row["key_size"])
+            return control_type_name(key) if batch["attributes"] & CONTROL_BIT else None
+        if kind in _OF_BATCH:
+            return _OF_BATCH[kind](batch, a, b)
+        return _OF_RECORD[kind](row, batch, a, b)
 
     def _bytes(self, start: int, size: int) -> bytes | None:
         return None if size < 0 else bytes(self._memory[start : start + size])
@@ -173,6 +152,35 @@ class _ColumnChunk:
             key = self._bytes(header["key_start"], header["key_size"])
             found.append((key, self._bytes(header["value_start"], header["value_size"])))
         return found
+
+
+def _name(names: object, value: int) -> object:
+    return json.loads(cast("tuple[str, ...]", names)[value])
+
+
+def _or_null(value: int) -> int | None:
+    return None if value < 0 else value
+
+
+_OF_BATCH: Final[dict[str, Callable[[dict[str, int], int, object], object]]] = {
+    "batch_int": lambda batch, a, _: batch[BATCH_FIELDS[a]],
+    "batch_int_or_null": lambda batch, a, _: _or_null(batch[BATCH_FIELDS[a]]),
+    "batch_int_if": lambda batch, a, b: batch[BATCH_FIELDS[a]] if batch["attributes"] & cast("int", b) else None,
+    "batch_bit": lambda batch, a, b: _name(b, batch["attributes"] & a != 0),
+    "batch_name": lambda batch, a, b: _name(b, batch[BATCH_FIELDS[a]]),
+    "batch_crc_ok": lambda batch, _a, _b: (
+        None if batch["crc_computed"] < 0 else batch["crc_computed"] == batch["crc_stored"]
+    ),
+}
+_OF_RECORD: Final[dict[str, Callable[[dict[str, int], dict[str, int], int, object], object]]] = {
+    "record_int": lambda row, _batch, a, _b: row[RECORD_FIELDS[a]],
+    "record_int_or_null": lambda row, _batch, a, _b: _or_null(row[RECORD_FIELDS[a]]),
+    "record_name": lambda row, _batch, a, b: _name(b, row[RECORD_FIELDS[a]]),
+    "sequence": lambda row, batch, _a, _b: record_sequence(
+        batch["base_sequence"], row["offset"] - batch["base_offset"]
+    ),
+    "v07_magic": lambda row, _batch, _a, _b: int(row["attributes"] >= 0),
+}
 
 
 class BatchChunk(_ColumnChunk):

@@ -1,9 +1,9 @@
 """What a read_committed consumer gets, offline: no aborted and no open transactions.
 
-A first pass over the batch headers finds every aborted transaction and the last stable offset: the first offset of the earliest
-transaction that is open at the end (ProducerStateManager, UnifiedLog). A transactional batch of producer P is aborted when the
-next marker of P after it is ABORT; that is what the broker's transaction index tells a consumer. Memory follows the number of
-aborted and open transactions, not that of records.
+A first pass over the batch headers finds every aborted transaction and the last stable offset: the first offset of
+the earliest transaction that is open at the end (ProducerStateManager, UnifiedLog). A transactional batch of
+producer P is aborted when the next marker of P after it is ABORT; that is what the broker's transaction index tells
+a consumer. Memory follows the number of aborted and open transactions, not that of records.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """`dump`: every segment, batch or record of the targets, in order, with a row in the place of every damage.
 
-The stream never ends at damage. What cannot be opened inside a partition or log directory is a finding and the rest goes on; what
-was named itself and cannot be opened is an error.
+The stream never ends at damage. What cannot be opened inside a partition or log directory is a finding and the rest
+goes on; what was named itself and cannot be opened is an error.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from kafkalog_core import tables
@@ -62,7 +62,7 @@ class DumpRequest:
     targets: tuple[Target, ...]
     level: Level = "batches"
     files: bool = False
-    filters: Filters = Filters()
+    filters: Filters = field(default_factory=Filters)
     committed: Committed | None = None
     newest_first: bool = False
     limit: int | None = None
@@ -178,7 +178,9 @@ class Dumper:
             base = files[index].base_offset
             if low is not None and base is not None and base <= low:
                 first = index
-        return tuple(file for file in files[first:] if high is None or file.base_offset is None or file.base_offset <= high)
+        return tuple(
+            file for file in files[first:] if high is None or file.base_offset is None or file.base_offset <= high
+        )
 
     def _guarded(self, chunks: Iterator[Chunk], path: str, unit: Unit) -> Iterator[Chunk]:
         """What goes wrong with one file of a partition is a finding; with a file that was named itself, an error."""

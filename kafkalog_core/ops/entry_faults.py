@@ -125,7 +125,7 @@ class EntryFile:
     @property
     def place(self) -> dict[str, object]:
         """The columns that say where a row comes from."""
-        segment = os.path.basename(self.path)  # noqa: PTH119 - text
+        segment = os.path.basename(self.path)
         return {"topic": self.topic, "partition": self.partition, "segment": segment}
 
     def damage(self, position: int, size_bytes: int, reason: str, detail: str) -> RowChunk:
@@ -157,9 +157,7 @@ class EntryFile:
             return self.finding(code, position=line.position, size_bytes=line.size_bytes, problem=line.problem)
         problem = f"line {line.line}: {line.problem}"
         if self.state is FileState.TEMPORARY:
-            return self.finding(
-                "file.unfinished", position=line.position, size_bytes=line.size_bytes, problem=problem
-            )
+            return self.finding("file.unfinished", position=line.position, size_bytes=line.size_bytes, problem=problem)
         return self.damage(line.position, line.size_bytes, "malformed-line", problem)
 
     def refused(self, refusal: Refusal) -> RowChunk:

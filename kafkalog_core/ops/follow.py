@@ -1,7 +1,7 @@
 """`dump --follow`: what is there, then what is appended, over rolls, until the caller stops.
 
-A tail that is not whole is held back, as the rest of it may be on its way; it is damage only once a later segment stands
-behind it. Between two looks the caller's `wait` is called: no clock is read here.
+A tail that is not whole is held back, as the rest of it may be on its way; it is damage only once a later segment
+stands behind it. Between two looks the caller's `wait` is called: no clock is read here.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def unit_of_file(target: FileTarget) -> Unit:
     return Unit(
         topic=target.topic,
         partition=target.partition,
-        path=os.path.dirname(target.path) or ".",  # noqa: PTH120 - text, as it was given
+        path=os.path.dirname(target.path) or ".",
         log_dir=None,
         files=(log,),
     )

@@ -97,6 +97,7 @@ class LogReader:
                     yield self.damage(item, file, "error")
                     continue
                 self._count(item)
+                self._report.records += _known_records(item, None)
                 stats.add_run(item.batches)
                 yield from self._measure_wrapped(item, file, stats)
             yield from self._changes(source, file)
@@ -261,6 +262,7 @@ class LogReader:
                 stats.add_damage(0)
                 yield self._payload_damage(item, run, lines)
             else:
+                self._report.records += item.records.count
                 stats.add_wrapped(item.records.count, min(item.records.column("offset")))
 
     def _severity(self, damage: Damage, source: Source, file: LogFile, unit: Unit) -> Severity:

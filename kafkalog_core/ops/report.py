@@ -17,7 +17,7 @@ DAMAGED = 4
 
 
 class Report:
-    """Counts that grow while a command runs; `summary_row` and `exit_status` are derived from them, never kept by hand."""
+    """Counts that grow while a command runs; `summary_row` and `exit_status` are derived from them."""
 
     def __init__(self) -> None:
         self.files = 0
@@ -59,7 +59,9 @@ class Report:
             "rows": self.rows,
             "damage_count": self.damage_count,
             "damage_bytes": self.damage_bytes,
-            "severities": {name: self.severities[name] for name in ("info", "warning", "error") if self.severities[name]},
+            "severities": {
+                name: self.severities[name] for name in ("info", "warning", "error") if self.severities[name]
+            },
             "codes": dict(sorted(self.codes.items())),
             "exit_status": self.exit_status,
         }

@@ -1,7 +1,7 @@
 """Seeded logs for measuring: every format, codec and shape, the same bytes on every machine.
 
-`build_block` makes one block of distinct batches as Kafka's clients write them; `Block.moved` gives it again at another
-offset, so that a log of any size costs little. Nothing here is random: every byte follows from `SEED`.
+`build_block` makes one block of distinct batches as Kafka's clients write them; `Block.moved` gives it again at
+another offset, so that a log of any size costs little. Nothing here is random: every byte follows from `SEED`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from array import array
+from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -22,7 +23,7 @@ from kafkalog_core.format.checksums import crc32, crc32c
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["CODECS", "SHAPES", "Block", "Recipe", "build_block"]
+__all__ = ["CODECS", "SEED", "SHAPES", "Block", "Piece", "Recipe", "build_block", "seeded_log"]
 
 FormatName = Literal["v07", "v0", "v1", "v2"]
 Shape = Literal["16k", "single"]
@@ -43,10 +44,11 @@ RECORD_DATA_BYTES: Final = 16 * 1024  # of a batch of the shape 16k, before comp
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024  # SnappyOutputStream's default
 _OLD_LZ4_HEADER_CHECKSUM: Final = 0x1A  # what writers of magic 0 put behind FLG 0x60, BD 0x40
 _VOCABULARY: Final = """
-account address amount approved balance batch billing cancelled carrier checkout client confirmed customer delivered deposit
-discount dispatched draft failed invoice item ledger margin merchant order origin outbound parcel paid pending price quantity
-received refund region shipment status stock total transfer vendor voucher warehouse Größe Straße Überweisung señal año déjà
-façade smörgås Łódź Ελλάδα λογαριασμός Москва заказ оплата 東京 注文 配送 中国 서울 🚚 ✅
+account address amount approved balance batch billing cancelled carrier checkout client confirmed customer delivered
+deposit discount dispatched draft failed invoice item ledger margin merchant order origin outbound parcel paid
+pending price quantity received refund region shipment status stock total transfer vendor voucher warehouse Größe
+Straße Überweisung señal año déjà façade smörgås Łódź Ελλάδα λογαριασμός Москва заказ оплата
+東京 注文 配送 中国 서울 🚚 ✅
 """
 _WORDS: Final = tuple(_VOCABULARY.split())  # 64 or more: a word is drawn by 6 bits
 _ESCAPED: Final = '{"path": "C:\\\\in", "note": "one\ntwo\ttabbed", "said": "\\"yes\\"", "control": "\a\x1f"}'
@@ -130,6 +132,14 @@ class Block:
         return replace(self, data=data, ends=ends)
 
 
+class Piece(NamedTuple):
+    """Some whole batches of a log."""
+
+    data: memoryview
+    batch_count: int
+    record_count: int
+
+
 def build_block(recipe: Recipe, batch_count: int = 0) -> Block:
     """Build the first `batch_count` batches of a recipe (0: the usual number), the first record at offset 0."""
     data, ends, record_ends, inner_sets = bytearray(), array("q"), array("q"), []
@@ -147,6 +157,23 @@ def build_block(recipe: Recipe, batch_count: int = 0) -> Block:
         if recipe.is_wrapped and recipe.format == "v0":
             inner_sets.append(inner)
     return Block(recipe=recipe, data=data, ends=ends, record_ends=record_ends, inner_sets=tuple(inner_sets))
+
+
+def seeded_log(recipe: Recipe, size_bytes: int) -> Iterator[Piece]:
+    """The pieces of a log of whole batches, of `size_bytes` at most but one batch at least. Make a file of their `data`."""
+    block = build_block(recipe)
+    written = records = 0
+    while True:
+        piece = block.moved(records) if records else block
+        fitting = bisect_right(piece.ends, size_bytes - written)
+        if fitting or not written:
+            batches = max(fitting, 1)
+            end = piece.ends[batches - 1]
+            yield Piece(memoryview(piece.data)[:end], batches, piece.record_ends[batches - 1])
+            written += end
+            records += piece.record_ends[batches - 1]
+        if fitting < len(piece.ends):
+            return
 
 
 def seeded_records(*, mixed: bool) -> Iterator[SeededRecord]:

@@ -1,7 +1,7 @@
 """Which batches and records are wanted: ranges, bytes, patterns, flags.
 
-A batch is passed over whole where its header says enough, before its records are inflated; what is left is looked at record by
-record.
+A batch is passed over whole where its header says enough, before its records are inflated; what is left is looked
+at record by record.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Filters:
     Args:
         offsets: Kafka offsets (0.7: byte addresses).
         positions: bytes in the file where the batch starts.
-        times_ms: timestamps in ms; records without one are never in a range. Of batches: their largest one and the first.
+        times_ms: timestamps in ms; records without one are never in a range. Of batches: the largest and the first.
         key: the exact key.
         key_regex: pattern searched in the key, as bytes of UTF-8.
         value_regex: the same for the value.
@@ -170,8 +170,10 @@ def _drop(selection: bytearray, wanted: list[bool]) -> None:
 
 
 def _content_matches(filters: Filters, memory: memoryview, records: RecordColumns, row: int) -> bool:
-    if filters.key is not None and _span(memory, records, "key", row) != filters.key:
-        return False
+    if filters.key is not None:
+        key = _span(memory, records, "key", row)
+        if key is None or bytes(key) != filters.key:
+            return False
     for column, pattern in filters.patterns:
         text = _span(memory, records, column, row)
         if text is None or pattern.search(text) is None:
@@ -179,10 +181,7 @@ def _content_matches(filters: Filters, memory: memoryview, records: RecordColumn
     if not filters.headers:
         return True
     found = _headers(memory, records, row)
-    return all(
-        any(key == wanted and value in {None, held} for wanted, held in found)
-        for key, value in filters.headers
-    )
+    return all(any(key == wanted and value in {None, held} for wanted, held in found) for key, value in filters.headers)
 
 
 def _span(memory: memoryview, records: RecordColumns, name: str, row: int) -> memoryview | None:

@@ -133,7 +133,7 @@ def _expand(paths: Iterable[str]) -> Iterator[str]:
         if _GLOB_MAGIC.search(path) is None or os.path.lexists(path):
             yield path
             continue
-        matches = sorted(glob(path, recursive=True))  # noqa: PTH207 - a whole pattern, as a shell takes it
+        matches = sorted(glob(path, recursive=True))
         if not matches:
             raise NotFoundError("no file or directory matches this pattern", path=path)
         yield from matches
@@ -152,7 +152,7 @@ def _targets_of(path: str) -> list[Target]:
 
 # --- files ------------------------------------------------------------------------------------------------------------
 def _file_target(file: FileInfo) -> FileTarget:
-    around = parse_directory_name(directory_basename(os.path.dirname(os.path.abspath(file.path))))  # noqa: PTH100, PTH120
+    around = parse_directory_name(directory_basename(os.path.dirname(os.path.abspath(file.path))))
     return FileTarget(file=file, kind=_kind_of(file), topic=around.topic, partition=around.partition)
 
 
@@ -223,7 +223,7 @@ def _is_log_dir(log_dir: LogDir, *, has_log: bool) -> bool:
 
 def _partition_target(path: str, name: DirectoryName, identity: _Identity) -> PartitionTarget:
     place = PartitionPath(path=path, name=name, device=identity[0], inode=identity[1])
-    parent = os.path.dirname(os.path.abspath(path))  # noqa: PTH100, PTH120 - of the path as it is spelled, links kept
+    parent = os.path.dirname(os.path.abspath(path))
     return PartitionTarget(place=place, log_dir=parent if name.is_partition and is_broker_dir(parent) else None)
 
 
@@ -282,7 +282,7 @@ def _breadth(target: Target) -> int:
 def _is_in_chosen_partition(target: Target, seen: set[_Identity]) -> bool:
     if not isinstance(target, FileTarget) or target.kind not in LOG_KINDS:
         return False
-    status = stat_path(os.path.dirname(target.path) or ".")  # noqa: PTH120 - text
+    status = stat_path(os.path.dirname(target.path) or ".")
     return (status.st_dev, status.st_ino) in seen
 
 
@@ -297,14 +297,14 @@ def _select(target: Target, selection: Selection) -> Target | None:
 
 
 def _sort_key(target: Target) -> tuple[str, int, str, int, int, str]:
-    path = os.path.abspath(target.path)  # noqa: PTH100 - text
+    path = os.path.abspath(target.path)
     if isinstance(target, LogDirTarget):
         return path, 0, "", 0, 0, ""
     if isinstance(target, PartitionTarget):
         name = target.place.name
-        return os.path.dirname(path), 1, name.topic or "", name.partition or 0, 0, path  # noqa: PTH120 - text
+        return os.path.dirname(path), 1, name.topic or "", name.partition or 0, 0, path
     base_offset = target.file.name.base_offset or 0
-    around = os.path.dirname(os.path.dirname(path))  # noqa: PTH120 - text
+    around = os.path.dirname(os.path.dirname(path))
     return around, 2, target.topic or "", target.partition or 0, base_offset, path
 
 

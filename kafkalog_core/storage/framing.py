@@ -27,7 +27,14 @@ class Framing(Protocol):
     """Bytes from which the size of an entry can be told."""
 
     def walk(
-        self, memory: memoryview, position: int, previous_offset: int, max_bytes: int, *, check: bool, into: BatchColumns
+        self,
+        memory: memoryview,
+        position: int,
+        previous_offset: int,
+        max_bytes: int,
+        *,
+        check: bool,
+        into: BatchColumns,
     ) -> tuple[int, int]:
         """Walk whole entries in `memory`, which starts at file position `position`; see `kernels.walk`."""
 
@@ -43,18 +50,26 @@ class LogFraming:
 
     header_bytes = layout.HEADER_SIZE_UP_TO_MAGIC
 
-    def walk(  # noqa: D102 - see Framing
-        self, memory: memoryview, position: int, previous_offset: int, max_bytes: int, *, check: bool, into: BatchColumns
+    def walk(
+        self,
+        memory: memoryview,
+        position: int,
+        previous_offset: int,
+        max_bytes: int,
+        *,
+        check: bool,
+        into: BatchColumns,
     ) -> tuple[int, int]:
+        """See Framing."""
         return kernels.walk(memory, 0, len(memory), position, previous_offset, max_bytes, check, into)
 
-    def entry_bytes(self, header: memoryview) -> int:  # noqa: D102 - see Framing
+    def entry_bytes(self, header: memoryview) -> int:
+        """See Framing."""
         at = layout.ENVELOPE.at("size")
         return layout.LOG_OVERHEAD + int.from_bytes(header[at : at + 4], "big", signed=True)
 
-    def candidate(  # noqa: D102 - see Framing
-        self, memory: memoryview, begin: int, rest: int, previous_offset: int, max_bytes: int
-    ) -> int:
+    def candidate(self, memory: memoryview, begin: int, rest: int, previous_offset: int, max_bytes: int) -> int:
+        """See Framing."""
         low = max(0, previous_offset + 1)
         return kernels.find_candidate(memory, begin, rest, low, low + SEARCH_OFFSET_SPAN, max_bytes)
 
@@ -67,17 +82,25 @@ class V07Framing:
     def __init__(self, base_address: int) -> None:
         self.base_address = base_address
 
-    def walk(  # noqa: D102 - see Framing
-        self, memory: memoryview, position: int, previous_offset: int, max_bytes: int, *, check: bool, into: BatchColumns
+    def walk(
+        self,
+        memory: memoryview,
+        position: int,
+        previous_offset: int,
+        max_bytes: int,
+        *,
+        check: bool,
+        into: BatchColumns,
     ) -> tuple[int, int]:
+        """See Framing."""
         del previous_offset  # addresses are positions: they cannot go back
         return kernels.walk_v07(memory, 0, len(memory), position, self.base_address, max_bytes, check, into)
 
-    def entry_bytes(self, header: memoryview) -> int:  # noqa: D102 - see Framing
+    def entry_bytes(self, header: memoryview) -> int:
+        """See Framing."""
         return layout.V07_LENGTH_SIZE + int.from_bytes(header[: layout.V07_LENGTH_SIZE], "big", signed=True)
 
-    def candidate(  # noqa: D102 - see Framing
-        self, memory: memoryview, begin: int, rest: int, previous_offset: int, max_bytes: int
-    ) -> int:
+    def candidate(self, memory: memoryview, begin: int, rest: int, previous_offset: int, max_bytes: int) -> int:
+        """See Framing."""
         del previous_offset
         return kernels.find_candidate_v07(memory, begin, rest, min(max_bytes, V07_SEARCH_MAX_BYTES))

@@ -37,7 +37,7 @@ class FileInfo:
         """From a path and its stat."""
         return cls(
             path=path,
-            name=parse_file_name(os.path.basename(path)),  # noqa: PTH119 - a Path costs 20 times as much
+            name=parse_file_name(os.path.basename(path)),
             size_bytes=status.st_size,
             mtime_ns=status.st_mtime_ns,
             device=status.st_dev,

@@ -107,7 +107,7 @@ def partition_of(listing: Listing) -> Partition:
 
 def directory_basename(path: str) -> str:
     """The name of a directory however it is spelled: `.`, `t-0/`, `../t-0`."""
-    return os.path.basename(os.path.abspath(path))  # noqa: PTH100, PTH119 - text; Path.absolute keeps the dots
+    return os.path.basename(os.path.abspath(path))
 
 
 def _with_oddities(found: Partition, nested: Listing) -> Partition:

@@ -1,9 +1,9 @@
 """The one tolerant reader: a file's batches and its damage, in file order, byte for byte.
 
-Every byte of the file is in exactly one item: in a batch of a `Run`, or in a `Damage`; their sizes add up to the file's size. A
-`Damage` of size 0 says something of a batch that is in a run (its offsets go back). The scan goes on behind a batch whose
-checksum is wrong when its length still leads to a good one; where the framing is lost, the rest of the file is one `Damage`
-unless `resync` asks to search behind it, and what is found there is marked.
+Every byte of the file is in exactly one item: in a batch of a `Run`, or in a `Damage`; their sizes add up to the
+file's size. A `Damage` of size 0 says something of a batch that is in a run (its offsets go back). The scan goes on
+behind a batch whose checksum is wrong when its length still leads to a good one; where the framing is lost, the
+rest of the file is one `Damage` unless `resync` asks to search behind it, and what is found there is marked.
 
 Memory: one window of 1 MiB, or the largest entry up to `max_batch_bytes`.
 """
@@ -33,7 +33,7 @@ HINT: Final = "--resync searches for batches behind it"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Whole entries that follow each other; spans in `batches` refer to `memory`. Valid until the next item is asked for."""
+    """Whole entries in a row; spans in `batches` refer to `memory`. Valid until the next item is asked for."""
 
     memory: memoryview
     batches: BatchColumns
@@ -56,7 +56,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanOptions:
-    """`max_batch_bytes` is the largest entry that is read; `check` computes checksums; `resync` searches behind damage."""
+    """`max_batch_bytes`: the largest entry that is read; `check`: compute checksums; `resync`: search behind damage."""
 
     max_batch_bytes: int = MAX_BATCH_BYTES
     check: bool = True
@@ -77,10 +77,13 @@ def scan(
 ) -> Iterator[Run | Damage]:
     """Scan a log file from `start`, which must be where an entry starts.
 
-    `base_offset` is the number in the file name: no offset may be below it (None: unknown). With `end` the scan stops there and
-    takes it as the file's end; without, it is the size at open, and a batch that a live broker was just writing is read whole.
+    `base_offset` is the number in the file name: no offset may be below it (None: unknown). With `end` the scan stops
+    there and takes it as the file's end; without, it is the size at open, and a batch that a live broker was writing
+    just then is read whole.
     """
-    return iter(_Scanner(source, base_offset, V07Framing(base_offset or 0) if is_v07 else LogFraming(), options, start, end))
+    return iter(
+        _Scanner(source, base_offset, V07Framing(base_offset or 0) if is_v07 else LogFraming(), options, start, end)
+    )
 
 
 class _Scanner:
@@ -202,7 +205,9 @@ class _Scanner:
         limit = self._options.max_batch_bytes
         if self._position + size > self._end or not self._framing_holds(self._position + size):
             return self._lost("bad-length", f"its length says {size} bytes, over the limit of {limit}")
-        return self._step_over(size, "over-limit", f"a batch of {size} bytes, over the limit of {limit} (--max-batch-bytes)")
+        return self._step_over(
+            size, "over-limit", f"a batch of {size} bytes, over the limit of {limit} (--max-batch-bytes)"
+        )
 
     def _step_over(self, size_bytes: int, reason: str, detail: str) -> Damage:
         damage = Damage(self._position, size_bytes, reason, detail, self._next_offset)
@@ -228,9 +233,7 @@ class _Scanner:
             return self._step_over(rest, "zero-filled", f"{rest} zero bytes up to the end of the file")
         return self._lost("zero-filled", f"{zeros} zero bytes, then other bytes")
 
-    def _lost(
-        self, reason: str, detail: str, *, search_from: int | None = None, found: int | None = None
-    ) -> Damage:
+    def _lost(self, reason: str, detail: str, *, search_from: int | None = None, found: int | None = None) -> Damage:
         """The framing is lost at the position: damage up to the next entry that is found, or to the file's end."""
         if not self._options.resync:
             rest = self._end - self._position
@@ -243,7 +246,7 @@ class _Scanner:
         return self._step_over(found - self._position, reason, f"{detail}; the next whole batch stands at {found}")
 
     def _framing_holds(self, position: int) -> bool:
-        """Whether the entries from `position` on, damaged ones too, lead to a good one, to zeros or to the file's end."""
+        """Whether the entries from `position` on, damaged ones too, lead to a good one, to zeros or the file's end."""
         while position < self._end:
             try:
                 window = self._source.window(position, min(WINDOW_BYTES, self._end - position))

@@ -1,8 +1,8 @@
 """Bounded windows over one file, read only.
 
-The whole file is never in memory, and there is no mmap (its pages would count). A place that the disk cannot read (EIO) is
-narrowed to blocks of 4 KiB and told apart from the end of the file. The size is the one seen at open: what a live broker
-appends later is seen by `refresh`.
+The whole file is never in memory, and there is no mmap (its pages would count). A place that the disk cannot read
+(EIO) is narrowed to blocks of 4 KiB and told apart from the end of the file. The size is the one seen at open: what
+a live broker appends later is seen by `refresh`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def open_error(path: str, error: OSError) -> StorageError:
 
 
 class Source:
-    """One open file. `size_bytes` is the size at open, or at the last `refresh` that saw it shrink or was asked to grow."""
+    """One open file. `size_bytes` is its size at open, or at the last `refresh` that saw it shrink or let it grow."""
 
     def __init__(self, path: str, file: FileIO) -> None:
         self.path = path
@@ -75,14 +75,16 @@ class Source:
         try:
             if not stat.S_ISREG(os.stat(name).st_mode):  # a FIFO would block the open
                 raise AccessError("not a regular file", path=name)
-            return cls(name, open(name, "rb", buffering=0))  # noqa: SIM115 - closed by close()
+            return cls(name, open(name, "rb", buffering=0))
         except OSError as error:
             raise open_error(name, error) from error
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:

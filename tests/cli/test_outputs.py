@@ -170,12 +170,42 @@ def test_a_column_that_was_empty_comes_back_when_a_row_needs_it(dumping):
 def test_findings_stand_below_the_rows(dumping):
     dumping.rows(tables.FINDING, finding()).batches(batch())
     dumping.summary = summary(severities={"warning": 1}, codes={"file.unknown": 1})
-    assert dumping.run("--output", "table").stdout.splitlines()[-5:] == [
+    assert dumping.run("--output", "table").stdout.splitlines()[-6:] == [
         "Findings",
-        "WARNING file.unknown  orders-0/notes.txt: Not a name that a broker gives to a file here.",
+        "WARNING file.unknown: Not a name that a broker gives to a file here.",
         "        a broker: Ignores it.",
+        "        orders-0/notes.txt",
         "",
         f"warnings | file.unknown 1 | {READ} | exit status 0",
+    ]
+
+
+def test_findings_that_differ_in_the_file_stand_together_and_the_worst_last(dumping):
+    bad = {"severity": "error", "code": "meta.missing-key", "message": "Refused.", "broker_action": None}
+    dumping.rows(tables.FINDING, finding(**bad, file="a", position=7), *(finding(file=f"f{n}") for n in range(12)))
+    lines = dumping.run("--output", "table").stdout.splitlines()[:-2]
+    assert lines[2:5] == [
+        "WARNING file.unknown: Not a name that a broker gives to a file here.",
+        "        a broker: Ignores it.",
+        "        f0",
+    ]
+    assert lines[-3:] == [
+        "        and 2 more files; --output ndjson names them all",
+        "ERROR   meta.missing-key: Refused.",
+        "        a at byte 7",
+    ]
+
+
+def test_damage_among_segments_stands_in_its_partition(dumping):
+    segment = {"topic": "orders", "partition": 0, "size_bytes": 140}
+    dumping.rows(tables.SEGMENT, segment | {"segment": "0.log"}).damaged(damage(segment="1.log"))
+    dumping.rows(tables.SEGMENT, segment | {"segment": "1.log", "damage_count": 1, "damage_bytes": 40})
+    assert dumping.run("--segments", "--output", "table").stdout.splitlines()[1:-2] == [
+        "orders-0",
+        "segment   size  damage",
+        "0.log    140 B  -",
+        "!! DAMAGE crc-mismatch at byte 100 of 1.log, 40 B: The checksum differs. (next offset expected: 3)",
+        "1.log    140 B  1 (40 B)",
     ]
 
 

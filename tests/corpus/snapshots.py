@@ -135,7 +135,14 @@ def _with_reading(contents: Contents, fault: faults.Fault, snapshot: Snapshot) -
     return replace(
         snapshot,
         records=str(beside / "truth" / snapshot.partition / pairing.RECORDS),
-        committed=f"{fault.path}/{faults.SHEET}" if "read_committed_offsets" in reading else None,
+        committed=_committed_offsets(fault, reading, directory.parents[1] / "truth" / snapshot.partition),
         stopped_at=_error_offset(reading),
         log_end=reading["high"],
     )
+
+
+def _committed_offsets(fault: faults.Fault, reading: dict[str, Any], base_truth: PurePosixPath) -> str | None:
+    offsets = reading.get("read_committed_offsets")
+    if offsets is None:
+        return None
+    return str(base_truth / _COMMITTED[1]) if offsets == _SAME_AS_BASE else f"{fault.path}/{faults.SHEET}"

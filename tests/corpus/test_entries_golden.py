@@ -1,4 +1,4 @@
-"""Rows of indexes and snapshots agree with Kafka's own dump tool, verdicts on text files with what brokers did on them."""
+"""Rows of indexes and snapshots agree with Kafka's own dump tool, verdicts on text files with what brokers did."""
 
 from __future__ import annotations
 

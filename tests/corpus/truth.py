@@ -13,7 +13,7 @@ import json
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from tests.corpus import pairing
+from tests.corpus import faults, pairing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,26 +37,22 @@ def records(corpus: Path, snapshot: Snapshot) -> list[Row]:
     return [_row(line) for line in _lines(corpus / snapshot.records) if "end_offset" not in line]
 
 
-def committed_offsets(corpus: Path, snapshot: Snapshot) -> list[int] | None:
-    """Offsets that a read_committed consumer got; null where none of them read the partition to its end."""
+def committed_offsets(corpus: Path, snapshot: Snapshot) -> list[int]:
+    """Offsets that a read_committed consumer got."""
     assert snapshot.committed
     path = corpus / snapshot.committed
     if path.name.endswith(".gz"):
         return [line["offset"] for line in _lines(path)]
     sheet = json.loads(path.read_bytes())
-    if snapshot.fault:
-        sheet = snapshot.fault.readings[snapshot.partition.rpartition("-")[0]]
-    if sheet.get("read_committed_error"):
-        return None
+    if path.name == faults.SHEET:
+        sheet = sheet["truth_after_start"][snapshot.partition.rpartition("-")[0]]
     offsets: list[int] = sheet["read_committed_offsets"]
     return offsets
 
 
-def committed_records(corpus: Path, snapshot: Snapshot) -> list[Row] | None:
+def committed_records(corpus: Path, snapshot: Snapshot) -> list[Row]:
     """Records that a read_committed consumer got: where only their offsets were kept, those of the other consumer."""
     offsets = committed_offsets(corpus, snapshot)
-    if offsets is None:
-        return None
     assert snapshot.committed
     if snapshot.committed.endswith(".gz"):
         return [_row(line) for line in _lines(corpus / snapshot.committed)]

@@ -1,0 +1,149 @@
+"""`kafkalog bench`: how fast kafkalog reads on this machine, step by step."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import click
+
+from kafkalog_cli.command import Command, Example
+from kafkalog_cli.exits import ExitStatus
+from kafkalog_core.errors import AccessError
+from kafkalog_core.format import kernels
+from kafkalog_core.ops.bench import MEASURES, Pass, interpreted_kernels, twin_passes
+from kafkalog_core.ops.seeded import Recipe, seeded_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["bench_command"]
+
+EXAMPLES = (
+    Example("kafkalog bench", "Seeded logs of each format and codec"),
+    Example("kafkalog bench --output json /var/lib/kafka/orders-0/00000000000000000000.log", "One log of your own"),
+)
+TURNS: Final = 5
+TURNS_SECONDS: Final = 1.0  # a measure that takes longer gets fewer turns
+FILE_BYTES: Final = 64_000_000
+SEEDED: Final = (
+    (Recipe(format="v2"), 64_000_000),
+    (Recipe(format="v2", shape="single"), 16_000_000),
+    (Recipe(format="v2", mixed=True), 16_000_000),
+    *((Recipe(format="v2", codec=codec), 16_000_000) for codec in ("gzip", "snappy", "lz4", "zstd")),
+    *((Recipe(format=old, shape="single"), 16_000_000) for old in ("v1", "v0", "v07")),
+)
+
+
+class Figure(NamedTuple):
+    """One line of the result; rates are of the median turn."""
+
+    of: str
+    measure: str
+    kernels: str
+    size_bytes: int
+    seen: int
+    turns: int
+    min_seconds: float
+    median_seconds: float
+    max_seconds: float
+
+    @property
+    def rates(self) -> tuple[float | None, float | None]:
+        """Gigabytes of file and million batches or records a second."""
+        if not self.median_seconds:
+            return None, None
+        return self.size_bytes / 1e9 / self.median_seconds, self.seen / 1e6 / self.median_seconds
+
+
+@click.command(
+    name="bench",
+    cls=Command,
+    examples=EXAMPLES,
+    exit_statuses=(ExitStatus.CLEAN, ExitStatus.CRASH, ExitStatus.USAGE, ExitStatus.REFUSED),
+)
+@click.argument("file", required=False, type=click.Path())
+@click.option(
+    "--output", type=click.Choice(("table", "json")), default="table", show_default=True, help="Form of the result."
+)
+def bench_command(file: str | None, output: str) -> int:
+    """Measure how fast this machine reads logs.
+
+    Without FILE, on seeded logs that are written to a temporary directory; with FILE, a log file, on its first 64 MB.
+    checksum: a bare CRC-32C over the bytes in memory, the floor. walk: batch headers. verify: with checksums. decode:
+    records to columns, decompressed. objects: and a Python object for each key and value. dump: JSON lines, thrown
+    away. The kernels' twins, compiled and interpreted, are measured alone, on the first records. Takes less than 30
+    seconds; nothing else should run meanwhile.
+    """
+    figures = _of_file(file) if file else _of_seeded_logs()
+    if output == "json":
+        click.echo(json.dumps([_as_object(figure) for figure in figures], indent=1))
+        return ExitStatus.CLEAN
+    click.echo(
+        f"{'log':18} {'measure':9} {'kernels':12} {'GB/s':>8} {'M/s':>9}  {'':8} {'seconds: min, median, max':>29}"
+    )
+    for figure in figures:
+        click.echo(_as_line(figure))
+    return ExitStatus.CLEAN
+
+
+def _of_seeded_logs() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory(prefix="kafkalog-bench-") as scratch:
+        for recipe, size_bytes in SEEDED:
+            suffix = ".kafka" if recipe.format == "v07" else ".log"
+            path = Path(scratch, f"{'0' * 20}{suffix}")
+            try:
+                with path.open("wb") as log:
+                    for piece in seeded_log(recipe, size_bytes):
+                        log.write(piece.data)
+            except OSError as error:
+                raise AccessError(f"the seeded log cannot be written: {error.strerror}", path=scratch) from error
+            yield from _figures(str(path), recipe.name, with_twins=recipe in {Recipe(format="v2"), SEEDED[1][0]})
+            path.unlink()
+
+
+def _of_file(file: str) -> Iterator[Figure]:
+    yield from _figures(file, Path(file).name, with_twins=True)
+
+
+def _figures(path: str, of: str, *, with_twins: bool) -> Iterator[Figure]:
+    running = "compiled" if kernels.COMPILED else "interpreted"
+    MEASURES["checksum"](path, time.perf_counter, FILE_BYTES)  # into the page cache
+    for name, measure in MEASURES.items():
+        turns: list[Pass] = []
+        while len(turns) < TURNS and sum(turn.seconds for turn in turns) < TURNS_SECONDS:
+            turns.append(measure(path, time.perf_counter, FILE_BYTES))
+        yield _figure(of, name, "-" if name == "checksum" else running, turns)
+    if not with_twins:
+        return
+    for twin in (kernels, interpreted_kernels()) if kernels.COMPILED else (kernels,):
+        pairs = [twin_passes(path, twin, time.perf_counter) for _ in range(TURNS)]
+        kind = "compiled" if twin.COMPILED else "interpreted"
+        yield _figure(of, "twin walk", kind, [walked for walked, _ in pairs])
+        yield _figure(of, "twin decode", kind, [decoded for _, decoded in pairs])
+
+
+def _figure(of: str, measure: str, running: str, turns: list[Pass]) -> Figure:
+    seconds = sorted(turn.seconds for turn in turns)
+    return Figure(
+        of, measure, running, turns[0].size_bytes, turns[0].seen, len(turns), seconds[0], median(seconds), seconds[-1]
+    )
+
+
+def _as_object(figure: Figure) -> dict[str, object]:
+    gigabytes, millions = figure.rates
+    unit = "batches" if figure.measure in {"walk", "verify", "twin walk"} else "records"
+    rates = {"gigabytes_per_second": gigabytes, f"million_{unit}_per_second": millions if figure.seen else None}
+    return {"type": "figure", **figure._asdict(), **rates}
+
+
+def _as_line(figure: Figure) -> str:
+    gigabytes, millions = figure.rates
+    unit = "batches" if figure.measure in {"walk", "verify", "twin walk"} else "records"
+    rate = f"{millions:9.3f}  {unit:8}" if millions else f"{'':9}  {'':8}"
+    seconds = f"{figure.min_seconds:9.4f} {figure.median_seconds:9.4f} {figure.max_seconds:9.4f}"
+    return f"{figure.of[:18]:18} {figure.measure:11} {figure.kernels:11} {gigabytes or 0:7.3f} {rate} {seconds}"

@@ -1,0 +1,50 @@
+"""Findings for people: those that differ only in the file stand together; the worst come last, next to the summary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from kafkalog_cli.render.cells import count_of, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["finding_lines"]
+
+SHOWN_FILES: Final = 10
+_INDENT: Final = " " * 8
+_RANK: Final = {"info": 0, "warning": 1, "error": 2}
+_STYLES: Final = {"error": "bold red", "warning": "yellow"}
+_COMMON: Final = ("severity", "code", "message", "broker_action", "cure")
+
+
+def finding_lines(findings: Iterable[Mapping[str, object]]) -> list[Text]:
+    """What was found, what a broker will do about it, the cure, and the files."""
+    groups: dict[tuple[str, ...], list[Mapping[str, object]]] = {}
+    for row in findings:
+        groups.setdefault(tuple(plain(row.get(name)) for name in _COMMON), []).append(row)
+    lines: list[Text] = []
+    for common, rows in sorted(groups.items(), key=lambda group: _RANK.get(group[0][0], 0)):
+        lines += _group_lines(dict(zip(_COMMON, common, strict=True)), rows)
+    return lines
+
+
+def _group_lines(common: Mapping[str, str], rows: list[Mapping[str, object]]) -> list[Text]:
+    severity = common["severity"]
+    text = f"{severity.upper():<8}{common['code']}: {common['message']}"
+    lines = [Text(text, _STYLES.get(severity, ""))]
+    for label, name in (("a broker", "broker_action"), ("cure", "cure")):
+        if rows[0].get(name):
+            lines.append(Text(f"{_INDENT}{label}: {common[name]}"))
+    lines += [Text(f"{_INDENT}{_where(row)}") for row in rows[:SHOWN_FILES]]
+    if len(rows) > SHOWN_FILES:
+        rest = count_of(len(rows) - SHOWN_FILES, "more file")
+        lines.append(Text(f"{_INDENT}and {rest}; --output ndjson names them all"))
+    return lines
+
+
+def _where(row: Mapping[str, object]) -> str:
+    position = row.get("position")
+    return plain(row.get("file")) + ("" if position is None else f" at byte {position}")
