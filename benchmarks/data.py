@@ -51,7 +51,7 @@ def write_log(recipe: Recipe, directory: Path, size_bytes: int) -> LogFile:
     path = home / PARTITION / (FIRST_SEGMENT + suffix)
     note = home / "note.json"
     made_of = {"recipe": recipe.name, "seed": SEED.decode(), "size_bytes": size_bytes}
-    if note.exists():
+    if note.exists() and path.exists():
         known = json.loads(note.read_text())
         if known["made_of"] == made_of and path.stat().st_size == known["log"]["size_bytes"]:
             return LogFile(**known["log"])

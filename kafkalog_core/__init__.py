@@ -1,1 +1,122 @@
-"""The whole public API of kafkalog."""
+"""The whole public API of kafkalog: what a program may import, and nothing else is promised.
+
+    from kafkalog_core import DumpRequest, Report, dump, resolve
+
+    report = Report()
+    for chunk in dump(DumpRequest(targets=tuple(resolve(["/var/lib/kafka"])), level="records"), report):
+        for row in chunk.rows():
+            ...
+
+Names are imported when they are first used: kernels and codecs cost time that `kafkalog --help` does not spend.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkalog_core.errors import (
+        AccessError,
+        ChecksumError,
+        FieldError,
+        FormatError,
+        KafkalogError,
+        LimitError,
+        NotFoundError,
+        SelectionError,
+        StorageError,
+        TruncatedError,
+        UnknownFileError,
+        UnsupportedError,
+    )
+    from kafkalog_core.format.columns import BatchColumns, RecordColumns
+    from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_run
+    from kafkalog_core.ops.dump import DumpRequest, dump
+    from kafkalog_core.ops.entries import entries
+    from kafkalog_core.ops.follow import follow
+    from kafkalog_core.ops.report import Report
+    from kafkalog_core.ops.rows import RowChunk, json_line, json_object
+    from kafkalog_core.ops.select import Filters
+    from kafkalog_core.ops.targets import FileTarget, LogDirTarget, PartitionTarget, Selection, resolve
+    from kafkalog_core.storage.logdir import LogDir, read_log_dir
+    from kafkalog_core.storage.partition import Partition, read_partition
+    from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
+    from kafkalog_core.storage.source import Source
+    from kafkalog_core.tables import TABLES
+
+__all__ = [
+    "TABLES",
+    "AccessError",
+    "BatchColumns",
+    "ChecksumError",
+    "Damage",
+    "DumpRequest",
+    "FieldError",
+    "FileTarget",
+    "Filters",
+    "FormatError",
+    "KafkalogError",
+    "LimitError",
+    "LogDir",
+    "LogDirTarget",
+    "NotFoundError",
+    "Partition",
+    "PartitionTarget",
+    "PayloadDamage",
+    "RecordColumns",
+    "RecordRun",
+    "Report",
+    "RowChunk",
+    "Run",
+    "ScanOptions",
+    "Selection",
+    "SelectionError",
+    "Source",
+    "StorageError",
+    "TruncatedError",
+    "UnknownFileError",
+    "UnsupportedError",
+    "decode_run",
+    "dump",
+    "entries",
+    "follow",
+    "json_line",
+    "json_object",
+    "read_log_dir",
+    "read_partition",
+    "resolve",
+    "scan",
+]
+
+_HOMES = {
+    "errors": (
+        "AccessError ChecksumError FieldError FormatError KafkalogError LimitError NotFoundError SelectionError "
+        "StorageError TruncatedError UnknownFileError UnsupportedError"
+    ),
+    "format.columns": "BatchColumns RecordColumns",
+    "format.decode": "PayloadDamage RecordRun decode_run",
+    "ops.dump": "DumpRequest dump",
+    "ops.entries": "entries",
+    "ops.follow": "follow",
+    "ops.report": "Report",
+    "ops.rows": "RowChunk json_line json_object",
+    "ops.select": "Filters",
+    "ops.targets": "FileTarget LogDirTarget PartitionTarget Selection resolve",
+    "storage.logdir": "LogDir read_log_dir",
+    "storage.partition": "Partition read_partition",
+    "storage.scan": "Damage Run ScanOptions scan",
+    "storage.source": "Source",
+    "tables": "TABLES",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -160,7 +160,7 @@ def build_block(recipe: Recipe, batch_count: int = 0) -> Block:
 
 
 def seeded_log(recipe: Recipe, size_bytes: int) -> Iterator[Piece]:
-    """The pieces of a log of whole batches, of `size_bytes` at most but one batch at least. Make a file of their `data`."""
+    """A log of whole batches, of `size_bytes` at most but one batch at least, in pieces of some megabytes."""
     block = build_block(recipe)
     written = records = 0
     while True:

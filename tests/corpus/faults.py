@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import tarfile
 from dataclasses import dataclass
@@ -80,8 +81,11 @@ class Fault:
 
 
 def build(corpus: Path, fault: Fault, state: str, destination: Path) -> None:
-    """Put the whole log directory of a state together, and check every file of its layers against its SHA-256."""
-    shutil.copytree(corpus / fault.base, destination)
+    """Put the whole log directory of a state together, and check every file of its layers against its SHA-256.
+
+    Files that the fault leaves alone are links to the base's, which saves half of the time: nobody may write to them.
+    """
+    shutil.copytree(corpus / fault.base, destination, copy_function=os.link)
     for layer in fault.layers(state):
         for name in fault.removed(layer):
             (destination / name).unlink(missing_ok=True)
@@ -102,9 +106,15 @@ def _lay(layer: Path, destination: Path) -> None:
             members = [member for member in tar if member.isfile()]
             for member in members:
                 member.name = member.name.split("/", 1)[1]
+                (destination / member.name).unlink(missing_ok=True)
             tar.extractall(destination, members=members, filter="data")
     elif layer.exists():
-        shutil.copytree(layer, destination, dirs_exist_ok=True)
+        shutil.copytree(layer, destination, dirs_exist_ok=True, copy_function=_link_over)
+
+
+def _link_over(source: str, destination: str) -> None:
+    Path(destination).unlink(missing_ok=True)
+    os.link(source, destination)
 
 
 def _check(fault: Fault, state: str, destination: Path) -> None:

@@ -96,5 +96,6 @@ def test_control_records_are_those_of_the_stock_tool(tree: Tree, snapshot: Snaps
         for section in goldens.sections(tree.corpus / golden):
             printed = _printed(section)
             if printed and parse_file_name(section.file).kind in _LOG_KINDS:
+                shown = {offset for offset, _, _ in printed}  # 3.9.1 is silent about leader changes
                 decoded = [_decoded(row) for row in _control_rows(directory / section.file)]
-                assert decoded[: len(printed)] == printed, f"{golden}, {section.file}"
+                assert [item for item in decoded if item[0] in shown] == printed, f"{golden}, {section.file}"

@@ -1,7 +1,7 @@
 """The batch rows of `kafkalog dump --batches` agree with the text of Kafka's own dump tool, field by field.
 
-The tool shows a batch with a wrong checksum or an unknown magic, and goes on behind it; to us it is damage, and what follows an
-unknown magic is there for those who ask for it (`--resync`).
+The tool shows a batch with a wrong checksum or an unknown magic, and goes on behind it; to us it is damage, and what
+follows an unknown magic is there for those who ask for it (`--resync`).
 """
 
 from __future__ import annotations

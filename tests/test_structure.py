@@ -1,0 +1,48 @@
+"""Rules of the house that no linter knows: sizes of modules and functions, where layouts are spelled, what stands alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+MODULES = sorted([*ROOT.glob("kafkalog_core/**/*.py"), *ROOT.glob("kafkalog_cli/**/*.py")])
+MODULE_LINES = 400
+LAYOUT_LINES = 500
+FUNCTION_LINES = 70
+
+
+def _ids(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_ids)
+def test_no_room_is_crowded(path: Path) -> None:
+    limit = LAYOUT_LINES if path.name == "layout.py" else MODULE_LINES
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= limit
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_ids)
+def test_functions_are_small(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef) and node.end_lineno is not None:
+            assert node.end_lineno - node.lineno < FUNCTION_LINES, node.name
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_ids)
+def test_layouts_are_spelled_in_layout_alone(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    if path.name != "layout.py":
+        assert not re.search(r"(?<![.\w])struct\.(Struct|calcsize|unpack|pack)", text)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_ids)
+def test_nothing_is_opened_for_writing(path: Path) -> None:
+    """Until there is the one door that writes, nobody writes; `bench` makes a file of its own in a temporary place."""
+    text = path.read_text(encoding="utf-8")
+    opened = r"""open\([^)]*["'][wax]b?\+?["']|(?<!formatter)\.write_(text|bytes)\("""
+    changed = r"""os\.(rename|replace|remove|unlink|truncate|fsync)\("""
+    assert path.name == "bench.py" or not re.search(f"{opened}|{changed}", text)
