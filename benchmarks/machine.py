@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -16,7 +17,7 @@ __all__ = ["ProcessPass", "description", "dump_process"]
 
 _CPUINFO: Final = Path("/proc/cpuinfo")
 _PACKAGES: Final = ("crc32c", "isal", "lz4", "python-snappy", "zstandard", "Cython", "aiokafka", "cramjam")
-_KIB_PER_RSS_UNIT: Final = 1024 if sys.platform != "darwin" else 1  # getrusage: KiB on Linux, bytes on macOS
+_BYTES_PER_RSS_UNIT: Final = 1024 if sys.platform != "darwin" else 1  # getrusage: KiB on Linux, bytes on macOS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,18 +41,28 @@ def description() -> dict[str, object]:
 
 
 def dump_process(path: str, *options: str) -> ProcessPass:
-    """`kafkalog dump` of a file as a process of its own, its output thrown away."""
+    """`kafkalog dump` of a file as a process of its own, its output thrown away.
+
+    It is started by a small process in between (this module run as a script): Linux counts the memory of whoever starts
+    a process as the started one's own peak.
+    """
     command = [sys.executable, "-m", "kafkalog_cli", "dump", *options, path]
+    starter = [sys.executable, "-m", __name__, *command]
+    done = subprocess.run(starter, stdout=subprocess.PIPE, check=True)
+    exit_status, seconds, cpu_seconds, peak_rss_bytes = json.loads(done.stdout)
+    if exit_status:
+        raise SystemExit(f"{' '.join(command)} ended with {exit_status}")
+    return ProcessPass(seconds=seconds, cpu_seconds=cpu_seconds, peak_rss_bytes=peak_rss_bytes)
+
+
+def _run(command: list[str]) -> tuple[int, float, float, int]:
+    """Exit status, wall time, processor time and largest resident set of a process."""
     start = perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     seconds = perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
-    return ProcessPass(
-        seconds=seconds, cpu_seconds=usage.ru_utime + usage.ru_stime, peak_rss_bytes=usage.ru_maxrss * _KIB_PER_RSS_UNIT
-    )
+    return process.returncode, seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * _BYTES_PER_RSS_UNIT
 
 
 def _cpu() -> str:
@@ -68,3 +79,7 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+if __name__ == "__main__":
+    print(json.dumps(_run(sys.argv[1:])))

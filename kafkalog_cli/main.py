@@ -24,6 +24,7 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.dump:dump_command",
         "Show every batch, record or index entry, damaged places included.",
     ),
+    "bench": ("kafkalog_cli.commands.bench:bench_command", "Measure how fast this machine reads logs."),
     "completion": ("kafkalog_cli.commands.completion:completion", "Print the completion script of a shell."),
 }
 

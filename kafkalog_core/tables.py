@@ -109,12 +109,13 @@ DAMAGE: Final = _table(
     Column("reason", "string", "a stable word: torn-tail, crc-mismatch, bad-length, ..."),
     Column("detail", "string", "one sentence"),
     Column("next_offset", "int64", "first offset expected here by what stands before it; null: unknown"),
+    Column("severity", "string", "error, or info for preallocated space that a broker cuts off"),
 )
 SEGMENT: Final = _table(
     "segment",
     *_PLACE,
     Column("base_offset", "int64", "of the file name"),
-    Column("state", "string", "active, closed, deleted, swap or cleaned"),
+    Column("state", "string", "active, closed, deleted, swap, cleaned or unread (a name that no broker reads)"),
     Column("size_bytes", "int64", "of the log file"),
     Column("mtime_ms", "int64", "modification time of the log file"),
     Column("first_offset", "int64", "first offset read; null: no batch"),

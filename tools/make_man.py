@@ -24,7 +24,7 @@ ENVIRONMENT = {"KAFKALOG_DEBUG": "1: show the traceback of every error.", "NO_CO
 def pages() -> dict[str, str]:
     """Every page by its file name."""
     result = {"kafkalog.1": _main_page()}
-    with click.Context(cli, info_name="kafkalog") as context:
+    with click.Context(cli, info_name="kafkalog", **cli.context_settings) as context:
         for name in cli.list_commands(context):
             command = cli.get_command(context, name)
             if not isinstance(command, Command):
@@ -34,7 +34,7 @@ def pages() -> dict[str, str]:
 
 
 def _main_page() -> str:
-    with click.Context(cli, info_name="kafkalog") as context:
+    with click.Context(cli, info_name="kafkalog", **cli.context_settings) as context:
         text = roff.heading("kafkalog", 1, str(cli.help).splitlines()[0].rstrip("."))
         text += roff.section("synopsis", f"{roff.bold('kafkalog')} [OPTIONS] COMMAND [ARGS]...\n")
         body = _paragraphs(str(cli.help).split("\b")[0].split("\n", 1)[1])

@@ -13,10 +13,12 @@ import click
 
 from kafkalog_cli.command import Command, Example
 from kafkalog_cli.exits import ExitStatus
-from kafkalog_core.errors import AccessError
+from kafkalog_core.errors import AccessError, UnknownFileError
 from kafkalog_core.format import kernels
+from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.ops.bench import MEASURES, Pass, interpreted_kernels, twin_passes
 from kafkalog_core.ops.seeded import Recipe, seeded_log
+from kafkalog_core.ops.targets import FileTarget, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,7 +110,10 @@ def _of_seeded_logs() -> Iterator[Figure]:
 
 
 def _of_file(file: str) -> Iterator[Figure]:
-    yield from _figures(file, Path(file).name, with_twins=True)
+    targets = resolve([file])
+    if not all(isinstance(target, FileTarget) and target.kind in LOG_KINDS for target in targets):
+        raise UnknownFileError("one log file can be measured, .log or .kafka", path=file)
+    return _figures(file, Path(file).name, with_twins=True)
 
 
 def _figures(path: str, of: str, *, with_twins: bool) -> Iterator[Figure]:

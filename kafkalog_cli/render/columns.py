@@ -114,6 +114,7 @@ _BATCH: Final = (
 )
 _RECORD: Final = (
     _number("offset", "offset"),
+    _number("next offset", "next_offset", rank=2),
     _number("batch at", "position", rank=2),
     _time("time (UTC)", "timestamp_ms", rank=1),
     Shown("notes", _record_notes),

@@ -13,6 +13,9 @@ try:
 except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
     from kafkalog_core.format import _cython as cython
 
+if cython.compiled:
+    from cython.cimports.libc.string import memcpy
+
 from kafkalog_core.format import layout
 from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, HEADER_FIELDS, RECORD_FIELDS
 
@@ -21,6 +24,7 @@ SOURCE_SHA256 = "interpreted"
 
 # --- operations: (operation, a, b, piece before it) -------------------------------------------------------------------
 OPERATION_SIZE = 4
+SLACK = 16  # bytes behind texts and buffers that a copy in whole steps may touch
 OPERATIONS = (
     "end",  # of the program; the piece ends the line
     "record_int",  # integer of record column a
@@ -38,6 +42,7 @@ OPERATIONS = (
     "control",  # null, or piece b + control type
     "v07_magic",  # 0 or 1
 )
+O_SIZE = cython.declare(cython.Py_ssize_t, OPERATION_SIZE)
 OP_END = cython.declare(cython.Py_ssize_t, OPERATIONS.index("end"))
 OP_RECORD_INT = cython.declare(cython.Py_ssize_t, OPERATIONS.index("record_int"))
 OP_RECORD_INT_OR_NULL = cython.declare(cython.Py_ssize_t, OPERATIONS.index("record_int_or_null"))
@@ -62,6 +67,13 @@ PIECE_HEX = cython.declare(cython.Py_ssize_t, 2)
 MODE_TEXT = cython.declare(cython.Py_ssize_t, 0)
 MODE_BASE64 = cython.declare(cython.Py_ssize_t, 1)
 BOUND_INT = cython.declare(cython.longlong, 24)  # an int64 with its sign, rounded up
+MAX_DIGITS = cython.declare(cython.Py_ssize_t, 20)  # of an unsigned 64-bit integer
+# literals over 31 bits would be Python integers in compiled code
+ONES = cython.declare(cython.ulonglong, 0x0101010101010101)
+HIGHS = cython.declare(cython.ulonglong, 0x8080808080808080)
+SPACES = cython.declare(cython.ulonglong, 0x2020202020202020)
+QUOTES = cython.declare(cython.ulonglong, 0x2222222222222222)
+SLASHES = cython.declare(cython.ulonglong, 0x5C5C5C5C5C5C5C5C)
 BOUND_BYTE = cython.declare(cython.longlong, 6)  # a byte as \\u00xx
 
 # --- columns that are read by name (see columns.py) -------------------------------------------------------------------
@@ -208,10 +220,10 @@ def _put_line(
     y: cython.longlong
     start: cython.Py_ssize_t
     while True:
-        operation = o[step * OPERATION_SIZE]
-        x = o[step * OPERATION_SIZE + 1]
-        y = o[step * OPERATION_SIZE + 2]
-        at = _put_piece(t, s, o[step * OPERATION_SIZE + 3], w, at)
+        operation = o[step * O_SIZE]
+        x = o[step * O_SIZE + 1]
+        y = o[step * O_SIZE + 2]
+        at = _put_piece(t, s, o[step * O_SIZE + 3], w, at)
         step += 1
         if operation == OP_RECORD_INT:
             at = _put_int(r[x * r_capacity + row], w, at)
@@ -393,11 +405,15 @@ def _put_piece(
     w: cython.pointer[cython.uchar],
     at: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    k: cython.Py_ssize_t
+    k: cython.Py_ssize_t = 0
     start: cython.Py_ssize_t = s[piece]
     size: cython.Py_ssize_t = s[piece + 1] - start
-    for k in range(size):
-        w[at + k] = t[start + k]
+    if cython.compiled:
+        while k < size:  # up to 15 bytes too many are copied, one instruction each time; both ends have that room
+            memcpy(cython.address(w[at + k]), cython.address(t[start + k]), 16)
+            k += 16
+    else:
+        w[at : at + size] = t[start : start + size]
     return at + size
 
 
@@ -406,8 +422,9 @@ def _put_piece(
 @cython.exceptval(check=False)
 def _put_int(value: cython.longlong, w: cython.pointer[cython.uchar], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
     left: cython.ulonglong
-    rest: cython.ulonglong
-    end: cython.Py_ssize_t
+    if 0 <= value < 10:
+        w[at] = 0x30 + value
+        return at + 1
     if value < 0:
         w[at] = 0x2D  # -
         at += 1
@@ -415,19 +432,35 @@ def _put_int(value: cython.longlong, w: cython.pointer[cython.uchar], at: cython
         left += 1
     else:
         left = value
-    end = at + 1
-    rest = left
-    while rest >= 10:
-        rest = rest // 10
-        end += 1
-    at = end
-    while True:
-        at -= 1
-        rest = left // 10
-        w[at] = 0x30 + (left - rest * 10)
+    return _put_digits(left, w, at)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _put_digits(left: cython.ulonglong, w: cython.pointer[cython.uchar], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Digits are counted first and then written in their places, the last ones first, two at a time."""
+    rest: cython.ulonglong
+    limit: cython.ulonglong = 10
+    two: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    q: cython.Py_ssize_t = at + 1
+    while q - at < MAX_DIGITS and left >= limit:
+        limit *= 10
+        q += 1
+    end = q
+    while left >= 100:
+        rest = left // 100
+        two = left - rest * 100
+        q -= 2
+        w[q] = 0x30 + two // 10
+        w[q + 1] = 0x30 + two % 10
         left = rest
-        if left == 0:
-            return end
+    q -= 1
+    w[q] = 0x30 + left % 10
+    if left >= 10:
+        w[q - 1] = 0x30 + left // 10
+    return end
 
 
 @cython.cfunc
@@ -439,42 +472,27 @@ def _put_text(
     w: cython.pointer[cython.uchar],
     at: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Escaped text with its closing quote; -1 where the bytes are not exact UTF-8 (RFC 3629: no surrogates, no overlong)."""
-    k: cython.Py_ssize_t
+    """Escaped text with its closing quote; -1 where the bytes are not exact UTF-8."""
     c: cython.uchar
-    odd: cython.uchar
-    size: cython.Py_ssize_t
+    seen: cython.uchar = _survey(p, q, end)
+    if seen > 0x7F and not _is_utf8(p, q, end):
+        return -1
+    if not seen & 1:
+        if cython.compiled:
+            memcpy(cython.address(w[at]), cython.address(p[q]), end - q)
+        else:
+            w[at : at + end - q] = p[q:end]
+        at += end - q
+        w[at] = 0x22
+        return at + 1
     while q < end:
-        while end - q >= 16:  # plain ASCII goes in steps that a compiler can make one instruction of
-            odd = 0
-            for k in range(16):
-                c = p[q + k]
-                odd |= (c < 0x20) | (c > 0x7F) | (c == 0x22) | (c == 0x5C)
-            if odd:
-                break
-            for k in range(16):
-                w[at + k] = p[q + k]
-            q += 16
-            at += 16
-        k = q + 16 if end - q > 16 else end
-        while q < k:
-            c = p[q]
-            if c > 0x7F:
-                size = _utf8_size(p, q, end)
-                if size == 0:
-                    return -1
-                while size:
-                    w[at] = p[q]
-                    at += 1
-                    q += 1
-                    size -= 1
-            elif c < 0x20 or c == 0x22 or c == 0x5C:
-                at = _put_escape(c, w, at)
-                q += 1
-            else:
-                w[at] = c
-                at += 1
-                q += 1
+        c = p[q]
+        if c < 0x20 or c == 0x22 or c == 0x5C:
+            at = _put_escape(c, w, at)
+        else:
+            w[at] = c
+            at += 1
+        q += 1
     w[at] = 0x22
     return at + 1
 
@@ -482,34 +500,79 @@ def _put_text(
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _utf8_size(
+def _survey(
     p: cython.pointer[cython.const[cython.uchar]], q: cython.Py_ssize_t, end: cython.Py_ssize_t
-) -> cython.Py_ssize_t:
-    """Size of the multi-byte character at `q`, 0 where there is none (Unicode 16, table 3-7)."""
-    c: cython.uchar = p[q]
-    low: cython.uchar = 0x80
-    high: cython.uchar = 0xBF
-    size: cython.Py_ssize_t
-    if c < 0xC2 or c > 0xF4:
-        return 0
-    size = 2 if c < 0xE0 else (3 if c < 0xF0 else 4)
-    if size > end - q:
-        return 0
-    if c == 0xE0:
-        low = 0xA0
-    elif c == 0xED:
-        high = 0x9F
-    elif c == 0xF0:
-        low = 0x90
-    elif c == 0xF4:
-        high = 0x8F
-    if p[q + 1] < low or p[q + 1] > high:
-        return 0
-    if size > 2 and (p[q + 2] & 0xC0) != 0x80:
-        return 0
-    if size > 3 and (p[q + 3] & 0xC0) != 0x80:
-        return 0
-    return size
+) -> cython.uchar:
+    """Bit 7: a byte is not ASCII; bit 0: one must be escaped."""
+    c: cython.uchar
+    seen: cython.uchar = 0
+    x: cython.ulonglong = 0
+    quote: cython.ulonglong
+    slash: cython.ulonglong
+    odd: cython.ulonglong = 0
+    high: cython.ulonglong = 0
+    if cython.compiled:  # eight bytes at a time (Bit Twiddling Hacks: a byte less than n, a byte equal to n)
+        while end - q >= 8:
+            memcpy(cython.address(x), cython.address(p[q]), 8)
+            quote = x ^ QUOTES
+            slash = x ^ SLASHES
+            odd |= ((x - SPACES) & ~x) | ((quote - ONES) & ~quote) | ((slash - ONES) & ~slash)
+            high |= x
+            q += 8
+        seen = ((odd & HIGHS) != 0) | (((high & HIGHS) != 0) << 7)
+    while q < end:
+        c = p[q]
+        seen |= (c & 0x80) | (c < 0x20) | (c == 0x22) | (c == 0x5C)
+        q += 1
+    return seen
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _is_utf8(
+    p: cython.pointer[cython.const[cython.uchar]], q: cython.Py_ssize_t, end: cython.Py_ssize_t
+) -> cython.bint:
+    """Whether bytes are exact UTF-8 (RFC 3629: no surrogates, nothing overlong, nothing above U+10FFFF).
+
+    A byte is wrong when it is a continuation and should not be, or the reverse, by the three bytes before it, or when it
+    does not fit the narrower range behind E0, ED, F0 and F4. Without branches, so that a compiler can vectorize it.
+    """
+    k: cython.Py_ssize_t
+    wrong: cython.uchar = 0
+    c: cython.uchar
+    p1: cython.uchar
+    p2: cython.uchar
+    p3: cython.uchar
+    for k in range(q, end if end - q < 3 else q + 3):  # the first bytes have fewer before them
+        c = p[k]
+        p1 = p[k - 1] if k > q else 0
+        p2 = p[k - 2] if k > q + 1 else 0
+        wrong |= _wrong_utf8(c, p1, p2, 0)
+    for k in range(q + 3, end):
+        c = p[k]
+        p1 = p[k - 1]
+        p2 = p[k - 2]
+        p3 = p[k - 3]
+        wrong |= _wrong_utf8(c, p1, p2, p3)
+    wrong |= end > q and p[end - 1] >= 0xC0
+    wrong |= end - q > 1 and p[end - 2] >= 0xE0
+    wrong |= end - q > 2 and p[end - 3] >= 0xF0
+    return wrong == 0
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _wrong_utf8(c: cython.uchar, p1: cython.uchar, p2: cython.uchar, p3: cython.uchar) -> cython.uchar:
+    """1 where `c` cannot stand behind `p3 p2 p1` (Unicode, table 3-7)."""
+    continues: cython.uchar = (c & 0xC0) == 0x80
+    expected: cython.uchar = (p1 >= 0xC0) | (p2 >= 0xE0) | (p3 >= 0xF0)
+    odd: cython.uchar = (continues ^ expected) | (c == 0xC0) | (c == 0xC1) | (c >= 0xF5)
+    odd |= (p1 == 0xE0) & (c < 0xA0)
+    odd |= (p1 == 0xED) & (c > 0x9F)
+    odd |= (p1 == 0xF0) & (c < 0x90)
+    odd |= (p1 == 0xF4) & (c > 0x8F)
+    return odd
 
 
 @cython.cfunc

@@ -110,13 +110,13 @@ class Template:
             operations += program
             longest = max(longest, len(program))
         self.operations = array("q", operations)
-        self.text = b"".join(self._pieces)
+        self.text = b"".join(self._pieces) + bytes(ndjson.SLACK)
         starts = [0]
         for piece in self._pieces:
             starts.append(starts[-1] + len(piece))
         self.starts = array("q", starts)
         # each operation writes its literal, and an integer or a name; names and literals are all in the text
-        self.bound = len(self.text) * 2 + longest * 64
+        self.bound = len(self.text) * 2 + longest * 64 + ndjson.SLACK
 
     def _piece(self, *pieces: str) -> int:
         """Index of the first of the pieces, which follow each other."""

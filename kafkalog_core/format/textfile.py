@@ -38,6 +38,7 @@ MAX_LINE_BYTES: Final = 64 * 1024
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _INTEGER: Final = re.compile(r"([+-]?)(\d+)")  # \d as in Character.digit: any decimal digit of Unicode
 _MAX_INT64_DIGITS: Final = 19
+_MAX_SHORT_DIGITS: Final = 18
 _UUID: Final = re.compile(r"([A-Za-z0-9_-]{22})(==)?")
 
 
@@ -92,14 +93,18 @@ def iter_lines(chunks: Iterable[bytes]) -> Iterator[Line]:
             yield _line(number, start, position - 1, position + at, pending)
             number, start, held_cr = number + 1, position + at, False
         for end in _LINE_END.finditer(chunk, at):
-            _append(pending, chunk, at, end.start())
-            at = end.end()
-            if at == len(chunk) and end.group() == b"\r":
+            text_end, line_end = end.span()
+            if line_end == len(chunk) and end.group() == b"\r":
                 held_cr = True
                 break
-            yield _line(number, start, position + end.start(), position + at, pending)
+            if pending or text_end - at > MAX_LINE_BYTES:
+                _append(pending, chunk, at, text_end)
+                yield _line(number, start, position + text_end, position + line_end, pending)
+            else:
+                yield Line(number, start, line_end - at, chunk[at:text_end], is_cut=False)
+            at = line_end
             number, start = number + 1, position + at
-        _append(pending, chunk, at, len(chunk))
+        _append(pending, chunk, at, len(chunk) - held_cr)
         position += len(chunk)
     if position > start:
         yield _line(number, start, position - held_cr, position, pending)
@@ -144,6 +149,9 @@ def join_surrogates(text: str) -> str:
 
 
 def _parse(text: str, largest: int) -> int | None:
+    if len(text) <= _MAX_SHORT_DIGITS and text.isascii() and text.isdigit():  # nearly all; saves half of the time
+        value = int(text)
+        return value if value <= largest else None
     match = _INTEGER.fullmatch(text)
     if match is None:
         return None

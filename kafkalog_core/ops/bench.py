@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import kafkalog_core.format as format_package
@@ -26,7 +27,6 @@ from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import ModuleType
 
 __all__ = ["MEASURES", "Pass", "Timer", "interpreted_kernels", "twin_passes"]
 
@@ -138,13 +138,14 @@ def _timed(path: str, timer: Timer, limit_bytes: int | None, work: Callable[[Run
 
 # --- both twins of the kernels, on the first records of a file --------------------------------------------------------
 def interpreted_kernels() -> ModuleType:
-    """The kernels from their source, whatever was compiled."""
-    name = f"{kernels.__name__}_interpreted"
-    spec = spec_from_file_location(name, f"{format_package.__path__[0]}/kernels.py")
-    if spec is None or spec.loader is None:
-        raise NotFoundError("the kernels' source is not installed", path=format_package.__path__[0])
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
+    """The kernels from their source, whatever was compiled. Raises NotFoundError where the source is not installed."""
+    path = f"{format_package.__path__[0]}/kernels.py"
+    loader = SourceFileLoader(f"{kernels.__name__}_interpreted", path)
+    module = ModuleType(loader.name)
+    try:
+        loader.exec_module(module)
+    except OSError as error:
+        raise NotFoundError("the kernels' source is not installed", path=path) from error
     return module
 
 
@@ -158,18 +159,18 @@ def twin_passes(path: str, twin: ModuleType, timer: Timer) -> tuple[Pass, Pass]:
 
 
 def _twin_walk(run: Run, twin: ModuleType, timer: Timer) -> Pass:
-    columns = BatchColumns()
-    memory, size_bytes = run.memory, 0
+    columns, memory = BatchColumns(), run.memory
     is_v07 = run.batches.column("format")[0] == FORMAT_V07
-    walk_twin = twin.walk_v07 if is_v07 else twin.walk
+    walk_twin, before = (twin.walk_v07, 0) if is_v07 else (twin.walk, -1)
     start = timer()
-    _, size_bytes = walk_twin(memory, 0, len(memory), 0, -1, layout.MAX_BATCH_BYTES, True, columns)
+    _, size_bytes = walk_twin(memory, 0, len(memory), 0, before, layout.MAX_BATCH_BYTES, True, columns)
     return Pass(timer() - start, size_bytes, columns.count)
 
 
 def _twin_decode(piece: RecordRun, twin: ModuleType, timer: Timer) -> Pass:
     """The records of a piece once more, from the first batch that it holds on."""
     rows, again = piece.records.column("batch"), RecordColumns(piece.records.count)
+    again.grow_headers(max(1, piece.records.headers.count))
     state = array("q", [0] * twin.STATE_SIZE)
     state[0], state[1] = rows[0], -1
     start = timer()

@@ -51,6 +51,11 @@ class CommittedView:
         bounds = [*self._open.values(), *([] if end_offset is None else [end_offset])]
         self.end_offset = min(bounds) if bounds else None
 
+    @property
+    def open_transactions(self) -> list[tuple[int, int]]:
+        """Producer id and first offset of the transactions that no marker ends, the earliest first."""
+        return sorted(self._open.items(), key=lambda item: item[1])
+
     def is_aborted(self, producer_id: int, offset: int) -> bool:
         """Whether transactional data of a producer at an offset was aborted."""
         lasts = self._lasts.get(producer_id)

@@ -163,6 +163,10 @@ class Dumper:
         if self._request.committed is not None:
             high_watermark = read_high_watermark(unit) if self._request.committed == "high-watermark" else None
             view = read_committed_view(unit.files, self._request.scan_options, high_watermark)
+            yield from self._findings(
+                odd("txn.open", unit.path, topic=unit.topic, partition=unit.partition, offset=first, producer=producer)
+                for producer, first in view.open_transactions
+            )
         files = self._wanted_files(unit)
         for file in reversed(files) if self._request.newest_first else files:
             if self.is_full:
@@ -242,7 +246,9 @@ class Dumper:
         target = FileTarget(file=file, kind=file.name.kind, topic=topic, partition=partition)
         unit = unit_of_file(target)
         if file.name.kind is FileKind.KRAFT_SNAPSHOT and file.name.state is FileState.LIVE:
-            yield from self._guarded(self._reader.rows(unit.files[0], unit, None), file.path, unit)
+            is_census = self._request.level == "segments"
+            rows = self._segment_row(unit.files[0], None) if is_census else self._reader.rows(unit.files[0], unit, None)
+            yield from self._guarded(rows, file.path, unit)
         elif file.name.kind in ENTRY_KINDS:
             yield from self._guarded(self._entries(target), file.path, unit)
 
@@ -250,7 +256,12 @@ class Dumper:
         self._report.files += 1
         name = target.file.name
         for chunk in entries(
-            target.path, target.kind, topic=target.topic, partition=target.partition, base_offset=name.base_offset
+            target.path,
+            target.kind,
+            state=name.state,
+            topic=target.topic,
+            partition=target.partition,
+            base_offset=name.base_offset,
         ):
             self._count(chunk)
             yield chunk

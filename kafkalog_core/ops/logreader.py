@@ -154,6 +154,7 @@ class LogReader:
             "reason": damage.reason,
             "detail": damage.detail,
             "next_offset": damage.next_offset,
+            "severity": severity,
         }
         return RowChunk(tables.DAMAGE, [row])
 
@@ -240,6 +241,7 @@ class LogReader:
             "reason": damage.reason,
             "detail": damage.detail,
             "next_offset": None,
+            "severity": "error",
         }
         return RowChunk(tables.DAMAGE, [row])
 

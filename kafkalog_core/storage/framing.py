@@ -41,14 +41,20 @@ class Framing(Protocol):
     def entry_bytes(self, header: memoryview) -> int:
         """Size of the entry that starts with `header`, as it says itself."""
 
-    def candidate(self, memory: memoryview, begin: int, rest: int, previous_offset: int, max_bytes: int) -> int:
-        """First place in `memory[begin:]` where an entry could stand, or -1."""
+    def candidate(self, memory: memoryview, begin: int, rest: int, max_bytes: int) -> int:
+        """First place in `memory[begin:]` where an entry could stand that ends by `memory[rest]`, or -1."""
 
 
 class LogFraming:
-    """Magic 0, 1 and 2."""
+    """Magic 0, 1 and 2; no offset is below `base_offset`, the number in the file name.
+
+    That alone bounds a search, not the offsets read before it: what stands there may have been the damage.
+    """
 
     header_bytes = layout.HEADER_SIZE_UP_TO_MAGIC
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
 
     def walk(
         self,
@@ -68,10 +74,11 @@ class LogFraming:
         at = layout.ENVELOPE.at("size")
         return layout.LOG_OVERHEAD + int.from_bytes(header[at : at + 4], "big", signed=True)
 
-    def candidate(self, memory: memoryview, begin: int, rest: int, previous_offset: int, max_bytes: int) -> int:
+    def candidate(self, memory: memoryview, begin: int, rest: int, max_bytes: int) -> int:
         """See Framing."""
-        low = max(0, previous_offset + 1)
-        return kernels.find_candidate(memory, begin, rest, low, low + SEARCH_OFFSET_SPAN, max_bytes)
+        low = self.base_offset
+        high = min(low + SEARCH_OFFSET_SPAN, layout.MAX_INT64)
+        return kernels.find_candidate(memory, begin, rest, low, high, max_bytes)
 
 
 class V07Framing:
@@ -100,7 +107,6 @@ class V07Framing:
         """See Framing."""
         return layout.V07_LENGTH_SIZE + int.from_bytes(header[: layout.V07_LENGTH_SIZE], "big", signed=True)
 
-    def candidate(self, memory: memoryview, begin: int, rest: int, previous_offset: int, max_bytes: int) -> int:
+    def candidate(self, memory: memoryview, begin: int, rest: int, max_bytes: int) -> int:
         """See Framing."""
-        del previous_offset
         return kernels.find_candidate_v07(memory, begin, rest, min(max_bytes, V07_SEARCH_MAX_BYTES))

@@ -61,6 +61,11 @@ ODDITY_TYPES: Final = {
     "file.not-readable": OddityType(
         "error", "It {reason}.", "The whole log directory goes offline.", "Mend its permissions or its disk."
     ),
+    "txn.open": OddityType(
+        "warning",
+        "Producer {producer} has had a transaction open since offset {offset}: read_committed consumers stop there.",
+        "Waits for its marker; nothing behind it is read by read_committed consumers or cleaned.",
+    ),
     "file.grew": OddityType("info", "It grew while it was read: a broker is writing. What came later is not shown."),
     "file.shrank": OddityType(
         "warning", "It was cut while it was read: a broker is at work. Rows of what is gone may have been shown."

@@ -17,6 +17,7 @@ from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.storage.framing import LogFraming, V07Framing
+from kafkalog_core.storage.resync import SMALL_WINDOW_BYTES, Search, count_zeros
 from kafkalog_core.storage.source import WINDOW_BYTES, Change, UnreadableError
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Damage", "Run", "ScanOptions", "scan"]
 
-OVERLAP: Final = 64
 HINT: Final = "--resync searches for batches behind it"
 
 
@@ -81,9 +81,8 @@ def scan(
     there and takes it as the file's end; without, it is the size at open, and a batch that a live broker was writing
     just then is read whole.
     """
-    return iter(
-        _Scanner(source, base_offset, V07Framing(base_offset or 0) if is_v07 else LogFraming(), options, start, end)
-    )
+    framing = V07Framing(base_offset or 0) if is_v07 else LogFraming(base_offset or 0)
+    return iter(_Scanner(source, base_offset, framing, options, start, end))
 
 
 class _Scanner:
@@ -110,6 +109,9 @@ class _Scanner:
         self._expected = 0
         self._batches = BatchColumns()
         self._probe = BatchColumns(2)
+        self._search = Search(source, framing, options.max_batch_bytes)
+        self._holds_to = -1
+        self._chased_bytes = 0
 
     def __iter__(self) -> Iterator[Run | Damage]:
         while self._position < self._end:
@@ -136,6 +138,7 @@ class _Scanner:
                     yield damage
             elif stop != kernels.STOP_END:
                 yield self._stopped(stop)
+                self._wanted = SMALL_WINDOW_BYTES  # where damage is dense, whole windows would be read again and again
 
     def _need_more(self, header: memoryview, window_end: int, *, is_short: bool) -> Damage | None:
         """The entry at the position goes on behind the window: read on, or say why that cannot be."""
@@ -144,6 +147,8 @@ class _Scanner:
             needed = self._framing.entry_bytes(header)
         if is_short and window_end < min(self._end, self._position + needed):
             detail = f"the disk cannot read the bytes from {window_end} on, inside of this batch"
+            if len(header) >= self._framing.header_bytes and self._framing_holds(self._position + needed):
+                return self._step_over(needed, "unreadable", detail)
             return self._lost("unreadable", detail, search_from=window_end)
         if self._position + needed <= self._end or self._grow_to(self._position + needed):
             self._wanted = max(needed, WINDOW_BYTES)
@@ -174,7 +179,7 @@ class _Scanner:
         if stop == kernels.STOP_MAGIC:
             header = self._source.window(self._position, self._framing.header_bytes)
             return self._lost("unknown-magic", f"magic {header[-1]} is of no known format")
-        zeros = self._zeros(self._position)
+        zeros = self._zeros_here()
         if zeros >= self._framing.header_bytes or self._position + zeros == self._end:
             return self._zero_filled(zeros)
         size = self._framing.entry_bytes(self._source.window(self._position, self._framing.header_bytes))
@@ -217,11 +222,11 @@ class _Scanner:
     def _torn(self, needed: int) -> Damage:
         """The last entry ends behind the file's end: an append cut short, or a length that lies."""
         rest = self._end - self._position
-        if self._zeros(self._position) >= rest:
+        if self._zeros_here() >= rest:
             return self._zero_filled(rest)
         if rest < self._framing.header_bytes:
             return self._step_over(rest, "torn-tail", f"{rest} bytes, too few for a header: an append cut short")
-        found = self._search(self._position + 1)
+        found = self._search.find(self._position + 1, self._end)
         if found is not None:
             detail = f"its length says {needed} bytes, past the end of the file, but a whole batch stands at {found}"
             return self._lost("bad-length", detail, found=found)
@@ -238,90 +243,53 @@ class _Scanner:
         if not self._options.resync:
             rest = self._end - self._position
             return self._step_over(rest, reason, f"{detail}; {rest} bytes to the end of the file not read, {HINT}")
+        passed_over = self._search.passed_over
         if found is None:
-            found = self._search(search_from or self._position + 1)
+            found = self._search.find(search_from or self._position + 1, self._end)
+        if self._search.passed_over > passed_over:
+            passed_over = self._search.passed_over - passed_over
+            detail += f"; {passed_over} places that might start a batch not checked, as too many like them start none"
         if found is None:
             return self._step_over(self._end - self._position, reason, f"{detail}; no whole batch behind it")
         self._resynced = True
         return self._step_over(found - self._position, reason, f"{detail}; the next whole batch stands at {found}")
 
     def _framing_holds(self, position: int) -> bool:
-        """Whether the entries from `position` on, damaged ones too, lead to a good one, to zeros or the file's end."""
-        while position < self._end:
-            try:
-                window = self._source.window(position, min(WINDOW_BYTES, self._end - position))
-                is_header = len(window) >= self._framing.header_bytes
-                size = self._framing.entry_bytes(window) if is_header else 0
-                if not self._framing.header_bytes <= size <= min(self._options.max_batch_bytes, self._end - position):
-                    return self._zeros(position) == self._end - position
-                if size > len(window):
-                    window = self._source.window(position, size)
-            except UnreadableError:
-                return False
-            stop, _ = self._walk(window[:size], position, self._probe)
-            if self._probe.count:
-                return True
-            if stop != kernels.STOP_CHECKSUM:
-                return False
-            position += size
-        return position == self._end
-
-    def _search(self, position: int) -> int | None:
-        """Where the next entry stands whose length, magic and checksum agree."""
-        while position < self._end:
-            rest = self._end - position
-            try:
-                window = self._source.window(position, min(WINDOW_BYTES, rest))
-            except UnreadableError as error:
-                position += error.size_bytes
-                continue
-            if not window:
-                return None
-            found, searched = self._search_window(window, position, rest)
-            if found is not None:
-                return found
-            position += searched
-        return None
-
-    def _search_window(self, window: memoryview, position: int, rest: int) -> tuple[int | None, int]:
-        """Where an entry stands in the window, and how many bytes of it have been searched where none does."""
-        begin = 0
-        while True:
-            at = self._framing.candidate(window, begin, rest, self._previous, self._options.max_batch_bytes)
-            if at < 0:  # a header that straddles two windows is seen whole in the second
-                return None, rest if len(window) >= rest else max(begin + 1, len(window) - OVERLAP)
-            size = self._framing.entry_bytes(window[at:])
-            is_inside = at + size <= len(window)
-            if self._is_entry(position + at, size, window[at : at + size] if is_inside else None):
-                return position + at, 0
-            begin = at + 1
-            if not is_inside:  # reading it has overwritten the window
-                return None, begin
-
-    def _is_entry(self, position: int, size: int, window: memoryview | None) -> bool:
-        try:
-            entry = self._source.window(position, size) if window is None else window
-        except UnreadableError:
+        """Whether the entries from `position` on, damaged ones too, lead to a good one, or to the end or its zeros."""
+        if position <= self._holds_to:  # on a chain that was followed before
+            return True
+        if self._chased_bytes > self._end:  # so many lengths have led nowhere: from now on only a search tells
             return False
-        self._framing.walk(entry, position, -1, self._options.max_batch_bytes, check=True, into=self._probe)
-        return self._probe.count > 0
+        end, holds = self._chase(position)
+        if holds:
+            self._holds_to = end
+        else:
+            self._chased_bytes += end - position
+        return holds
 
-    def _zeros(self, position: int) -> int:
-        """Number of zero bytes from `position` on."""
-        at = position
-        while at < self._end:
+    def _chase(self, position: int) -> tuple[int, bool]:
+        """Where the chain of entries from `position` on leads to, and whether that is a good place."""
+        header_bytes = self._framing.header_bytes
+        while position < self._end:
             try:
-                window = self._source.window(at, min(WINDOW_BYTES, self._end - at))
+                header = self._source.window(position, min(header_bytes, self._end - position))
+                size = self._framing.entry_bytes(header) if len(header) == header_bytes else 0
+                if not header_bytes <= size <= self._end - position:
+                    end = position + count_zeros(self._source, position, self._end)
+                    return end, end == self._end
+                entry = header if size > self._options.max_batch_bytes else self._source.window(position, size)
             except UnreadableError:
-                break
-            if not window:
-                break
-            data = bytes(window)
-            left = len(data.lstrip(b"\0"))
-            if left:
-                return at + len(data) - left - position
-            at += len(data)
-        return at - position
+                return position, False
+            stop, _ = self._walk(entry, position, self._probe)
+            if self._probe.count:
+                return position, True
+            if stop not in {kernels.STOP_CHECKSUM, kernels.STOP_LIMIT}:
+                return position, False
+            position += size
+        return position, True
+
+    def _zeros_here(self) -> int:
+        return count_zeros(self._source, self._position, self._end)
 
     @property
     def _next_offset(self) -> int | None:

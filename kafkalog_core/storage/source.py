@@ -157,6 +157,7 @@ class Source:
                     raise UnreadableError(self.path, position, self._unreadable_bytes(position)) from error
                 break
             if count == 0:
+                self.size_bytes = position + filled
                 break
             filled += count
         return filled

@@ -8,6 +8,7 @@ import json
 
 import pytest
 
+from kafkalog_cli.render.columns import SHOWN
 from kafkalog_core import tables
 from tests.cli.conftest import batch, damage, finding, record, summary
 
@@ -294,3 +295,45 @@ def test_stats_as_a_table_have_bars(dumping):
 def test_stats_as_lines(dumping):
     result = dumping.rows(tables.STATS, STATS).run("--stats")
     assert json.loads(result.stdout.splitlines()[0]) == {"type": "stats"} | STATS
+
+
+def test_damage_is_red_and_a_word(dumping, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    red = "\x1b[1;31m"
+    lines = dumping.batches(batch(crc_ok=False)).damaged(damage()).run("--output", "table").stdout.splitlines()
+    assert [line[len(red) :].split()[0] for line in lines if line.startswith(red)] == ["0", "!!", "DAMAGE"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "notes"),
+    [
+        ({}, "-"),
+        ({"is_transactional": True, "is_control": True}, "txn control"),
+        ({"resynced": True, "timestamp_type": "append"}, "RESYNCED log-append-time"),
+        ({"delete_horizon_ms": 0}, "horizon 1970-01-01T00:00:00.000Z"),
+    ],
+)
+def test_notes_of_batches(columns, notes):
+    assert {column.title: column.cell for column in SHOWN["batch"]}["notes"](batch(**columns)) == notes
+
+
+@pytest.mark.parametrize(
+    ("columns", "notes"),
+    [
+        ({}, "-"),
+        ({"producer_id": 7, "producer_epoch": 1}, "-"),
+        ({"is_transactional": True, "producer_id": 7, "producer_epoch": 1}, "txn 7/1"),
+        ({"is_transactional": True, "control_type": "commit", "producer_id": 7, "producer_epoch": 1}, "COMMIT txn 7/1"),
+        ({"control_type": "leader_change"}, "LEADER_CHANGE"),
+        ({"resynced": True, "crc_ok": False}, "RESYNCED BAD-CRC"),
+    ],
+)
+def test_notes_of_records(columns, notes):
+    assert {column.title: column.cell for column in SHOWN["record"]}["notes"](record(**columns)) == notes
+
+
+def test_csv_of_segments_and_files_knows_the_records_of_a_snapshot(dumping):
+    result = dumping.records(record()).run("--segments", "--files", "--output", "csv")
+    assert result.exit_code == 0

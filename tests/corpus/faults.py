@@ -11,11 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import tarfile
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
 
 SHEET = "fault.json"
 BEFORE = "before"
@@ -71,60 +74,57 @@ class Fault:
             found |= set(self.sheet[state].get("dirs_added", ()))
         return found
 
-    def files(self, state: str, base_files: set[str]) -> set[str]:
-        """Names of all files of the state; `base_files` are those of the base, relative to it."""
-        names = set(base_files)
+    def origins(self, state: str, base_files: Iterable[str]) -> dict[str, str | None]:
+        """All files of the state, with the layer each comes from; null is the base, whose files are `base_files`."""
+        found: dict[str, str | None] = dict.fromkeys(base_files)
         for layer in self.layers(state):
-            names -= set(self.removed(layer))
-            names |= set(self.brought(layer))
-        return names
+            for name in self.removed(layer):
+                found.pop(name, None)
+            found |= dict.fromkeys(self.brought(layer), layer)
+        return found
 
 
-def build(corpus: Path, fault: Fault, state: str, destination: Path) -> None:
-    """Put the whole log directory of a state together, and check every file of its layers against its SHA-256.
+def build(corpus: Path, fault: Fault, state: str, destination: Path, partition: str | None = None) -> None:
+    """Put a state's directory together, and check what is not the base's against its SHA-256.
 
-    Files that the fault leaves alone are links to the base's, which saves half of the time: nobody may write to them.
+    With `partition` (relative to the state) only that directory, and the files beside it. Files of the base are
+    linked, so nobody may write to what is built here.
     """
-    shutil.copytree(corpus / fault.base, destination, copy_function=os.link)
-    for layer in fault.layers(state):
-        for name in fault.removed(layer):
-            (destination / name).unlink(missing_ok=True)
-        _lay(corpus / fault.path / layer, destination)
-    wanted = fault.directories(state)
-    for name in sorted(wanted):
+    base = corpus / fault.base
+    base_files = (path.relative_to(base).as_posix() for path in base.rglob("*") if path.is_file())
+    origins = fault.origins(state, base_files)
+    if partition is not None:
+        around = {partition, str(PurePosixPath(partition).parent)}
+        origins = {name: layer for name, layer in origins.items() if str(PurePosixPath(name).parent) in around}
+    directories = fault.directories(state) if partition is None else set()
+    for name in directories | {str(PurePosixPath(name).parent) for name in origins}:
         (destination / name).mkdir(parents=True, exist_ok=True)
-    for directory in sorted((path for path in destination.rglob("*") if path.is_dir()), reverse=True):
-        if directory.relative_to(destination).as_posix() not in wanted and not any(directory.iterdir()):
-            directory.rmdir()
-    _check(fault, state, destination)
-
-
-def _lay(layer: Path, destination: Path) -> None:
-    archive = layer.with_name(layer.name + ".tar.gz")
-    if archive.exists():
-        with tarfile.open(archive) as tar:
-            members = [member for member in tar if member.isfile()]
-            for member in members:
-                member.name = member.name.split("/", 1)[1]
-                (destination / member.name).unlink(missing_ok=True)
-            tar.extractall(destination, members=members, filter="data")
-    elif layer.exists():
-        shutil.copytree(layer, destination, dirs_exist_ok=True, copy_function=_link_over)
-
-
-def _link_over(source: str, destination: str) -> None:
-    Path(destination).unlink(missing_ok=True)
-    os.link(source, destination)
-
-
-def _check(fault: Fault, state: str, destination: Path) -> None:
+    for name in [name for name, layer in origins.items() if layer is None]:
+        os.link(base / name, destination / name)
     for layer in fault.layers(state):
-        later = fault.removed(state) if layer != state else []
-        replaced = fault.brought(state) if layer != state else {}
-        for name, digest in fault.brought(layer).items():
-            if name in later or name in replaced:
-                continue
-            found = hashlib.sha256((destination / name).read_bytes()).hexdigest()
-            if found != digest:
-                message = f"{fault.path}: {state}/{name} is not the recorded file"
-                raise ValueError(message)
+        names = {name for name, origin in origins.items() if origin == layer}
+        _lay(corpus / fault.path / layer, names, destination)
+        _check(fault, layer, names, destination)
+
+
+def _lay(layer: Path, names: set[str], destination: Path) -> None:
+    archive = layer.with_name(layer.name + ".tar.gz")
+    if not archive.exists():
+        for name in names:
+            os.link(layer / name, destination / name)
+        return
+    with tarfile.open(archive) as tar:
+        members = []
+        for member in tar:
+            member.name = member.name.partition("/")[2]
+            if member.name in names:
+                members.append(member)
+        tar.extractall(destination, members=members, filter="data")
+
+
+def _check(fault: Fault, layer: str, names: set[str], destination: Path) -> None:
+    digests = fault.brought(layer)
+    for name in names:
+        if hashlib.sha256((destination / name).read_bytes()).hexdigest() != digests[name]:
+            message = f"{fault.path}: {name} of {layer} is not the recorded file"
+            raise ValueError(message)

@@ -32,9 +32,7 @@ class Snapshot:
 
     `records` and `committed` are files of the corpus tree: what a consumer read, and what a read_committed one did
     (records, offsets, or a fault's sheet). `stopped_at` is the offset at which the consumer gave up with an error,
-    `BEHIND_LAST` where the sheet names none: it saw nothing from there on. `log_end` is the end of the log for the
-    broker that served it, where a sheet tells it: a broker that starts on damage may hold less than the disk does.
-    `goldens` are texts of Kafka's dump tool.
+    `BEHIND_LAST` where the sheet names none: it saw nothing from there on. `goldens` are texts of Kafka's dump tool.
     """
 
     log_dir: str
@@ -44,7 +42,6 @@ class Snapshot:
     records: str | None = None
     committed: str | None = None
     stopped_at: int | None = None
-    log_end: int | None = None
     goldens: tuple[str, ...] = ()
 
     @property
@@ -110,7 +107,7 @@ def _faulty(contents: Contents, sheets: set[str]) -> Iterator[Snapshot]:
             prefix = fault.base + "/"
             bases[fault.base] = {path.removeprefix(prefix) for path in contents.files if path.startswith(prefix)}
         for state in fault.states:
-            for path in _partitions(fault.files(state, bases[fault.base])):
+            for path in _partitions(fault.origins(state, bases[fault.base])):
                 snapshot = Snapshot(
                     log_dir=str(PurePosixPath(fault.path, state, path.parent)),
                     partition=path.name,
@@ -137,7 +134,6 @@ def _with_reading(contents: Contents, fault: faults.Fault, snapshot: Snapshot) -
         records=str(beside / "truth" / snapshot.partition / pairing.RECORDS),
         committed=_committed_offsets(fault, reading, directory.parents[1] / "truth" / snapshot.partition),
         stopped_at=_error_offset(reading),
-        log_end=reading["high"],
     )
 
 

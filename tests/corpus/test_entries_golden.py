@@ -1,4 +1,4 @@
-"""Rows of indexes and snapshots agree with Kafka's own dump tool, verdicts on text files with what brokers did."""
+"""Rows of indexes and snapshots agree with Kafka's own dump tool, verdicts on files with what brokers did."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.format.names import INDEX_KINDS, FileKind, parse_directory_name, parse_file_name
+from kafkalog_core.format.names import FileKind, parse_directory_name, parse_file_name
 from kafkalog_core.ops.entries import ENTRY_KINDS, entries
 from tests.corpus import archives, faults, goldens
 from tests.corpus.snapshots import Snapshot, snapshots
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.corpus
 
 Row = dict[str, object]
-_TEXT_KINDS = ENTRY_KINDS - INDEX_KINDS - {FileKind.SNAPSHOT}
+# What a broker reads as a whole when it starts, and may refuse. It replaces a bad snapshot, and trusts an index.
+_REFUSABLE_KINDS = ENTRY_KINDS - {FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.SNAPSHOT}
 
 _LINES = {
     FileKind.OFFSET_INDEX: re.compile(r"offset: -?\d+ position: -?\d+"),
@@ -123,19 +124,19 @@ def _is_zeros(entry: dict[str, int], rows: list[Row]) -> bool:
 
 
 def _faults() -> list[faults.Fault]:
-    """Faults in one text file alone, each with what a real broker of 4.3.1 did on it."""
+    """Faults in one file alone, each with what a real broker of 4.3.1 did on it."""
     found = []
     for path, text in sorted(archives.contents(archives.source()).texts.items()):
         if PurePosixPath(path).name == faults.SHEET:
             fault = faults.Fault.parse(str(PurePosixPath(path).parent), text)
             changed = list(fault.brought(faults.BEFORE))
-            if len(changed) == 1 and parse_file_name(PurePosixPath(changed[0]).name).kind in _TEXT_KINDS:
+            if len(changed) == 1 and parse_file_name(PurePosixPath(changed[0]).name).kind in _REFUSABLE_KINDS:
                 found.append(fault)
     return found
 
 
 @pytest.mark.parametrize("fault", _faults(), ids=lambda fault: fault.path)
-def test_text_files_that_brokers_refused_are_errors(tree: Tree, fault: faults.Fault) -> None:
+def test_files_that_brokers_refused_are_errors(tree: Tree, fault: faults.Fault) -> None:
     (name,) = fault.brought(faults.BEFORE)
     path = tree.corpus / fault.path / faults.BEFORE / name
     rows = _rows(path, parse_file_name(path.name).kind)

@@ -1,8 +1,8 @@
 """`kafkalog dump` shows exactly the records that real consumers read, for every partition of the corpus that was read.
 
 What a consumer could not see is taken away from the dump first: control records, what lies below the log start offset,
-what lies at or behind the log end that the broker held (where it is known), and what lies behind the place where it
-gave up.
+and what lies behind the place where it gave up. What a broker made of a person's damage is listed in `served_less.txt`
+and `served_more.txt`.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ def _visible(tree: Tree, snapshot: Snapshot, rows: list[Row], seen: list[Row]) -
     end = snapshot.stopped_at
     if end == BEHIND_LAST:
         end = int(str(seen[-1]["offset"])) + 1 if seen else 0
-    if snapshot.log_end is not None:
-        end = snapshot.log_end if end is None else min(end, snapshot.log_end)
     return [
         row
         for row in rows
@@ -115,11 +113,12 @@ def test_no_partition_with_truth_is_named_as_without() -> None:
     assert not named
 
 
-@pytest.mark.skipif(not archives.is_whole(), reason=f"{archives.VARIABLE} is not set: fixtures/ hold a part")
 @pytest.mark.parametrize("name", ["no_truth.txt", "served_less.txt", "served_more.txt"])
 def test_no_line_is_stale(name: str) -> None:
-    used = {glob for snapshot in snapshots() for glob in expectations.matching(expectations.read(name), snapshot.label)}
-    assert used == set(expectations.read(name))
+    lines = expectations.read(name)
+    used = {glob for snapshot in snapshots() for glob in expectations.matching(lines, snapshot.label)}
+    stale = set(lines) - used
+    assert not stale or not archives.is_whole(), "a part of the corpus may leave lines unused, the whole may not"
 
 
 def test_every_truth_is_used() -> None:

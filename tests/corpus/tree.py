@@ -1,4 +1,4 @@
-"""The corpus on disk: archives unpacked once a session, faults put together when a test asks for one."""
+"""The corpus on disk: archives unpacked once a session, faults put together on demand. Nobody writes to it."""
 
 from __future__ import annotations
 
@@ -15,29 +15,26 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Tree:
-    """`corpus` is the unpacked corpus; `built` holds the faults."""
+    """`corpus` is the unpacked corpus; `built` is for the faults."""
 
     corpus: Path
     built: Path
     _done: dict[str, Path] = field(default_factory=dict)
 
-    def log_dir(self, snapshot: Snapshot) -> Path:
-        """Where the log directory of a snapshot lies."""
-        if snapshot.fault is None:
-            return self.corpus / snapshot.log_dir
-        state = f"{snapshot.fault.path}/{snapshot.state}"
-        if state not in self._done:
-            self._done[state] = self.built / state
-            faults.build(self.corpus, snapshot.fault, snapshot.state, self._done[state])
-        return self.built / snapshot.log_dir
-
     def partition_dir(self, snapshot: Snapshot) -> Path:
-        """Where its partition directory lies."""
-        return self.log_dir(snapshot) / snapshot.partition
+        """Where the partition directory of a snapshot lies; of a fault it and the files beside it are put together."""
+        if snapshot.fault is None:
+            return self.corpus / snapshot.id
+        if snapshot.id not in self._done:
+            partition = snapshot.id.removeprefix(f"{snapshot.fault.path}/{snapshot.state}/")
+            directory = self.built / str(len(self._done))
+            faults.build(self.corpus, snapshot.fault, snapshot.state, directory, partition)
+            self._done[snapshot.id] = directory / partition
+        return self._done[snapshot.id]
 
     def log_start_offset(self, snapshot: Snapshot) -> int:
         """The partition's entry of log-start-offset-checkpoint, 0 where there is none: consumers see nothing below."""
-        path = self.log_dir(snapshot) / "log-start-offset-checkpoint"
+        path = self.partition_dir(snapshot).parent / "log-start-offset-checkpoint"
         for line in path.read_text().splitlines()[2:] if path.exists() else ():
             topic, number, offset = line.split()
             if f"{topic}-{number}" == snapshot.partition:
