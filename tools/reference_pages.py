@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog_core import tables
 from kafkalog_core.format import layout
+from kafkalog_core.format.reasons import LOG_DAMAGE
 from kafkalog_core.ops.entry_faults import ENTRY_DAMAGE, ENTRY_FINDINGS
 from kafkalog_core.storage.oddity import ODDITY_TYPES
 from tools import roff
@@ -176,6 +177,6 @@ def _findings_page() -> str:
                 parts += [f"Cure: {kind.cure}"] if kind.cure else []
                 body += roff.tagged(roff.bold(code), " ".join(parts))
         text += roff.section(severity, body) if body else ""
-    damage = "".join(roff.tagged(roff.bold(reason), meaning) for reason, meaning in sorted(ENTRY_DAMAGE.items()))
+    damage = "".join(roff.tagged(roff.bold(reason), meaning) for reason, meaning in sorted((LOG_DAMAGE | ENTRY_DAMAGE).items()))
     text += roff.section("reasons of damage rows", damage)
     return text + roff.section("see also", roff.paragraph("kafkalog-dump(1), kafkalog-rows(5)"))

@@ -114,7 +114,8 @@ class TableWriter:
         """Damage stands where it was met: among the rows of its file, or among the segments of its partition."""
         by_partition = self._settings.tables[0].name == "segment"
         heading = partition_of(row) if by_partition else heading_of(row)
-        self._add(_Line(heading, (), DAMAGE_STYLE, damage_text(row, names_file=by_partition)))
+        style = "" if row.get("severity") == "info" else DAMAGE_STYLE
+        self._add(_Line(heading, (), style, damage_text(row, names_file=by_partition)))
 
     def _take_finding(self, row: Mapping[str, object]) -> None:
         self._finding_count += 1
@@ -173,7 +174,8 @@ def _joined(texts: Iterable[Text]) -> list[Text]:
 
 def damage_text(row: Mapping[str, object], *, names_file: bool = False) -> str:
     """One damaged place as a line that starts with the word."""
-    text = f"!! DAMAGE {plain(row.get('reason'))} at byte {plain(row.get('position'))}"
+    word = "-- harmless" if row.get("severity") == "info" else "!! DAMAGE"
+    text = f"{word} {plain(row.get('reason'))} at byte {plain(row.get('position'))}"
     text += f" of {plain(row.get('segment'))}" if names_file else ""
     text += f", {human_bytes(row.get('size_bytes'))}: {plain(row.get('detail'))}"
     if row.get("next_offset") is not None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 from array import array
+from functools import cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core import tables
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Template", "batch_template", "record_template"]
 
+PLACE: Final = ("topic", "partition", "segment")  # the first columns of both tables, the same for all lines of a file
+_PLACE_PIECE: Final = -1
 _FORMATS: Final = (MAGIC_V0, MAGIC_V1, MAGIC_V2, FORMAT_V07)
 _MODES: Final = {"auto": 0, "base64": 1, "hex": 2}
 _V2: Final = (MAGIC_V2,)
@@ -94,12 +98,12 @@ _BATCH_OPERATIONS: Final[dict[str, _Rule]] = {
 }
 
 
-class Template:
-    """Programs, literals and the worst case of a line without its bytes members; read by `ndjson.write_rows`."""
+class _Program:
+    """What all lines of one kind share: programs, and literals but for the one that names the place."""
 
     def __init__(self, table_of: Mapping[int, tables.Table], constants: Mapping[str, object], bytes_mode: str) -> None:
         self.mode = _MODES[bytes_mode]
-        self._pieces: list[bytes] = list(ndjson.FIRST_PIECES)
+        self.pieces: list[bytes] = list(ndjson.FIRST_PIECES)
         self.columns: dict[int, list[tuple[str, str, int, object]]] = {}
         operations: list[int] = []
         self.entries = array("q", [0] * (FORMAT_V07 + 1))
@@ -109,38 +113,34 @@ class Template:
             program = self._program(table, batch_format, constants)
             operations += program
             longest = max(longest, len(program))
-        self.operations = array("q", operations)
-        self.text = b"".join(self._pieces) + bytes(ndjson.SLACK)
-        starts = [0]
-        for piece in self._pieces:
-            starts.append(starts[-1] + len(piece))
-        self.starts = array("q", starts)
+        place = len(self.pieces)  # the last piece, made by each template
+        self.operations = array("q", [place if value == _PLACE_PIECE else value for value in operations])
         # each operation writes its literal, and an integer or a name; names and literals are all in the text
-        self.bound = len(self.text) * 2 + longest * 64 + ndjson.SLACK
+        self.bound = 2 * sum(map(len, self.pieces)) + longest * 64 + ndjson.SLACK
+        self.text = b"".join(self.pieces)
+        self.starts = [0, *accumulate(map(len, self.pieces))]
 
     def _piece(self, *pieces: str) -> int:
         """Index of the first of the pieces, which follow each other."""
-        self._pieces += [piece.encode("utf-8", "backslashreplace") for piece in pieces]
-        return len(self._pieces) - len(pieces)
+        self.pieces += [piece.encode("utf-8", "backslashreplace") for piece in pieces]
+        return len(self.pieces) - len(pieces)
 
     def _program(self, table: tables.Table, batch_format: int, constants: Mapping[str, object]) -> list[int]:
         """One operation per column that is not the same for all lines, each with the literal text before it."""
         program: list[int] = []
-        literal = "{" + f'"type":{json.dumps(table.name)}'
+        literal = ""
         is_record = "key" in table.names
         columns = self.columns[batch_format] = []
-        for name in table.names[1:]:
-            if name in constants:
-                columns.append((name, "constant", 0, constants[name]))
-                literal += f",{json.dumps(name)}:{json.dumps(constants[name], ensure_ascii=False)}"
-            elif name == "format":
-                columns.append((name, "constant", 0, FORMAT_NAMES[batch_format]))
-                literal += f',"format":"{FORMAT_NAMES[batch_format]}"'
+        for name in table.names[1 + len(PLACE) :]:
+            if name in constants or name == "format":
+                value = FORMAT_NAMES[batch_format] if name == "format" else constants[name]
+                columns.append((name, "constant", 0, value))
+                literal += f",{json.dumps(name)}:{json.dumps(value)}"
             elif name in {"key", "value"}:
+                columns.append((name, "text", _record(f"{name}_start"), None))
                 lead = self._piece(literal)
-                start = RECORD_FIELDS.index(f"{name}_start")
-                columns.append((name, "text", start, None))
-                program += [ndjson.OPERATIONS.index("text"), start, self._bytes_pieces(f',"{name}'), lead]
+                pieces = self._bytes_pieces(f',"{name}')
+                program += [ndjson.OPERATIONS.index("text"), _record(f"{name}_start"), pieces, lead]
                 literal = ""
             else:
                 operation = self._operation(name, batch_format, is_record=is_record)
@@ -151,14 +151,15 @@ class Template:
                     continue
                 kind, a, b = operation
                 columns.append((name, kind, a, self._names(b) if kind in _NAMING else b))
-                program += [ndjson.OPERATIONS.index(kind), a, b, self._piece(literal)]
+                lead = self._piece(literal) if program else _PLACE_PIECE
+                program += [ndjson.OPERATIONS.index(kind), a, b, lead]
                 literal = ""
         program += [ndjson.OPERATIONS.index("end"), 0, 0, self._piece(literal + "}\n")]
         return program
 
     def _names(self, first: int) -> tuple[str, ...]:
         """The pieces from `first` on, for whoever reads columns without the kernel."""
-        return tuple(piece.decode() for piece in self._pieces[first:])
+        return tuple(piece.decode() for piece in self.pieces[first:])
 
     def _bytes_pieces(self, name: str) -> int:
         """Null, text, base64 and hex form of a bytes member whose name begins with `name`, quote included."""
@@ -187,12 +188,44 @@ class Template:
         return first
 
 
-def record_template(constants: Mapping[str, object], bytes_mode: str) -> Template:
-    """Template of record lines; `constants` are topic, partition, segment and resynced."""
+class Template:
+    """What `ndjson.write_rows` reads: programs, literals, and the worst case of a line without its bytes members.
+
+    `columns` says the same for whoever reads without the kernel: for each format the columns behind the place,
+    (name, operation, a, b).
+    """
+
+    def __init__(self, program: _Program, table: tables.Table, place: tuple[object, ...]) -> None:
+        head = {"type": table.name} | dict(zip(PLACE, place, strict=True))
+        literal = (
+            json.dumps(head, ensure_ascii=False, separators=(",", ":"))[:-1] + f',"{table.names[1 + len(PLACE)]}":'
+        )
+        piece = literal.encode("utf-8", "backslashreplace")
+        self.mode = program.mode
+        self.columns = program.columns
+        self.entries = program.entries
+        self.operations = program.operations
+        self.text = program.text + piece + bytes(ndjson.SLACK)
+        self.starts = array("q", [*program.starts, program.starts[-1] + len(piece)])
+        self.bound = program.bound + len(piece)
+
+
+def record_template(place: tuple[object, ...], bytes_mode: str, *, resynced: bool) -> Template:
+    """Template of record lines of one file; `place` are topic, partition and segment."""
+    return Template(_record_program(bytes_mode, resynced), tables.RECORD, place)
+
+
+def batch_template(place: tuple[object, ...], *, resynced: bool) -> Template:
+    """Template of batch lines of one file; `place` are topic, partition and segment."""
+    return Template(_batch_program(resynced), tables.BATCH, place)
+
+
+@cache
+def _record_program(bytes_mode: str, resynced: bool) -> _Program:
     table_of = {kind: tables.RECORD_V07 if kind == FORMAT_V07 else tables.RECORD for kind in _FORMATS}
-    return Template(table_of, constants, bytes_mode)
+    return _Program(table_of, {"resynced": resynced}, bytes_mode)
 
 
-def batch_template(constants: Mapping[str, object]) -> Template:
-    """Template of batch lines; `constants` are topic, partition, segment and resynced."""
-    return Template(dict.fromkeys(_FORMATS, tables.BATCH), constants, "auto")
+@cache
+def _batch_program(resynced: bool) -> _Program:
+    return _Program(dict.fromkeys(_FORMATS, tables.BATCH), {"resynced": resynced}, "auto")

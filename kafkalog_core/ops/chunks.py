@@ -47,8 +47,11 @@ class Lines:
         """The template of record or batch lines."""
         key = (is_record, resynced, bytes_mode)
         if key not in self._templates:
-            constants = {**self.place._asdict(), "resynced": resynced}
-            self._templates[key] = record_template(constants, bytes_mode) if is_record else batch_template(constants)
+            self._templates[key] = (
+                record_template(self.place, bytes_mode, resynced=resynced)
+                if is_record
+                else batch_template(self.place, resynced=resynced)
+            )
         return self._templates[key]
 
     def write(
@@ -117,7 +120,7 @@ class _ColumnChunk:
     def _row(self, index: int, template: Template) -> dict[str, object]:
         row = self._records.row(index) if self._records is not None else {}
         batch = self._batches.row(row["batch"] if row else index)
-        values: dict[str, object] = {"type": self.table.name}
+        values: dict[str, object] = {"type": self.table.name, **self._lines.place._asdict()}
         for name, kind, a, b in template.columns[batch["format"]]:
             values[name] = self._value(kind, a, b, row, batch) if kind != "constant" else b
         return values

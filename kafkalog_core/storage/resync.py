@@ -4,7 +4,7 @@ A candidate costs a checksum over all of its length, and garbage may be full of 
 holds headers, or bytes made to keep a reader busy. So the work is bounded. Candidates that turned out wrong may have
 cost, by their size class (a power of two), `CHECKED_PER_BYTE` bytes for each byte searched and `FREE_CHECKS` times the
 class's largest size; one that would cost more is passed over and counted. No class takes from another: only wrong
-headers of about the same size can hide an entry. Entries that are whole but for their checksum never do, as they cost
+headers of about the same size can hide an entry, and entries that are whole but for their checksum do not, as they cost
 one byte a byte.
 """
 

@@ -222,10 +222,10 @@ class _Scanner:
     def _torn(self, needed: int) -> Damage:
         """The last entry ends behind the file's end: an append cut short, or a length that lies."""
         rest = self._end - self._position
-        if self._zeros_here() >= rest:
-            return self._zero_filled(rest)
         if rest < self._framing.header_bytes:
             return self._step_over(rest, "torn-tail", f"{rest} bytes, too few for a header: an append cut short")
+        if self._zeros_here() >= rest:
+            return self._zero_filled(rest)
         found = self._search.find(self._position + 1, self._end)
         if found is not None:
             detail = f"its length says {needed} bytes, past the end of the file, but a whole batch stands at {found}"

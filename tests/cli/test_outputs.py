@@ -24,7 +24,7 @@ def test_ndjson(dumping):
         '"format":"v2","codec":"none","leader_epoch":4,"producer_id":-1,"producer_epoch":-1,"sequence":-1,'
         '"is_transactional":false,"control_type":null,"resynced":false}\n'
         '{"type":"damage","topic":"orders","partition":0,"segment":"00000000000000000000.log","position":100,'
-        '"size_bytes":40,"reason":"crc-mismatch","detail":"The checksum differs.","next_offset":3}\n'
+        '"size_bytes":40,"reason":"crc-mismatch","detail":"The checksum differs.","next_offset":3,"severity":null}\n'
         '{"type":"summary","files":1,"partitions":1,"bytes":140,"batches":1,"records":3,"rows":2,"damage_count":1,'
         '"damage_bytes":40,"severities":{"error":1},"codes":{"crc-mismatch":1},"exit_status":4}\n'
     )
@@ -62,7 +62,7 @@ def test_csv(dumping):
         "type,topic,partition,segment,position,offset,timestamp_ms,timestamp_type,key,key_b64,value,value_b64,headers,"
         "format,codec,leader_epoch,producer_id,producer_epoch,sequence,is_transactional,control_type,resynced,"
         "next_offset,magic,attributes,crc_stored,crc_ok,size_bytes,reason,detail,"
-        "code,severity,file,message,broker_action,cure"
+        "severity,code,file,message,broker_action,cure"
     )
     assert first == (
         'record,orders,0,00000000000000000000.log,0,0,1700000000000,create,"say ""hi"", you",,"",,'

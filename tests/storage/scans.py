@@ -32,7 +32,12 @@ def found_in(run: Run) -> list[Found]:
 
 
 def scan_source(
-    source: Source, *, base_offset: int | None = 0, is_v07: bool = False, resync: bool = False, max_batch_bytes: int = 2**28
+    source: Source,
+    *,
+    base_offset: int | None = 0,
+    is_v07: bool = False,
+    resync: bool = False,
+    max_batch_bytes: int = 2**28,
 ) -> list[Found | Damage]:
     """Everything in an open file; it must follow on each other without a gap."""
     options = ScanOptions(resync=resync, max_batch_bytes=max_batch_bytes)

@@ -152,7 +152,7 @@ def test_another_error_of_the_system_is_not_damage(dying: DyingDisk) -> None:
 
 
 def test_a_file_that_is_cut_while_blocks_are_probed(path: Path) -> None:
-    """The first read fails, and when it is tried block by block there is nothing any more: the end, not an endless loop."""
+    """The read fails, and block by block there is nothing any more: the end, not an endless loop."""
 
     class Vanishing(Source):
         failed = False

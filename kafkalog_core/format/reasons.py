@@ -1,0 +1,40 @@
+"""The catalogue of damage reasons in a log: what scan and decode say, a stable word and its meaning."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["LOG_DAMAGE"]
+
+LOG_DAMAGE: Final = {
+    # --- framing: storage.scan --------------------------------------------------------------------------------------
+    "torn-tail": "The last batch ends behind the end of the file: an append cut short.",
+    "zero-filled": "Zero bytes: preallocated space behind the last batch, or a hole that a crash left.",
+    "bad-length": "A length that cannot be true, or that passes the end of the file though a whole batch follows.",
+    "unknown-magic": "A magic of no known format.",
+    "crc-mismatch": "A batch whose checksum is not that of its bytes.",
+    "over-limit": "A batch larger than --max-batch-bytes; it was stepped over.",
+    "unreadable": "Bytes that the disk cannot read, with the batch that they are in.",
+    "offset-order": "A whole batch whose offsets go back behind those before it, or below the number in the file name.",
+    # --- payload under a good checksum: format.decode ------------------------------------------------------------------
+    "payload": "Compressed records that their codec refuses.",
+    "payload-limit": "Compressed records that inflate to more than --max-batch-bytes.",
+    "payload-truncated": "Compressed records that end early.",
+    "wrapper-value": "A compressed message whose key and value lengths do not fit, or that has no value.",
+    "record-length": "A record whose length is negative or passes the end of its batch.",
+    "record-varint": "A variable-length integer that is cut or too long.",
+    "record-key": "A key that passes the end of its record.",
+    "record-value": "A value that passes the end of its record.",
+    "record-headers": "Headers that pass the end of their record, or a negative count or length.",
+    "record-trailing": "A record whose fields end before its length does, or that has none.",
+    "record-count": "A record count that is negative, or bytes behind the last record.",
+    "headers-limit": "A record with more than a million headers.",
+    "message-length": "An inner message whose size cannot be true.",
+    "message-key": "An inner message whose key passes its end.",
+    "message-value": "An inner message whose value passes its end.",
+    "message-magic": "An inner message of an unknown magic.",
+    "message-nested": "A compressed message inside of a compressed one, which only Kafka 0.7 writes.",
+    "message-cut": "A set of inner messages that ends inside of one; consumers get those before it.",
+    "message-empty": "A compressed message without a message in it.",
+    "message-offset": "Relative inner offsets that pass the offset of their wrapper.",
+}

@@ -1,0 +1,17 @@
+"""Every reason that the code gives stands in the catalogue, and nothing else does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from kafkalog_core.format import decode, kernels
+from kafkalog_core.format.reasons import LOG_DAMAGE
+from kafkalog_core.storage import scan
+
+
+def test_catalogue_is_what_scan_and_decode_say() -> None:
+    text = Path(scan.__file__).read_text(encoding="utf-8")
+    framing = set(re.findall(r'"([a-z]+-[a-z]+|unreadable)"', text))
+    payload = {name for _, name in decode._INFLATE_ERRORS} | {"wrapper-value", "headers-limit"}
+    assert framing | payload | {name for name in kernels.DECODE_ERRORS if name} == set(LOG_DAMAGE)
