@@ -16,9 +16,10 @@ from kafkalog_cli.exits import ExitStatus
 from kafkalog_core.errors import AccessError, UnknownFileError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.names import LOG_KINDS
-from kafkalog_core.ops.bench import MEASURES, Pass, interpreted_kernels, twin_passes
+from kafkalog_core.ops.bench import MEASURES, Pass, twin_passes
 from kafkalog_core.ops.seeded import Recipe, seeded_log
 from kafkalog_core.ops.targets import FileTarget, resolve
+from kafkalog_core.twins import interpreted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,7 +127,7 @@ def _figures(path: str, of: str, *, with_twins: bool) -> Iterator[Figure]:
         yield _figure(of, name, "-" if name == "checksum" else running, turns)
     if not with_twins:
         return
-    for twin in (kernels, interpreted_kernels()) if kernels.COMPILED else (kernels,):
+    for twin in (kernels, interpreted()) if kernels.COMPILED else (kernels,):
         pairs = [twin_passes(path, twin, time.perf_counter) for _ in range(TURNS)]
         kind = "compiled" if twin.COMPILED else "interpreted"
         yield _figure(of, "twin walk", kind, [walked for walked, _ in pairs])

@@ -216,8 +216,13 @@ def decode_backwards(
         states.append(state[:])
     if result != kernels.DECODE_DONE:
         yield _payload_damage(batches, state, result)
+    following = state[2]
     for state in reversed(states):
+        first = state[2]
         kernels.decode(memory, batches, row + 1, state, records)
+        # the header columns may have grown behind this state: then the same call takes more records than before
+        records.count = min(records.count, following - first)
+        following = first
         if records.count:
             yield RecordRun(memory, batches, records)
 

@@ -1,4 +1,4 @@
-"""What a JSON line of a record or a batch looks like: programs for the kernel in `ndjson.py`, made from `tables.py`.
+"""What a JSON line of a record or a batch looks like: programs for the kernel in `ndjson`, made from `tables.py`.
 
 Column names and their order come from the tables alone; which columns a format lacks (null) is said here, once, for
 the lines and for the row dicts (`rows.py` of the operations) alike.
@@ -13,9 +13,9 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core import tables
-from kafkalog_core.format import ndjson
 from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_NAMES, FORMAT_V07, RECORD_FIELDS
 from kafkalog_core.format.decode import codec_name
+from kafkalog_core.format.kernels import programs
 from kafkalog_core.format.layout import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -103,20 +103,20 @@ class _Program:
 
     def __init__(self, table_of: Mapping[int, tables.Table], constants: Mapping[str, object], bytes_mode: str) -> None:
         self.mode = _MODES[bytes_mode]
-        self.pieces: list[bytes] = list(ndjson.FIRST_PIECES)
+        self.pieces: list[bytes] = list(programs.FIRST_PIECES)
         self.columns: dict[int, list[tuple[str, str, int, object]]] = {}
         operations: list[int] = []
         self.entries = array("q", [0] * (FORMAT_V07 + 1))
         longest = 0
         for batch_format, table in table_of.items():
-            self.entries[batch_format] = len(operations) // ndjson.OPERATION_SIZE
+            self.entries[batch_format] = len(operations) // programs.OPERATION_SIZE
             program = self._program(table, batch_format, constants)
             operations += program
             longest = max(longest, len(program))
         place = len(self.pieces)  # the last piece, made by each template
         self.operations = array("q", [place if value == _PLACE_PIECE else value for value in operations])
         # each operation writes its literal, and an integer or a name; names and literals are all in the text
-        self.bound = 2 * sum(map(len, self.pieces)) + longest * 64 + ndjson.SLACK
+        self.bound = 2 * sum(map(len, self.pieces)) + longest * 64 + programs.SLACK
         self.text = b"".join(self.pieces)
         self.starts = [0, *accumulate(map(len, self.pieces))]
 
@@ -140,7 +140,7 @@ class _Program:
                 columns.append((name, "text", _record(f"{name}_start"), None))
                 lead = self._piece(literal)
                 pieces = self._bytes_pieces(f',"{name}')
-                program += [ndjson.OPERATIONS.index("text"), _record(f"{name}_start"), pieces, lead]
+                program += [programs.OPERATIONS.index("text"), _record(f"{name}_start"), pieces, lead]
                 literal = ""
             else:
                 operation = self._operation(name, batch_format, is_record=is_record)
@@ -152,9 +152,9 @@ class _Program:
                 kind, a, b = operation
                 columns.append((name, kind, a, self._names(b) if kind in _NAMING else b))
                 lead = self._piece(literal) if program else _PLACE_PIECE
-                program += [ndjson.OPERATIONS.index(kind), a, b, lead]
+                program += [programs.OPERATIONS.index(kind), a, b, lead]
                 literal = ""
-        program += [ndjson.OPERATIONS.index("end"), 0, 0, self._piece(literal + "}\n")]
+        program += [programs.OPERATIONS.index("end"), 0, 0, self._piece(literal + "}\n")]
         return program
 
     def _names(self, first: int) -> tuple[str, ...]:
@@ -189,7 +189,7 @@ class _Program:
 
 
 class Template:
-    """What `ndjson.write_rows` reads: programs, literals, and the worst case of a line without its bytes members.
+    """What `kernels.write_rows` reads: programs, literals, and the worst case of a line without its bytes members.
 
     `columns` says the same for whoever reads without the kernel: for each format the columns behind the place,
     (name, operation, a, b).
@@ -205,7 +205,7 @@ class Template:
         self.columns = program.columns
         self.entries = program.entries
         self.operations = program.operations
-        self.text = program.text + piece + bytes(ndjson.SLACK)
+        self.text = program.text + piece + bytes(programs.SLACK)
         self.starts = array("q", [*program.starts, program.starts[-1] + len(piece)])
         self.bound = program.bound + len(piece)
 

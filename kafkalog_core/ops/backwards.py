@@ -5,8 +5,9 @@ A first scan notes where its runs lie; each is then read again, the last one fir
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.storage.scan import Damage, Run, scan
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.source import Source
 
 __all__ = ["runs_backwards"]
+
+_ANY_OFFSET: Final = -MAX_INT64
 
 
 class _Span(NamedTuple):
@@ -46,7 +49,9 @@ def runs_backwards(
         if isinstance(span, Damage):
             yield span
             continue
-        base = base_offset if is_v07 else None  # of 0.7 addresses are made from it; order was checked the first time
+        base = base_offset if is_v07 else _ANY_OFFSET  # of 0.7 it makes the addresses; order was checked the first time
         for item in scan(source, base_offset=base, is_v07=is_v07, options=options, start=span.start, end=span.end):
             if isinstance(item, Run):
                 yield Run(item.memory, item.batches, span.resynced)
+            elif item.size_bytes:  # could be read the first time, not the second
+                yield item

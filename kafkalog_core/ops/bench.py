@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from importlib.machinery import SourceFileLoader
-from types import ModuleType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import kafkalog_core.format as format_package
-from kafkalog_core.errors import NotFoundError
-from kafkalog_core.format import kernels, layout
+from kafkalog_core.format import layout
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.format.columns import FORMAT_V07, BatchColumns, RecordColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
@@ -27,8 +23,9 @@ from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import ModuleType
 
-__all__ = ["MEASURES", "Pass", "Timer", "interpreted_kernels", "twin_passes"]
+__all__ = ["MEASURES", "Pass", "Timer", "twin_passes"]
 
 CHECKSUM_BYTES: Final = 64 * 1024 * 1024  # at a time: more than a processor caches, so that the floor is that of memory
 V07_SUFFIX: Final = ".kafka"
@@ -137,18 +134,6 @@ def _timed(path: str, timer: Timer, limit_bytes: int | None, work: Callable[[Run
 
 
 # --- both twins of the kernels, on the first records of a file --------------------------------------------------------
-def interpreted_kernels() -> ModuleType:
-    """The kernels from their source, whatever was compiled. Raises NotFoundError where the source is not installed."""
-    path = f"{format_package.__path__[0]}/kernels.py"
-    loader = SourceFileLoader(f"{kernels.__name__}_interpreted", path)
-    module = ModuleType(loader.name)
-    try:
-        loader.exec_module(module)
-    except OSError as error:
-        raise NotFoundError("the kernels' source is not installed", path=path) from error
-    return module
-
-
 def twin_passes(path: str, twin: ModuleType, timer: Timer) -> tuple[Pass, Pass]:
     """Walk (checksums included) and decode of a file's first records by one twin alone: nothing is read or inflated."""
     with Source.open(path) as source:

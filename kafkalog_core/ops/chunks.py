@@ -9,8 +9,8 @@ import json
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from kafkalog_core import tables
-from kafkalog_core.format import ndjson
 from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, RECORD_FIELDS
+from kafkalog_core.format.kernels import ndjson
 from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_KEY, CONTROL_TYPE_NAMES, MAX_INT32
 from kafkalog_core.format.template import Template, batch_template, record_template
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from kafkalog_core.errors import StorageError
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, TRANSACTIONAL_BIT
 from kafkalog_core.ops.chunks import control_type_name
@@ -81,17 +82,24 @@ class CommittedView:
 
 
 def read_committed_view(files: Iterable[LogFile], options: ScanOptions, high_watermark: int | None) -> CommittedView:
-    """Read the headers of a partition's files, in order."""
+    """Read the headers of a partition's files, in order. A file that cannot be read tells nothing."""
     view = CommittedView()
     for file in files:
         if file.is_v07:
             continue
-        with Source.open(file.path) as source:
-            for item in scan(source, base_offset=file.base_offset, options=options):
-                if isinstance(item, Run):
-                    _read_run(item, view, options.max_batch_bytes)
+        try:
+            _read_file(file, view, options)
+        except StorageError:  # whoever asks for its rows will be told
+            continue
     view.finish(high_watermark)
     return view
+
+
+def _read_file(file: LogFile, view: CommittedView, options: ScanOptions) -> None:
+    with Source.open(file.path) as source:
+        for item in scan(source, base_offset=file.base_offset, options=options):
+            if isinstance(item, Run):
+                _read_run(item, view, options.max_batch_bytes)
 
 
 def _read_run(run: Run, view: CommittedView, max_bytes: int) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalog_core import tables
-from kafkalog_core.format.columns import RecordColumns
+from kafkalog_core.format.columns import FORMAT_V07, RecordColumns
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_backwards, decode_run
 from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.ops.backwards import runs_backwards
@@ -135,7 +135,7 @@ class LogReader:
     def _record_selection(self, run: RecordRun, view: CommittedView | None) -> bytearray | None:
         selection = record_selection(self._request.filters, run)
         end_offset = None if view is None else view.end_offset
-        if end_offset is not None and run.records.column("offset")[-1] >= end_offset:
+        if end_offset is not None and max(run.records.column("offset")) >= end_offset:
             selection = selection or bytearray(b"\x01") * run.records.count
             for row, offset in enumerate(run.records.column("offset")):
                 if offset >= end_offset:
@@ -157,6 +157,12 @@ class LogReader:
             "severity": severity,
         }
         return RowChunk(tables.DAMAGE, [row])
+
+    def changed(self, change: Change, file: LogFile) -> RowChunk:
+        """The `finding` row that says what has happened to a file while it was read."""
+        oddity = odd(_CHANGE_CODES[change], file.path, topic=file.place.topic, partition=file.place.partition)
+        self._report.add_finding(oddity.row())
+        return RowChunk(tables.FINDING, [oddity.row()])
 
     def _items(self, source: Source, file: LogFile) -> Iterator[Run | Damage]:
         options = self._request.scan_options
@@ -230,7 +236,8 @@ class LogReader:
         high = self._request.filters.offsets[1]
         if high is None or isinstance(item, Damage) or item.resynced or self._request.newest_first:
             return False
-        return bool(item.batches.column("last_offset")[-1] >= high)
+        ends = item.batches.column("last_offset")[-1]  # of 0.7 this is where the next one starts
+        return bool(ends > high if item.batches.column("format")[-1] == FORMAT_V07 else ends >= high)
 
     def _payload_damage(self, damage: PayloadDamage, run: Run, lines: Lines) -> RowChunk:
         self._report.add_damage(damage.reason, 0)
@@ -277,9 +284,7 @@ class LogReader:
     def _changes(self, source: Source, file: LogFile) -> Iterator[Chunk]:
         change = source.refresh()
         if change is not Change.NONE:
-            oddity = odd(_CHANGE_CODES[change], file.path, topic=file.place.topic, partition=file.place.partition)
-            self._report.add_finding(oddity.row())
-            yield RowChunk(tables.FINDING, [oddity.row()])
+            yield self.changed(change, file)
 
 
 def _known_records(run: Run, selection: bytearray | None) -> int:

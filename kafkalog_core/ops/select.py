@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.format.columns import FORMAT_V07
-from kafkalog_core.format.layout import CODEC_NAMES, CONTROL_BIT, DELETE_HORIZON_BIT, MAGIC_V2, TRANSACTIONAL_BIT
+from kafkalog_core.format.layout import (
+    CODEC_NAMES,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    MAGIC_V2,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,10 +146,12 @@ def _overlaps_times(bounds: Range, batches: BatchColumns, row: int) -> bool:
         return batches.column("codec")[row] != 0 and batches.column("format")[row] == 1
     if low is not None and newest < low:
         return False
-    if high is None or batches.column("format")[row] != MAGIC_V2:
-        return True
-    is_horizon = bool(batches.column("attributes")[row] & DELETE_HORIZON_BIT)
-    return is_horizon or batches.column("record_count")[row] > 1 or oldest <= high
+    attributes = batches.column("attributes")[row]
+    if high is None or attributes & TIMESTAMP_TYPE_BIT:  # of LogAppendTime all records have the batch's own
+        return high is None or newest <= high
+    if batches.column("format")[row] != MAGIC_V2:
+        return batches.column("codec")[row] != 0 or newest <= high
+    return bool(attributes & DELETE_HORIZON_BIT) or batches.column("record_count")[row] > 1 or oldest <= high
 
 
 def record_selection(filters: Filters, run: RecordRun) -> bytearray | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.columns import FORMAT_NAMES, FORMAT_V07
 from kafkalog_core.format.decode import codec_name
-from kafkalog_core.format.layout import CONTROL_BIT, DELETE_HORIZON_BIT, MAGIC_V2, TRANSACTIONAL_BIT
+from kafkalog_core.format.layout import CONTROL_BIT, DELETE_HORIZON_BIT, MAGIC_V2, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
 
 if TYPE_CHECKING:
     from kafkalog_core.format.columns import BatchColumns
@@ -87,7 +87,7 @@ class LogStats:
         known += [
             time
             for time, bits in zip(batches.column("base_timestamp_ms"), attributes, strict=True)
-            if time >= 0 and not (bits >= 0 and bits & DELETE_HORIZON_BIT)
+            if time >= 0 and not (bits >= 0 and bits & (DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT))
         ]
         if known:
             low, high = min(known), max(known)

@@ -28,7 +28,7 @@ def found_in(run: Run) -> list[Found]:
     """The batches of a run."""
     names = ("position", "size_bytes", "last_offset")
     rows = zip(*(run.batches.column(name).tolist() for name in names), strict=True)
-    return [Found(*row, run.resynced) for row in rows]
+    return [Found(at, size, last, run.resynced) for at, size, last in rows]
 
 
 def scan_source(

@@ -83,7 +83,7 @@ def test_a_file_that_goes_away_meanwhile_is_said(tmp_path: Path, monkeypatch: py
 
 def test_a_name_that_is_not_utf_8_keeps_its_bytes(tmp_path: Path) -> None:
     raw = os.fsencode(tmp_path) + b"/\xff\xfe.log"
-    with open(raw, "wb") as file:  # noqa: PTH123 - a name of bytes
+    with open(raw, "wb") as file:
         file.write(b"1")
     (seen,) = list_directory(str(tmp_path)).files
     assert os.fsencode(seen.path) == raw

@@ -1,0 +1,52 @@
+"""The hot loops: batch walk, search, columnar record decode, JSON lines. One source, interpreted or compiled (Cython).
+
+Rules of the kernels: integers only, spans instead of slices, no object per record, bounds checked before every read.
+Where a C compiler was at hand an extension stands beside each source and is imported in its place; `COMPILED` says
+which twin runs. Both are tested on the same bytes. Layouts: `layout.py`; columns: `columns.py`. Rules:
+DefaultRecordBatch, DefaultRecord, AbstractLegacyRecordBatch, ByteUtils (Kafka 4.3), kafka.message (0.7).
+"""
+
+from kafkalog_core.format.kernels import legacy_records, log_walk, ndjson, search, v07_records, v07_walk, v2_records
+from kafkalog_core.format.kernels.constants import (
+    DECODE_DONE,
+    DECODE_FULL,
+    DECODE_GROW,
+    STATE_SIZE,
+    STOP_CHECKSUM,
+    STOP_END,
+    STOP_LENGTH,
+    STOP_LIMIT,
+    STOP_MAGIC,
+    STOP_MORE,
+    STOP_ORDER,
+)
+from kafkalog_core.format.kernels.dispatch import DECODE_ERRORS, decode
+from kafkalog_core.format.kernels.log_walk import walk
+from kafkalog_core.format.kernels.ndjson import write_rows
+from kafkalog_core.format.kernels.search import find_candidate, find_candidate_v07
+from kafkalog_core.format.kernels.v07_walk import walk_v07
+from kafkalog_core.twins import runs_compiled
+
+__all__ = [
+    "COMPILED",
+    "DECODE_DONE",
+    "DECODE_ERRORS",
+    "DECODE_FULL",
+    "DECODE_GROW",
+    "STATE_SIZE",
+    "STOP_CHECKSUM",
+    "STOP_END",
+    "STOP_LENGTH",
+    "STOP_LIMIT",
+    "STOP_MAGIC",
+    "STOP_MORE",
+    "STOP_ORDER",
+    "decode",
+    "find_candidate",
+    "find_candidate_v07",
+    "walk",
+    "walk_v07",
+    "write_rows",
+]
+
+COMPILED = runs_compiled((log_walk, v07_walk, search, v2_records, legacy_records, v07_records, ndjson))

@@ -1,0 +1,277 @@
+"""How the kernels write JSON: literals, integers, escaped text, base64 and hexadecimal, at a position of a buffer.
+
+Every `put_*` function writes at `at` and returns the position behind what it wrote; the caller has made sure that the
+worst case fits. The build copies these functions into `ndjson` (setup.py): C inlines only within one module.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
+    from kafkalog_core.format.kernels import _cython as cython
+
+__all__ = ["put_encoded", "put_int", "put_piece", "put_text"]
+
+# --- the build copies from here on ------------------------------------------------------------------------------------
+from kafkalog_core.format.kernels.programs import MODE_BASE64, PIECE_BASE64, PIECE_HEX
+
+if cython.compiled:
+    from cython.cimports.libc.string import memcpy
+
+MAX_DIGITS = cython.declare(cython.Py_ssize_t, 20)  # of an unsigned 64-bit integer
+# A literal over 31 bits would be a Python integer in compiled code.
+ONES = cython.declare(cython.ulonglong, 0x0101010101010101)
+HIGHS = cython.declare(cython.ulonglong, 0x8080808080808080)
+SPACES = cython.declare(cython.ulonglong, 0x2020202020202020)
+QUOTES = cython.declare(cython.ulonglong, 0x2222222222222222)
+SLASHES = cython.declare(cython.ulonglong, 0x5C5C5C5C5C5C5C5C)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def put_piece(
+    t: cython.pointer[cython.const[cython.uchar]],
+    s: cython.pointer[cython.longlong],
+    piece: cython.Py_ssize_t,
+    w: cython.pointer[cython.uchar],
+    at: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """One piece of the template's text `t`, whose pieces start at `s`."""
+    k: cython.Py_ssize_t = 0
+    start: cython.Py_ssize_t = s[piece]
+    size: cython.Py_ssize_t = s[piece + 1] - start
+    if cython.compiled:
+        while k < size:  # up to 15 bytes too many are copied, one instruction each time; both ends have that room
+            memcpy(cython.address(w[at + k]), cython.address(t[start + k]), 16)
+            k += 16
+    else:
+        w[at : at + size] = t[start : start + size]
+    return at + size
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def put_int(value: cython.longlong, w: cython.pointer[cython.uchar], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Decimal digits of any 64-bit integer."""
+    left: cython.ulonglong
+    if 0 <= value < 10:
+        w[at] = 0x30 + value
+        return at + 1
+    if value < 0:
+        w[at] = 0x2D  # -
+        at += 1
+        left = -(value + 1)
+        left += 1
+    else:
+        left = value
+    return _put_digits(left, w, at)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _put_digits(left: cython.ulonglong, w: cython.pointer[cython.uchar], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Digits are counted first and then written in their places, the last ones first, two at a time."""
+    rest: cython.ulonglong
+    limit: cython.ulonglong = 10
+    two: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    q: cython.Py_ssize_t = at + 1
+    while q - at < MAX_DIGITS and left >= limit:
+        limit *= 10
+        q += 1
+    end = q
+    while left >= 100:
+        rest = left // 100
+        two = left - rest * 100
+        q -= 2
+        w[q] = 0x30 + two // 10
+        w[q + 1] = 0x30 + two % 10
+        left = rest
+    q -= 1
+    w[q] = 0x30 + left % 10
+    if left >= 10:
+        w[q - 1] = 0x30 + left // 10
+    return end
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def put_text(
+    p: cython.pointer[cython.const[cython.uchar]],
+    q: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    w: cython.pointer[cython.uchar],
+    at: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """Escaped text with its closing quote; -1 where the bytes are not exact UTF-8."""
+    c: cython.uchar
+    seen: cython.uchar = _survey(p, q, end)
+    if seen > 0x7F and not _is_utf8(p, q, end):
+        return -1
+    if not seen & 1:
+        if cython.compiled:
+            memcpy(cython.address(w[at]), cython.address(p[q]), end - q)
+        else:
+            w[at : at + end - q] = p[q:end]
+        at += end - q
+        w[at] = 0x22
+        return at + 1
+    while q < end:
+        c = p[q]
+        if c < 0x20 or c == 0x22 or c == 0x5C:
+            at = _put_escape(c, w, at)
+        else:
+            w[at] = c
+            at += 1
+        q += 1
+    w[at] = 0x22
+    return at + 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _survey(
+    p: cython.pointer[cython.const[cython.uchar]], q: cython.Py_ssize_t, end: cython.Py_ssize_t
+) -> cython.uchar:
+    """Bit 7: a byte is not ASCII; bit 0: one must be escaped."""
+    c: cython.uchar
+    seen: cython.uchar = 0
+    x: cython.ulonglong = 0
+    quote: cython.ulonglong
+    slash: cython.ulonglong
+    odd: cython.ulonglong = 0
+    high: cython.ulonglong = 0
+    if cython.compiled:  # eight bytes at a time (Bit Twiddling Hacks: a byte less than n, a byte equal to n)
+        while end - q >= 8:
+            memcpy(cython.address(x), cython.address(p[q]), 8)
+            quote = x ^ QUOTES
+            slash = x ^ SLASHES
+            odd |= ((x - SPACES) & ~x) | ((quote - ONES) & ~quote) | ((slash - ONES) & ~slash)
+            high |= x
+            q += 8
+        seen = ((odd & HIGHS) != 0) | (((high & HIGHS) != 0) << 7)
+    while q < end:
+        c = p[q]
+        seen |= (c & 0x80) | (c < 0x20) | (c == 0x22) | (c == 0x5C)
+        q += 1
+    return seen
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _is_utf8(
+    p: cython.pointer[cython.const[cython.uchar]], q: cython.Py_ssize_t, end: cython.Py_ssize_t
+) -> cython.bint:
+    """Whether bytes are exact UTF-8 (RFC 3629: no surrogates, nothing overlong, nothing above U+10FFFF).
+
+    A byte is wrong when it is a continuation and should not be, or the reverse, by the three bytes before it, or when
+    it does not fit the narrower range behind E0, ED, F0 and F4. Without branches, so that a compiler can vectorize it.
+    """
+    k: cython.Py_ssize_t
+    wrong: cython.uchar = 0
+    c: cython.uchar
+    p1: cython.uchar
+    p2: cython.uchar
+    p3: cython.uchar
+    for k in range(q, end if end - q < 3 else q + 3):  # the first bytes have fewer before them
+        c = p[k]
+        p1 = p[k - 1] if k > q else 0
+        p2 = p[k - 2] if k > q + 1 else 0
+        wrong |= _wrong_utf8(c, p1, p2, 0)
+    for k in range(q + 3, end):
+        c = p[k]
+        p1 = p[k - 1]
+        p2 = p[k - 2]
+        p3 = p[k - 3]
+        wrong |= _wrong_utf8(c, p1, p2, p3)
+    wrong |= end > q and p[end - 1] >= 0xC0
+    wrong |= end - q > 1 and p[end - 2] >= 0xE0
+    wrong |= end - q > 2 and p[end - 3] >= 0xF0
+    return wrong == 0
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _wrong_utf8(c: cython.uchar, p1: cython.uchar, p2: cython.uchar, p3: cython.uchar) -> cython.uchar:
+    """1 where `c` cannot stand behind `p3 p2 p1` (Unicode, table 3-7)."""
+    continues: cython.uchar = (c & 0xC0) == 0x80
+    expected: cython.uchar = (p1 >= 0xC0) | (p2 >= 0xE0) | (p3 >= 0xF0)
+    odd: cython.uchar = (continues ^ expected) | (c == 0xC0) | (c == 0xC1) | (c >= 0xF5)
+    odd |= (p1 == 0xE0) & (c < 0xA0)
+    odd |= (p1 == 0xED) & (c > 0x9F)
+    odd |= (p1 == 0xF0) & (c < 0x90)
+    odd |= (p1 == 0xF4) & (c > 0x8F)
+    return odd
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _put_escape(c: cython.uchar, w: cython.pointer[cython.uchar], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    r"""`\" \\ \b \t \n \f \r`, else `\u00xx`."""
+    letter: cython.uchar = 0
+    if c == 0x22 or c == 0x5C:
+        letter = c
+    elif c == 0x08:
+        letter = 0x62
+    elif c == 0x09:
+        letter = 0x74
+    elif c == 0x0A:
+        letter = 0x6E
+    elif c == 0x0C:
+        letter = 0x66
+    elif c == 0x0D:
+        letter = 0x72
+    w[at] = 0x5C
+    if letter:
+        w[at + 1] = letter
+        return at + 2
+    w[at + 1] = 0x75
+    w[at + 2] = 0x30
+    w[at + 3] = 0x30
+    w[at + 4] = 0x30 + (c >> 4)
+    c &= 0x0F
+    w[at + 5] = 0x30 + c if c < 10 else 0x57 + c
+    return at + 6
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def put_encoded(
+    p: cython.pointer[cython.const[cython.uchar]],
+    q: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    t: cython.pointer[cython.const[cython.uchar]],
+    s: cython.pointer[cython.longlong],
+    mode: cython.Py_ssize_t,
+    w: cython.pointer[cython.uchar],
+    at: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """Base64 or hexadecimal with its closing quote."""
+    alphabet: cython.Py_ssize_t = s[PIECE_BASE64] if mode == MODE_BASE64 else s[PIECE_HEX]
+    bits: cython.Py_ssize_t
+    if mode != MODE_BASE64:
+        while q < end:
+            w[at] = t[alphabet + (p[q] >> 4)]
+            w[at + 1] = t[alphabet + (p[q] & 0x0F)]
+            at += 2
+            q += 1
+    while q < end:
+        bits = p[q] << 16
+        if q + 1 < end:
+            bits |= p[q + 1] << 8
+        if q + 2 < end:
+            bits |= p[q + 2]
+        w[at] = t[alphabet + (bits >> 18)]
+        w[at + 1] = t[alphabet + ((bits >> 12) & 0x3F)]
+        w[at + 2] = t[alphabet + ((bits >> 6) & 0x3F)] if q + 1 < end else 0x3D
+        w[at + 3] = t[alphabet + (bits & 0x3F)] if q + 2 < end else 0x3D
+        at += 4
+        q += 3
+    w[at] = 0x22
+    return at + 1

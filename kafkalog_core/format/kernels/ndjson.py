@@ -1,0 +1,369 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""The hot loop that writes JSON lines of records and batches straight from columns into a buffer.
+
+A `Template` (template.py) says what a line is: for each format a program of operations, each with the literal text
+before it, made from `tables.py`. This file only carries the programs out. Every `_put_*` function writes at `at` and
+returns the position behind what it wrote; `write_rows` has made sure that the worst case fits.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
+    from kafkalog_core.format.kernels import _cython as cython
+
+from kafkalog_core.format.kernels.constants import (
+    B_ATTRIBUTES,
+    B_BASE_OFFSET,
+    B_COMPUTED,
+    B_CRC,
+    B_FORMAT,
+    B_SEQUENCE,
+    CONTROL,
+    CONTROL_TYPES,
+    H_KEY,
+    H_KEY_SIZE,
+    H_VALUE,
+    H_VALUE_SIZE,
+    MAX_SEQUENCE,
+    R_ATTRIBUTES,
+    R_BATCH,
+    R_HEADER_COUNT,
+    R_HEADERS,
+    R_KEY,
+    R_KEY_SIZE,
+    R_OFFSET,
+    R_VALUE_SIZE,
+)
+from kafkalog_core.format.kernels.json_text import (
+    put_encoded,
+    put_int,
+    put_piece,
+    put_text,
+)
+from kafkalog_core.format.kernels.programs import (
+    MODE_BASE64,
+    MODE_TEXT,
+    OP_BATCH_BIT,
+    OP_BATCH_CRC_OK,
+    OP_BATCH_INT,
+    OP_BATCH_INT_IF,
+    OP_BATCH_NAME,
+    OP_CONTROL,
+    OP_END,
+    OP_HEADERS,
+    OP_RECORD_INT,
+    OP_RECORD_INT_OR_NULL,
+    OP_RECORD_NAME,
+    OP_SEQUENCE,
+    OP_TEXT,
+    OP_V07_MAGIC,
+    OPERATION_SIZE,
+    PIECE_NULL,
+)
+
+__all__ = ["COMPILED", "SOURCE_HASH", "write_rows"]
+
+COMPILED = cython.compiled
+SOURCE_HASH = "interpreted"
+
+
+BOUND_INT = cython.declare(cython.longlong, 24)  # an int64 with its sign, rounded up
+BOUND_BYTE = cython.declare(cython.longlong, 6)  # a byte as \u00xx
+
+
+def write_rows(
+    memory: object,
+    batches: object,
+    records: object,
+    selection: object,
+    first: cython.Py_ssize_t,
+    template: object,
+    out: object,
+) -> tuple[int, int]:
+    """Write lines of rows from `first` on into `out` until it is full.
+
+    Rows are records, or batches where `records` is None; `selection` is None or a byte a row, 0 for those that are left
+    out. Returns (next row, bytes written); with 0 bytes written and rows left, `out` is too small for one line.
+    """
+    data: cython.const[cython.uchar][::1] = memory
+    b_view: cython.longlong[::1] = batches.cells
+    b_capacity: cython.Py_ssize_t = batches.capacity
+    r_view: cython.longlong[::1] = batches.cells if records is None else records.cells
+    r_capacity: cython.Py_ssize_t = 0 if records is None else records.capacity
+    h_view: cython.longlong[::1] = batches.cells if records is None else records.headers.cells
+    h_capacity: cython.Py_ssize_t = 0 if records is None else records.headers.capacity
+    t_view: cython.const[cython.uchar][::1] = template.text
+    s_view: cython.longlong[::1] = template.starts
+    o_view: cython.longlong[::1] = template.operations
+    e_view: cython.longlong[::1] = template.entries
+    m_view: cython.const[cython.uchar][::1] = b"\x01" if selection is None else selection
+    w_view: cython.uchar[::1] = out
+    selects: cython.bint = selection is not None
+    count: cython.Py_ssize_t = batches.count if records is None else records.count
+    mode: cython.Py_ssize_t = template.mode
+    literals: cython.longlong = template.bound
+    size: cython.Py_ssize_t = len(out)
+    at: cython.Py_ssize_t = 0
+    row: cython.Py_ssize_t = first
+    batch: cython.Py_ssize_t
+    p: cython.pointer[cython.const[cython.uchar]]
+    t: cython.pointer[cython.const[cython.uchar]]
+    b: cython.pointer[cython.longlong]
+    r: cython.pointer[cython.longlong]
+    h: cython.pointer[cython.longlong]
+    s: cython.pointer[cython.longlong]
+    o: cython.pointer[cython.longlong]
+    w: cython.pointer[cython.uchar]
+    if cython.compiled:
+        p = cython.address(data[0]) if data.shape[0] else cython.NULL
+        b, r, h = cython.address(b_view[0]), cython.address(r_view[0]), cython.address(h_view[0])
+        t, s, o = cython.address(t_view[0]), cython.address(s_view[0]), cython.address(o_view[0])
+        w = cython.address(w_view[0])
+    else:
+        p, b, r, h, t, s, o, w = data, b_view, r_view, h_view, t_view, s_view, o_view, w_view
+    while row < count:
+        if selects and m_view[row] == 0:
+            row += 1
+            continue
+        batch = row
+        if r_capacity:
+            batch = r[R_BATCH * r_capacity + row]
+            if literals + _bytes_bound(r, r_capacity, h, h_capacity, row) > size - at:
+                break
+        elif literals > size - at:
+            break
+        at = _put_line(
+            p, b, b_capacity, batch, r, r_capacity, h, h_capacity, row, t, s, o,
+            e_view[b[B_FORMAT * b_capacity + batch]], mode, w, at,
+        )  # fmt: skip
+        row += 1
+    return row, at
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _bytes_bound(
+    r: cython.pointer[cython.longlong],
+    r_capacity: cython.Py_ssize_t,
+    h: cython.pointer[cython.longlong],
+    h_capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+) -> cython.longlong:
+    """The most that key, value and headers of a record can take."""
+    bound: cython.longlong = 0
+    k: cython.Py_ssize_t
+    if r[R_KEY_SIZE * r_capacity + row] > 0:
+        bound += r[R_KEY_SIZE * r_capacity + row]
+    if r[R_VALUE_SIZE * r_capacity + row] > 0:
+        bound += r[R_VALUE_SIZE * r_capacity + row]
+    for k in range(
+        r[R_HEADERS * r_capacity + row], r[R_HEADERS * r_capacity + row] + r[R_HEADER_COUNT * r_capacity + row]
+    ):
+        bound += h[H_KEY_SIZE * h_capacity + k] + BOUND_INT
+        if h[H_VALUE_SIZE * h_capacity + k] > 0:
+            bound += h[H_VALUE_SIZE * h_capacity + k]
+    return bound * BOUND_BYTE
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _put_line(
+    p: cython.pointer[cython.const[cython.uchar]],
+    b: cython.pointer[cython.longlong],
+    b_capacity: cython.Py_ssize_t,
+    batch: cython.Py_ssize_t,
+    r: cython.pointer[cython.longlong],
+    r_capacity: cython.Py_ssize_t,
+    h: cython.pointer[cython.longlong],
+    h_capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+    t: cython.pointer[cython.const[cython.uchar]],
+    s: cython.pointer[cython.longlong],
+    o: cython.pointer[cython.longlong],
+    step: cython.Py_ssize_t,
+    mode: cython.Py_ssize_t,
+    w: cython.pointer[cython.uchar],
+    at: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """One line: the program of the batch's format, from operation `step` on."""
+    operation: cython.longlong
+    x: cython.longlong
+    y: cython.longlong
+    start: cython.Py_ssize_t
+    while True:
+        operation = o[step * OPERATION_SIZE]
+        x = o[step * OPERATION_SIZE + 1]
+        y = o[step * OPERATION_SIZE + 2]
+        at = put_piece(t, s, o[step * OPERATION_SIZE + 3], w, at)
+        step += 1
+        if operation == OP_RECORD_INT:
+            at = put_int(r[x * r_capacity + row], w, at)
+        elif operation == OP_BATCH_INT:
+            at = put_int(b[x * b_capacity + batch], w, at)
+        elif operation == OP_BATCH_BIT:
+            at = put_piece(t, s, y + ((b[B_ATTRIBUTES * b_capacity + batch] & x) != 0), w, at)
+        elif operation == OP_BATCH_NAME:
+            at = put_piece(t, s, y + b[x * b_capacity + batch], w, at)
+        elif operation == OP_TEXT:
+            start = r[x * r_capacity + row]
+            at = _put_bytes(p, start, r[(x + 1) * r_capacity + row], t, s, y, mode, w, at)
+        elif operation == OP_HEADERS:
+            start = r[R_HEADERS * r_capacity + row]
+            at = _put_headers(p, h, h_capacity, start, r[R_HEADER_COUNT * r_capacity + row], t, s, y, mode, w, at)
+        elif operation == OP_SEQUENCE:
+            at = put_int(_sequence(b, b_capacity, batch, r[R_OFFSET * r_capacity + row]), w, at)
+        elif operation == OP_CONTROL:
+            at = _put_control(p, b, b_capacity, batch, r, r_capacity, row, t, s, y, w, at)
+        elif operation == OP_END:
+            return at
+        else:
+            at = _put_rare(operation, x, y, b, b_capacity, batch, r, r_capacity, row, t, s, w, at)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _put_rare(
+    operation: cython.longlong,
+    x: cython.longlong,
+    y: cython.longlong,
+    b: cython.pointer[cython.longlong],
+    b_capacity: cython.Py_ssize_t,
+    batch: cython.Py_ssize_t,
+    r: cython.pointer[cython.longlong],
+    r_capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+    t: cython.pointer[cython.const[cython.uchar]],
+    s: cython.pointer[cython.longlong],
+    w: cython.pointer[cython.uchar],
+    at: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """Operations of batches and of old formats."""
+    value: cython.longlong
+    if operation == OP_RECORD_NAME:
+        return put_piece(t, s, y + r[x * r_capacity + row], w, at)
+    if operation == OP_BATCH_CRC_OK:
+        value = b[B_COMPUTED * b_capacity + batch]
+        if value < 0:
+            return put_piece(t, s, PIECE_NULL, w, at)
+        return put_piece(t, s, y + (value == b[B_CRC * b_capacity + batch]), w, at)
+    if operation == OP_V07_MAGIC:
+        return put_int(1 if r[R_ATTRIBUTES * r_capacity + row] >= 0 else 0, w, at)
+    if operation == OP_BATCH_INT_IF:
+        if (b[B_ATTRIBUTES * b_capacity + batch] & y) == 0:
+            return put_piece(t, s, PIECE_NULL, w, at)
+        return put_int(b[x * b_capacity + batch], w, at)
+    value = r[x * r_capacity + row] if operation == OP_RECORD_INT_OR_NULL else b[x * b_capacity + batch]
+    if value < 0:
+        return put_piece(t, s, PIECE_NULL, w, at)
+    return put_int(value, w, at)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _sequence(
+    b: cython.pointer[cython.longlong],
+    capacity: cython.Py_ssize_t,
+    batch: cython.Py_ssize_t,
+    offset: cython.longlong,
+) -> cython.longlong:
+    """Sequence number of a record: base + offset delta, wrapping at 2^31 (DefaultRecordBatch.incrementSequence)."""
+    base: cython.longlong = b[B_SEQUENCE * capacity + batch]
+    delta: cython.longlong = offset - b[B_BASE_OFFSET * capacity + batch]
+    if base < 0:
+        return -1
+    if base > MAX_SEQUENCE - delta:
+        return delta - (MAX_SEQUENCE - base) - 1
+    return base + delta
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _put_control(
+    p: cython.pointer[cython.const[cython.uchar]],
+    b: cython.pointer[cython.longlong],
+    b_capacity: cython.Py_ssize_t,
+    batch: cython.Py_ssize_t,
+    r: cython.pointer[cython.longlong],
+    r_capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+    t: cython.pointer[cython.const[cython.uchar]],
+    s: cython.pointer[cython.longlong],
+    first_name: cython.longlong,
+    w: cython.pointer[cython.uchar],
+    at: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """Name of the control type in the record's key (ControlRecordType.parseTypeId)."""
+    kind: cython.longlong = CONTROL_TYPES
+    start: cython.Py_ssize_t = r[R_KEY * r_capacity + row]
+    if (b[B_ATTRIBUTES * b_capacity + batch] & CONTROL) == 0:
+        return put_piece(t, s, PIECE_NULL, w, at)
+    if r[R_KEY_SIZE * r_capacity + row] >= 4 and p[start] < 0x80 and p[start + 2] == 0 and p[start + 3] < CONTROL_TYPES:
+        kind = p[start + 3]
+    return put_piece(t, s, first_name + kind, w, at)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _put_headers(
+    p: cython.pointer[cython.const[cython.uchar]],
+    h: cython.pointer[cython.longlong],
+    capacity: cython.Py_ssize_t,
+    first: cython.Py_ssize_t,
+    count: cython.Py_ssize_t,
+    t: cython.pointer[cython.const[cython.uchar]],
+    s: cython.pointer[cython.longlong],
+    pieces: cython.Py_ssize_t,
+    mode: cython.Py_ssize_t,
+    w: cython.pointer[cython.uchar],
+    at: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    k: cython.Py_ssize_t
+    q: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    w[at] = 0x5B  # [
+    at += 1
+    for k in range(first, first + count):
+        if k > first:
+            w[at] = 0x2C  # ,
+            at += 1
+        q = h[H_KEY * capacity + k]
+        end = put_text(p, q, q + h[H_KEY_SIZE * capacity + k], w, put_piece(t, s, pieces, w, at))
+        if end >= 0:
+            at = end
+        else:
+            at = put_piece(t, s, pieces + 1, w, at)
+            at = put_encoded(p, q, q + h[H_KEY_SIZE * capacity + k], t, s, max(1, mode), w, at)
+        q = h[H_VALUE * capacity + k]
+        at = _put_bytes(p, q, h[H_VALUE_SIZE * capacity + k], t, s, pieces + 2, mode, w, at)
+        at = put_piece(t, s, pieces + 6, w, at)
+    w[at] = 0x5D  # ]
+    return at + 1
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _put_bytes(
+    p: cython.pointer[cython.const[cython.uchar]],
+    q: cython.Py_ssize_t,
+    size: cython.Py_ssize_t,
+    t: cython.pointer[cython.const[cython.uchar]],
+    s: cython.pointer[cython.longlong],
+    pieces: cython.Py_ssize_t,
+    mode: cython.Py_ssize_t,
+    w: cython.pointer[cython.uchar],
+    at: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """A bytes member with its name: pieces + 0 null, + 1 text, + 2 base64, + 3 hex."""
+    end: cython.Py_ssize_t
+    if size < 0:
+        return put_piece(t, s, pieces, w, at)
+    if mode == MODE_TEXT:
+        end = put_text(p, q, q + size, w, put_piece(t, s, pieces + 1, w, at))
+        if end >= 0:
+            return end
+        mode = MODE_BASE64
+    return put_encoded(p, q, q + size, t, s, mode, w, put_piece(t, s, pieces + 1 + mode, w, at))

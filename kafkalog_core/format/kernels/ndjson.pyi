@@ -1,0 +1,15 @@
+from kafkalog_core.format.columns import BatchColumns, RecordColumns
+from kafkalog_core.format.template import Template
+
+COMPILED: bool
+SOURCE_HASH: str
+
+def write_rows(
+    memory: bytes | bytearray | memoryview,
+    batches: BatchColumns,
+    records: RecordColumns | None,
+    selection: bytearray | None,
+    first: int,
+    template: Template,
+    out: bytearray,
+) -> tuple[int, int]: ...

@@ -1,0 +1,57 @@
+"""What the program of a line is made of: `template.py` writes programs, the kernel `ndjson` carries them out.
+
+Integers, one a line, and tuples. The build copies this text into the kernel and makes every integer a C one (setup.py).
+"""
+
+from __future__ import annotations
+
+# --- the build copies from here on ------------------------------------------------------------------------------------
+from typing import Final
+
+# --- operations: (operation, a, b, piece before it) -------------------------------------------------------------------
+OPERATION_SIZE: Final = 4
+OPERATIONS: Final = (
+    "end",  # of the program; the piece ends the line
+    "record_int",  # integer of record column a
+    "record_int_or_null",  # the same, null where it is negative
+    "record_name",  # piece b + value of record column a
+    "batch_int",  # integer of batch column a
+    "batch_int_or_null",
+    "batch_int_if",  # integer of batch column a, null unless attribute bits b are set
+    "batch_bit",  # piece b, or b + 1 where attribute bits a are set
+    "batch_name",  # piece b + value of batch column a
+    "batch_crc_ok",  # pieces b, b + 1; null where no checksum was computed
+    "text",  # bytes at record columns a (start) and a + 1 (size); pieces b to b + 3: null, text, base64, hex
+    "headers",  # pieces b to b + 6: key as text, key as bytes, value null, text, base64, hex, end
+    "sequence",  # sequence number of the record
+    "control",  # null, or piece b + control type
+    "v07_magic",  # 0 or 1
+)
+OP_END: Final = OPERATIONS.index("end")
+OP_RECORD_INT: Final = OPERATIONS.index("record_int")
+OP_RECORD_INT_OR_NULL: Final = OPERATIONS.index("record_int_or_null")
+OP_RECORD_NAME: Final = OPERATIONS.index("record_name")
+OP_BATCH_INT: Final = OPERATIONS.index("batch_int")
+OP_BATCH_INT_OR_NULL: Final = OPERATIONS.index("batch_int_or_null")
+OP_BATCH_INT_IF: Final = OPERATIONS.index("batch_int_if")
+OP_BATCH_BIT: Final = OPERATIONS.index("batch_bit")
+OP_BATCH_NAME: Final = OPERATIONS.index("batch_name")
+OP_BATCH_CRC_OK: Final = OPERATIONS.index("batch_crc_ok")
+OP_TEXT: Final = OPERATIONS.index("text")
+OP_HEADERS: Final = OPERATIONS.index("headers")
+OP_SEQUENCE: Final = OPERATIONS.index("sequence")
+OP_CONTROL: Final = OPERATIONS.index("control")
+OP_V07_MAGIC: Final = OPERATIONS.index("v07_magic")
+
+# --- the first pieces of every template, and how bytes are written ----------------------------------------------------
+FIRST_PIECES: Final = (
+    b"null",
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/",
+    b"0123456789abcdef",
+)
+PIECE_NULL: Final = 0
+PIECE_BASE64: Final = 1
+PIECE_HEX: Final = 2
+MODE_TEXT: Final = 0
+MODE_BASE64: Final = 1
+SLACK: Final = 16  # bytes behind texts and buffers that a copy in whole steps may touch

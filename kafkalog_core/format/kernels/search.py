@@ -1,0 +1,139 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""The search for the next place where an entry could stand, behind bytes that are none."""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
+    from kafkalog_core.format.kernels import _cython as cython
+
+from kafkalog_core.format.kernels.constants import (
+    ENTRY_MIN,
+    HEADER_MIN,
+    LEGACY_ATTRIBUTES_AT,
+    MAGIC_AT,
+    OVERHEAD,
+    SIZE_AT,
+    V0_KEY_AT,
+    V07_MIN,
+    V07_PREFIX,
+    V1_KEY_AT,
+    V2_COUNT_AT,
+    V2_DELTA_AT,
+    V2_EPOCH_AT,
+    V2_PEPOCH_AT,
+    V2_PID_AT,
+    V2_SEQUENCE_AT,
+    V2_SIZE,
+)
+from kafkalog_core.format.kernels.integers import (
+    int16,
+    int32,
+    int64,
+)
+
+__all__ = ["COMPILED", "SOURCE_HASH", "find_candidate", "find_candidate_v07"]
+
+COMPILED = cython.compiled
+SOURCE_HASH = "interpreted"
+
+
+def find_candidate(
+    memory: object,
+    begin: cython.Py_ssize_t,
+    rest: cython.longlong,
+    low_offset: cython.longlong,
+    high_offset: cython.longlong,
+    max_bytes: cython.longlong,
+) -> int:
+    """First position from `begin` on where an entry of magic 0, 1 or 2 could stand, checksum aside; -1: none.
+
+    `rest` is the number of bytes from `memory[0]` to the file's end. All fields that cannot hold every value must hold
+    a possible one, because each candidate costs a checksum over its whole length.
+    """
+    data: cython.const[cython.uchar][::1] = memory
+    p: cython.pointer[cython.const[cython.uchar]]
+    i: cython.Py_ssize_t
+    last: cython.Py_ssize_t = data.shape[0] - V2_SIZE
+    size: cython.longlong
+    offset: cython.longlong
+    if rest <= data.shape[0]:  # the file's last bytes: no longer entry can follow, a short legacy one can
+        last = rest - HEADER_MIN - 9
+    if last < begin:
+        return -1
+    if cython.compiled:
+        p = cython.address(data[0])
+    else:
+        p = data
+    for i in range(begin, last + 1):
+        if p[i + MAGIC_AT] > 2:
+            continue
+        size = int32(p, i + SIZE_AT)
+        if size < ENTRY_MIN or size + OVERHEAD > max_bytes or size + OVERHEAD > rest - i:
+            continue
+        offset = int64(p, i)
+        if offset < low_offset or offset > high_offset:
+            continue
+        if p[i + MAGIC_AT] == 2:
+            if size + OVERHEAD >= V2_SIZE and _possible_v2(p, i):
+                return i
+        elif _possible_legacy(p, i, size):
+            return i
+    return -1
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _possible_v2(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -> cython.bint:
+    delta: cython.longlong = int32(p, i + V2_DELTA_AT)
+    count: cython.longlong = int32(p, i + V2_COUNT_AT)
+    return (
+        delta >= 0
+        and 0 <= count <= delta + 1
+        and int32(p, i + V2_EPOCH_AT) >= -1
+        and int64(p, i + V2_PID_AT) >= -1
+        and int16(p, i + V2_PEPOCH_AT) >= -1
+        and int32(p, i + V2_SEQUENCE_AT) >= -1
+    )
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _possible_legacy(
+    p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, size: cython.longlong
+) -> cython.bint:
+    """Attributes and the key's length; the value's length may lie beyond the window and is left to the checksum."""
+    at: cython.Py_ssize_t = V1_KEY_AT if p[i + MAGIC_AT] == 1 else V0_KEY_AT
+    if p[i + LEGACY_ATTRIBUTES_AT] > 15 or size + OVERHEAD < at + 8:
+        return False
+    return -1 <= int32(p, i + at) <= size + OVERHEAD - at - 8
+
+
+def find_candidate_v07(
+    memory: object, begin: cython.Py_ssize_t, rest: cython.longlong, max_bytes: cython.longlong
+) -> int:
+    """First position from `begin` on where a message of Kafka 0.7 could stand, checksum aside; -1: none.
+
+    `rest` is as of `find_candidate`.
+    """
+    data: cython.const[cython.uchar][::1] = memory
+    p: cython.pointer[cython.const[cython.uchar]]
+    i: cython.Py_ssize_t
+    last: cython.Py_ssize_t = data.shape[0] - V07_PREFIX - V07_MIN - 1
+    length: cython.longlong
+    if rest <= data.shape[0]:
+        last = rest - V07_PREFIX - V07_MIN
+    if last < begin:
+        return -1
+    if cython.compiled:
+        p = cython.address(data[0])
+    else:
+        p = data
+    for i in range(begin, last + 1):
+        if p[i + V07_PREFIX] > 1 or (p[i + V07_PREFIX] == 1 and p[i + V07_PREFIX + 1] > 2):
+            continue
+        length = int32(p, i)
+        if V07_MIN + p[i + V07_PREFIX] <= length <= max_bytes and length + V07_PREFIX <= rest - i:
+            return i
+    return -1

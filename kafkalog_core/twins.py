@@ -1,0 +1,113 @@
+"""Which twin of the kernels runs: the compiled one, or its interpreted source.
+
+A compiled kernel carries a hash of the text that it was built from. Where that text stands beside it and has another
+hash, the import fails: an old extension must not run in place of what somebody reads and tests. The build (setup.py)
+reads this file, so it imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import source_hash, spec_from_file_location
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import ModuleType
+
+__all__ = ["KERNELS", "PACKAGE", "REQUIRE", "SHARED", "interpreted", "runs_compiled", "text_hash"]
+
+PACKAGE: Final = "kafkalog_core.format.kernels"
+KERNELS: Final = ("log_walk", "v07_walk", "search", "v2_records", "legacy_records", "v07_records", "ndjson")
+SHARED: Final = ("constants", "programs", "integers", "json_text")  # the build copies these into the kernels
+REQUIRE: Final = "KAFKALOG_REQUIRE_COMPILED"
+_REBUILD: Final = "build it again with `python -m pip install -e .`"
+
+
+def text_hash(directory: str, kernel: str) -> str | None:
+    """Hash of all text that a kernel is built from, as Python hashes sources; None where one is absent."""
+    text = b""
+    for name in (kernel, *SHARED):
+        try:
+            with open(os.path.join(directory, f"{name}.py"), "rb") as source:
+                text += source.read()
+        except FileNotFoundError:
+            return None
+    return source_hash(text).hex()
+
+
+def runs_compiled(kernels: Sequence[ModuleType]) -> bool:
+    """Whether all of these kernels are compiled.
+
+    Raises:
+        ImportError: one was compiled from another text, or none may be interpreted and one is.
+    """
+    if any(isinstance(finder, _SourceFinder) for finder in sys.meta_path):
+        return False
+    for kernel in kernels:
+        if kernel.COMPILED:
+            _refuse_other_text(kernel)
+        elif os.environ.get(REQUIRE) == "1":
+            raise ImportError(
+                f"{REQUIRE} is 1, but {kernel.__name__} is not compiled: {_REBUILD}", name=kernel.__name__
+            )
+    return all(kernel.COMPILED for kernel in kernels)
+
+
+def _refuse_other_text(kernel: ModuleType) -> None:
+    path = str(kernel.__file__)
+    text = text_hash(os.path.dirname(path), kernel.__name__.rpartition(".")[2])
+    if text not in {None, kernel.SOURCE_HASH}:
+        raise ImportError(
+            f"{path} was compiled from another text than its source has now: {_REBUILD}, or delete it",
+            name=kernel.__name__,
+            path=path,
+        )
+
+
+def interpreted() -> ModuleType:
+    """The package of the kernels, loaded once more from its sources whatever was compiled: the interpreted twin."""
+    with _without_compiled():
+        return import_module(PACKAGE)
+
+
+@contextmanager
+def _without_compiled() -> Iterator[None]:
+    """Imports of the kernels find sources alone; what was imported before is put back afterwards."""
+    parent_name, _, name = PACKAGE.rpartition(".")
+    parent = import_module(parent_name)
+    ours = import_module(PACKAGE)
+    kept = {key: module for key, module in sys.modules.items() if f"{key}.".startswith(f"{PACKAGE}.")}
+    finder = _SourceFinder(os.path.dirname(str(ours.__file__)))
+    for key in kept:
+        del sys.modules[key]
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for key in [key for key in sys.modules if f"{key}.".startswith(f"{PACKAGE}.")]:
+            del sys.modules[key]
+        sys.modules.update(kept)
+        setattr(parent, name, ours)
+
+
+class _SourceFinder:
+    """Finds the kernels' sources, never what was compiled from them."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        del path, target
+        if fullname == PACKAGE:
+            location = os.path.join(self._directory, "__init__.py")
+        elif fullname.startswith(f"{PACKAGE}."):
+            location = os.path.join(self._directory, f"{fullname.rpartition('.')[2]}.py")
+        else:
+            return None
+        return spec_from_file_location(fullname, location, loader=SourceFileLoader(fullname, location))

@@ -1,0 +1,109 @@
+"""One real broker (KRaft, one node, loopback) in a process of its own."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_CLUSTER_ID: Final = "aW50ZWdyYXRpb24tdGVzdA"
+_READY: Final = b"Kafka Server started"
+_START_SECONDS: Final = 60
+_STOP_SECONDS: Final = 60
+_SETTINGS: Final = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "auto.create.topics.enable": "false",
+    "log.retention.ms": "-1",
+    "log.retention.check.interval.ms": "200",
+    "log.initial.task.delay.ms": "200",
+    "log.cleaner.backoff.ms": "100",
+    "log.cleaner.dedupe.buffer.size": "4194304",
+}
+
+
+class Broker:
+    """A broker and its log directory; it is stopped, killed and started again at will."""
+
+    def __init__(self, libs: Path, work_dir: Path) -> None:
+        self.log_dir = work_dir / "log-dir"
+        port, controller_port = _free_ports()
+        self.bootstrap = f"127.0.0.1:{port}"
+        self._output = work_dir / "broker.txt"
+        self._java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{libs}/*"]
+        self._config = work_dir / "server.properties"
+        places = {
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
+            "log.dirs": str(self.log_dir),
+        }
+        self._config.write_text("".join(f"{name}={value}\n" for name, value in (_SETTINGS | places).items()))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._format()
+
+    def partition_dir(self, topic: str, partition: int = 0) -> Path:
+        """The directory of one partition."""
+        return self.log_dir / f"{topic}-{partition}"
+
+    def start(self) -> None:
+        """Start it and wait until it serves."""
+        with self._output.open("wb") as output:
+            self._process = subprocess.Popen(
+                [*self._java, "kafka.Kafka", str(self._config)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # a Ctrl-C is for the tests, which then stop it
+            )
+        deadline = time.monotonic() + _START_SECONDS
+        while _READY not in self._output.read_bytes():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise AssertionError(f"the broker did not start:\n{self._output.read_text()[-4000:]}")
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """A clean stop."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """A crash."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, signal_number: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(signal_number)
+        try:
+            process.wait(timeout=_STOP_SECONDS)
+        finally:
+            process.kill()  # does nothing where it has ended
+            process.wait()
+
+    def _format(self) -> None:
+        options = ["format", "-t", _CLUSTER_ID, "-c", str(self._config), "--standalone"]
+        command = [*self._java, "kafka.tools.StorageTool", *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_START_SECONDS)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _free_ports() -> tuple[int, int]:
+    """Two ports that were free a moment ago."""
+    with socket.socket() as first, socket.socket() as second:
+        first.bind(("127.0.0.1", 0))
+        second.bind(("127.0.0.1", 0))
+        return first.getsockname()[1], second.getsockname()[1]

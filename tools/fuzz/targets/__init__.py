@@ -1,0 +1,49 @@
+"""What is fuzzed: each target takes any bytes and gives a plain value that both twins of the kernels must agree on.
+
+A target lets nothing pass but what is promised: a value, or one of our own errors (which becomes a value here). All else
+that is promised stands as a check in the target; `FailedError` says which promise was broken.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog_core.format import kernels
+from tools.fuzz.targets.files import checkpoints, control, indexes, names, properties, sniffing
+from tools.fuzz.targets.logs import legacy, lines, records, v07, walk
+from tools.fuzz.targets.payloads import codecs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["FAMILIES", "Family"]
+
+
+class Family(NamedTuple):
+    """One decoder family; inputs have at most `max_bytes` bytes."""
+
+    target: Callable[[bytes], object]
+    max_bytes: int
+    is_compiled: bool = kernels.COMPILED
+
+
+def _one_of(*targets: Callable[[bytes], object]) -> Callable[[bytes], object]:
+    """Several targets in one family; the first byte says which."""
+
+    def run(data: bytes) -> object:
+        return targets[data[0] % len(targets)](data[1:]) if data else None
+
+    return run
+
+
+FAMILIES: Final = {
+    "walk": Family(walk, 1500),
+    "records": Family(records, 1000),
+    "legacy": Family(legacy, 1000),
+    "v07": Family(v07, 800),
+    "codecs": Family(codecs, 2000),
+    "indexes": Family(indexes, 800),
+    "texts": Family(_one_of(checkpoints, properties), 800),
+    "small": Family(_one_of(control, names, sniffing), 400),
+    "lines": Family(lines, 800),
+}
