@@ -132,6 +132,9 @@ class _Program:
         is_record = "key" in table.names
         columns = self.columns[batch_format] = []
         for name in table.names[1 + len(PLACE) :]:
+            if name == "format" and is_record and batch_format != FORMAT_V07:  # what follows is of the batch
+                program += [programs.OPERATIONS.index("tail"), 0, 0, self._piece(literal)]
+                literal = ""
             if name in constants or name == "format":
                 value = FORMAT_NAMES[batch_format] if name == "format" else constants[name]
                 columns.append((name, "constant", 0, value))

@@ -195,7 +195,7 @@ class Dumper:
                 raise
             code = "file.vanished" if isinstance(error, NotFoundError) else "file.not-readable"
             oddity = odd(code, path, reason=error.message, topic=unit.topic, partition=unit.partition)
-            yield from self._findings([oddity])
+            yield self._finding_rows([oddity])  # a harmless one too, as rows are missing
 
     def _segments(self, partition: Partition) -> Iterator[Chunk]:
         segments = [*partition.segments, *partition.other_segments]
@@ -277,8 +277,11 @@ class Dumper:
     def _findings(self, oddities: Iterable[Oddity]) -> Iterator[Chunk]:
         """Findings; harmless ones only where segments or files are listed, as a dump of records is no census."""
         is_census = self._request.files or self._request.level == "segments"
-        rows = [oddity.row() for oddity in oddities if is_census or oddity.severity != "info"]
-        if rows:
-            chunk = RowChunk(tables.FINDING, rows)
-            self._count(chunk)
-            yield chunk
+        shown = [oddity for oddity in oddities if is_census or oddity.severity != "info"]
+        if shown:
+            yield self._finding_rows(shown)
+
+    def _finding_rows(self, oddities: Iterable[Oddity]) -> Chunk:
+        chunk = RowChunk(tables.FINDING, [oddity.row() for oddity in oddities])
+        self._count(chunk)
+        return chunk

@@ -109,8 +109,10 @@ class _Tail:
         return max((index for index, file in enumerate(files) if (file.base_offset or 0) <= last_offset), default=0)
 
     def _is_same(self, file: LogFile) -> bool:
-        was, now = self._file and self._file.file, file.file
-        return was is not None and (was.path, was.device, was.inode) == (now.path, now.device, now.inode)
+        if self._file is None:
+            return False
+        was, now = self._file.file, file.file
+        return (was.path, was.device, was.inode) == (now.path, now.device, now.inode)
 
     def _look_at(self, file: LogFile, *, is_last: bool) -> Iterator[Chunk]:
         with Source.open(file.path) as source:
@@ -128,9 +130,7 @@ class _Tail:
         if self._last_offset is None or (file.base_offset or 0) > self._last_offset:
             return 0
         position = 0
-        for item in scan(
-            source, base_offset=file.base_offset, is_v07=file.is_v07, options=self._reader.scan_options
-        ):
+        for item in scan(source, base_offset=file.base_offset, is_v07=file.is_v07, options=self._reader.scan_options):
             if isinstance(item, Damage):
                 continue
             for row, last_offset in enumerate(item.batches.column("last_offset")):

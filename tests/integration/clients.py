@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tests.integration.broker import Broker
 
 CODECS: Final = (None, "gzip", "snappy", "lz4", "zstd")
+NEVER_COMMITTED: Final = b"never committed"
 READ_SECONDS: Final = 30
 _START_MS: Final = 1_760_000_000_000
 
@@ -174,7 +175,7 @@ async def _abandon(bootstrap: str, topic: str, count: int) -> None:
     await producer.start()
     await producer.begin_transaction()
     for number in range(count):
-        await producer.send_and_wait(topic, b"never committed", key=b"%d" % number, partition=0)
+        await producer.send_and_wait(topic, NEVER_COMMITTED, key=b"%d" % number, partition=0)
     os._exit(0)  # without a stop, which would end the transaction
 
 

@@ -88,7 +88,7 @@ def _of_row(row: Row) -> Record:
         str(row["timestamp_type"]),
         _bytes(row["key_b64"]),
         _bytes(row["value_b64"]),
-        tuple(((_bytes(header["key_b64"]) or b"").decode(), _bytes(header["value_b64"])) for header in headers),
+        tuple((header["key"], _bytes(header["value_b64"])) for header in headers),
     )
 
 

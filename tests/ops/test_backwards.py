@@ -22,12 +22,12 @@ from tests.build import (
     batch_v2,
     empty_batch,
     message_v0,
-    message_v1,
     message_v07,
+    message_v1,
     txn_marker,
     wrapper_v0,
-    wrapper_v1,
     wrapper_v07,
+    wrapper_v1,
 )
 from tests.ops.logs import Row, dump_rows, offsets_of, records, write_segments
 
@@ -114,13 +114,17 @@ def test_segments_in_reverse(tmp_path: Path, level: str) -> None:
 @pytest.mark.parametrize("codec", [NONE, ZSTD])
 @pytest.mark.parametrize("limit", [0, 1, 2, 1031, 1032, 1033, 2500, 4000])
 def test_a_limit_takes_the_newest(tmp_path: Path, limit: int, codec: int) -> None:
-    log = write_segments(tmp_path / "topic-0", {0: batch_v2(records(0, 500)) + batch_v2(records(500, MANY), codec=codec)})
+    log = write_segments(
+        tmp_path / "topic-0", {0: batch_v2(records(0, 500)) + batch_v2(records(500, MANY), codec=codec)}
+    )
     rows = dump_rows(log, level="records", newest_first=True, limit=limit)
     assert offsets_of(rows) == list(range(MANY + 499, -1, -1))[:limit]
 
 
 def test_filters_and_resync_in_reverse(tmp_path: Path) -> None:
-    data = batch_v2(records(0, 5)) + b"\xff" * 99 + batch_v2(records(5, MANY), codec=GZIP) + batch_v2(records(MANY + 5, 5))
+    data = (
+        batch_v2(records(0, 5)) + b"\xff" * 99 + batch_v2(records(5, MANY), codec=GZIP) + batch_v2(records(MANY + 5, 5))
+    )
     path = write_segments(tmp_path / "topic-0", {0: data}) / f"{0:020d}.log"
     rows = both_ways(path, level="records", resync=True, filters=Filters(offsets=(3, MANY + 6)))
     assert offsets_of(rows) == list(range(3, MANY + 7))
@@ -136,9 +140,7 @@ def test_filters_and_resync_in_reverse(tmp_path: Path) -> None:
     ),
     cut=st.integers(0, 30),
 )
-def test_any_log_in_reverse(
-    built: list[strategies.Built], cut: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_any_log_in_reverse(built: list[strategies.Built], cut: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     data = b"".join(one.data for one in built)
     path = tmp_path_factory.getbasetemp() / f"{0:020d}.log"
     path.write_bytes(data[: len(data) - cut])

@@ -200,7 +200,8 @@ def up_to(tmp_path: Path, log: Log, high_watermark: int) -> list[Row]:
 
 
 @pytest.mark.parametrize(
-    ("high_watermark", "expected"), [(0, []), (1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (6, [0, 1, 2, 3]), (99, [0, 1, 2, 3])]
+    ("high_watermark", "expected"),
+    [(0, []), (1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (6, [0, 1, 2, 3]), (99, [0, 1, 2, 3])],
 )
 def test_up_to_the_high_watermark(tmp_path: Path, high_watermark: int, expected: list[int]) -> None:
     """It may stand inside of a batch; an open transaction behind it does not matter, one before it does."""

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.format.layout import V07_MAX_DEPTH
+from kafkalog_core.ops.dump import DumpRequest, dump
+from kafkalog_core.ops.report import Report
+from kafkalog_core.ops.targets import resolve
 from tests.build import (
     GZIP,
     LZ4,
@@ -19,6 +22,7 @@ from tests.build import (
     ZSTD,
     Record,
     batch_v2,
+    compress,
     message_v0,
     message_v07,
     record_v2,
@@ -27,6 +31,7 @@ from tests.build import (
     wrapper_v0,
     wrapper_v07,
 )
+from tests.framing import lz4_frame
 from tests.ops.logs import Row, dump_rows, offsets_of, records, write_segments
 
 if TYPE_CHECKING:
@@ -43,7 +48,7 @@ def gzip_bomb() -> bytes:
 
 
 def zstd_bomb(blocks: int = 16_384) -> bytes:
-    """128 KiB of zeros in each block of 4 bytes, 2 GiB in 64 KB: a frame without content size, window 128 KiB (RFC 8878)."""
+    """128 KiB of zeros in each block of 4 bytes (RFC 8878): 2 GiB in 64 KB. The frame has no content size."""
     header = bytes.fromhex("28b52ffd") + b"\x00" + b"\x38"
     block_bytes = 128 * 1024
     block = struct.pack("<I", block_bytes << 3 | 1 << 1)[:3] + b"\0"
@@ -58,18 +63,16 @@ def snappy_bomb() -> bytes:
 
 def lz4_bomb() -> bytes:
     """Blocks of 4 MiB that are one long match, 255 bytes for each byte: 1 GiB in 4 MB."""
-    import lz4.frame  # noqa: PLC0415 - this one bomb alone is made with it
-
-    block = lz4.frame.compress(bytes(4 * MEBIBYTE), block_size=lz4.frame.BLOCKSIZE_MAX4MB, store_size=False)
+    block = lz4_frame(bytes(4 * MEBIBYTE), "large-blocks")
     return block[:7] + block[7:-4] * 256 + block[-4:]
 
 
 BOMBS = {"gzip": (GZIP, gzip_bomb), "zstd": (ZSTD, zstd_bomb), "snappy": (SNAPPY, snappy_bomb), "lz4": (LZ4, lz4_bomb)}
 
 
-def damage_of(path: Path, **request: object) -> list[Row]:
-    request = {"level": "records", "max_batch_bytes": LIMIT_BYTES, **request}
-    return [row for row in dump_rows(path, **request) if row["type"] == "damage"]
+def damage_of(path: Path) -> list[Row]:
+    rows = dump_rows(path, level="records", max_batch_bytes=LIMIT_BYTES)
+    return [row for row in rows if row["type"] == "damage"]
 
 
 # --- bombs ----------------------------------------------------------------------------------------------------------
@@ -127,24 +130,13 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 def test_a_record_that_claims_two_billion_headers(tmp_path: Path, codec: int) -> None:
     good = record_v2(Record(offset=0, key=b"k", value=b"v"), base_offset=0, base_timestamp_ms=0)
     body = b"\0" + varint(0) + varint(1) + varint(-1) + varint(-1) + varint(2**31 - 1)
-    plain = good + varint(len(body)) + body
-    payload = plain if codec == 0 else None
-    data = (
-        batch_v2([Record(offset=0), Record(offset=1)], payload=payload)
-        if payload
-        else compressed(plain, codec=codec, count=2)
-    )
+    payload = compress(codec, good + varint(len(body)) + body)
+    data = batch_v2([Record(offset=0), Record(offset=1)], codec=codec, payload=payload)
     rows = dump_rows(write_segments(tmp_path / "topic-0", {0: data}), level="records")
     assert offsets_of(rows) == [0]
     (damage,) = [row for row in rows if row["type"] == "damage"]
     assert damage["reason"] == "record-headers"
     assert "record 2 of 2" in damage["detail"]
-
-
-def compressed(plain: bytes, *, codec: int, count: int) -> bytes:
-    from tests.build import compress  # noqa: PLC0415
-
-    return batch_v2([Record(offset=n) for n in range(count)], codec=codec, payload=compress(codec, plain))
 
 
 def test_headers_as_many_as_the_bytes_allow(tmp_path: Path) -> None:
@@ -161,10 +153,6 @@ def test_headers_as_many_as_the_bytes_allow(tmp_path: Path) -> None:
 
 
 def dump_rows_plain(path: Path) -> list[Row]:
-    from kafkalog_core.ops.dump import DumpRequest, dump  # noqa: PLC0415
-    from kafkalog_core.ops.report import Report  # noqa: PLC0415
-    from kafkalog_core.ops.targets import resolve  # noqa: PLC0415
-
     request = DumpRequest(targets=tuple(resolve([str(path)])), level="records")
     return [row for chunk in dump(request, Report()) for row in chunk.rows()]
 

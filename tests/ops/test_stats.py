@@ -19,12 +19,12 @@ from tests.build import (
     batch_v2,
     empty_batch,
     message_v0,
-    message_v1,
     message_v07,
+    message_v1,
     txn_marker,
     wrapper_v0,
-    wrapper_v1,
     wrapper_v07,
+    wrapper_v1,
 )
 from tests.ops.logs import Row, dump_rows, records, write_segments
 

@@ -20,25 +20,33 @@ __all__ = ["write_seeds"]
 FIXTURES: Final = Path(__file__).resolve().parents[2] / "fixtures"
 MAX_SEEDS: Final = 300
 _MAX_FILE_BYTES: Final = 64 * 1024  # of each real file, its start
-_TEXT: Final = b"caf\xc3\xa9 \"quoted\" \\ \x00\x1f\x7f \xf0\x9f\x98\x80 \xed\xa0\x80 \xff"
+_TEXT: Final = b'caf\xc3\xa9 "quoted" \\ \x00\x1f\x7f \xf0\x9f\x98\x80 \xed\xa0\x80 \xff'
 _CHECKPOINT_NAMES: Final = ("recovery-point-offset-checkpoint", "leader-epoch-checkpoint")
 _PROPERTY_NAMES: Final = ("meta.properties", "partition.metadata", ".kafka_cleanshutdown", "quorum-state")
 _INDEX_SUFFIXES: Final = (".index", ".timeindex", ".txnindex", ".snapshot")
 
 
 def write_seeds(family: str, directory: Path, max_bytes: int) -> int:
-    """Write the family's seeds, named by their content, and give their number; the smallest real ones are taken."""
-    seeds = {seed[:max_bytes] for seed in _SEEDS[family]()}
-    for seed in sorted(seeds, key=lambda seed: (len(seed), seed))[:MAX_SEEDS]:
+    """Write the family's seeds, named by their content, and give their number."""
+    seeds = _chosen((seed[:max_bytes] for seed in _SEEDS[family]()), MAX_SEEDS)
+    for seed in seeds:
         (directory / hashlib.sha256(seed).hexdigest()[:40]).write_bytes(seed)
-    return min(len(seeds), MAX_SEEDS)
+    return len(seeds)
+
+
+def _chosen(seeds: Iterable[bytes], wanted: int) -> list[bytes]:
+    """At most so many, of all sizes."""
+    ordered = sorted(set(seeds), key=lambda seed: (len(seed), seed))
+    return ordered[:: -(-len(ordered) // wanted)]
 
 
 @cache
 def _real_files() -> tuple[tuple[str, bytes], ...]:
     """Name and start of all files that ship in the fixtures."""
     found = [
-        (str(path), path.read_bytes()[:_MAX_FILE_BYTES]) for path in sorted(FIXTURES.glob("demo/**/*")) if path.is_file()
+        (str(path), path.read_bytes()[:_MAX_FILE_BYTES])
+        for path in sorted(FIXTURES.glob("demo/**/*"))
+        if path.is_file()
     ]
     for archive in sorted(FIXTURES.glob("*/*.tar.gz")):
         with tarfile.open(archive) as tar:
@@ -181,7 +189,10 @@ def _indexes() -> Iterator[bytes]:
     yield b"\x00" + build.offset_index([(0, 0), (5, 4096), (2**31 - 1, -1)])
     yield b"\x01" + build.time_index([(0, 0), (-1, 5), (2**63 - 1, 9)])
     yield b"\x02" + build.txn_index([(1, 2, 3, 4)]) + build.txn_index([(5, 6, 7, 8)], version=256)
-    producers = [build_files.Producer(producer_id=4), build_files.Producer(producer_id=5, last_offset=9, offset_delta=3)]
+    producers = [
+        build_files.Producer(producer_id=4),
+        build_files.Producer(producer_id=5, last_offset=9, offset_delta=3),
+    ]
     yield from (bytes([kind]) + build.snapshot(producers) for kind in (3, 7))
 
 
@@ -233,15 +244,21 @@ def _names() -> Iterator[bytes]:
 
 def _sniff() -> Iterator[bytes]:
     yield from (b"\0\0" + data for _, data in _real_files() if data)
-    signatures = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"PK\x03\x04", b"PAR1", bytes(257) + b"ustar", "é".encode()[:1])
+    signatures = (
+        b"\xff\xd8\xff",
+        b"\x89PNG\r\n\x1a\n",
+        b"PK\x03\x04",
+        b"PAR1",
+        bytes(257) + b"ustar",
+        "é".encode()[:1],
+    )
     yield from (b"\0\1" + signature for signature in signatures)
 
 
 def _one_of(*families: Callable[[], Iterator[bytes]]) -> Iterator[bytes]:
     """Seeds of a family that is several; the first byte says which."""
     for which, seeds in enumerate(families):
-        chosen = sorted(set(seeds()), key=lambda seed: (len(seed), seed))
-        yield from (bytes([which]) + seed for seed in chosen[: MAX_SEEDS // len(families)])
+        yield from (bytes([which]) + seed for seed in _chosen(seeds(), MAX_SEEDS // len(families)))
 
 
 _SEEDS: Final[dict[str, Callable[[], Iterator[bytes]]]] = {

@@ -40,9 +40,7 @@ class _SourceOnly(MetaPathFinder):
         return None
 
 
-def load_families(
-    *, compiled: bool, instrument: Callable[..., AbstractContextManager[None]]
-) -> Mapping[str, Family]:
+def load_families(*, compiled: bool, instrument: Callable[..., AbstractContextManager[None]]) -> Mapping[str, Family]:
     """The targets by name, from modules of their own; `instrument` is `atheris.instrument_imports`."""
     for name in [name for name in sys.modules if name.startswith((_CORE, _TARGETS))]:
         del sys.modules[name]

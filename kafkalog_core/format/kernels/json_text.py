@@ -54,6 +54,20 @@ def put_piece(
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
+def put_again(
+    start: cython.Py_ssize_t, size: cython.Py_ssize_t, w: cython.pointer[cython.uchar], at: cython.Py_ssize_t
+) -> cython.Py_ssize_t:
+    """What was written before, at `start`, once more."""
+    if cython.compiled:
+        memcpy(cython.address(w[at]), cython.address(w[start]), size)
+    else:
+        w[at : at + size] = w[start : start + size]
+    return at + size
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
 def put_int(value: cython.longlong, w: cython.pointer[cython.uchar], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Decimal digits of any 64-bit integer."""
     left: cython.ulonglong

@@ -13,6 +13,8 @@ try:
 except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
     from kafkalog_core.format.kernels import _cython as cython
 
+from array import array
+
 from kafkalog_core.format.kernels.constants import (
     B_ATTRIBUTES,
     B_BASE_OFFSET,
@@ -37,6 +39,7 @@ from kafkalog_core.format.kernels.constants import (
     R_VALUE_SIZE,
 )
 from kafkalog_core.format.kernels.json_text import (
+    put_again,
     put_encoded,
     put_int,
     put_piece,
@@ -57,6 +60,7 @@ from kafkalog_core.format.kernels.programs import (
     OP_RECORD_INT_OR_NULL,
     OP_RECORD_NAME,
     OP_SEQUENCE,
+    OP_TAIL,
     OP_TEXT,
     OP_V07_MAGIC,
     OPERATION_SIZE,
@@ -70,6 +74,9 @@ SOURCE_HASH = "interpreted"
 
 
 BOUND_INT = cython.declare(cython.longlong, 24)  # an int64 with its sign, rounded up
+C_BATCH = cython.declare(cython.Py_ssize_t, 0)
+C_START = cython.declare(cython.Py_ssize_t, 1)
+C_SIZE = cython.declare(cython.Py_ssize_t, 2)
 BOUND_BYTE = cython.declare(cython.longlong, 6)  # a byte as \u00xx
 
 
@@ -100,6 +107,7 @@ def write_rows(
     e_view: cython.longlong[::1] = template.entries
     m_view: cython.const[cython.uchar][::1] = b"\x01" if selection is None else selection
     w_view: cython.uchar[::1] = out
+    c_view: cython.longlong[::1] = array("q", (-1, 0, 0))
     selects: cython.bint = selection is not None
     count: cython.Py_ssize_t = batches.count if records is None else records.count
     mode: cython.Py_ssize_t = template.mode
@@ -116,13 +124,14 @@ def write_rows(
     s: cython.pointer[cython.longlong]
     o: cython.pointer[cython.longlong]
     w: cython.pointer[cython.uchar]
+    c: cython.pointer[cython.longlong]
     if cython.compiled:
         p = cython.address(data[0]) if data.shape[0] else cython.NULL
         b, r, h = cython.address(b_view[0]), cython.address(r_view[0]), cython.address(h_view[0])
         t, s, o = cython.address(t_view[0]), cython.address(s_view[0]), cython.address(o_view[0])
-        w = cython.address(w_view[0])
+        w, c = cython.address(w_view[0]), cython.address(c_view[0])
     else:
-        p, b, r, h, t, s, o, w = data, b_view, r_view, h_view, t_view, s_view, o_view, w_view
+        p, b, r, h, t, s, o, w, c = data, b_view, r_view, h_view, t_view, s_view, o_view, w_view, c_view
     while row < count:
         if selects and m_view[row] == 0:
             row += 1
@@ -136,7 +145,7 @@ def write_rows(
             break
         at = _put_line(
             p, b, b_capacity, batch, r, r_capacity, h, h_capacity, row, t, s, o,
-            e_view[b[B_FORMAT * b_capacity + batch]], mode, w, at,
+            e_view[b[B_FORMAT * b_capacity + batch]], mode, c, w, at,
         )  # fmt: skip
         row += 1
     return row, at
@@ -185,10 +194,14 @@ def _put_line(
     o: cython.pointer[cython.longlong],
     step: cython.Py_ssize_t,
     mode: cython.Py_ssize_t,
+    c: cython.pointer[cython.longlong],
     w: cython.pointer[cython.uchar],
     at: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """One line: the program of the batch's format, from operation `step` on."""
+    """One line: the program of the batch's format, from operation `step` on.
+
+    `c` remembers the last tail: its batch (-1: none), where it was written, its size (0: not known yet).
+    """
     operation: cython.longlong
     x: cython.longlong
     y: cython.longlong
@@ -217,10 +230,28 @@ def _put_line(
             at = put_int(_sequence(b, b_capacity, batch, r[R_OFFSET * r_capacity + row]), w, at)
         elif operation == OP_CONTROL:
             at = _put_control(p, b, b_capacity, batch, r, r_capacity, row, t, s, y, w, at)
+        elif operation == OP_TAIL:
+            if c[C_BATCH] == batch and c[C_SIZE] > 0:
+                return put_again(c[C_START], c[C_SIZE], w, at)
+            c[C_BATCH] = batch if _tails_are_alike(b, b_capacity, batch) else -1
+            c[C_START] = at
+            c[C_SIZE] = 0
         elif operation == OP_END:
+            if c[C_BATCH] == batch:
+                c[C_SIZE] = at - c[C_START]
             return at
         else:
             at = _put_rare(operation, x, y, b, b_capacity, batch, r, r_capacity, row, t, s, w, at)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _tails_are_alike(
+    b: cython.pointer[cython.longlong], capacity: cython.Py_ssize_t, batch: cython.Py_ssize_t
+) -> cython.bint:
+    """Whether all records of a batch have the same values behind their headers."""
+    return b[B_SEQUENCE * capacity + batch] < 0 and (b[B_ATTRIBUTES * capacity + batch] & CONTROL) == 0
 
 
 @cython.cfunc

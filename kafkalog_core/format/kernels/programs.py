@@ -26,6 +26,7 @@ OPERATIONS: Final = (
     "sequence",  # sequence number of the record
     "control",  # null, or piece b + control type
     "v07_magic",  # 0 or 1
+    "tail",  # from here on lines of one batch are alike, unless its records have sequence numbers or control types
 )
 OP_END: Final = OPERATIONS.index("end")
 OP_RECORD_INT: Final = OPERATIONS.index("record_int")
@@ -42,6 +43,7 @@ OP_HEADERS: Final = OPERATIONS.index("headers")
 OP_SEQUENCE: Final = OPERATIONS.index("sequence")
 OP_CONTROL: Final = OPERATIONS.index("control")
 OP_V07_MAGIC: Final = OPERATIONS.index("v07_magic")
+OP_TAIL: Final = OPERATIONS.index("tail")
 
 # --- the first pieces of every template, and how bytes are written ----------------------------------------------------
 FIRST_PIECES: Final = (

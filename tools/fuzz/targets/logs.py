@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog_core.format import kernels
+from kafkalog_core.format import decode, kernels
 from kafkalog_core.format.columns import (
     BATCH_FIELDS,
     FORMAT_V07,
@@ -21,6 +21,9 @@ from kafkalog_core.format.columns import (
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_backwards, decode_run
 from kafkalog_core.ops.chunks import BatchChunk, Lines, Place, RecordChunk
 from kafkalog_core.ops.rows import json_line
+from kafkalog_core.storage import resync
+from kafkalog_core.storage import scan as scanner
+from kafkalog_core.storage import source as sources
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from tools.fuzz.memory import check, memory_path
@@ -39,6 +42,15 @@ _MODES: Final[tuple[BytesMode, ...]] = ("auto", "base64", "hex")
 _TOPICS: Final = (None, "orders", 'qu"ote\\', "\udc80\n")
 _SWITCH_BYTES: Final = 2
 _SPANS: Final = (("key_start", "key_size"), ("value_start", "value_size"))
+
+
+# Windows, columns and arenas so small that their borders fall inside of inputs; and the time goes into the decoders.
+for _module in (sources, scanner, resync):
+    vars(_module).update(WINDOW_BYTES=256)
+for _module in (scanner, resync):
+    vars(_module).update(SMALL_WINDOW_BYTES=128)
+vars(decode).update(ARENA_BYTES=400)
+BatchColumns.__init__.__defaults__ = (5,)
 
 
 class _Switches(NamedTuple):
@@ -240,9 +252,7 @@ def _backwards(run: Run, rows: int) -> list[object]:
     for row in range(run.batches.count):
         parts: list[list[object]] = []
         damages: list[object] = []
-        for item in decode_backwards(
-            run.memory, run.batches, row, max_bytes=INFLATED_LIMIT_BYTES, records=columns
-        ):
+        for item in decode_backwards(run.memory, run.batches, row, max_bytes=INFLATED_LIMIT_BYTES, records=columns):
             if isinstance(item, PayloadDamage):
                 damages.append((item.batch, item.reason, item.detail, item.records_before))
             else:
