@@ -1,11 +1,11 @@
-"""Builds the kernels, each from a copy of its source that stands by itself.
+"""Builds the kernels: one extension of all hot loops.
 
-All else is declared in pyproject.toml. C inlines within one module alone, so the copy holds the text of the shared
-modules in place of its imports of them; and it carries the hash of all this text. Where no C compiler exists the build
-goes on and the interpreted twin is used.
+All else is declared in pyproject.toml. C inlines within one module alone, so what is compiled is a copy of `loops.py`
+in which the text of each module of the package stands in place of the first import of it. The copy carries the hash of
+all this text. Where no C compiler exists the build goes on and the interpreted twin is used.
 
 Environment:
-    KAFKALOG_REQUIRE_COMPILED=1: the build fails where a kernel cannot be compiled.
+    KAFKALOG_REQUIRE_COMPILED=1: the build fails where the kernels cannot be compiled.
     KAFKALOG_NO_COMPILE=1: nothing is compiled.
 """
 
@@ -20,16 +20,18 @@ from typing import TYPE_CHECKING
 from setuptools import Extension, setup
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from types import ModuleType
 
 HERE = Path(__file__).parent
-MARK = 'SOURCE_HASH = "interpreted"'
-COPY_FROM = "# --- the build copies from here on "
+MARK = 'SOURCE_HASH = "interpreted"\n'
 
 
 def load_twins() -> ModuleType:
     """`kafkalog_core.twins`, which says what the kernels are, without importing the package."""
     spec = spec_from_file_location("twins", HERE / "kafkalog_core" / "twins.py")
+    if spec is None or spec.loader is None:
+        raise SystemExit("kafkalog_core/twins.py is missing")
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -37,50 +39,55 @@ def load_twins() -> ModuleType:
 
 twins = load_twins()
 SOURCES = Path(*twins.PACKAGE.split("."))
+LOOPS = twins.LOOPS
 
 
-def with_shared_text(lines: list[str], copied: set[str]) -> list[str]:
-    """The lines with each import of a shared module replaced by that module's text, once."""
-    result = list(lines)
-    for node in reversed(ast.parse("".join(lines)).body):
-        package, _, name = (getattr(node, "module", None) or "").rpartition(".")
-        if isinstance(node, ast.ImportFrom) and package == twins.PACKAGE and name in twins.SHARED:
-            result[node.lineno - 1 : node.end_lineno] = [f"# from {name}\n"]
-    text: list[str] = []
-    for line in result:
-        name = line.removeprefix("# from ").rstrip()
-        if line.startswith("# from ") and name in twins.SHARED:
-            if name not in copied:
-                copied.add(name)
-                text += with_shared_text(shared_lines(name), copied)
-        else:
-            text.append(line)
-    return text
+def whole_text(name: str, copied: set[str]) -> Iterator[str]:
+    """Lines of a module of the package and, once each, of those that it imports, in their place."""
+    copied.add(name)
+    text = (SOURCES / f"{name}.py").read_text(encoding="utf-8")
+    lines = text.splitlines(keepends=True)
+    done = 0
+    for node in ast.parse(text).body:
+        instead = replacement(node, copied)
+        if instead is None and name != LOOPS and is_head(node):
+            instead = ()
+        if instead is not None:
+            yield from lines[done : node.lineno - 1]
+            yield from instead
+            done = node.end_lineno or node.lineno
+    yield from lines[done:]
 
 
-def shared_lines(name: str) -> list[str]:
-    """A shared module from its mark on, its integers declared as C's."""
-    lines = (SOURCES / f"{name}.py").read_text(encoding="utf-8").splitlines(keepends=True)
-    first = next(number for number, line in enumerate(lines) if line.startswith(COPY_FROM))
-    for node in ast.parse("".join(lines)).body:
-        if (
-            isinstance(node, ast.AnnAssign)
-            and ast.unparse(node.annotation) == "Final"
-            and not isinstance(node.value, ast.Tuple)
-        ):
-            lines[node.lineno - 1] = f"{node.target.id} = cython.declare(cython.longlong, {ast.unparse(node.value)})\n"
-    return lines[first:]
+def replacement(node: ast.stmt, copied: set[str]) -> Iterable[str] | None:
+    """The text of an imported module of the package, a C integer for a constant; None: the statement stays as it is."""
+    if isinstance(node, ast.ImportFrom):
+        package, _, name = (node.module or "").rpartition(".")
+        if package == twins.PACKAGE:
+            return () if name in copied else whole_text(name, copied)
+    is_constant = isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "Final"
+    if is_constant and node.value is not None and not isinstance(node.value, ast.Tuple):
+        return (f"{ast.unparse(node.target)} = cython.declare(cython.longlong, {ast.unparse(node.value)})\n",)
+    return None
 
 
-def copy_of(kernel: str) -> str:
+def is_head(node: ast.stmt) -> bool:
+    """Whether a statement stands once in every module: docstring, import of cython, `__future__`, `__all__`."""
+    if isinstance(node, ast.Assign):
+        return ast.unparse(node.targets[0]) == "__all__"
+    return isinstance(node, ast.Expr | ast.Try) or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
+
+
+def write_copy() -> str:
     """Write the copy that is compiled below build/, where it has changed, and return its path."""
-    source = SOURCES / f"{kernel}.py"
-    lines = source.read_text(encoding="utf-8").splitlines(keepends=True)
-    if lines.count(f"{MARK}\n") != 1:
-        raise SystemExit(f"{source}: the line {MARK} must stand in it once")
-    text_hash = twins.text_hash(str(SOURCES), kernel)
-    text = "".join(with_shared_text(lines, set())).replace(MARK, f'SOURCE_HASH = "{text_hash}"')
-    target = Path("build", "kernels", *source.parts)
+    copied: set[str] = set()
+    text = "".join(whole_text(LOOPS, copied))
+    if copied != set(twins.MODULES):
+        raise SystemExit(f"kafkalog_core/twins.py: MODULES must be {sorted(copied)}")
+    if text.count(MARK) != 1:
+        raise SystemExit(f"{LOOPS}.py: the line {MARK.rstrip()} must stand in it once")
+    text = text.replace(MARK, f'SOURCE_HASH = "{twins.text_hash(str(SOURCES))}"\n')
+    target = Path("build", "kernels", *SOURCES.parts, f"{LOOPS}.py")
     target.parent.mkdir(parents=True, exist_ok=True)
     if not target.exists() or target.read_text(encoding="utf-8") != text:
         target.write_text(text, encoding="utf-8")
@@ -93,16 +100,15 @@ def extensions() -> list[Extension]:
         return []
     from Cython.Build import cythonize  # noqa: PLC0415 - of no use where nothing is compiled
 
-    kernels = [
-        Extension(
-            f"{twins.PACKAGE}.{kernel}",
-            [copy_of(kernel)],
-            extra_compile_args=["-O3", "-fwrapv"],
-            optional=os.environ.get(twins.REQUIRE) != "1",
-        )
-        for kernel in twins.KERNELS
-    ]
-    return cythonize(kernels, language_level=3)
+    kernels = Extension(
+        f"{twins.PACKAGE}.{LOOPS}",
+        [write_copy()],
+        extra_compile_args=["-O3", "-fwrapv", "-g0"],
+    )
+    cythonized: list[Extension] = cythonize([kernels], language_level=3)
+    for extension in cythonized:  # Cython makes new ones and forgets this
+        extension.optional = os.environ.get(twins.REQUIRE) != "1"
+    return cythonized
 
 
 os.chdir(HERE)

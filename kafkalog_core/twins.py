@@ -1,6 +1,6 @@
 """Which twin of the kernels runs: the compiled one, or its interpreted source.
 
-A compiled kernel carries a hash of the text that it was built from. Where that text stands beside it and has another
+The compiled twin carries a hash of the text that it was built from. Where that text stands beside it and has another
 hash, the import fails: an old extension must not run in place of what somebody reads and tests. The build (setup.py)
 reads this file, so it imports nothing of ours.
 """
@@ -16,22 +16,37 @@ from importlib.util import source_hash, spec_from_file_location
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from types import ModuleType
 
-__all__ = ["KERNELS", "PACKAGE", "REQUIRE", "SHARED", "interpreted", "runs_compiled", "text_hash"]
+__all__ = ["LOOPS", "MODULES", "PACKAGE", "REQUIRE", "interpreted", "runs_compiled", "text_hash"]
 
 PACKAGE: Final = "kafkalog_core.format.kernels"
-KERNELS: Final = ("log_walk", "v07_walk", "search", "v2_records", "legacy_records", "v07_records", "ndjson")
-SHARED: Final = ("constants", "programs", "integers", "json_text")  # the build copies these into the kernels
+LOOPS: Final = "loops"  # its module that is compiled
+MODULES: Final = (
+    LOOPS,
+    "constants",
+    "programs",
+    "integers",
+    "json_text",
+    "log_walk",
+    "v07_walk",
+    "search",
+    "v2_records",
+    "legacy_records",
+    "v07_records",
+    "ndjson",
+)
+"""All whose text is compiled with it."""
+
 REQUIRE: Final = "KAFKALOG_REQUIRE_COMPILED"
 _REBUILD: Final = "build it again with `python -m pip install -e .`"
 
 
-def text_hash(directory: str, kernel: str) -> str | None:
-    """Hash of all text that a kernel is built from, as Python hashes sources; None where one is absent."""
+def text_hash(directory: str) -> str | None:
+    """Hash of all text that is compiled, as Python hashes sources for its caches; None where some is not there."""
     text = b""
-    for name in (kernel, *SHARED):
+    for name in MODULES:
         try:
             with open(os.path.join(directory, f"{name}.py"), "rb") as source:
                 text += source.read()
@@ -40,33 +55,26 @@ def text_hash(directory: str, kernel: str) -> str | None:
     return source_hash(text).hex()
 
 
-def runs_compiled(kernels: Sequence[ModuleType]) -> bool:
-    """Whether all of these kernels are compiled.
+def runs_compiled(loops: ModuleType) -> bool:
+    """Whether the loops at hand are compiled.
 
     Raises:
-        ImportError: one was compiled from another text, or none may be interpreted and one is.
+        ImportError: they were compiled from another text, or are interpreted and must not be.
     """
-    if any(isinstance(finder, _SourceFinder) for finder in sys.meta_path):
+    path = str(loops.__file__)
+    if not loops.COMPILED:
+        if os.environ.get(REQUIRE) == "1" and not _loads_interpreted():
+            raise ImportError(f"{REQUIRE} is 1, but {loops.__name__} is not compiled: {_REBUILD}", name=loops.__name__)
         return False
-    for kernel in kernels:
-        if kernel.COMPILED:
-            _refuse_other_text(kernel)
-        elif os.environ.get(REQUIRE) == "1":
-            raise ImportError(
-                f"{REQUIRE} is 1, but {kernel.__name__} is not compiled: {_REBUILD}", name=kernel.__name__
-            )
-    return all(kernel.COMPILED for kernel in kernels)
+    if text_hash(os.path.dirname(path)) not in {None, loops.SOURCE_HASH}:
+        text = f"{path} was compiled from another text than its source has now: {_REBUILD}, or delete it"
+        raise ImportError(text, name=loops.__name__, path=path)
+    return True
 
 
-def _refuse_other_text(kernel: ModuleType) -> None:
-    path = str(kernel.__file__)
-    text = text_hash(os.path.dirname(path), kernel.__name__.rpartition(".")[2])
-    if text not in {None, kernel.SOURCE_HASH}:
-        raise ImportError(
-            f"{path} was compiled from another text than its source has now: {_REBUILD}, or delete it",
-            name=kernel.__name__,
-            path=path,
-        )
+def _loads_interpreted() -> bool:
+    """Whether `interpreted` is at work."""
+    return any(isinstance(finder, _SourceFinder) for finder in sys.meta_path)
 
 
 def interpreted() -> ModuleType:

@@ -1,19 +1,27 @@
-"""What the codecs share: the buffer that they take, and inflating piece by piece under a limit."""
+"""What the codecs share: the buffers that they take and give, and inflating piece by piece under a limit."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkalog_core.errors import LimitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["PIECE_BYTES", "Buffer", "gather", "over_limit"]
+__all__ = ["PIECE_BYTES", "Buffer", "Content", "gather", "over_limit"]
 
 Buffer = bytes | bytearray | memoryview
 
 PIECE_BYTES: Final = 1024 * 1024  # inflated at a time where the end is not known to be below the limit
+
+
+class Content(Protocol):
+    """Inflated bytes in whatever object the codec's library makes of them. A memoryview shows what is inside."""
+
+    def __len__(self) -> int: ...
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 
 def over_limit(limit_bytes: int) -> LimitError:

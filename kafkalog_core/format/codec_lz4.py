@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["unlz4"]
 
-
+_FLG: Final = layout.LZ4_FLG_POSITION
 _SIZE_SIZE: Final = layout.LZ4_BLOCK_SIZE.size
+_INPUT_BYTES: Final = 64 * 1024  # frames above are not likely to be below a piece
 _SIZE_MASK: Final = ~layout.LZ4_BLOCK_STORED
 _unpack_size: Final = layout.LZ4_BLOCK_SIZE.unpack_from
 
@@ -36,42 +37,76 @@ class _Header(NamedTuple):
     has_content_size: bool
 
 
-class _Codec(local):
-    """The library, and this thread's context."""
+class _Codec:
+    """The library, and one thread's context, which stands before a frame."""
 
     def __init__(self) -> None:
         self.library = import_module("lz4.frame")
+        self.decompress_chunk = self.library.decompress_chunk
+        self.context = self.library.create_decompression_context()
+
+    def renew(self) -> None:
+        """Take another context after a frame that did not end.
+
+        Of such a frame the library keeps the content size through a reset, and holds the next frame against it.
+        """
         self.context = self.library.create_decompression_context()
 
     def whole(self, frame: Buffer, bound_bytes: int) -> bytes:
         """A frame that cannot hold more than the bound."""
-        self.library.reset_decompression_context(self.context)
-        # One byte more than there can be: with a full buffer the library would not look at the end mark.
-        inflated: bytes
-        inflated, _taken, at_end = self.library.decompress_chunk(self.context, frame, bound_bytes + 1)
+        at_end = False
+        try:
+            inflated: bytes
+            # One byte more than there can be: with a full buffer the library would not look at the end mark.
+            inflated, _, at_end = self.decompress_chunk(self.context, frame, bound_bytes + 1)
+        finally:
+            if not at_end:
+                self.renew()
         if not at_end:
             raise FieldError("the lz4 frame does not end where its blocks do")
         return inflated
 
     def pieces(self, frame: memoryview) -> Iterator[bytes]:
         """A frame that may hold more than the limit, in pieces."""
-        self.library.reset_decompression_context(self.context)
+        context = self.library.create_decompression_context()
         at_end = False
         while not at_end:
-            inflated, taken, at_end = self.library.decompress_chunk(self.context, frame, PIECE_BYTES)
+            inflated, taken, at_end = self.decompress_chunk(context, frame, PIECE_BYTES)
             if not (inflated or taken or at_end):
                 raise FieldError("the lz4 frame does not end where its blocks do")
             frame = frame[taken:]
             yield inflated
 
 
+class _Thread(local):
+    def __init__(self) -> None:
+        self.codec = _Codec()
+
+
 @cache
-def _codec() -> _Codec:
-    return _Codec()
+def _thread() -> _Thread:
+    return _Thread()
 
 
 def unlz4(payload: Buffer, magic: int, limit_bytes: int) -> Buffer:
     """The inflated content of the one frame; see `compression.decompress`."""
+    if len(payload) <= _INPUT_BYTES and limit_bytes >= PIECE_BYTES and magic != layout.MAGIC_V0:
+        codec = _thread().codec
+        inflated: bytes
+        try:
+            inflated, taken, at_end = codec.decompress_chunk(codec.context, payload, PIECE_BYTES)
+        except RuntimeError:
+            at_end = False
+        if not at_end:
+            codec.renew()
+        # The library passes over a skippable frame (nothing comes of it), and over the id of a dictionary.
+        elif inflated and taken == len(payload) and not payload[_FLG] & layout.LZ4_FLG_DICTIONARY:
+            return inflated
+    return _frame(payload, magic, limit_bytes)
+
+
+def _frame(payload: Buffer, magic: int, limit_bytes: int) -> Buffer:
+    """The same for any frame, with a reason where it is none."""
     header = _header(payload)
     if header.has_content_size:
         size_field = payload[layout.LZ4_BD_POSITION + 1 : header.size_bytes - 1]
@@ -81,9 +116,9 @@ def unlz4(payload: Buffer, magic: int, limit_bytes: int) -> Buffer:
     if magic == layout.MAGIC_V0:
         payload = _mended(payload, header)
     try:
-        if bound_bytes <= limit_bytes:
-            return _codec().whole(payload, bound_bytes)
-        return gather(_codec().pieces(memoryview(payload)), limit_bytes)
+        if bound_bytes > limit_bytes:
+            return gather(_thread().codec.pieces(memoryview(payload)), limit_bytes)
+        return _thread().codec.whole(payload, bound_bytes)
     except RuntimeError as error:
         raise FieldError(f"not an lz4 frame: {error}") from error
 

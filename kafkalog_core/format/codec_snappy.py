@@ -8,26 +8,56 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import Any, Final
+from struct import Struct, error
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.errors import FieldError, TruncatedError, UnsupportedError
 from kafkalog_core.format import layout
-from kafkalog_core.format.bounded import Buffer, over_limit
+from kafkalog_core.format.bounded import PIECE_BYTES, Buffer, Content, over_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["unsnappy"]
 
 _MAGIC_SIZE: Final = len(layout.XERIAL_MAGIC)
 _SIZE_SIZE: Final = layout.XERIAL_BLOCK.size
 _unpack_size: Final = layout.XERIAL_BLOCK.struct.unpack_from
+_JAVA_HEADER: Final = layout.XERIAL_HEADER.struct.pack(layout.XERIAL_MAGIC, 1, 1)
+_FIRST_BLOCK: Final = len(_JAVA_HEADER) + _SIZE_SIZE
+# The stream's header, the first block's size, and as much of this block's preamble as sizes below a piece can need.
+_unpack_start: Final = Struct(f">{len(_JAVA_HEADER)}siBBB").unpack_from
+_THIRD_OF_PIECE: Final = PIECE_BYTES >> 14  # the preamble's bytes have 7 bits each
 
 
 @cache
 def _library() -> Any:
-    return import_module("snappy")
+    return import_module("cramjam")
 
 
-def unsnappy(payload: Buffer, _magic: int, limit_bytes: int) -> Buffer:
+@cache
+def _decompress_raw() -> Callable[[Buffer], Content]:
+    function: Callable[[Buffer], Content] = _library().snappy.decompress_raw
+    return function
+
+
+def unsnappy(payload: Buffer, _magic: int, limit_bytes: int) -> Content:
     """The inflated content of all blocks, or of the one raw body; see `compression.decompress`."""
+    if limit_bytes >= PIECE_BYTES:  # nearly always one block that declares less than a piece
+        try:
+            header, size_bytes, first, second, third = _unpack_start(payload)
+            if (
+                header == _JAVA_HEADER
+                and size_bytes == len(payload) - _FIRST_BLOCK
+                and (first < 0x80 or second < 0x80 or third < _THIRD_OF_PIECE)
+            ):
+                return _decompress_raw()(payload[_FIRST_BLOCK:])
+        except (error, _library().DecompressionError):
+            pass
+    return _blocks(payload, limit_bytes)
+
+
+def _blocks(payload: Buffer, limit_bytes: int) -> Content:
     if payload[:_MAGIC_SIZE] != layout.XERIAL_MAGIC:
         if 1 < len(payload) < _MAGIC_SIZE and payload == layout.XERIAL_MAGIC[: len(payload)]:
             raise TruncatedError("the snappy stream ends inside of a header", position=len(payload))
@@ -35,7 +65,7 @@ def unsnappy(payload: Buffer, _magic: int, limit_bytes: int) -> Buffer:
     view = memoryview(payload)
     size_bytes = len(view)
     position = _after_header(view, 0)
-    blocks: list[bytes] = []
+    blocks: list[Content] = []
     while position < size_bytes:
         start, end = _block(view, position)
         if start != end:
@@ -73,18 +103,16 @@ def _after_header(view: memoryview, position: int) -> int:
     return end
 
 
-def _inflated(block: Buffer, position: int, limit_bytes: int) -> bytes:
+def _inflated(block: Buffer, position: int, limit_bytes: int) -> Content:
     """One raw block. `position` is its place in the payload."""
     declared_bytes, body = _preamble(block, position)
     if declared_bytes > limit_bytes:
         raise over_limit(limit_bytes)
     if declared_bytes <= (len(block) - body) * layout.SNAPPY_MAX_RATIO:
         try:
-            inflated: bytes = _library().uncompress(block)
-        except _library().UncompressError as error:
-            reason = f"not a snappy block: {error.__cause__ or error}"
-        else:
-            return inflated
+            return _decompress_raw()(block)
+        except _library().DecompressionError as failure:
+            reason = f"not a snappy block: {failure}"
     else:
         reason = f"a snappy block of {len(block)} bytes declares {declared_bytes}"
     if _is_cut(block, body, declared_bytes):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
+from struct import Struct
 from threading import local
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,11 +22,17 @@ if TYPE_CHECKING:
 __all__ = ["unzstd"]
 
 _SHARED_WINDOW_BYTES: Final = 8 * 1024 * 1024  # larger windows get a context of their own, freed with the frame
+_SHARED_WINDOW: Final = 13 << 3  # the same as a window descriptor: 2 to the power of 10 and these upper bits
 _MAGIC_SIZE: Final = len(layout.ZSTD_FRAME_MAGIC)
+# Where a frame's descriptor announces nothing but a window: descriptor, window, header of the first block.
+_unpack_start: Final = Struct(f"<{_MAGIC_SIZE}xBBHB").unpack_from
+_BLOCK_START: Final = _MAGIC_SIZE + 2 + layout.ZSTD_BLOCK_HEADER_SIZE
+_CHECKSUM_BYTES: Final = {0: 0, layout.ZSTD_DESCRIPTOR_CHECKSUM: layout.ZSTD_CHECKSUM_SIZE}  # by such a descriptor
+_ONE_FRAME: Final = (False, False)  # the library's read_across_frames and allow_extra_data, dearer by name
 
 
-class _Codec(local):
-    """The library, and this thread's context."""
+class _Codec:
+    """The library, and one thread's context."""
 
     def __init__(self) -> None:
         self.library = import_module("zstandard")
@@ -42,16 +49,48 @@ class _Codec(local):
                 yield piece
 
 
+class _Thread(local):
+    def __init__(self) -> None:
+        self.codec = _Codec()
+
+
 @cache
-def _codec() -> _Codec:
-    return _Codec()
+def _thread() -> _Thread:
+    return _Thread()
 
 
 def unzstd(payload: Buffer, magic: int, limit_bytes: int) -> Buffer:
     """The inflated content of all frames; see `compression.decompress`."""
     if magic < layout.MAGIC_V2:
         raise UnsupportedError(f"zstd in a message of magic {magic}")
-    codec = _codec()
+    codec = _thread().codec
+    if len(payload) > _BLOCK_START and limit_bytes >= PIECE_BYTES:
+        try:
+            if _is_small_frame(codec, payload):
+                whole: bytes = codec.context.decompress(payload, layout.ZSTD_MAX_BLOCK_BYTES, *_ONE_FRAME)
+                return whole
+        except codec.library.ZstdError:
+            pass
+    return _frames(codec, payload, limit_bytes)
+
+
+def _is_small_frame(codec: _Codec, payload: Buffer) -> bool:
+    """Whether the payload can be but one frame of no more than a piece. What is no frame at all fails later.
+
+    The library refuses bytes behind a frame that declares its size, but not behind one that does not: such a frame (so
+    Java's streams are) must be one block that fills it, then.
+    """
+    descriptor, window, low, high = _unpack_start(payload)
+    checksum_bytes = _CHECKSUM_BYTES.get(descriptor)
+    if checksum_bytes is None:
+        content_bytes: int = codec.library.frame_content_size(payload)
+        return 0 < content_bytes <= PIECE_BYTES
+    header = low | high << 16
+    end = _BLOCK_START + (header >> layout.ZSTD_BLOCK_SIZE_SHIFT) + checksum_bytes
+    return end == len(payload) and window <= _SHARED_WINDOW and bool(header & layout.ZSTD_BLOCK_LAST)
+
+
+def _frames(codec: _Codec, payload: Buffer, limit_bytes: int) -> Buffer:
     view = memoryview(payload)
     size_bytes = len(view)
     inflated: list[Buffer] = []

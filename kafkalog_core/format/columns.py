@@ -87,10 +87,13 @@ class _Columns:
         return self.view[start : start + self.count]
 
     def copy(self) -> Self:
-        """The same rows in cells of their own."""
-        twin = type(self)(self.capacity)
-        twin.view[:] = self.view
-        twin.count = self.count
+        """The same rows in cells of their own, without room for more."""
+        count = self.count
+        twin = type(self)(count)
+        for index in range(len(self.fields)):
+            start = index * self.capacity
+            twin.view[index * count : (index + 1) * count] = self.view[start : start + count]
+        twin.count = count
         return twin
 
     def row(self, index: int) -> dict[str, int]:

@@ -14,7 +14,11 @@ bytes behind a magic 2 header. Rules that hold for every codec:
 
 Checksums inside of the streams are verified, but for lz4's header checksum in magic 0 (Kafka does not verify lz4's
 content checksum either). The libraries are imported at the first use of their codec, and contexts are kept, one a
-thread: single-record batches make millions of calls.
+thread.
+
+Single-record batches make millions of calls, which should cost little more than the library's own call. So each codec
+asks its library first, where no more than one piece can come of it, and takes the answer if it is beyond doubt: the
+whole payload was used, and the stream is complete. All else goes the careful way, which knows the reason too.
 """
 
 from __future__ import annotations
@@ -30,12 +34,14 @@ from kafkalog_core.format.codec_zstd import unzstd
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog_core.format.bounded import Buffer
+    from kafkalog_core.format.bounded import Buffer, Content
 
-__all__ = ["decompress"]
+    Inflater = Callable[[Buffer, int, int], Content]
+
+__all__ = ["decompress", "inflater"]
 
 
-def decompress(codec: int, payload: Buffer, *, magic: int, limit_bytes: int) -> Buffer:
+def decompress(codec: int, payload: Buffer, *, magic: int, limit_bytes: int) -> Content:
     """The inflated bytes of `payload`; for codec 0 the payload itself.
 
     Args:
@@ -50,13 +56,22 @@ def decompress(codec: int, payload: Buffer, *, magic: int, limit_bytes: int) -> 
         UnsupportedError: a codec id that no release writes, or not with this magic.
         FieldError: anything else that the codec's reader refuses, bytes behind the stream's end among them.
     """
+    return inflater(codec)(payload, magic, limit_bytes)
+
+
+def inflater(codec: int) -> Inflater:
+    """What inflates payloads of one codec: `decompress` for many calls. Its arguments: payload, magic, limit in bytes.
+
+    Raises:
+        UnsupportedError: a codec id that no release writes.
+    """
     if not 0 <= codec < len(_INFLATERS):
         raise UnsupportedError(f"codec id {codec} is none of Kafka's")
-    return _INFLATERS[codec](payload, magic, limit_bytes)
+    return _INFLATERS[codec]
 
 
 def _stored(payload: Buffer, _magic: int, _limit_bytes: int) -> Buffer:
     return payload
 
 
-_INFLATERS: Final[tuple[Callable[[Buffer, int, int], Buffer], ...]] = (_stored, gunzip, unsnappy, unlz4, unzstd)
+_INFLATERS: Final[tuple[Inflater, ...]] = (_stored, gunzip, unsnappy, unlz4, unzstd)

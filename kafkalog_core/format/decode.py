@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import FormatError, LimitError, TruncatedError
+from kafkalog_core.errors import FieldError, FormatError, LimitError, TruncatedError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import FORMAT_V07, BatchColumns, RecordColumns
-from kafkalog_core.format.compression import decompress
+from kafkalog_core.format.compression import inflater
 from kafkalog_core.format.layout import (
     CODEC_NAMES,
     MAGIC_V0,
@@ -25,9 +26,12 @@ from kafkalog_core.format.layout import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kafkalog_core.format.bounded import Buffer, Content
+
 __all__ = ["PayloadDamage", "RecordRun", "codec_name", "decode_backwards", "decode_run"]
 
 ARENA_BYTES: Final = 1024 * 1024
+_V07_ROWS: Final = 512  # messages that are walked at a time, in search of wrappers
 MAX_HEADERS: Final = 1024 * 1024  # of one record; 32 bytes each in the columns
 _INFLATE_ERRORS: Final = (
     (LimitError, "payload-limit"),
@@ -64,35 +68,105 @@ class _Arena:
     """Inflated payloads one behind the other, and a copy of the batch columns whose spans point into them."""
 
     def __init__(self, memory: memoryview, batches: BatchColumns, max_bytes: int) -> None:
-        self.bytes = bytearray()
+        self.memory = memoryview(b"")
         self.columns = batches.copy()
         self._memory = memory
         self._max_bytes = max_bytes
         self._starts, self._ends = self.columns.column("payload_start"), self.columns.column("payload_end")
-        self._formats, self._codecs = self.columns.column("format"), self.columns.column("codec")
+        self._codecs, self._formats = self.columns.column("codec"), self.columns.column("format")
+        self._opener = _WrapperOpener() if FORMAT_V07 in self._formats else None
+        self._held: list[Content] = []  # of the next row, where it is large: behind others it would have to be copied
 
-    def clear(self) -> None:
-        """Start anew; what was given out keeps the old bytes."""
-        self.bytes = bytearray()
+    def fill(self, first: int, last: int) -> tuple[int, PayloadDamage | None]:
+        """Inflate payloads of rows `first` to `last` (exclusive) until the arena is full; their spans point into it.
 
-    def inflate(self, row: int) -> PayloadDamage | None:
-        """Inflate the payload of a row, whose span points into the arena then."""
-        start, end = self._starts[row], self._ends[row]
-        codec, batch_format = self._codecs[row], self._formats[row]
-        if start < 0:
-            detail = "its key and value lengths do not fit, or it has no value to open"
-            return PayloadDamage(row, "wrapper-value", detail, 0)
-        payload: bytes | bytearray | memoryview = b""
-        if start < end or batch_format != MAGIC_V2:  # a batch that compaction emptied holds nothing to inflate
-            try:
-                payload = _inflated(self._memory[start:end], codec, batch_format, self._max_bytes)
-            except FormatError as error:
-                reason = next(name for kind, name in _INFLATE_ERRORS if isinstance(error, kind))
-                return PayloadDamage(row, reason, f"{codec_name(codec)}: {error}", 0)
-        self._starts[row] = len(self.bytes)
-        self.bytes += payload
-        self._ends[row] = len(self.bytes)
-        return None
+        What was given out before keeps the old bytes. Returns the first row that is not inflated, and its damage.
+        """
+        contents, self._held = self._held, []
+        ends = array("q", map(len, contents))
+        damage = None
+        try:
+            self._inflate(first + len(contents), last, contents, ends)
+        except FormatError as error:
+            damage = self._damage(first + len(contents), error)
+        if len(contents) > 1 and len(contents[-1]) > ARENA_BYTES:
+            self._held.append(contents.pop())
+        count = len(contents)
+        behind = first + count
+        self._starts[first:behind] = (array("q", [0]) + ends)[:count]
+        self._ends[first:behind] = ends[:count]
+        self.memory = memoryview(contents[0] if count == 1 else b"".join(contents))
+        return behind, damage
+
+    def _inflate(self, first: int, last: int, contents: list[Content], ends: array[int]) -> None:
+        """Append the content of each row, and its end. What stays the same for many small batches is looked up once."""
+        memory, max_bytes = self._memory, self._max_bytes
+        size_bytes = ends[-1] if ends else 0
+        inflate_codec = -1
+        columns = (column[first:last] for column in (self._codecs, self._formats, self._starts, self._ends))
+        for codec, batch_format, start, end in zip(*columns, strict=True):
+            if size_bytes >= ARENA_BYTES:
+                return
+            if codec != inflate_codec:
+                inflate = inflater(codec) if self._opener is None else partial(self._opener.inflate, codec)
+                inflate_codec = codec
+            if start < end:
+                content = inflate(memory[start:end], batch_format, max_bytes)
+            elif start < 0:
+                raise FieldError("its key and value lengths do not fit, or it has no value to open")
+            else:  # a batch that compaction emptied holds nothing to inflate
+                content = b"" if batch_format == MAGIC_V2 else inflate(b"", batch_format, max_bytes)
+            contents.append(content)
+            size_bytes += len(content)
+            ends.append(size_bytes)
+
+    def _damage(self, row: int, error: FormatError) -> PayloadDamage:
+        if self._starts[row] < 0:
+            return PayloadDamage(row, "wrapper-value", str(error), 0)
+        reason = next(name for kind, name in _INFLATE_ERRORS if isinstance(error, kind))
+        return PayloadDamage(row, reason, f"{codec_name(self._codecs[row])}: {error}", 0)
+
+
+class _WrapperOpener:
+    """Opens wrappers of 0.7: what they hold, as a flat set of messages."""
+
+    def __init__(self) -> None:
+        self._columns = BatchColumns(_V07_ROWS)
+
+    def inflate(self, codec: int, payload: Buffer, _format: int, max_bytes: int) -> Content:
+        """All messages of one wrapper, however nested. An `Inflater` for its codec; raises what those raise."""
+        return self._flat(inflater(codec)(payload, MAGIC_V0, max_bytes), max_bytes, depth=1)
+
+    def _flat(self, content: Content, max_bytes: int, depth: int) -> Content:
+        """Messages with every wrapper replaced by what it holds. A cut message at the end stays as it is."""
+        if depth > V07_MAX_DEPTH:
+            raise LimitError(f"wrappers are nested more than {V07_MAX_DEPTH} deep")
+        messages = memoryview(content)
+        flat = bytearray()
+        position = kept = 0
+        columns = self._columns
+        while True:
+            _, position = kernels.walk_v07(messages, position, len(messages), 0, 0, max_bytes, False, columns)
+            if not columns.count:
+                break
+            for at, size_bytes, codec, start, end in self._wrappers():
+                flat += messages[kept:at]
+                kept = at + size_bytes
+                inner = inflater(codec)(messages[start:end], MAGIC_V0, max_bytes - len(flat))
+                flat += memoryview(self._flat(inner, max_bytes - len(flat), depth + 1))
+        if not kept:
+            return content
+        flat += messages[kept:]
+        return flat
+
+    def _wrappers(self) -> list[tuple[int, ...]]:
+        """Position, size, codec and payload of those messages in the columns that are wrappers themselves."""
+        codecs = self._columns.column("codec")
+        if not any(codecs):
+            return []
+        names = ("position", "size_bytes", "codec", "payload_start", "payload_end")
+        rows = zip(*map(self._columns.column, names), strict=True)
+        return [row for row, codec in zip(rows, codecs, strict=True) if codec]
 
 
 def decode_run(
@@ -145,55 +219,13 @@ def _spans(batches: BatchColumns, wanted: Callable[[int], bool] | None) -> Itera
 def _inflate_and_decode(
     arena: _Arena, first: int, last: int, columns: RecordColumns
 ) -> Iterator[RecordRun | PayloadDamage]:
-    arena.clear()
-    for row in range(first, last):
-        damage = arena.inflate(row)
-        if damage is not None or len(arena.bytes) >= ARENA_BYTES:
-            inflated = row if damage is not None else row + 1
-            yield from _decode(memoryview(arena.bytes), arena.columns, first, inflated, columns)
-            if damage is not None:
-                yield damage
-            arena.clear()
-            first = row + 1
-    yield from _decode(memoryview(arena.bytes), arena.columns, first, last, columns)
-
-
-def _inflated(payload: memoryview, codec: int, batch_format: int, max_bytes: int) -> bytes | bytearray | memoryview:
-    """The records of one compressed payload; of a 0.7 wrapper the flat set of all messages inside, however nested.
-
-    Raises FormatError (LimitError, TruncatedError, UnsupportedError, FieldError).
-    """
-    if batch_format != FORMAT_V07:
-        return decompress(codec, payload, magic=batch_format, limit_bytes=max_bytes)
-    inflated = decompress(codec, payload, magic=MAGIC_V0, limit_bytes=max_bytes)
-    return _flatten_v07(memoryview(inflated), max_bytes, depth=1)
-
-
-def _flatten_v07(messages: memoryview, max_bytes: int, depth: int) -> bytes | bytearray | memoryview:
-    """Messages of a 0.7 set with every wrapper replaced by what it holds. A cut message at the end stays as it is."""
-    if depth > V07_MAX_DEPTH:
-        raise LimitError(f"wrappers are nested more than {V07_MAX_DEPTH} deep")
-    columns = BatchColumns(512)
-    flat = bytearray()
-    position = kept = 0
-    while True:
-        _, next_position = kernels.walk_v07(messages, position, len(messages), 0, 0, max_bytes, False, columns)
-        if not columns.count:
-            break
-        for row, codec in enumerate(columns.column("codec")):
-            if codec == 0:
-                continue
-            at = columns.column("position")[row]
-            flat += messages[kept:at]
-            kept = at + columns.column("size_bytes")[row]
-            span = messages[columns.column("payload_start")[row] : columns.column("payload_end")[row]]
-            inner = decompress(codec, span, magic=MAGIC_V0, limit_bytes=max_bytes - len(flat))
-            flat += _flatten_v07(memoryview(inner), max_bytes - len(flat), depth + 1)
-        position = next_position
-    if not kept:
-        return messages
-    flat += messages[kept:]
-    return flat
+    while first < last:
+        behind, damage = arena.fill(first, last)
+        yield from _decode(arena.memory, arena.columns, first, behind, columns)
+        if damage is not None:
+            yield damage
+            behind += 1
+        first = behind
 
 
 def decode_backwards(
@@ -205,11 +237,11 @@ def decode_backwards(
     """
     if batches.column("codec")[row]:
         arena = _Arena(memory, batches, max_bytes)
-        damage = arena.inflate(row)
+        _, damage = arena.fill(row, row + 1)
         if damage is not None:
             yield damage
             return
-        memory, batches = memoryview(arena.bytes), arena.columns
+        memory, batches = arena.memory, arena.columns
     state = _state_at(row)
     states = [state[:]]
     while (result := _decode_some(memory, batches, row + 1, state, records)) == kernels.DECODE_FULL:

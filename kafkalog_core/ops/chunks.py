@@ -9,8 +9,8 @@ import json
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from kafkalog_core import tables
+from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, RECORD_FIELDS
-from kafkalog_core.format.kernels import ndjson
 from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_KEY, CONTROL_TYPE_NAMES, MAX_INT32
 from kafkalog_core.format.template import Template, batch_template, record_template
 
@@ -67,7 +67,7 @@ class Lines:
         parts: list[bytes] = []
         out, row = self.out, 0
         while True:
-            row, size = ndjson.write_rows(memory, batches, records, selection, row, template, out)
+            row, size = kernels.write_rows(memory, batches, records, selection, row, template, out)
             if row >= total and not parts:
                 return memoryview(out)[:size]
             parts.append(bytes(memoryview(out)[:size]))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import signal
 import socket
 import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +17,8 @@ _CLUSTER_ID: Final = "aW50ZWdyYXRpb24tdGVzdA"
 _READY: Final = b"Kafka Server started"
 _START_SECONDS: Final = 60
 _STOP_SECONDS: Final = 60
+_PR_SET_PDEATHSIG: Final = 1
+_LIBC: Final = ctypes.CDLL(None)
 _SETTINGS: Final = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -61,12 +65,13 @@ class Broker:
     def start(self) -> None:
         """Start it and wait until it serves."""
         with self._output.open("wb") as output:
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # noqa: PLW1509 - a call of the system and no more
                 [*self._java, "kafka.Kafka", str(self._config)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # a Ctrl-C is for the tests, which then stop it
+                preexec_fn=_die_with_the_tests,
             )
         deadline = time.monotonic() + _START_SECONDS
         while _READY not in self._output.read_bytes():
@@ -99,6 +104,12 @@ class Broker:
         command = [*self._java, "kafka.tools.StorageTool", *options]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_START_SECONDS)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _die_with_the_tests() -> None:
+    """Leave no broker behind where the tests themselves are killed."""
+    if sys.platform == "linux":
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _free_ports() -> tuple[int, int]:

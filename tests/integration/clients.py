@@ -50,6 +50,14 @@ async def create_topic(broker: Broker, name: str, partitions: int = 1, **configs
         await asyncio.sleep(0.05)
 
 
+async def delete_topic(broker: Broker, name: str) -> None:
+    """Delete a topic of one partition and wait until its directory has another name."""
+    async with admin_of(broker) as admin:
+        await admin.delete_topics([name])
+    while broker.partition_dir(name).is_dir():  # noqa: ASYNC110 - a directory gives no event
+        await asyncio.sleep(0.05)
+
+
 async def delete_records(broker: Broker, topic: str, before_offset: int) -> None:
     """Move the log start offset of partition 0; the broker deletes the segments before it."""
     async with admin_of(broker) as admin:
@@ -59,7 +67,9 @@ async def delete_records(broker: Broker, topic: str, before_offset: int) -> None
 @asynccontextmanager
 async def producer_of(broker: Broker, **options: Any) -> AsyncIterator[AIOKafkaProducer]:
     """A producer."""
-    producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap, **({"linger_ms": 5, "acks": "all", "max_batch_size": 2000} | options))
+    producer = AIOKafkaProducer(
+        bootstrap_servers=broker.bootstrap, **({"linger_ms": 5, "acks": "all", "max_batch_size": 2000} | options)
+    )
     await producer.start()
     try:
         yield producer

@@ -73,9 +73,7 @@ def of_consumer(record: ConsumerRecord[bytes, bytes]) -> Record:
     """What a consumer was given."""
     timestamp_type = _TIMESTAMP_TYPES[record.timestamp_type]
     headers = tuple((key, value) for key, value in record.headers)
-    return Record(
-        record.partition, record.offset, record.timestamp, timestamp_type, record.key, record.value, headers
-    )
+    return Record(record.partition, record.offset, record.timestamp, timestamp_type, record.key, record.value, headers)
 
 
 def _of_row(row: Row) -> Record:

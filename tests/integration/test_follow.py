@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.integration import clients
 from tests.integration.follower import Follower
+from tests.integration.records import dump
 
 if TYPE_CHECKING:
     from tests.integration.broker import Broker
-    from tests.integration.records import Dump, Record
+    from tests.integration.records import Dump, Record, Row
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
@@ -89,14 +91,12 @@ def test_half_written_batches_are_held_back(broker: Broker, preallocate: str) ->
 def test_goes_on_where_segments_behind_it_are_deleted(broker: Broker) -> None:
     async def run() -> None:
         topic = "retained"
-        generator = random.Random(topic)
         configs = {"internal_segment_bytes": "4000", "file_delete_delay_ms": "100"}
         await clients.create_topic(broker, topic, **configs)
         directory = broker.partition_dir(topic)
         with Follower("--records", "--poll-ms", "20", directory) as follower:
             for _ in range(4):
-                async with clients.producer_of(broker) as producer:
-                    await clients.send(producer, generator, topic, 150)
+                await _write(broker, topic, 150)
                 ends = await clients.end_offsets(broker, topic)
                 await asyncio.to_thread(follower.wait_for_offsets, ends)
                 oldest = min(directory.glob("*.log"))
@@ -106,5 +106,65 @@ def test_goes_on_where_segments_behind_it_are_deleted(broker: Broker) -> None:
             result = follower.stop()
         _assert_clean(result)
         _assert_each_offset_once(result, ends)
+
+    asyncio.run(run())
+
+
+def test_goes_on_where_compaction_replaces_the_segments(broker: Broker) -> None:
+    """What the last look has not seen may lie in a file that was rewritten, or was put into the one before it."""
+
+    async def run() -> None:
+        topic = "compacted"
+        configs = {
+            "internal_segment_bytes": "3000",
+            "cleanup_policy": "compact",
+            "min_cleanable_dirty_ratio": "0.001",
+            "file_delete_delay_ms": "100",
+        }
+        await clients.create_topic(broker, topic, **configs)
+        directory = broker.partition_dir(topic)
+        with Follower("--records", "--poll-ms", "2000", directory) as follower:
+            async with clients.producer_of(broker, linger_ms=0) as producer:
+                for number in range(400):
+                    await producer.send_and_wait(topic, b"%d" % number, key=b"%d" % (number % 7), partition=0)
+                    await asyncio.sleep(0.01)
+            ends = await clients.end_offsets(broker, topic)
+            await asyncio.to_thread(follower.wait_for_offsets, ends)
+            result = follower.stop()
+        _assert_clean(result)
+        offsets = [record.offset for record in result.records()]
+        assert offsets == sorted(set(offsets)), "a record was seen twice"
+        kept = dump("--records", directory).records()
+        assert set(kept) <= set(result.records()), "a record that compaction has kept was not seen"
+        assert len(kept) < len(offsets), "nothing was compacted"
+
+    asyncio.run(run())
+
+
+async def _write(broker: Broker, topic: str, count: int) -> None:
+    async with clients.producer_of(broker) as producer:
+        await clients.send(producer, random.Random(count), topic, count)
+
+
+def _are_there(count: int, rows: list[Row]) -> bool:
+    return sum(row["type"] == "record" for row in rows) >= count
+
+
+def test_a_topic_that_is_made_again_is_read_from_its_start(broker: Broker) -> None:
+    async def run() -> None:
+        topic = "recreated"
+        await clients.create_topic(broker, topic)
+        with Follower("--records", "--poll-ms", "20", broker.partition_dir(topic)) as follower:
+            await _write(broker, topic, 30)
+            await asyncio.to_thread(follower.wait_for, partial(_are_there, 30))
+            await clients.delete_topic(broker, topic)
+            await asyncio.sleep(0.2)  # a few looks at nothing
+            await clients.create_topic(broker, topic)
+            await _write(broker, topic, 20)
+            await asyncio.to_thread(follower.wait_for, partial(_are_there, 50))
+            result = follower.stop()
+        assert [record.offset for record in result.records()] == [*range(30), *range(20)]
+        assert result.codes() == {"file.replaced"}
+        assert result.exit_status == 0
 
     asyncio.run(run())

@@ -23,7 +23,9 @@ OF_A_LIVE_BROKER = {"file.grew", "file.modified", "file.vanished"}
 
 def _assert_no_damage(result: Dump) -> None:
     """Zeros behind the last batch are how preallocated segments look."""
-    assert [row for row in result.of_type("damage") if (row["reason"], row["severity"]) != ("zero-filled", "info")] == []
+    assert [
+        row for row in result.of_type("damage") if (row["reason"], row["severity"]) != ("zero-filled", "info")
+    ] == []
     assert {row["severity"] for row in result.of_type("finding")} <= {"info"}
     assert result.exit_status == 0
 

@@ -1,6 +1,6 @@
 """`python -m tools.fuzz FAMILY DIRECTORY [libFuzzer options]`, or `FAMILY FILE...` to run single inputs again.
 
-DIRECTORY/FAMILY gets the seeds and the corpus, DIRECTORY the inputs that fail. Options given here win over the defaults.
+DIRECTORY/FAMILY gets the seeds and the corpus, DIRECTORY the inputs that fail. Options given win over the defaults.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Makes sizes and checksums of mutated bytes right, so that a fuzzer gets past them to what stands behind.
 
-Where `compresses` is set, the records of an entry that says it is compressed stand plain in the input, and are compressed
-here: else each mutation would break the codec's stream before a record is looked at.
+Where `compresses` is set, the records of an entry that says it is compressed stand plain in the input, and are
+compressed here: else each mutation would break the codec's stream before a record is looked at.
 """
 
 from __future__ import annotations

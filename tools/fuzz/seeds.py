@@ -201,7 +201,7 @@ def _checkpoints() -> Iterator[bytes]:
         yield from (bytes([kind + 2 * size]) + data for size in (0, 15))
     yield b"\x04" + build.offset_checkpoint([("orders", 0, 5), ("a b", -1, 2**63)], count=9).replace(b"\n", b"\r\n")
     yield b"\x05" + build.epoch_checkpoint([(0, 0), (-1, 7), (3, 2**63 - 1)]) + b"\xff\r\r"
-    yield "\x04٠\n+1\nt\t0 ٣\n\n".encode()
+    yield "\x04\u0660\n+1\nt\t0 \u0663\n\n".encode()
 
 
 def _properties() -> Iterator[bytes]:
@@ -238,7 +238,7 @@ def _names() -> Iterator[bytes]:
     yield b"t-00.uuid-stray"
     yield b"5_AAAAAAAAAAAAAAAAAAAAAA.index.deleted"
     yield b"0-1-v1.log"
-    yield "٣-٤.log".encode()
+    yield "\u0663-\u0664.log".encode()
     yield b"-" * 120 + b"." * 120 + b"-future"
 
 

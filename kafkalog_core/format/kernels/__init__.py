@@ -1,12 +1,12 @@
 """The hot loops: batch walk, search, columnar record decode, JSON lines. One source, interpreted or compiled (Cython).
 
 Rules of the kernels: integers only, spans instead of slices, no object per record, bounds checked before every read.
-Where a C compiler was at hand an extension stands beside each source and is imported in its place; `COMPILED` says
-which twin runs. Both are tested on the same bytes. Layouts: `layout.py`; columns: `columns.py`. Rules:
-DefaultRecordBatch, DefaultRecord, AbstractLegacyRecordBatch, ByteUtils (Kafka 4.3), kafka.message (0.7).
+Where a C compiler was at hand an extension stands beside `loops.py` and is imported in its place; `COMPILED` says which
+twin runs. Both are tested on the same bytes. Layouts: `layout.py`; columns: `columns.py`. Kafka's own rules:
+DefaultRecordBatch, DefaultRecord, AbstractLegacyRecordBatch, ByteUtils (4.3), kafka.message (0.7).
 """
 
-from kafkalog_core.format.kernels import legacy_records, log_walk, ndjson, search, v07_records, v07_walk, v2_records
+from kafkalog_core.format.kernels import loops
 from kafkalog_core.format.kernels.constants import (
     DECODE_DONE,
     DECODE_FULL,
@@ -21,10 +21,7 @@ from kafkalog_core.format.kernels.constants import (
     STOP_ORDER,
 )
 from kafkalog_core.format.kernels.dispatch import DECODE_ERRORS, decode
-from kafkalog_core.format.kernels.log_walk import walk
-from kafkalog_core.format.kernels.ndjson import write_rows
-from kafkalog_core.format.kernels.search import find_candidate, find_candidate_v07
-from kafkalog_core.format.kernels.v07_walk import walk_v07
+from kafkalog_core.format.kernels.loops import find_candidate, find_candidate_v07, walk, walk_v07, write_rows
 from kafkalog_core.twins import runs_compiled
 
 __all__ = [
@@ -49,4 +46,4 @@ __all__ = [
     "write_rows",
 ]
 
-COMPILED = runs_compiled((log_walk, v07_walk, search, v2_records, legacy_records, v07_records, ndjson))
+COMPILED = runs_compiled(loops)

@@ -1,12 +1,10 @@
 """The numbers that the kernels use: why they stop, where fields stand, which column is which.
 
-Plain integers, one a line. The build copies this text into each kernel and makes every line `NAME: Final = ...` a C
-integer (setup.py).
+Plain integers, one a line. The build makes each a C integer (setup.py).
 """
 
 from __future__ import annotations
 
-# --- the build copies from here on ------------------------------------------------------------------------------------
 from typing import Final
 
 from kafkalog_core.format import layout

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.columns import FORMAT_V07
 from kafkalog_core.format.kernels import constants
-from kafkalog_core.format.kernels.legacy_records import decode_legacy
-from kafkalog_core.format.kernels.v07_records import decode_v07
-from kafkalog_core.format.kernels.v2_records import decode_v2
+from kafkalog_core.format.kernels.loops import decode_legacy, decode_v07, decode_v2
 from kafkalog_core.format.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2
 
 if TYPE_CHECKING:

@@ -1,9 +1,7 @@
 """How the kernels read integers: big-endian fields and zigzag varints, at a position of a buffer.
 
-The build copies these functions into each kernel that imports them (setup.py): C inlines only within one module.
 Callers have checked that fields of a fixed size are there. What the interpreter and C would do differently is written
-so that they agree: `wrapped` wraps at 64 bits, varints are put together unsigned and masked, and every read says its
-sign.
+so that they agree: `wrapped` wraps at 64 bits, varints are put together unsigned and masked, every read says its sign.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ except ImportError:  # Cython is a build tool; the interpreted twin needs only i
 
 __all__ = ["int16", "int32", "int64", "uint32", "varint", "wrapped"]
 
-# --- the build copies from here on ------------------------------------------------------------------------------------
 # A literal over 31 bits would be a Python integer in compiled code, and so would all that is computed with it.
 MASK32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 SIGN32 = cython.declare(cython.longlong, 0x80000000)

@@ -1,7 +1,7 @@
 """How the kernels write JSON: literals, integers, escaped text, base64 and hexadecimal, at a position of a buffer.
 
 Every `put_*` function writes at `at` and returns the position behind what it wrote; the caller has made sure that the
-worst case fits. The build copies these functions into `ndjson` (setup.py): C inlines only within one module.
+worst case fits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ except ImportError:  # Cython is a build tool; the interpreted twin needs only i
 
 __all__ = ["put_encoded", "put_int", "put_piece", "put_text"]
 
-# --- the build copies from here on ------------------------------------------------------------------------------------
 from kafkalog_core.format.kernels.programs import MODE_BASE64, PIECE_BASE64, PIECE_HEX
 
 if cython.compiled:

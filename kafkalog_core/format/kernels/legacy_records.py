@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """Messages of magic 0 and 1 into columns: plain entries, and the decompressed sets of wrappers."""
 
 from __future__ import annotations
@@ -61,10 +60,7 @@ from kafkalog_core.format.kernels.constants import (
 )
 from kafkalog_core.format.kernels.integers import int32, int64, uint32, wrapped
 
-__all__ = ["COMPILED", "SOURCE_HASH", "decode_legacy"]
-
-COMPILED = cython.compiled
-SOURCE_HASH = "interpreted"
+__all__ = ["decode_legacy"]
 
 
 def decode_legacy(
@@ -94,7 +90,7 @@ def decode_legacy(
             s[S_POSITION] = b[B_START * b_capacity + s[S_BATCH]]
             s[S_ORDINAL] = 0
             s[S_SHIFT] = 0
-        result = _entry(p, b, b_capacity, r, r_capacity, s)
+        result = _legacy_entry(p, b, b_capacity, r, r_capacity, s)
         if result != DECODE_DONE:
             break
         s[S_BATCH] += 1
@@ -104,7 +100,7 @@ def decode_legacy(
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def _entry(
+def _legacy_entry(
     p: cython.pointer[cython.const[cython.uchar]],
     b: cython.pointer[cython.longlong],
     b_capacity: cython.Py_ssize_t,

@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """The walk over entries of magic 0, 1 and 2: one row of the batch columns each."""
 
 from __future__ import annotations
@@ -66,10 +65,7 @@ from kafkalog_core.format.kernels.integers import (
     wrapped,
 )
 
-__all__ = ["COMPILED", "SOURCE_HASH", "walk"]
-
-COMPILED = cython.compiled
-SOURCE_HASH = "interpreted"
+__all__ = ["walk"]
 
 
 def walk(

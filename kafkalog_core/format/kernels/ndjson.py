@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """The hot loop that writes JSON lines of records and batches straight from columns into a buffer.
 
 A `Template` (template.py) says what a line is: for each format a program of operations, each with the literal text
@@ -67,10 +66,7 @@ from kafkalog_core.format.kernels.programs import (
     PIECE_NULL,
 )
 
-__all__ = ["COMPILED", "SOURCE_HASH", "write_rows"]
-
-COMPILED = cython.compiled
-SOURCE_HASH = "interpreted"
+__all__ = ["write_rows"]
 
 
 BOUND_INT = cython.declare(cython.longlong, 24)  # an int64 with its sign, rounded up

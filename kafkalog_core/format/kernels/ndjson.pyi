@@ -1,9 +1,6 @@
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.template import Template
 
-COMPILED: bool
-SOURCE_HASH: str
-
 def write_rows(
     memory: bytes | bytearray | memoryview,
     batches: BatchColumns,

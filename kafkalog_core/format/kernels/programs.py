@@ -1,11 +1,10 @@
 """What the program of a line is made of: `template.py` writes programs, the kernel `ndjson` carries them out.
 
-Integers, one a line, and tuples. The build copies this text into the kernel and makes every integer a C one (setup.py).
+Integers, one a line, and tuples. The build makes each integer a C one (setup.py).
 """
 
 from __future__ import annotations
 
-# --- the build copies from here on ------------------------------------------------------------------------------------
 from typing import Final
 
 # --- operations: (operation, a, b, piece before it) -------------------------------------------------------------------

@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """The search for the next place where an entry could stand, behind bytes that are none."""
 
 from __future__ import annotations
@@ -33,10 +32,7 @@ from kafkalog_core.format.kernels.integers import (
     int64,
 )
 
-__all__ = ["COMPILED", "SOURCE_HASH", "find_candidate", "find_candidate_v07"]
-
-COMPILED = cython.compiled
-SOURCE_HASH = "interpreted"
+__all__ = ["find_candidate", "find_candidate_v07"]
 
 
 def find_candidate(

@@ -1,6 +1,3 @@
-COMPILED: bool
-SOURCE_HASH: str
-
 def find_candidate(
     memory: bytes | bytearray | memoryview,
     begin: int,

@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """Messages of Kafka 0.7 into columns."""
 
 from __future__ import annotations
@@ -45,10 +44,7 @@ from kafkalog_core.format.kernels.constants import (
 )
 from kafkalog_core.format.kernels.integers import int32, uint32
 
-__all__ = ["COMPILED", "SOURCE_HASH", "decode_v07"]
-
-COMPILED = cython.compiled
-SOURCE_HASH = "interpreted"
+__all__ = ["decode_v07"]
 
 
 def decode_v07(memory: object, batches: object, last_batch: cython.Py_ssize_t, state: object, records: object) -> int:
@@ -75,7 +71,7 @@ def decode_v07(memory: object, batches: object, last_batch: cython.Py_ssize_t, s
         if s[S_POSITION] < 0:
             s[S_POSITION] = b[B_START * b_capacity + s[S_BATCH]]
             s[S_ORDINAL] = 0
-        result = _entry(memory, p, b, b_capacity, r, r_capacity, s)
+        result = _v07_entry(memory, p, b, b_capacity, r, r_capacity, s)
         if result != DECODE_DONE:
             break
         s[S_BATCH] += 1
@@ -84,7 +80,7 @@ def decode_v07(memory: object, batches: object, last_batch: cython.Py_ssize_t, s
 
 
 @cython.cfunc
-def _entry(
+def _v07_entry(
     memory: object,
     p: cython.pointer[cython.const[cython.uchar]],
     b: cython.pointer[cython.longlong],

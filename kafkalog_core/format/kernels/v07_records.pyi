@@ -2,9 +2,6 @@ from array import array
 
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 
-COMPILED: bool
-SOURCE_HASH: str
-
 def decode_v07(
     memory: bytes | bytearray | memoryview,
     batches: BatchColumns,

@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """The walk over messages of Kafka 0.7: one row of the batch columns each."""
 
 from __future__ import annotations
@@ -44,10 +43,7 @@ from kafkalog_core.format.kernels.integers import (
     uint32,
 )
 
-__all__ = ["COMPILED", "SOURCE_HASH", "walk_v07"]
-
-COMPILED = cython.compiled
-SOURCE_HASH = "interpreted"
+__all__ = ["walk_v07"]
 
 
 def walk_v07(

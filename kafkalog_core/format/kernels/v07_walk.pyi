@@ -1,8 +1,5 @@
 from kafkalog_core.format.columns import BatchColumns
 
-COMPILED: bool
-SOURCE_HASH: str
-
 def walk_v07(
     memory: bytes | bytearray | memoryview,
     begin: int,

@@ -1,4 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """Records of magic 2 into columns."""
 
 from __future__ import annotations
@@ -56,10 +55,7 @@ from kafkalog_core.format.kernels.constants import (
 )
 from kafkalog_core.format.kernels.integers import varint, wrapped
 
-__all__ = ["COMPILED", "SOURCE_HASH", "decode_v2"]
-
-COMPILED = cython.compiled
-SOURCE_HASH = "interpreted"
+__all__ = ["decode_v2"]
 
 
 def decode_v2(memory: object, batches: object, last_batch: cython.Py_ssize_t, state: object, records: object) -> int:
@@ -90,7 +86,7 @@ def decode_v2(memory: object, batches: object, last_batch: cython.Py_ssize_t, st
         if s[S_POSITION] < 0:
             s[S_POSITION] = b[B_START * b_capacity + s[S_BATCH]]
             s[S_ORDINAL] = 0
-        result = _batch(p, b, b_capacity, r, r_capacity, h, h_capacity, s)
+        result = _v2_batch(p, b, b_capacity, r, r_capacity, h, h_capacity, s)
         if result != DECODE_DONE:
             break
         s[S_BATCH] += 1
@@ -100,7 +96,7 @@ def decode_v2(memory: object, batches: object, last_batch: cython.Py_ssize_t, st
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def _batch(
+def _v2_batch(
     p: cython.pointer[cython.const[cython.uchar]],
     b: cython.pointer[cython.longlong],
     b_capacity: cython.Py_ssize_t,
@@ -141,7 +137,7 @@ def _batch(
         if q + length > span_end and row > 0:
             result = DECODE_FULL
             break
-        result = _record(p, q, q + length, r, r_capacity, row, h, h_capacity, s)
+        result = _v2_record(p, q, q + length, r, r_capacity, row, h, h_capacity, s)
         if result != DECODE_DONE:
             break
         r[R_BATCH * r_capacity + row] = batch
@@ -163,7 +159,7 @@ def _batch(
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _record(
+def _v2_record(
     p: cython.pointer[cython.const[cython.uchar]],
     q: cython.Py_ssize_t,
     end: cython.Py_ssize_t,

@@ -11,6 +11,7 @@ from kafkalog_core.format.checkpoint import read_epoch_checkpoint, read_offset_c
 from kafkalog_core.format.control import decode_control_key, decode_control_value
 from kafkalog_core.format.names import (
     FileKind,
+    FileState,
     is_redpanda_directory_name,
     kraft_snapshot_file_name,
     parse_directory_name,
@@ -19,8 +20,8 @@ from kafkalog_core.format.names import (
 )
 from kafkalog_core.format.sniff import sniff
 from kafkalog_core.ops.entries import entries
-from tools.fuzz.mending import mended_snapshot
 from tools.fuzz.memory import check, memory_path
+from tools.fuzz.mending import mended_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,7 +44,7 @@ _DECODERS: Final = (
 
 
 def indexes(data: bytes) -> object:
-    """Indexes and producer snapshots; the first byte: the kind (2 bits), whether the snapshot stays as it is (1 bit)."""
+    """Indexes and producer snapshots; the first byte: the kind (2 bits), whether a snapshot stays as it is (1 bit)."""
     switches, file = _split(data)
     kind = INDEXES[switches & 3]
     if kind is FileKind.SNAPSHOT:
@@ -90,9 +91,10 @@ def names(data: bytes) -> object:
     name = data.decode("utf-8", "surrogateescape")
     file, directory = parse_file_name(name), parse_directory_name(name)
     check(file.raw == name and directory.raw == name, "another name")
-    if file.kind is FileKind.KRAFT_SNAPSHOT and file.canonical and name.endswith(".checkpoint"):
-        if file.base_offset is not None and file.epoch is not None:
-            check(kraft_snapshot_file_name(file.base_offset, file.epoch) == name, "a canonical name spelled otherwise")
+    is_whole = file.base_offset is not None and file.epoch is not None
+    if is_whole and file.canonical and file.state is FileState.LIVE:
+        spelled = kraft_snapshot_file_name(file.base_offset or 0, file.epoch or 0)
+        check(spelled == name, f"a canonical name that is spelled {spelled}")
     check(not directory.canonical or directory.problem is None, "a canonical name with a problem")
     return repr((file, directory, directory.canonical, topic_name_problem(name), is_redpanda_directory_name(name)))
 

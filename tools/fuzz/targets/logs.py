@@ -12,7 +12,6 @@ from kafkalog_core.format import decode, kernels
 from kafkalog_core.format.columns import (
     BATCH_FIELDS,
     FORMAT_V07,
-    HEADER_FIELDS,
     RECORD_FIELDS,
     RECORD_ROWS,
     BatchColumns,
@@ -241,7 +240,7 @@ def _bytes(memory: memoryview, start: int, size: int) -> bytes | None:
     if size < 0:
         check(size == -1, f"a size of {size}")
         return None
-    check(0 <= start and start + size <= len(memory), f"{size} bytes at {start} of {len(memory)}")
+    check(start >= 0 and start + size <= len(memory), f"{size} bytes at {start} of {len(memory)}")
     return bytes(memory[start : start + size])
 
 

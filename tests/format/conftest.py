@@ -1,0 +1,14 @@
+"""The one fixture through which the kernels are tested: every twin in turn."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.twins import TWINS
+
+
+@pytest.fixture(scope="session", params=TWINS)
+def twin_name(request: pytest.FixtureRequest) -> str:
+    """Which twin; `tests.twins.twin` has its module."""
+    name: str = request.param
+    return name
