@@ -1,4 +1,4 @@
-"""Rules of the house that no linter knows: sizes of modules and functions, where layouts are spelled, what stands alone."""
+"""Rules of the house that no linter knows: sizes of modules and functions, where layouts stand, who may write."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
 
-__all__ = ["TWINS", "Decoded", "Row", "all_agree", "decode_all", "decode_once", "twin", "walked"]
+__all__ = ["TWINS", "Decoded", "Row", "all_agree", "decode_all", "decode_once", "rows_of", "state_at", "twin", "walked"]
 
 TWINS = (*(("compiled",) if kernels.COMPILED else ()), "interpreted", "stand-in")
 
@@ -100,10 +100,15 @@ def decode_all(
             assert records.headers.count > records.headers.capacity
             records.headers = HeaderColumns(records.headers.count)
             continue
-        calls.append([_row(memory, records, index) for index in range(records.count)])
+        calls.append(rows_of(memory, records))
         if result != kernels.DECODE_FULL:
             return calls, result
         assert records.count
+
+
+def rows_of(memory: bytes | memoryview, records: RecordColumns) -> list[Row]:
+    """The records in columns as values."""
+    return [_row(memory, records, index) for index in range(records.count)]
 
 
 def _row(memory: bytes | memoryview, records: RecordColumns, index: int) -> Row:

@@ -177,6 +177,8 @@ def _findings_page() -> str:
                 parts += [f"Cure: {kind.cure}"] if kind.cure else []
                 body += roff.tagged(roff.bold(code), " ".join(parts))
         text += roff.section(severity, body) if body else ""
-    damage = "".join(roff.tagged(roff.bold(reason), meaning) for reason, meaning in sorted((LOG_DAMAGE | ENTRY_DAMAGE).items()))
+    damage = "".join(
+        roff.tagged(roff.bold(reason), meaning) for reason, meaning in sorted((LOG_DAMAGE | ENTRY_DAMAGE).items())
+    )
     text += roff.section("reasons of damage rows", damage)
     return text + roff.section("see also", roff.paragraph("kafkalog-dump(1), kafkalog-rows(5)"))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from struct import Struct, error
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.errors import FieldError, TruncatedError, UnsupportedError
@@ -25,8 +24,8 @@ _SIZE_SIZE: Final = layout.XERIAL_BLOCK.size
 _unpack_size: Final = layout.XERIAL_BLOCK.struct.unpack_from
 _JAVA_HEADER: Final = layout.XERIAL_HEADER.struct.pack(layout.XERIAL_MAGIC, 1, 1)
 _FIRST_BLOCK: Final = len(_JAVA_HEADER) + _SIZE_SIZE
-# The stream's header, the first block's size, and as much of this block's preamble as sizes below a piece can need.
-_unpack_start: Final = Struct(f">{len(_JAVA_HEADER)}siBBB").unpack_from
+_START_SIZE: Final = layout.XERIAL_START.size
+_unpack_start: Final = layout.XERIAL_START.unpack_from
 _THIRD_OF_PIECE: Final = PIECE_BYTES >> 14  # the preamble's bytes have 7 bits each
 
 
@@ -43,17 +42,17 @@ def _decompress_raw() -> Callable[[Buffer], Content]:
 
 def unsnappy(payload: Buffer, _magic: int, limit_bytes: int) -> Content:
     """The inflated content of all blocks, or of the one raw body; see `compression.decompress`."""
-    if limit_bytes >= PIECE_BYTES:  # nearly always one block that declares less than a piece
-        try:
-            header, size_bytes, first, second, third = _unpack_start(payload)
-            if (
-                header == _JAVA_HEADER
-                and size_bytes == len(payload) - _FIRST_BLOCK
-                and (first < 0x80 or second < 0x80 or third < _THIRD_OF_PIECE)
-            ):
+    if len(payload) >= _START_SIZE and limit_bytes >= PIECE_BYTES:
+        header, size_bytes, first, second, third = _unpack_start(payload)
+        if (  # nearly always one block that declares less than a piece
+            header == _JAVA_HEADER
+            and size_bytes == len(payload) - _FIRST_BLOCK
+            and (first < 0x80 or second < 0x80 or third < _THIRD_OF_PIECE)
+        ):
+            try:
                 return _decompress_raw()(payload[_FIRST_BLOCK:])
-        except (error, _library().DecompressionError):
-            pass
+            except _library().DecompressionError:
+                pass  # the careful way knows why
     return _blocks(payload, limit_bytes)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from struct import Struct
 from threading import local
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,12 +21,12 @@ if TYPE_CHECKING:
 __all__ = ["unzstd"]
 
 _SHARED_WINDOW_BYTES: Final = 8 * 1024 * 1024  # larger windows get a context of their own, freed with the frame
-_SHARED_WINDOW: Final = 13 << 3  # the same as a window descriptor: 2 to the power of 10 and these upper bits
+_SHARED_WINDOW: Final = (_SHARED_WINDOW_BYTES // 1024).bit_length() - 1 << 3  # the same as a window descriptor
 _MAGIC_SIZE: Final = len(layout.ZSTD_FRAME_MAGIC)
-# Where a frame's descriptor announces nothing but a window: descriptor, window, header of the first block.
-_unpack_start: Final = Struct(f"<{_MAGIC_SIZE}xBBHB").unpack_from
-_BLOCK_START: Final = _MAGIC_SIZE + 2 + layout.ZSTD_BLOCK_HEADER_SIZE
+_unpack_start: Final = layout.ZSTD_START.unpack_from
+_BLOCK_START: Final = layout.ZSTD_START.size  # of the first one, in a frame without content size
 _CHECKSUM_BYTES: Final = {0: 0, layout.ZSTD_DESCRIPTOR_CHECKSUM: layout.ZSTD_CHECKSUM_SIZE}  # by such a descriptor
+_LAST_OR_RLE: Final = layout.ZSTD_BLOCK_LAST | layout.ZSTD_BLOCK_TYPE_RLE  # whose size is not the one that it takes
 _ONE_FRAME: Final = (False, False)  # the library's read_across_frames and allow_extra_data, dearer by name
 
 
@@ -78,7 +77,7 @@ def _is_small_frame(codec: _Codec, payload: Buffer) -> bool:
     """Whether the payload can be but one frame of no more than a piece. What is no frame at all fails later.
 
     The library refuses bytes behind a frame that declares its size, but not behind one that does not: such a frame (so
-    Java's streams are) must be one block that fills it, then.
+    Java's streams are) must be one block that fills it, then, and none of RLE.
     """
     descriptor, window, low, high = _unpack_start(payload)
     checksum_bytes = _CHECKSUM_BYTES.get(descriptor)
@@ -87,7 +86,7 @@ def _is_small_frame(codec: _Codec, payload: Buffer) -> bool:
         return 0 < content_bytes <= PIECE_BYTES
     header = low | high << 16
     end = _BLOCK_START + (header >> layout.ZSTD_BLOCK_SIZE_SHIFT) + checksum_bytes
-    return end == len(payload) and window <= _SHARED_WINDOW and bool(header & layout.ZSTD_BLOCK_LAST)
+    return end == len(payload) and window <= _SHARED_WINDOW and header & _LAST_OR_RLE == layout.ZSTD_BLOCK_LAST
 
 
 def _frames(codec: _Codec, payload: Buffer, limit_bytes: int) -> Buffer:

@@ -308,6 +308,7 @@ XERIAL_BLOCK: Final = Layout(
     "none",
     (Field("size", "i", "bytes", "of the raw snappy block that follows; the magic's first 4 bytes: a header again"),),
 )
+XERIAL_START: Final = struct.Struct(">16siBBB")  # of a stream: header, size of the first block, 3 bytes of its preamble
 SNAPPY_MAX_RATIO: Final = 22  # the densest element copies 64 bytes and is 3 long
 
 # LZ4 frames (little-endian): magic, FLG, BD, [content size], HC, then blocks of int32 size and body, size 0 at the end.
@@ -337,6 +338,7 @@ ZSTD_SKIPPABLE_FIRST: Final = 0x50
 ZSTD_SKIPPABLE_MASK: Final = 0xF0
 ZSTD_SKIPPABLE_HEADER_SIZE: Final = 8
 ZSTD_MAX_HEADER_SIZE: Final = 18
+ZSTD_START: Final = struct.Struct("<4xBBHB")  # of a frame without content size: descriptor, window, block header
 ZSTD_DESCRIPTOR_CHECKSUM: Final = 0x04
 ZSTD_BLOCK_HEADER_SIZE: Final = 3
 ZSTD_BLOCK_LAST: Final = 0x01

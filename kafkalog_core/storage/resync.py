@@ -40,10 +40,11 @@ class Search:
         self._wrong_bytes = [0] * _SIZE_CLASSES
         self.passed_over = 0
 
-    def find(self, position: int, end: int) -> int | None:
-        """File position of the first entry from `position` on that is whole before `end`."""
+    def find(self, position: int, end: int, *, before: int | None = None) -> int | None:
+        """File position of the first entry from `position` on that is whole by `end`, and starts `before` there."""
+        before = end if before is None else before
         wanted = SMALL_WINDOW_BYTES  # mostly it is near
-        while position < end:
+        while position < before:
             size = min(wanted, end - position)
             try:
                 window = self._source.window(position, size)
@@ -55,7 +56,7 @@ class Search:
             # no entry goes on over a place that the disk cannot read
             found, searched = self._in_window(window, position, end - position if len(window) == size else len(window))
             if found is not None:
-                return found
+                return found if found < before else None
             position += searched
             self._searched_bytes += searched
             wanted = WINDOW_BYTES

@@ -110,7 +110,7 @@ class _Scanner:
         self._batches = BatchColumns()
         self._probe = BatchColumns(2)
         self._search = Search(source, framing, options.max_batch_bytes)
-        self._holds_to = -1
+        self._holds_to = self._searched_to = -1
         self._chased_bytes = 0
 
     def __iter__(self) -> Iterator[Run | Damage]:
@@ -203,7 +203,20 @@ class _Scanner:
         detail = f"checksum stored {stored:#010x}, computed {computed:#010x}"
         if not self._framing_holds(self._position + size):
             return self._lost("crc-mismatch", detail)
+        found = self._inside_of_chain(self._position + size) if self._options.resync else None
+        if found is not None:
+            return self._lost("crc-mismatch", detail, found=found)
         return self._step_over(size, "crc-mismatch", detail)
+
+    def _inside_of_chain(self, next_position: int) -> int | None:
+        """Where a whole entry stands inside of several bad ones in a row.
+
+        A length that lies may lead on by chance: in the middle of a legacy message the length of its value does.
+        """
+        if next_position >= self._holds_to or next_position <= self._searched_to:
+            return None
+        self._searched_to = self._holds_to
+        return self._search.find(self._position + 1, self._end, before=self._holds_to)
 
     def _over_limit(self) -> Damage:
         size = self._framing.entry_bytes(self._source.window(self._position, self._framing.header_bytes))

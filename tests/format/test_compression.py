@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_core.errors import FieldError, FormatError, LimitError, TruncatedError, UnsupportedError
-from kafkalog_core.format import codec_gzip
+from kafkalog_core.format import codec_gzip, codec_lz4
 from kafkalog_core.format.compression import decompress
 from tests.framing import FRAMINGS, GZIP, LZ4, SNAPPY, ZSTD, compress, lz4_frame
 
@@ -112,6 +112,23 @@ def test_round_trip(codec, content, data):
     assert inflate(codec, compress(codec, content, framing=framing)) == content
 
 
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+@given(content=st.binary(max_size=300), data=st.data())
+def test_the_way_for_small_payloads_says_the_same_as_the_careful_one(codec, content, data):
+    """A limit below a piece of 1 MiB leaves the careful way alone."""
+    payload = bytearray(compress(codec, content, framing=data.draw(st.sampled_from(FRAMINGS[codec]))))
+    for place in data.draw(st.lists(st.integers(0, len(payload) - 1), max_size=2)):
+        payload[place] = data.draw(st.integers(0, 255))
+    payload += data.draw(st.sampled_from([b"", b"\0", bytes(payload), payload[-8:], b"tail"]))
+    outcomes = []
+    for limit_bytes in (MIB - 1, MIB):
+        try:
+            outcomes.append(inflate(codec, payload, limit_bytes=limit_bytes))
+        except FormatError as error:
+            outcomes.append((type(error), str(error).replace(f"the limit of {limit_bytes}", "the limit")))
+    assert outcomes[0] == outcomes[1]
+
+
 def test_no_codec_is_the_payload_itself():
     payload = memoryview(b"plain")
     assert decompress(0, payload, magic=2, limit_bytes=0) is payload
@@ -144,6 +161,34 @@ def test_lz4_header_checksum_is_excused_in_magic_0_alone(framing):
 def test_a_second_lz4_frame_would_be_lost_in_silence():
     with pytest.raises(FieldError, match="behind the lz4 frame"):
         inflate(LZ4, lz4_frame(TEXT) + lz4_frame(TEXT))
+
+
+def test_a_broken_lz4_frame_leaves_nothing_behind():
+    """The library keeps the content size of a frame that failed, and would hold the next frame against it."""
+    good, broken = lz4_frame(TEXT), bytearray(lz4_frame(TEXT, "sized"))
+    broken[19] ^= 0xFF  # the first token
+    for limit_bytes in (MIB - 1, MIB):
+        with pytest.raises(FieldError):
+            inflate(LZ4, broken, limit_bytes=limit_bytes)
+        assert inflate(LZ4, good, limit_bytes=limit_bytes) == TEXT
+    with pytest.raises(LimitError):
+        inflate(LZ4, lz4_frame(TEXT), limit_bytes=100)
+    assert inflate(LZ4, good) == TEXT
+
+
+def test_lz4_frames_that_the_library_passes_over():
+    frame = bytearray(lz4_frame(TEXT, "sized"))
+    with pytest.raises(FieldError, match="magic"):
+        inflate(LZ4, b"\x50\x2a\x4d\x18\x04\0\0\0skip")
+    frame[4] |= 0x01  # an id of a dictionary, 4 bytes behind the content size
+    frame[14:15] = b"\0\0\0\0" + bytes([xxh32_second_byte(frame[4:14] + b"\0\0\0\0")])
+    assert lz4.frame.decompress(frame) == TEXT
+    with pytest.raises(UnsupportedError):
+        inflate(LZ4, frame)
+
+
+def xxh32_second_byte(descriptor: bytes) -> int:
+    return codec_lz4._header_checksum(bytes(descriptor))
 
 
 def test_lz4_linked_blocks_are_read():
@@ -212,6 +257,7 @@ RLE = (1, 128 * 1024, b"z")
         (zstd_frame("e0ffffffffffffff7f", RLE), LimitError),  # content size
         (zstd_frame("a000001000", (1, 5, b"z")), FieldError),  # 1 MiB declared, 5 bytes held
         (zstd_frame("0058", (1, 129 * 1024, b"z")), FieldError),  # a block above 128 KiB
+        (zstd_frame("0058", (1, 9, b"z")) + bytes(8), FieldError),  # 9 bytes in one, and 8 behind the frame
         (bytes.fromhex("502a4d18ffffffff"), TruncatedError),  # a skippable frame of 4 GiB
         (b"\x28\xb5", TruncatedError),
         (b"\x28\xb6", FieldError),
@@ -220,6 +266,17 @@ RLE = (1, 128 * 1024, b"z")
 def test_zstd_frames(payload, error):
     with pytest.raises(error):
         inflate(ZSTD, payload)
+
+
+@pytest.mark.parametrize("tail", [zstd_frame("0058", (0, 3, b"end")), b"tail"])
+@pytest.mark.parametrize("first", [zstd_frame("2000", (0, 0, b"")), bytes.fromhex("502a4d1800000000")])
+def test_zstd_reads_on_behind_a_frame_of_nothing(first, tail):
+    """The library calls an empty frame done before it has seen its blocks, and what is behind it."""
+    if tail == b"tail":
+        with pytest.raises(FieldError):
+            inflate(ZSTD, first + tail)
+    else:
+        assert inflate(ZSTD, first + tail) == b"end"
 
 
 def test_zstd_with_a_large_window():

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
 import pytest
 
-from kafkalog_core.format import kernels
+from kafkalog_core.format import decode, kernels
+from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_backwards, decode_run
-from tests.build import GZIP, NONE, Record, batch_v2
+from tests.build import GZIP, NONE, Record, batch_v2, empty_batch, message_v07, wrapper_v07
+from tests.framing import LZ4, SNAPPY, ZSTD
 
 LIMIT_BYTES = 1024 * 1024
 
 
 def walked(data: bytes) -> tuple[memoryview, BatchColumns]:
-    memory, batches = memoryview(data), BatchColumns(8)
+    memory, batches = memoryview(data), BatchColumns(16)
     stop, end = kernels.walk(memory, 0, len(data), 0, -1, LIMIT_BYTES, True, batches)
     assert (stop, end) == (kernels.STOP_END, len(data))
     return memory, batches
@@ -43,3 +48,67 @@ def test_header_columns_that_grow_do_not_repeat_records_backwards(codec: int, co
         offsets(run) for run in decode_backwards(memory, batches, 0, max_bytes=LIMIT_BYTES, records=RecordColumns(4))
     ]
     assert [offset for run in reversed(runs) for offset in run] == forwards
+
+
+def values(memory: memoryview, batches: BatchColumns, **options: Any) -> list[bytes | str]:
+    """Values of all records in order, and the reasons of damage between them."""
+    found: list[bytes | str] = []
+    for item in decode_run(memory, batches, max_bytes=LIMIT_BYTES, **options):
+        if isinstance(item, PayloadDamage):
+            found.append(f"{item.batch}: {item.reason}")
+            continue
+        spans = zip(item.records.column("value_start"), item.records.column("value_size"), strict=True)
+        found += [bytes(item.memory[start : start + size]) for start, size in spans]
+    return found
+
+
+SMALL, LARGE = 40, 5000
+CODECS = (GZIP, SNAPPY, LZ4, ZSTD)
+
+
+@pytest.mark.parametrize("sizes", list(itertools.product((SMALL, LARGE), repeat=3)), ids=str)
+def test_payloads_around_the_size_of_the_arena(sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large content stands alone: nothing is copied behind others, and the next row is not inflated meanwhile."""
+    monkeypatch.setattr(decode, "ARENA_BYTES", 1000)
+    wanted = [b"%d" % row * size for row, size in enumerate(sizes * 3)]
+    data = b"".join(
+        batch_v2([Record(offset=row, value=value)], codec=CODECS[row % 4]) for row, value in enumerate(wanted)
+    )
+    memory, batches = walked(data)
+    assert values(memory, batches) == wanted
+    assert values(memory, batches, wanted=lambda row: row % 3 != 1) == [
+        v for row, v in enumerate(wanted) if row % 3 != 1
+    ]
+    for item in decode_run(memory, batches, max_bytes=LIMIT_BYTES):
+        assert isinstance(item, RecordRun)
+        assert len(item.memory) < 2000 or item.records.count == 1
+
+
+def test_plain_empty_and_broken_batches_between_compressed_ones() -> None:
+    def good(offset: int, codec: int) -> bytes:
+        return batch_v2([Record(offset=offset, value=b"%d" % offset)], codec=codec)
+
+    broken = bytearray(good(3, LZ4))
+    broken[61] ^= 0xFF
+    broken[17:21] = crc32c(broken[21:]).to_bytes(4, "big")
+    emptied = bytearray(empty_batch(5, 5))
+    emptied[22] = ZSTD
+    emptied[17:21] = crc32c(emptied[21:]).to_bytes(4, "big")
+    unknown = bytearray(good(6, NONE))
+    unknown[22] = 5
+    unknown[17:21] = crc32c(unknown[21:]).to_bytes(4, "big")
+    parts = [good(0, GZIP), good(1, NONE), good(2, LZ4), broken, good(4, SNAPPY), emptied, unknown, good(7, ZSTD)]
+    memory, batches = walked(b"".join(parts))
+    assert values(memory, batches) == [b"0", b"1", b"2", "3: payload", b"4", "6: payload", b"7"]
+    assert values(memory, batches, wanted=lambda row: row in {3, 6}) == ["3: payload", "6: payload"]
+    over = next(item for item in decode_run(memory, batches, max_bytes=5) if isinstance(item, PayloadDamage))
+    assert (over.batch, over.reason, over.records_before) == (0, "payload-limit", 0)
+
+
+def test_wrappers_of_0_7_inside_of_wrappers() -> None:
+    plain = [message_v07(b"%d" % n) for n in range(1200)]  # more than are walked at a time
+    nested = wrapper_v07([*plain[:700], wrapper_v07([wrapper_v07(plain[700:702], codec=SNAPPY)]), *plain[702:]])
+    data = nested + wrapper_v07(plain[:1], codec=SNAPPY) + plain[1]
+    memory, batches = memoryview(data), BatchColumns(16)
+    kernels.walk_v07(memory, 0, len(data), 0, 0, LIMIT_BYTES, True, batches)
+    assert values(memory, batches) == [b"%d" % n for n in [*range(1200), 0, 1]]

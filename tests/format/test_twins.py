@@ -25,7 +25,9 @@ STUBS = sorted(PACKAGE.glob("*.pyi"))
 def functions(path: Path) -> dict[str, list[str]]:
     """Names of the arguments of each function of a module that is public, or nobody's but its own."""
     body = ast.parse(path.read_text(encoding="utf-8")).body
-    return {node.name: [argument.arg for argument in node.args.args] for node in body if isinstance(node, ast.FunctionDef)}
+    return {
+        node.name: [argument.arg for argument in node.args.args] for node in body if isinstance(node, ast.FunctionDef)
+    }
 
 
 def test_twins_are_what_their_names_say():
@@ -58,7 +60,9 @@ def test_every_module_is_compiled_or_known_not_to_be():
 
 def test_nobody_takes_a_loop_from_where_it_is_not_compiled():
     sources = set(twins.MODULES) - {"loops", "constants", "programs"}
-    taken = re.compile(rf"from {re.escape(twins.PACKAGE)}(?:\.(?:{'|'.join(sources)})\b| import .*\b(?:{'|'.join(sources)})\b)")
+    taken = re.compile(
+        rf"from {re.escape(twins.PACKAGE)}(?:\.(?:{'|'.join(sources)})\b| import .*\b(?:{'|'.join(sources)})\b)"
+    )
     root = PACKAGE.parents[2]
     others = [*root.glob("kafkalog_c*/**/*.py"), *root.glob("benchmarks/*.py"), *root.glob("tools/**/*.py")]
     for path in others:
@@ -109,7 +113,9 @@ def test_an_extension_of_this_text_runs(built):
 def test_an_extension_of_another_text_is_refused(built, tmp_path, name):
     with (tmp_path / f"{name}.py").open("a", encoding="utf-8") as source:
         source.write("\n")
-    with pytest.raises(ImportError, match=r"\.so was compiled from another text than its source has now: build it again"):
+    with pytest.raises(
+        ImportError, match=r"\.so was compiled from another text than its source has now: build it again"
+    ):
         twins.runs_compiled(built)
 
 
@@ -128,7 +134,9 @@ def test_the_extension_at_hand_is_of_this_text():
 def test_interpreted_kernels_are_refused_where_they_must_be_compiled(monkeypatch):
     plain = twin("interpreted").loops
     monkeypatch.setenv(twins.REQUIRE, "1")
-    with pytest.raises(ImportError, match="KAFKALOG_REQUIRE_COMPILED is 1, but .*loops is not compiled: build it again"):
+    with pytest.raises(
+        ImportError, match="KAFKALOG_REQUIRE_COMPILED is 1, but .*loops is not compiled: build it again"
+    ):
         twins.runs_compiled(plain)
     monkeypatch.setenv(twins.REQUIRE, "0")
     assert twins.runs_compiled(plain) is False

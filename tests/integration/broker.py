@@ -65,13 +65,13 @@ class Broker:
     def start(self) -> None:
         """Start it and wait until it serves."""
         with self._output.open("wb") as output:
-            self._process = subprocess.Popen(  # noqa: PLW1509 - a call of the system and no more
+            self._process = subprocess.Popen(
                 [*self._java, "kafka.Kafka", str(self._config)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # a Ctrl-C is for the tests, which then stop it
-                preexec_fn=_die_with_the_tests,
+                preexec_fn=_die_with_the_tests,  # noqa: PLW1509 - one call of the system, which takes no lock
             )
         deadline = time.monotonic() + _START_SECONDS
         while _READY not in self._output.read_bytes():

@@ -17,7 +17,7 @@ from tests.integration.records import Record, of_consumer
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
     from typing import Any
 
     from tests.integration.broker import Broker
@@ -39,11 +39,10 @@ async def admin_of(broker: Broker) -> AsyncIterator[AIOKafkaAdminClient]:
         await client.close()
 
 
-async def create_topic(broker: Broker, name: str, partitions: int = 1, **configs: str) -> None:
-    """Make a topic; `configs` with `_` for `.` in their names."""
-    named = {key.replace("_", "."): value for key, value in configs.items()}
+async def create_topic(broker: Broker, name: str, configs: Mapping[str, str], partitions: int = 1) -> None:
+    """Make a topic and wait for its directories."""
     async with admin_of(broker) as admin:
-        await admin.create_topics([NewTopic(name, partitions, 1, topic_configs=named)])
+        await admin.create_topics([NewTopic(name, partitions, 1, topic_configs=dict(configs))])
     deadline = time.monotonic() + READ_SECONDS
     while not all(broker.partition_dir(name, number).is_dir() for number in range(partitions)):
         assert time.monotonic() < deadline, f"no directory of {name}"
@@ -67,9 +66,8 @@ async def delete_records(broker: Broker, topic: str, before_offset: int) -> None
 @asynccontextmanager
 async def producer_of(broker: Broker, **options: Any) -> AsyncIterator[AIOKafkaProducer]:
     """A producer."""
-    producer = AIOKafkaProducer(
-        bootstrap_servers=broker.bootstrap, **({"linger_ms": 5, "acks": "all", "max_batch_size": 2000} | options)
-    )
+    settings = {"linger_ms": 5, "acks": "all", "max_batch_size": 2000} | options
+    producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap, **settings)
     await producer.start()
     try:
         yield producer

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 async def _write_and_read(broker: Broker, topic: str) -> list[Record]:
     """Transactions of both ends, one that stays open, and records behind it; what a read_committed consumer gets."""
     generator = random.Random(topic)
-    await clients.create_topic(broker, topic, internal_segment_bytes="5000")
+    await clients.create_topic(broker, topic, {"internal.segment.bytes": "5000"})
     async with clients.producer_of(broker, transactional_id=topic) as producer:
         kept = 0
         for is_committed in (True, False, True, True, False):

@@ -23,7 +23,7 @@ COUNT = 60
 async def _write(broker: Broker) -> dict[str, list[Record]]:
     consumed = {}
     for topic, preallocate in TOPICS.items():
-        await clients.create_topic(broker, topic, internal_segment_bytes="6000", preallocate=preallocate)
+        await clients.create_topic(broker, topic, {"internal.segment.bytes": "6000", "preallocate": preallocate})
         written = await clients.send_everything(broker, random.Random(topic), topic, COUNT)
         consumed[topic] = await clients.read(broker, topic, written)
     return consumed

@@ -51,8 +51,8 @@ def test_each_record_once_and_in_order_over_rolls(broker: Broker, poll_ms: str, 
     async def run() -> None:
         topic = f"followed-{poll_ms}-{preallocate}"
         generator = random.Random(topic)
-        configs = {"internal_segment_bytes": "6000", "preallocate": preallocate}
-        await clients.create_topic(broker, topic, PARTITIONS, **configs)
+        configs = {"internal.segment.bytes": "6000", "preallocate": preallocate}
+        await clients.create_topic(broker, topic, configs, PARTITIONS)
         with Follower("--records", "--poll-ms", poll_ms, "--topic", topic, broker.log_dir) as follower:
             written = await clients.send_everything(broker, generator, topic, 120, PARTITIONS)
             ends = await clients.end_offsets(broker, topic, PARTITIONS)
@@ -74,8 +74,8 @@ def test_half_written_batches_are_held_back(broker: Broker, preallocate: str) ->
     async def run() -> None:
         topic = f"large-{preallocate}"
         generator = random.Random(topic)
-        configs = {"segment_bytes": "3000000", "max_message_bytes": "1100000", "preallocate": preallocate}
-        await clients.create_topic(broker, topic, **configs)
+        configs = {"segment.bytes": "3000000", "max.message.bytes": "1100000", "preallocate": preallocate}
+        await clients.create_topic(broker, topic, configs)
         with Follower("--batches", "--poll-ms", "10", broker.partition_dir(topic)) as follower:
             async with clients.producer_of(broker, max_request_size=1_100_000, linger_ms=0) as producer:
                 for _ in range(60):
@@ -91,8 +91,8 @@ def test_half_written_batches_are_held_back(broker: Broker, preallocate: str) ->
 def test_goes_on_where_segments_behind_it_are_deleted(broker: Broker) -> None:
     async def run() -> None:
         topic = "retained"
-        configs = {"internal_segment_bytes": "4000", "file_delete_delay_ms": "100"}
-        await clients.create_topic(broker, topic, **configs)
+        configs = {"internal.segment.bytes": "4000", "file.delete.delay.ms": "100"}
+        await clients.create_topic(broker, topic, configs)
         directory = broker.partition_dir(topic)
         with Follower("--records", "--poll-ms", "20", directory) as follower:
             for _ in range(4):
@@ -116,12 +116,12 @@ def test_goes_on_where_compaction_replaces_the_segments(broker: Broker) -> None:
     async def run() -> None:
         topic = "compacted"
         configs = {
-            "internal_segment_bytes": "3000",
-            "cleanup_policy": "compact",
-            "min_cleanable_dirty_ratio": "0.001",
-            "file_delete_delay_ms": "100",
+            "internal.segment.bytes": "3000",
+            "cleanup.policy": "compact",
+            "min.cleanable.dirty.ratio": "0.001",
+            "file.delete.delay.ms": "100",
         }
-        await clients.create_topic(broker, topic, **configs)
+        await clients.create_topic(broker, topic, configs)
         directory = broker.partition_dir(topic)
         with Follower("--records", "--poll-ms", "2000", directory) as follower:
             async with clients.producer_of(broker, linger_ms=0) as producer:
@@ -153,13 +153,13 @@ def _are_there(count: int, rows: list[Row]) -> bool:
 def test_a_topic_that_is_made_again_is_read_from_its_start(broker: Broker) -> None:
     async def run() -> None:
         topic = "recreated"
-        await clients.create_topic(broker, topic)
+        await clients.create_topic(broker, topic, {})
         with Follower("--records", "--poll-ms", "20", broker.partition_dir(topic)) as follower:
             await _write(broker, topic, 30)
             await asyncio.to_thread(follower.wait_for, partial(_are_there, 30))
             await clients.delete_topic(broker, topic)
             await asyncio.sleep(0.2)  # a few looks at nothing
-            await clients.create_topic(broker, topic)
+            await clients.create_topic(broker, topic, {})
             await _write(broker, topic, 20)
             await asyncio.to_thread(follower.wait_for, partial(_are_there, 50))
             result = follower.stop()

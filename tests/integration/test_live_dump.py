@@ -22,10 +22,9 @@ OF_A_LIVE_BROKER = {"file.grew", "file.modified", "file.vanished"}
 
 
 def _assert_no_damage(result: Dump) -> None:
-    """Zeros behind the last batch are how preallocated segments look."""
-    assert [
-        row for row in result.of_type("damage") if (row["reason"], row["severity"]) != ("zero-filled", "info")
-    ] == []
+    """Zeros behind the last batch are how preallocated segments look; a batch may be on its way into a file."""
+    damage = {(row["reason"], row["severity"]) for row in result.of_type("damage")}
+    assert damage <= {("zero-filled", "info"), ("torn-tail", "info")}
     assert {row["severity"] for row in result.of_type("finding")} <= {"info"}
     assert result.exit_status == 0
 
@@ -58,7 +57,7 @@ def test_dumps_while_batches_are_written(broker: Broker, value_bytes: int) -> No
 
     async def run() -> None:
         topic = f"live-{value_bytes}"
-        await clients.create_topic(broker, topic, internal_segment_bytes=str(20 * value_bytes))
+        await clients.create_topic(broker, topic, {"internal.segment.bytes": str(20 * value_bytes)})
         stop = asyncio.Event()
         writing = asyncio.create_task(write(topic, stop))
         try:
@@ -86,7 +85,7 @@ def test_every_file_of_a_live_log_directory(broker: Broker, level: str) -> None:
     async def run() -> None:
         for preallocate in ("false", "true"):
             topic = f"beside{level}-{preallocate}"
-            await clients.create_topic(broker, topic, internal_segment_bytes="6000", preallocate=preallocate)
+            await clients.create_topic(broker, topic, {"internal.segment.bytes": "6000", "preallocate": preallocate})
             await clients.send_everything(broker, random.Random(topic), topic, 40)
 
     asyncio.run(run())

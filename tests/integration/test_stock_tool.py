@@ -27,7 +27,7 @@ def test_batches_are_those_of_the_stock_tool(broker: Broker, libs: Path, tmp_pat
     topic = "compared"
 
     async def write() -> None:
-        await clients.create_topic(broker, topic, internal_segment_bytes="30000")
+        await clients.create_topic(broker, topic, {"internal.segment.bytes": "30000"})
         await clients.send_everything(broker, random.Random(topic), topic, 60)
 
     asyncio.run(write())

@@ -86,6 +86,23 @@ def test_a_header_across_the_windows_of_the_search(path: Path, before: int) -> N
         assert len(batches_of(scan_file(path, garbage + A, resync=True))) == 1
 
 
+def test_a_chain_that_leads_on_by_chance(path: Path) -> None:
+    """The length of a cut message leads into the next one, to where the length of its value leads to its end."""
+    cut, whole, last = (message_v0(Record(offset=offset, value=bytes(40))) for offset in range(3))
+    data = cut[: len(cut) - 14] + whole + bad_crc(last)
+    assert [damage[0] for damage in damages_of(scan_file(path, data))] == ["crc-mismatch"] * 3
+    items = scan_file(path, data, resync=True)
+    assert [item.position for item in batches_of(items)] == [len(cut) - 14]
+    items = scan_file(path, data[: -len(last)] + last, resync=True)
+    assert [item.position for item in batches_of(items)] == [len(cut) - 14, len(cut) - 14 + len(whole)]
+
+
+def test_several_wrong_checksums_in_a_row_are_still_told_apart(path: Path) -> None:
+    items = scan_file(path, A + bad_crc(B) + bad_crc(C) + D, resync=True)
+    assert damages_of(items) == [("crc-mismatch", N, N, 3), ("crc-mismatch", 2 * N, N, 3)]
+    assert not any(item.resynced for item in batches_of(items))
+
+
 def test_lower_offsets_are_found_and_named(path: Path) -> None:
     """What was read before the damage may itself be wrong: here an offset that nothing protects."""
     wrong = struct.pack(">q", 2**40) + A[8:]

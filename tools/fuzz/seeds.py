@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 import tarfile
 from functools import cache
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["write_seeds"]
 
 FIXTURES: Final = Path(__file__).resolve().parents[2] / "fixtures"
-MAX_SEEDS: Final = 300
+MAX_SEEDS: Final = 400
 _MAX_FILE_BYTES: Final = 64 * 1024  # of each real file, its start
 _TEXT: Final = b'caf\xc3\xa9 "quoted" \\ \x00\x1f\x7f \xf0\x9f\x98\x80 \xed\xa0\x80 \xff'
 _CHECKPOINT_NAMES: Final = ("recovery-point-offset-checkpoint", "leader-epoch-checkpoint")
@@ -30,14 +31,21 @@ def write_seeds(family: str, directory: Path, max_bytes: int) -> int:
     """Write the family's seeds, named by their content, and give their number."""
     seeds = _chosen((seed[:max_bytes] for seed in _SEEDS[family]()), MAX_SEEDS)
     for seed in seeds:
-        (directory / hashlib.sha256(seed).hexdigest()[:40]).write_bytes(seed)
+        (directory / _digest(seed)[:40]).write_bytes(seed)
     return len(seeds)
 
 
 def _chosen(seeds: Iterable[bytes], wanted: int) -> list[bytes]:
-    """At most so many, of all sizes."""
-    ordered = sorted(set(seeds), key=lambda seed: (len(seed), seed))
-    return ordered[:: -(-len(ordered) // wanted)]
+    """At most so many, some of each kind, which the first two bytes tell, in an order that means nothing."""
+    kinds: dict[bytes, list[bytes]] = {}
+    for seed in sorted(set(seeds), key=_digest):
+        kinds.setdefault(seed[:2], []).append(seed)
+    ranked = [(rank, seed) for kind in kinds.values() for rank, seed in enumerate(kind)]
+    return [seed for _, seed in sorted(ranked)[:wanted]]
+
+
+def _digest(seed: bytes) -> str:
+    return hashlib.sha256(seed).hexdigest()
 
 
 @cache
@@ -232,11 +240,14 @@ def _control() -> Iterator[bytes]:
 
 
 def _names() -> Iterator[bytes]:
-    for name, _ in _real_files():
-        yield from (part.encode() for part in name.split("/")[-2:])
+    parts = {part for name, _ in _real_files() for part in name.split("/")[-2:]}
+    yield from {re.sub(r"[0-9]+", "", part): part.encode() for part in sorted(parts)}.values()  # one of each form
     yield b"t-0.0123456789abcdef-delete"
     yield b"t-00.uuid-stray"
     yield b"5_AAAAAAAAAAAAAAAAAAAAAA.index.deleted"
+    yield b"5_AAAAAAAAAAAAAAAAAAAAAA.txnindex"
+    yield b"00000000000000000180-0000000001.checkpoint.deleted"
+    yield b"remote-log-index-cache"
     yield b"0-1-v1.log"
     yield "\u0663-\u0664.log".encode()
     yield b"-" * 120 + b"." * 120 + b"-future"

@@ -11,7 +11,7 @@ try:
 except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
     from kafkalog_core.format.kernels import _cython as cython
 
-__all__ = ["put_encoded", "put_int", "put_piece", "put_text"]
+__all__ = ["put_again", "put_encoded", "put_int", "put_piece", "put_text"]
 
 from kafkalog_core.format.kernels.programs import MODE_BASE64, PIECE_BASE64, PIECE_HEX
 

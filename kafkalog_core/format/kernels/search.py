@@ -51,10 +51,11 @@ def find_candidate(
     data: cython.const[cython.uchar][::1] = memory
     p: cython.pointer[cython.const[cython.uchar]]
     i: cython.Py_ssize_t
-    last: cython.Py_ssize_t = data.shape[0] - V2_SIZE
+    size_bytes: cython.Py_ssize_t = len(memory)
+    last: cython.Py_ssize_t = size_bytes - V2_SIZE
     size: cython.longlong
     offset: cython.longlong
-    if rest <= data.shape[0]:  # the file's last bytes: no longer entry can follow, a short legacy one can
+    if rest <= size_bytes:  # the file's last bytes: no longer entry can follow, a short legacy one can
         last = rest - HEADER_MIN - 9
     if last < begin:
         return -1
@@ -116,9 +117,10 @@ def find_candidate_v07(
     data: cython.const[cython.uchar][::1] = memory
     p: cython.pointer[cython.const[cython.uchar]]
     i: cython.Py_ssize_t
-    last: cython.Py_ssize_t = data.shape[0] - V07_PREFIX - V07_MIN - 1
+    size_bytes: cython.Py_ssize_t = len(memory)
+    last: cython.Py_ssize_t = size_bytes - V07_PREFIX - V07_MIN - 1
     length: cython.longlong
-    if rest <= data.shape[0]:
+    if rest <= size_bytes:
         last = rest - V07_PREFIX - V07_MIN
     if last < begin:
         return -1

@@ -38,10 +38,7 @@ from kafkalog_core.format.kernels.constants import (
     V07_MIN,
     V07_PREFIX,
 )
-from kafkalog_core.format.kernels.integers import (
-    int32,
-    uint32,
-)
+from kafkalog_core.format.kernels.integers import int32, uint32, wrapped
 
 __all__ = ["walk_v07"]
 
@@ -134,8 +131,8 @@ def _fill_v07(
     cells[B_FORMAT * capacity + row] = V07
     cells[B_ATTRIBUTES * capacity + row] = attributes
     cells[B_CODEC * capacity + row] = attributes & V07_CODECS if compressed else 0
-    cells[B_BASE_OFFSET * capacity + row] = base_address + position
-    cells[B_LAST_OFFSET * capacity + row] = base_address + position + V07_PREFIX + length
+    cells[B_BASE_OFFSET * capacity + row] = wrapped(base_address + position)
+    cells[B_LAST_OFFSET * capacity + row] = wrapped(base_address + position + V07_PREFIX + length)
     cells[B_COUNT * capacity + row] = -1 if compressed else 1
     cells[B_EPOCH * capacity + row] = -1
     cells[B_BASE_TIME * capacity + row] = -1

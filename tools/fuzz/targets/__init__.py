@@ -20,10 +20,11 @@ __all__ = ["FAMILIES", "Family"]
 
 
 class Family(NamedTuple):
-    """One decoder family; inputs have at most `max_bytes` bytes."""
+    """One decoder family; inputs have at most `max_bytes` bytes, of which the first `switch_bytes` choose options."""
 
     target: Callable[[bytes], object]
     max_bytes: int
+    switch_bytes: int
     is_compiled: bool = kernels.COMPILED
 
 
@@ -37,13 +38,13 @@ def _one_of(*targets: Callable[[bytes], object]) -> Callable[[bytes], object]:
 
 
 FAMILIES: Final = {
-    "walk": Family(walk, 1500),
-    "records": Family(records, 1000),
-    "legacy": Family(legacy, 1000),
-    "v07": Family(v07, 800),
-    "codecs": Family(codecs, 2000),
-    "indexes": Family(indexes, 800),
-    "texts": Family(_one_of(checkpoints, properties), 800),
-    "small": Family(_one_of(control, names, sniffing), 400),
-    "lines": Family(lines, 800),
+    "walk": Family(walk, 1500, 2),
+    "records": Family(records, 1000, 2),
+    "legacy": Family(legacy, 1000, 2),
+    "v07": Family(v07, 800, 2),
+    "codecs": Family(codecs, 2000, 1),
+    "indexes": Family(indexes, 800, 1),
+    "texts": Family(_one_of(checkpoints, properties), 800, 2),
+    "small": Family(_one_of(control, names, sniffing), 400, 2),
+    "lines": Family(lines, 800, 2),
 }
