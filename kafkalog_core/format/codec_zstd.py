@@ -86,7 +86,8 @@ def _is_small_frame(codec: _Codec, payload: Buffer) -> bool:
         return 0 < content_bytes <= PIECE_BYTES
     header = low | high << 16
     end = _BLOCK_START + (header >> layout.ZSTD_BLOCK_SIZE_SHIFT) + checksum_bytes
-    return end == len(payload) and window <= _SHARED_WINDOW and header & _LAST_OR_RLE == layout.ZSTD_BLOCK_LAST
+    fills: bool = end == len(payload) and header & _LAST_OR_RLE == layout.ZSTD_BLOCK_LAST
+    return fills and window <= _SHARED_WINDOW
 
 
 def _frames(codec: _Codec, payload: Buffer, limit_bytes: int) -> Buffer:

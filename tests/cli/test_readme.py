@@ -34,6 +34,6 @@ def test_readme_shows_what_is_printed(command: str, shown: str) -> None:
         encoding="utf-8",
         check=False,
     )
-    lines = "\n".join(line.rstrip() for line in result.stdout.rstrip("\n").split("\n"))
+    lines = "\n".join(line.rstrip() for line in result.stdout.strip("\n").split("\n"))
     parts = [re.escape(part.strip("\n")) for part in re.split(r"^\.\.\.$", shown, flags=re.MULTILINE)]
     assert re.fullmatch(r"\n(?:.*\n)*".join(parts), lines), lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 import zlib
@@ -125,7 +126,7 @@ def test_the_way_for_small_payloads_says_the_same_as_the_careful_one(codec, cont
         try:
             outcomes.append(inflate(codec, payload, limit_bytes=limit_bytes))
         except FormatError as error:
-            outcomes.append((type(error), str(error).replace(f"the limit of {limit_bytes}", "the limit")))
+            outcomes.append((type(error), re.sub(r"limit of \d+", "limit", str(error))))
     assert outcomes[0] == outcomes[1]
 
 
