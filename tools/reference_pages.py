@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kafkalog_core import tables
 from kafkalog_core.format import layout
 from kafkalog_core.format.reasons import LOG_DAMAGE
+from kafkalog_core.format.unprotected import UNPROTECTED_FIELDS, UNPROTECTED_LENGTH, VALUES
 from kafkalog_core.ops.entry_faults import ENTRY_DAMAGE, ENTRY_FINDINGS
 from kafkalog_core.storage.oddity import ODDITY_TYPES
 from tools import roff
@@ -114,17 +115,15 @@ def _numbered(names: tuple[str, ...]) -> str:
 
 
 def _unprotected() -> str:
-    """Fields outside of every checksum. What contradicts another field is found all the same."""
+    """What leaves no trace in a log, from the list that a test proves."""
     body = roff.paragraph(
-        "A change of these fields breaks no checksum. kafkalog finds it only where it contradicts something else: "
-        "another field, a neighbouring batch, the file name or another file. A file cut at the boundary of a batch is "
-        "a legal log unless another file tells."
+        "Changes of a log file that leave no trace in it, proven by changing every byte of small segments of each "
+        "format and cutting them at every length. All other changes are found."
     )
-    for item in layout.ALL_LAYOUTS:
-        names = [field.name for field in item.fields if not field.covered and field.name != "crc"]
-        if names:
-            body += roff.tagged(roff.bold(item.name), ", ".join(names))
-    return body
+    for item in UNPROTECTED_FIELDS:
+        label = f"{roff.bold(item.field)} of {item.layout.name}"
+        body += roff.tagged(label, f"{VALUES[item.values].capitalize()}. {item.why}")
+    return body + roff.tagged(roff.bold("the file's length"), UNPROTECTED_LENGTH)
 
 
 def _rows_page() -> str:

@@ -18,13 +18,13 @@ from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.ops.dump import DumpRequest, dump
 from kafkalog_core.ops.follow import follow
 from kafkalog_core.ops.report import Report
+from kafkalog_core.ops.select import Filters
 from kafkalog_core.ops.targets import FileTarget, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkalog_core.ops.rows import Chunk
-    from kafkalog_core.ops.select import Filters
     from kafkalog_core.ops.selection import Selection
     from kafkalog_core.tables import Table
 
@@ -101,6 +101,8 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
     given["level"] = _level(given["level"], filters)
     if is_following and (given["stats"] or given["newest_first"]):
         raise click.UsageError("--follow goes with neither --stats nor --newest-first")
+    if given["stats"] and (given["committed"] or filters != Filters()):
+        raise click.UsageError("--stats counts whole partitions: it goes with neither --committed nor filters")
     request = DumpRequest(targets=tuple(resolve(paths, selection)), filters=filters, **given)
     writer = open_writer(output, Settings(tables=row_types(request), **settings_of))
     if not kernels.COMPILED:

@@ -128,32 +128,43 @@ class _Arena:
 
 
 class _WrapperOpener:
-    """Opens wrappers of 0.7: what they hold, as a flat set of messages."""
+    """Opens wrappers of 0.7: what they hold, as a flat set of messages.
+
+    All that is inflated on the way counts against the limit, not only what is left of it in the end: a level is held
+    while those inside are read, and a hundred bytes can hold many wrappers of a megabyte of empty ones each.
+    """
 
     def __init__(self) -> None:
         self._columns = BatchColumns(_V07_ROWS)
+        self._left_bytes = 0
 
     def inflate(self, codec: int, payload: Buffer, _format: int, max_bytes: int) -> Content:
         """All messages of one wrapper, however nested. An `Inflater` for its codec; raises what those raise."""
-        return self._flat(inflater(codec)(payload, MAGIC_V0, max_bytes), max_bytes, depth=1)
+        self._left_bytes = max_bytes
+        return self._flat(self._opened(codec, payload), depth=1)
 
-    def _flat(self, content: Content, max_bytes: int, depth: int) -> Content:
+    def _opened(self, codec: int, payload: Buffer) -> Content:
+        content = inflater(codec)(payload, MAGIC_V0, self._left_bytes)
+        self._left_bytes -= len(content)
+        return content
+
+    def _flat(self, content: Content, depth: int) -> Content:
         """Messages with every wrapper replaced by what it holds. A cut message at the end stays as it is."""
         if depth > V07_MAX_DEPTH:
             raise LimitError(f"wrappers are nested more than {V07_MAX_DEPTH} deep")
         messages = memoryview(content)
+        end = len(messages)
         flat = bytearray()
         position = kept = 0
         columns = self._columns
         while True:
-            _, position = kernels.walk_v07(messages, position, len(messages), 0, 0, max_bytes, False, columns)
+            _, position = kernels.walk_v07(messages, position, end, 0, 0, end, False, columns)
             if not columns.count:
                 break
-            for at, size_bytes, codec, start, end in self._wrappers():
+            for at, size_bytes, codec, start, stop in self._wrappers():
                 flat += messages[kept:at]
                 kept = at + size_bytes
-                inner = inflater(codec)(messages[start:end], MAGIC_V0, max_bytes - len(flat))
-                flat += memoryview(self._flat(inner, max_bytes - len(flat), depth + 1))
+                flat += memoryview(self._flat(self._opened(codec, messages[start:stop]), depth + 1))
         if not kept:
             return content
         flat += messages[kept:]

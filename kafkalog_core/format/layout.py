@@ -186,9 +186,8 @@ MESSAGE_V07_1: Final = Layout(
 V07_LENGTH_SIZE: Final = 4
 V07_MIN_LENGTH: Final = 5
 V07_CODEC_MASK: Final = 0x03
-V07_MAX_DEPTH: Final = (
-    64  # 0.7 readers recurse without limit; 12 was read by its classes, no client is known to nest more than 2
-)
+# 0.7 readers recurse without limit; 12 levels were read by its classes, no client is known to nest more than 2
+V07_MAX_DEPTH: Final = 64
 
 # --- control records ------------------------------------------------------------------------------------------------
 CONTROL_KEY: Final = Layout(

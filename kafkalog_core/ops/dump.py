@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from kafkalog_core import tables
-from kafkalog_core.errors import NotFoundError, StorageError
+from kafkalog_core.errors import NotFoundError, SelectionError, StorageError
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import LOG_KINDS, FileKind, FileState
 from kafkalog_core.ops.chunks import Place
@@ -161,7 +161,16 @@ class Dumper:
     def _logs(self, unit: Unit) -> Iterator[Chunk]:
         view = None
         if self._request.committed is not None:
-            high_watermark = read_high_watermark(unit) if self._request.committed == "high-watermark" else None
+            high_watermark = None
+            if self._request.committed == "high-watermark":
+                try:
+                    high_watermark = read_high_watermark(unit)
+                except SelectionError as error:
+                    if not any(isinstance(target, LogDirTarget) for target in self._request.targets):
+                        raise
+                    place = {"topic": unit.topic, "partition": unit.partition}
+                    yield from self._findings([odd("high-watermark.unknown", unit.path, reason=error.message, **place)])
+                    return
             view = read_committed_view(unit.files, self._request.scan_options, high_watermark)
             yield from self._findings(
                 odd("txn.open", unit.path, topic=unit.topic, partition=unit.partition, offset=first, producer=producer)

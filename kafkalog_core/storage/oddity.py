@@ -61,6 +61,12 @@ ODDITY_TYPES: Final = {
     "file.not-readable": OddityType(
         "error", "It {reason}.", "The whole log directory goes offline.", "Mend its permissions or its disk."
     ),
+    "high-watermark.unknown": OddityType(
+        "warning",
+        "None of its records are shown: {reason}.",
+        "Takes 0 for the high watermark until the replicas have agreed on another.",
+        "--committed without =high-watermark shows what is committed up to the end of the log.",
+    ),
     "txn.open": OddityType(
         "warning",
         "Producer {producer} has had a transaction open since offset {offset}: read_committed consumers stop there.",

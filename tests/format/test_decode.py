@@ -112,3 +112,14 @@ def test_wrappers_of_0_7_inside_of_wrappers() -> None:
     memory, batches = memoryview(data), BatchColumns(16)
     kernels.walk_v07(memory, 0, len(data), 0, 0, LIMIT_BYTES, True, batches)
     assert values(memory, batches) == [b"%d" % n for n in [*range(1200), 0, 1]]
+
+
+def test_all_that_nested_wrappers_inflate_counts_against_the_limit() -> None:
+    """A hundred bytes kept a reader busy for seconds: wrappers that hold nothing left no trace in what was counted."""
+    level = wrapper_v07([])
+    for count in (3000, 40):
+        level = wrapper_v07([level] * count)
+    data = level + wrapper_v07([message_v07(b"next")])
+    memory, batches = memoryview(data), BatchColumns(16)
+    kernels.walk_v07(memory, 0, len(data), 0, 0, LIMIT_BYTES, True, batches)
+    assert values(memory, batches) == ["0: payload-limit", b"next"]

@@ -11,7 +11,7 @@ from kafkalog_core.format import decode as decode_module
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import FORMAT_V07, BatchColumns, RecordColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
-from tests.build import Record, batch_v2, message_v0, message_v1, message_v07, record_v2
+from tests.build import Record, batch_v2, message_v0, message_v07, message_v1, record_v2
 from tests.twins import Row, decode_all, decode_once, rows_of, state_at, twin, walked
 
 LIMIT_BYTES = 1 << 20
@@ -222,6 +222,29 @@ def test_a_header_that_stops_the_walk(twin_name, position, layout, value, stop):
     assert walk_with(twin_name, data)[:2] == (stop, 0)
 
 
+@pytest.mark.parametrize("size", [13, 0, -1])
+def test_an_envelope_too_small_for_any_message(twin_name, size):
+    data = edited(bytes.fromhex(PLAIN_V0), 8, ">i", size)
+    assert walk_with(twin_name, data)[:2] == (kernels.STOP_LENGTH, 0)
+
+
+@pytest.mark.parametrize(
+    ("position", "layout", "value", "stop"),
+    [
+        (0, ">i", 4, kernels.STOP_LENGTH),
+        (0, ">i", 5, kernels.STOP_LENGTH),  # right for magic 0 alone
+        (0, ">i", -1, kernels.STOP_LENGTH),
+        (0, ">i", LIMIT_BYTES - 3, kernels.STOP_LIMIT),
+        (0, ">i", LIMIT_BYTES - 4, kernels.STOP_MORE),
+        (4, ">B", 2, kernels.STOP_MAGIC),
+        (6, ">I", 1, kernels.STOP_CHECKSUM),
+    ],
+)
+def test_a_header_of_07_that_stops_the_walk(twin_name, position, layout, value, stop):
+    data = edited(bytes.fromhex(PLAIN_V07), position, layout, value)
+    assert walk_with(twin_name, data, is_v07=True, previous=0)[:2] == (stop, 0)
+
+
 def test_offsets_that_go_back(twin_name):
     data = batch_v2([Record(offset=7)]) + batch_v2([Record(offset=7)])
     stop, end, batches = walk_with(twin_name, data)
@@ -344,6 +367,19 @@ def test_one_call_spans_four_mebibytes(twin_name, kind):
     assert result == kernels.DECODE_DONE
     values = [[len(row.value or b"") for row in call] for call in calls]
     assert values == [sizes[:2], sizes[2:4], sizes[4:5], sizes[5:7], sizes[7:]]
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_exactly_four_mebibytes_are_one_call(twin_name, over):
+    empty = len(record_v2(Record(value=bytes(2 * MIB)), base_offset=0, base_timestamp_ms=0)) - 2 * MIB
+    sizes = [2 * MIB - empty, 2 * MIB - empty + over]
+    data = batch_v2([Record(offset=k, value=bytes(size)) for k, size in enumerate(sizes)], base_timestamp_ms=0)
+    assert [len(call) for call in decode_all(twin_name, data, walked(data))[0]] == ([1, 1] if over else [2])
+    data = b"".join(message_v0(Record(offset=k, value=bytes(2 * MIB - 26 + over * k))) for k in range(2))
+    assert [len(call) for call in decode_all(twin_name, data, walked(data))[0]] == ([1, 1] if over else [2])
+    data = b"".join(message_v07(bytes(2 * MIB - 10 + over * k)) for k in range(2))
+    batches = walked(data, is_v07=True)
+    assert [len(call) for call in decode_all(twin_name, data, batches)[0]] == ([1, 1] if over else [2])
 
 
 # --- records that cannot be read ----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import FORMAT_V07, BatchColumns
 from kafkalog_core.format.kernels import integers
 from tests import strategies
-from tests.build import batch_v2, message_v1, message_v07, record_v2, varint
+from tests.build import batch_v2, message_v07, message_v1, record_v2, varint
 from tests.strategies import record_runs
 from tests.twins import TWINS, all_agree, decode_once, state_at, twin, walked
 

@@ -6,7 +6,7 @@ import json
 from unittest import mock
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kafkalog_core.format import decode as decode_module
@@ -40,6 +40,10 @@ AWKWARD = [
     b"\xf0\x9f\x98",
     b"\xc0\x80",  # overlong
     b"\xe0\x80\x80",
+    b"\xe0\x9f\xbf",
+    b"\xe0\xa0\x80",
+    b"\xf0\x8f\xbf\xbf",
+    b"\xf0\x90\x80\x80",
     b"\xf0\x80\x80\x80",
     b"\xed\xa0\x80",  # a surrogate
     b"\xed\x9f\xbf",
@@ -134,6 +138,7 @@ def test_a_value_stands_behind_and_before_others(value, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
+@settings(max_examples=40)
 @given(log=strategies.logs(strategies.batches_v2) | strategies.logs(strategies.messages_v1))
 def test_logs(mode, log):
     data = b"".join(one.data for one in log)
@@ -141,6 +146,7 @@ def test_logs(mode, log):
         assert_lines(chunk, mode)
 
 
+@settings(max_examples=40)
 @given(strategies.logs(strategies.messages_v0), st.sampled_from(MODES))
 def test_logs_of_magic_0(log, mode):
     for chunk in record_chunks(b"".join(one.data for one in log), Lines(PLACE, bytearray(1024))):
@@ -155,6 +161,7 @@ def test_logs_of_07(one, mode):
 
 @pytest.mark.parametrize("is_v07", [False, True])
 @pytest.mark.parametrize("check", [False, True])
+@settings(max_examples=40)
 @given(data=st.data())
 def test_batches(is_v07, check, data):
     if is_v07:
@@ -174,6 +181,7 @@ def test_batches(is_v07, check, data):
         (bytes([0, 0, 0, 0]), "abort"),
         (bytes([0, 0, 0, 1]), "commit"),
         (bytes([0, 9, 0, 1]), "commit"),
+        (bytes([0x7F, 0, 0, 1]), "commit"),
         (bytes([0, 0, 0, 6]), "kraft_voters"),
         (bytes([0, 0, 0, 7]), "unknown"),
         (bytes([0, 0, 1, 1]), "unknown"),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
-DUMPS = 12
+DUMPS = 10
 OF_A_LIVE_BROKER = {"file.grew", "file.modified", "file.vanished"}
 
 
@@ -52,7 +52,7 @@ def test_dumps_while_batches_are_written(broker: Broker, value_bytes: int) -> No
             while not stop.is_set():
                 await producer.send_and_wait(topic, generator.randbytes(value_bytes), partition=0)
                 written += 1
-                await asyncio.sleep(0.002)
+                await asyncio.sleep(0.01)
         return written
 
     async def run() -> None:

@@ -231,7 +231,6 @@ def test_many_wrappers_that_are_bombs_together(tmp_path: Path) -> None:
     assert damage["reason"] == "payload-limit"
 
 
-@pytest.mark.xfail(strict=True, reason="each level of nested 0.7 wrappers may hold a whole limit of its own")
 def test_nested_wrappers_take_bounded_memory(tmp_path: Path) -> None:
     """Four kilobytes whose every level is almost as large as allowed, all held at once while the innermost is read."""
     message = message_v07(bytes(6 * MEBIBYTE))
