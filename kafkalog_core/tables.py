@@ -81,7 +81,7 @@ BATCH: Final = _table(
     *_PLACE,
     _POSITION,
     Column("size_bytes", "int64", "whole batch, envelope included"),
-    Column("base_offset", "int64", "first offset; null for a compressed v0 or v1 message that was not opened"),
+    Column("base_offset", "int64", "first offset; null for a compressed v0 or v1 message"),
     Column("last_offset", "int64", "last offset"),
     Column("record_count", "int32", "as the header says; null for a compressed v07, v0 or v1 message"),
     Column("format", "string", "v07, v0, v1 or v2"),
@@ -109,13 +109,17 @@ DAMAGE: Final = _table(
     Column("reason", "string", "a stable word: torn-tail, crc-mismatch, bad-length, ..."),
     Column("detail", "string", "one sentence"),
     Column("next_offset", "int64", "first offset expected here by what stands before it; null: unknown"),
-    Column("severity", "string", "error, or info for preallocated space that a broker cuts off"),
+    Column(
+        "severity",
+        "string",
+        "error; warning: brokers go on; info: preallocated space, or a batch that is being written",
+    ),
 )
 SEGMENT: Final = _table(
     "segment",
     *_PLACE,
     Column("base_offset", "int64", "of the file name"),
-    Column("state", "string", "active, closed, deleted, swap, cleaned or unread (a name that no broker reads)"),
+    Column("state", "string", "active, closed, deleted, swap, cleaned, unread (by any broker), live (named by itself)"),
     Column("size_bytes", "int64", "of the log file"),
     Column("mtime_ms", "int64", "modification time of the log file"),
     Column("first_offset", "int64", "first offset read; null: no batch"),
@@ -168,7 +172,7 @@ CHECKPOINT: Final = _table(
     Column(
         "kind",
         "string",
-        "recovery_point, high_watermark, log_start_offset, cleaner_offset or leader_epoch",
+        "recovery_point, high_watermark, log_start_offset, cleaner_offset, leader_epoch, or offset_checkpoint",
     ),
     Column("line", "int64", "line in the file, from 1"),
     Column("topic", "string", "of the entry; leader_epoch: of the directory"),

@@ -29,6 +29,7 @@ MODULES: Final = (
     "programs",
     "integers",
     "json_text",
+    "bounds",
     "log_walk",
     "v07_walk",
     "search",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Watch over skipped tests where CI asks for it."""
+    """Watch over skipped tests where CI asks for it; let children be interrupted, in the background too."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     guard = skips.guard()
     if guard is not None:
         config.pluginmanager.register(guard)

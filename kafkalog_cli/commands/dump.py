@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-import time
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,8 +11,10 @@ import click
 from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example, OptionalValue
 from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.interrupt import Interruption
 from kafkalog_cli.render import Settings, open_progress, open_writer
 from kafkalog_core import tables
+from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.ops.dump import DumpRequest, dump
@@ -24,6 +26,7 @@ from kafkalog_core.ops.targets import FileTarget, resolve
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kafkalog_cli.render import Writer
     from kafkalog_core.ops.rows import Chunk
     from kafkalog_core.ops.selection import Selection
     from kafkalog_core.tables import Table
@@ -108,20 +111,26 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
     if not kernels.COMPILED:
         click.echo("kafkalog: no compiled kernels here; the interpreted ones are about 100 times slower", err=True)
     report = Report()
-    chunks: Iterable[Chunk]
     with open_progress(shares_terminal=sys.stdout.isatty() and not request.stats) as progress:
         if is_following:
-            chunks = follow(request, report, wait=lambda: time.sleep(poll_ms / 1000))
+            with Interruption() as interruption:
+                chunks = follow(request, report, wait=lambda: interruption.wait(poll_ms / 1000))
+                _write_all(writer, takewhile(lambda _: not interruption.is_noted(), chunks), report)
         else:
-            chunks = dump(request, report, progress)
-        try:
-            for chunk in chunks:
-                writer.write(chunk)
-        except KeyboardInterrupt:
-            if not is_following:
-                raise
+            _write_all(writer, dump(request, report, progress), report)
     writer.finish(report.summary_row())
     return int(report.exit_status)
+
+
+def _write_all(writer: Writer, chunks: Iterable[Chunk], report: Report) -> None:
+    """Write every chunk; where one cannot be had, what was written is brought to its end before that is said."""
+    try:
+        for chunk in chunks:
+            writer.write(chunk)
+    except KafkalogError:
+        if report.rows:
+            writer.finish(report.summary_row() | {"exit_status": int(ExitStatus.REFUSED)})
+        raise
 
 
 def row_types(request: DumpRequest) -> tuple[Table, ...]:

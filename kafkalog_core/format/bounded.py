@@ -1,19 +1,32 @@
-"""What the codecs share: the buffers that they take and give, and inflating piece by piece under a limit."""
+"""What the codecs share: the buffers that they take and give, and what bounds memory and time."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kafkalog_core.errors import LimitError
+from kafkalog_core.errors import FieldError, LimitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["PIECE_BYTES", "Buffer", "Content", "gather", "over_limit"]
+__all__ = [
+    "MAX_PARTS",
+    "PIECE_BYTES",
+    "Buffer",
+    "Content",
+    "TrailingError",
+    "append",
+    "gather",
+    "over_limit",
+    "over_parts",
+]
 
 Buffer = bytes | bytearray | memoryview
 
 PIECE_BYTES: Final = 1024 * 1024  # inflated at a time where the end is not known to be below the limit
+# Members, frames and blocks of one payload: each takes time, and some hold nothing. Java's streams have parts of 32 KiB
+# and more, so that 1 GiB has 32768.
+MAX_PARTS: Final = 1024 * 1024
 
 
 class Content(Protocol):
@@ -24,9 +37,35 @@ class Content(Protocol):
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 
+class TrailingError(FieldError):
+    """Bytes behind the end of a whole stream, which Kafka ignores; `content` is all that the stream holds."""
+
+    def __init__(self, content: Content, trailing_bytes: int, *, position: int | None) -> None:
+        noun = "byte" if trailing_bytes == 1 else "bytes"
+        super().__init__(f"{trailing_bytes} {noun} behind the stream, which Kafka ignores", position=position)
+        self.content = content
+        self.trailing_bytes = trailing_bytes
+
+
 def over_limit(limit_bytes: int) -> LimitError:
     """The error for a payload that inflates to more than the limit."""
     return LimitError(f"the payload inflates to more than the limit of {limit_bytes} bytes")
+
+
+def over_parts(position: int) -> LimitError:
+    """The error for a payload of more members, frames or blocks than anyone writes."""
+    return LimitError(f"the payload has too many parts, {MAX_PARTS} or more", position=position)
+
+
+def append(gathered: bytearray, content: Content, limit_bytes: int) -> None:
+    """Add inflated bytes to those before them.
+
+    Raises:
+        LimitError: they are more than the limit together.
+    """
+    if len(gathered) + len(content) > limit_bytes:
+        raise over_limit(limit_bytes)
+    gathered += content
 
 
 def gather(pieces: Iterable[bytes], limit_bytes: int) -> bytearray:
@@ -37,7 +76,5 @@ def gather(pieces: Iterable[bytes], limit_bytes: int) -> bytearray:
     """
     gathered = bytearray()
     for piece in pieces:
-        gathered += piece
-        if len(gathered) > limit_bytes:
-            raise over_limit(limit_bytes)
+        append(gathered, piece, limit_bytes)
     return gathered

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import FieldError, TruncatedError, UnsupportedError
 from kafkalog_core.format import layout
-from kafkalog_core.format.bounded import PIECE_BYTES, Buffer, gather, over_limit
+from kafkalog_core.format.bounded import MAX_PARTS, PIECE_BYTES, Buffer, TrailingError, gather, over_limit, over_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,22 +112,28 @@ def _frame(payload: Buffer, magic: int, limit_bytes: int) -> Buffer:
         size_field = payload[layout.LZ4_BD_POSITION + 1 : header.size_bytes - 1]
         if int.from_bytes(size_field, "little") > limit_bytes:
             raise over_limit(limit_bytes)
-    bound_bytes = _bound(payload, header)
+    end, bound_bytes = _bound(payload, header)
+    frame: Buffer = memoryview(payload)[:end]
     if magic == layout.MAGIC_V0:
-        payload = _mended(payload, header)
+        frame = _mended(frame, header)
+    content: Buffer
     try:
         if bound_bytes > limit_bytes:
-            return gather(_thread().codec.pieces(memoryview(payload)), limit_bytes)
-        return _thread().codec.whole(payload, bound_bytes)
+            content = gather(_thread().codec.pieces(memoryview(frame)), limit_bytes)
+        else:
+            content = _thread().codec.whole(frame, bound_bytes)
     except RuntimeError as error:
         raise FieldError(f"not an lz4 frame: {error}") from error
+    if end < len(payload):
+        raise TrailingError(content, len(payload) - end, position=end)
+    return content
 
 
-def _bound(payload: Buffer, header: _Header) -> int:
-    """The most that the frame can inflate to, in bytes. The frame must fill the payload exactly."""
+def _bound(payload: Buffer, header: _Header) -> tuple[int, int]:
+    """Where the frame ends, and the most that it can inflate to, in bytes."""
     position, block_max_bytes, end = header.size_bytes, header.block_max_bytes, len(payload)
     bound_bytes = 0
-    while True:
+    for _ in range(MAX_PARTS):
         start = position + _SIZE_SIZE
         if start > end:
             raise TruncatedError("the lz4 frame ends before its end mark", position=end)
@@ -139,12 +145,12 @@ def _bound(payload: Buffer, header: _Header) -> int:
             raise FieldError(f"an lz4 block of {size_bytes} bytes in a frame of {block_max_bytes}", position=position)
         bound_bytes += size_bytes if size != size_bytes else min(block_max_bytes, size_bytes * layout.LZ4_MAX_RATIO)
         position = start + size_bytes + header.block_checksum_bytes
+    else:
+        raise over_parts(position)
     position = start + header.content_checksum_bytes
     if position > end:
         raise TruncatedError("the lz4 frame ends inside of its checksum", position=end)
-    if position < end:
-        raise FieldError(f"{end - position} bytes behind the lz4 frame, which Kafka ignores", position=position)
-    return bound_bytes
+    return position, bound_bytes
 
 
 def _header(payload: Buffer) -> _Header:

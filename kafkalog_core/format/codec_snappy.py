@@ -1,7 +1,7 @@
 """Snappy: the block stream of xerial's snappy-java (Kafka's own), and raw bodies, as librdkafka and other C clients do.
 
-The block stream has no end mark: a cut between two blocks leaves a legal stream. The batch's checksum and its record
-count tell.
+The block stream has no end mark: a cut between two blocks leaves a legal stream, and SnappyInputStream ignores a tail
+too short for a block's size. The batch's checksum and its record count tell.
 """
 
 from __future__ import annotations
@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.errors import FieldError, TruncatedError, UnsupportedError
 from kafkalog_core.format import layout
-from kafkalog_core.format.bounded import PIECE_BYTES, Buffer, Content, over_limit
+from kafkalog_core.format.bounded import (
+    MAX_PARTS,
+    PIECE_BYTES,
+    Buffer,
+    Content,
+    TrailingError,
+    append,
+    over_limit,
+    over_parts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,23 +71,25 @@ def _blocks(payload: Buffer, limit_bytes: int) -> Content:
             raise TruncatedError("the snappy stream ends inside of a header", position=len(payload))
         return _inflated(payload, 0, limit_bytes)
     view = memoryview(payload)
-    size_bytes = len(view)
+    last_start = len(view) - _SIZE_SIZE
     position = _after_header(view, 0)
-    blocks: list[Content] = []
-    while position < size_bytes:
-        start, end = _block(view, position)
-        if start != end:
-            blocks.append(_inflated(view[start:end], start, limit_bytes))
-            limit_bytes -= len(blocks[-1])
-        position = end
-    return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+    gathered = bytearray()
+    for _ in range(MAX_PARTS):
+        if position > last_start:
+            break
+        start, position = _block(view, position)
+        if start != position:
+            append(gathered, _inflated(view[start:position], start, limit_bytes - len(gathered)), limit_bytes)
+    else:
+        raise over_parts(position)
+    if position < len(view):
+        raise TrailingError(gathered, len(view) - position, position=position)
+    return gathered
 
 
 def _block(view: memoryview, position: int) -> tuple[int, int]:
     """Start and end of the raw block whose size stands here. Where a header stands instead: its end, twice."""
     start = position + _SIZE_SIZE
-    if start > len(view):
-        raise TruncatedError("the snappy stream ends inside of a block's size", position=len(view))
     (size_bytes,) = _unpack_size(view, position)
     end: int = start + size_bytes
     if size_bytes > 0:
@@ -110,13 +121,9 @@ def _inflated(block: Buffer, position: int, limit_bytes: int) -> Content:
     if declared_bytes <= (len(block) - body) * layout.SNAPPY_MAX_RATIO:
         try:
             return _decompress_raw()(block)
-        except _library().DecompressionError as failure:
-            reason = f"not a snappy block: {failure}"
-    else:
-        reason = f"a snappy block of {len(block)} bytes declares {declared_bytes}"
-    if _is_cut(block, body, declared_bytes):
-        raise TruncatedError("the snappy block ends early", position=position + len(block))
-    raise FieldError(reason, position=position)
+        except _library().DecompressionError as error:
+            raise FieldError(f"not a snappy block: {error}", position=position) from error
+    raise FieldError(f"a snappy block of {len(block)} bytes declares {declared_bytes}", position=position)
 
 
 def _preamble(block: Buffer, position: int) -> tuple[int, int]:
@@ -130,29 +137,3 @@ def _preamble(block: Buffer, position: int) -> tuple[int, int]:
     if len(block) < layout.MAX_VARINT_BYTES:
         raise TruncatedError("the snappy block ends inside of its preamble", position=position + len(block))
     raise FieldError("the snappy block's preamble is no size", position=position)
-
-
-def _is_cut(block: Buffer, position: int, declared_bytes: int) -> bool:
-    """Whether a block that the library refuses is sound up to its end, and too short. Only errors pay for this walk.
-
-    The elements are those of snappy's format_description.txt: literals (kind 0) and copies (kinds 1 to 3).
-    """
-    inflated_bytes = 0
-    while position < len(block) and inflated_bytes < declared_bytes:
-        tag = block[position]
-        kind, length = tag & 0x03, (tag >> 2) + 1
-        operand_bytes = (max(0, length - 60), 1, 2, 4)[kind]
-        operand = int.from_bytes(block[position + 1 : position + 1 + operand_bytes], "little")
-        position += 1 + operand_bytes
-        if position > len(block):
-            return True
-        if kind == 0:
-            length = operand + 1 if operand_bytes else length
-            position += length
-        else:
-            if kind == 1:
-                length, operand = (tag >> 2 & 0x07) + 4, operand | tag >> 5 << 8
-            if not 0 < operand <= inflated_bytes:
-                return False
-        inflated_bytes += length
-    return position > len(block) or inflated_bytes < declared_bytes

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.errors import FieldError, LimitError, TruncatedError, UnsupportedError
 from kafkalog_core.format import layout
-from kafkalog_core.format.bounded import PIECE_BYTES, Buffer, gather, over_limit
+from kafkalog_core.format.bounded import MAX_PARTS, PIECE_BYTES, Buffer, append, gather, over_limit, over_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,19 +93,22 @@ def _is_small_frame(codec: _Codec, payload: Buffer) -> bool:
 def _frames(codec: _Codec, payload: Buffer, limit_bytes: int) -> Buffer:
     view = memoryview(payload)
     size_bytes = len(view)
-    inflated: list[Buffer] = []
+    gathered = bytearray()
     position = 0
-    while position < size_bytes or not size_bytes:
+    for _ in range(MAX_PARTS):
         end = _skippable_end(view, position)
         if end == position:
             try:
-                end, content = _frame(codec, view, position, limit_bytes)
+                end, content = _frame(codec, view, position, limit_bytes - len(gathered))
             except codec.library.ZstdError as error:
                 raise FieldError(f"not a zstd frame: {error}", position=position) from error
-            inflated.append(content)
-            limit_bytes -= len(content)
+            if end - position == size_bytes:  # nearly always one frame, which is not copied
+                return content
+            append(gathered, content, limit_bytes)
         position = end
-    return inflated[0] if len(inflated) == 1 else b"".join(inflated)
+        if position == size_bytes:
+            return gathered
+    raise over_parts(position)
 
 
 def _skippable_end(view: memoryview, position: int) -> int:
@@ -161,9 +164,9 @@ def _header(codec: _Codec, view: memoryview, start: int) -> tuple[Any, int]:
 
 def _blocks(view: memoryview, position: int) -> tuple[int, int]:
     """Where the blocks of a frame end, and the most bytes that they can hold."""
-    bound_bytes = header = 0
+    bound_bytes = 0
     last_start = len(view) - layout.ZSTD_BLOCK_HEADER_SIZE
-    while not header & layout.ZSTD_BLOCK_LAST:
+    for _ in range(MAX_PARTS):
         if position > last_start:
             raise TruncatedError("the zstd stream ends inside of a frame", position=len(view))
         header = view[position] | view[position + 1] << 8 | view[position + 2] << 16
@@ -173,4 +176,6 @@ def _blocks(view: memoryview, position: int) -> tuple[int, int]:
         if kind == layout.ZSTD_BLOCK_TYPE_COMPRESSED or size_bytes > layout.ZSTD_MAX_BLOCK_BYTES:
             size_bytes = layout.ZSTD_MAX_BLOCK_BYTES
         bound_bytes += size_bytes
-    return position, bound_bytes
+        if header & layout.ZSTD_BLOCK_LAST:
+            return position, bound_bytes
+    raise over_parts(position)

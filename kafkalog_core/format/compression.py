@@ -3,14 +3,15 @@
 `decompress` takes the whole compressed part: the value of a magic 0 or 1 wrapper, the payload of a 0.7 wrapper, the
 bytes behind a magic 2 header. Rules that hold for every codec:
 
-- **Bounded.** No more than the limit and one piece of 1 MiB is ever inflated. What a stream declares (a content size, a
+- **Bounded.** No more than the limit and one piece of 1 MiB is ever inflated, of no more than `bounded.MAX_PARTS`
+  members, frames or blocks. What a stream declares (a content size, a
   block's preamble) is held against the limit, and against what so few bytes can hold at all, before memory is taken.
   Beside the result a zstd frame may use its window, at most `layout.ZSTD_MAX_WINDOW_BYTES`.
 - **Whole.** A stream that ends early gives nothing: `TruncatedError`.
 - **Nothing is dropped in silence.** What Kafka's readers read on through is read: further gzip members, a new header in
-  a snappy block stream, further zstd frames. What they ignore behind the end is an error: GZIPInputStream ignores
-  anything that is no member, KafkaLZ4BlockInputStream all that follows its first frame, SnappyInputStream a tail of
-  1 to 3 bytes.
+  a snappy block stream, further zstd frames. What they ignore behind the end is a `TrailingError`, which has the
+  content: GZIPInputStream ignores a tail that is no member or is too short for one, KafkaLZ4BlockInputStream all that
+  follows its first frame, SnappyInputStream a tail of 1 to 3 bytes.
 
 Checksums inside of the streams are verified, but for lz4's header checksum in magic 0 (Kafka does not verify lz4's
 content checksum either). The libraries are imported at the first use of their codec, and contexts are kept, one a
@@ -52,9 +53,10 @@ def decompress(codec: int, payload: Buffer, *, magic: int, limit_bytes: int) -> 
 
     Raises:
         TruncatedError: the stream ends early.
-        LimitError: it inflates to more than the limit, or a zstd frame asks for too large a window.
+        LimitError: it inflates to more than the limit, has too many parts, or a zstd frame asks for too large a window.
         UnsupportedError: a codec id that no release writes, or not with this magic.
-        FieldError: anything else that the codec's reader refuses, bytes behind the stream's end among them.
+        TrailingError: bytes stand behind the stream's end, which Kafka ignores. The error has the content.
+        FieldError: anything else that the codec's reader refuses.
     """
     return inflater(codec)(payload, magic, limit_bytes)
 

@@ -8,12 +8,13 @@ arena, so that a run of small batches costs one kernel call too. What cannot be 
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import FieldError, FormatError, LimitError, TruncatedError
 from kafkalog_core.format import kernels
+from kafkalog_core.format.bounded import TrailingError
 from kafkalog_core.format.columns import FORMAT_V07, BatchColumns, RecordColumns
 from kafkalog_core.format.compression import inflater
 from kafkalog_core.format.layout import (
@@ -36,6 +37,7 @@ MAX_HEADERS: Final = 1024 * 1024  # of one record; 32 bytes each in the columns
 _INFLATE_ERRORS: Final = (
     (LimitError, "payload-limit"),
     (TruncatedError, "payload-truncated"),
+    (TrailingError, "payload-trailing"),
     (FormatError, "payload"),
 )
 
@@ -51,7 +53,10 @@ class RecordRun:
 
 @dataclass(frozen=True, slots=True)
 class PayloadDamage:
-    """The batch in row `batch` has a good checksum, but not all of its records can be read; `records_before` were."""
+    """The batch in row `batch` has a good checksum, but not all of its records can be read; `records_before` were.
+
+    For the reason `payload-trailing` it is not records that are missing: bytes stand behind those that hold them.
+    """
 
     batch: int
     reason: str
@@ -80,16 +85,21 @@ class _Arena:
     def fill(self, first: int, last: int) -> tuple[int, PayloadDamage | None]:
         """Inflate payloads of rows `first` to `last` (exclusive) until the arena is full; their spans point into it.
 
-        What was given out before keeps the old bytes. Returns the first row that is not inflated, and its damage.
+        What was given out before keeps the old bytes. Returns the first row that is not inflated, and the damage that
+        ended it: that row's own, or of the row before it, which is inflated, but of which not all bytes are content.
         """
         contents, self._held = self._held, []
         ends = array("q", map(len, contents))
         damage = None
         try:
             self._inflate(first + len(contents), last, contents, ends)
+        except TrailingError as error:
+            damage = self._damage(first + len(contents), error)
+            contents.append(error.content)
+            ends.append((ends[-1] if ends else 0) + len(error.content))
         except FormatError as error:
             damage = self._damage(first + len(contents), error)
-        if len(contents) > 1 and len(contents[-1]) > ARENA_BYTES:
+        if damage is None and len(contents) > 1 and len(contents[-1]) > ARENA_BYTES:
             self._held.append(contents.pop())
         count = len(contents)
         behind = first + count
@@ -137,14 +147,23 @@ class _WrapperOpener:
     def __init__(self) -> None:
         self._columns = BatchColumns(_V07_ROWS)
         self._left_bytes = 0
+        self._trailing: TrailingError | None = None
 
     def inflate(self, codec: int, payload: Buffer, _format: int, max_bytes: int) -> Content:
         """All messages of one wrapper, however nested. An `Inflater` for its codec; raises what those raise."""
         self._left_bytes = max_bytes
-        return self._flat(self._opened(codec, payload), depth=1)
+        self._trailing = None
+        content = self._flat(self._opened(codec, payload), depth=1)
+        if self._trailing is not None:
+            raise TrailingError(content, self._trailing.trailing_bytes, position=self._trailing.position)
+        return content
 
     def _opened(self, codec: int, payload: Buffer) -> Content:
-        content = inflater(codec)(payload, MAGIC_V0, self._left_bytes)
+        content: Content
+        try:
+            content = inflater(codec)(payload, MAGIC_V0, self._left_bytes)
+        except TrailingError as error:
+            content, self._trailing = error.content, error
         self._left_bytes -= len(content)
         return content
 
@@ -232,10 +251,14 @@ def _inflate_and_decode(
 ) -> Iterator[RecordRun | PayloadDamage]:
     while first < last:
         behind, damage = arena.fill(first, last)
-        yield from _decode(arena.memory, arena.columns, first, behind, columns)
+        count = 0
+        for item in _decode(arena.memory, arena.columns, first, behind, columns):
+            if damage is not None and isinstance(item, RecordRun):
+                count += item.records.column("batch").tolist().count(damage.batch)
+            yield item
         if damage is not None:
-            yield damage
-            behind += 1
+            yield replace(damage, records_before=count)
+            behind = damage.batch + 1
         first = behind
 
 
@@ -246,10 +269,11 @@ def decode_backwards(
 
     The kernel passes over the batch once and its states are kept; it is started again from each, the last one first.
     """
+    damage = None
     if batches.column("codec")[row]:
         arena = _Arena(memory, batches, max_bytes)
-        _, damage = arena.fill(row, row + 1)
-        if damage is not None:
+        behind, damage = arena.fill(row, row + 1)
+        if damage is not None and behind == row:
             yield damage
             return
         memory, batches = arena.memory, arena.columns
@@ -260,6 +284,8 @@ def decode_backwards(
     if result != kernels.DECODE_DONE:
         yield _payload_damage(batches, state, result)
     following = state[2]
+    if damage is not None:
+        yield replace(damage, records_before=following)
     for state in reversed(states):
         first = state[2]
         kernels.decode(memory, batches, row + 1, state, records)

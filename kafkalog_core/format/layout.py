@@ -290,6 +290,8 @@ MAX_INT64: Final = 2**63 - 1
 DISK_BLOCK_BYTES: Final = 4096
 
 # --- codec framings ---------------------------------------------------------------------------------------------------
+GZIP_MAGIC: Final = b"\x1f\x8b\x08"  # RFC 1952: the id and the one method, deflate
+GZIP_MIN_MEMBER_BYTES: Final = 18  # header and trailer
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = Layout(
     "snappy block stream header",

@@ -20,6 +20,7 @@ LOG_DAMAGE: Final = {
     "payload": "Compressed records that their codec refuses.",
     "payload-limit": "Compressed records that inflate to more than --max-batch-bytes.",
     "payload-truncated": "Compressed records that end early.",
+    "payload-trailing": "Bytes behind the end of compressed records, which Kafka ignores; the records were read.",
     "wrapper-value": "A compressed message whose key and value lengths do not fit, or that has no value.",
     "record-length": "A record whose length is negative or passes the end of its batch.",
     "record-varint": "A variable-length integer that is cut or too long.",
@@ -35,6 +36,7 @@ LOG_DAMAGE: Final = {
     "message-magic": "An inner message of an unknown magic.",
     "message-nested": "A compressed message inside of a compressed one, which only Kafka 0.7 writes.",
     "message-cut": "A set of inner messages that ends inside of one; consumers get those before it.",
+    "message-crc": "A message inside of a wrapper of 0.7 whose checksum is wrong, under a good one of the wrapper.",
     "message-empty": "A compressed message without a message in it.",
     "message-offset": "Relative inner offsets that pass the offset of their wrapper.",
 }

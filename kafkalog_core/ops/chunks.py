@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from kafkalog_core import tables
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, RECORD_FIELDS
-from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_KEY, CONTROL_TYPE_NAMES, MAX_INT32
+from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_KEY, CONTROL_TYPE_NAMES, MAX_INT32, MAX_INT64
 from kafkalog_core.format.template import Template, batch_template, record_template
 
 if TYPE_CHECKING:
@@ -68,13 +68,14 @@ class Lines:
         out, row = self.out, 0
         while True:
             row, size = kernels.write_rows(memory, batches, records, selection, row, template, out)
+            if size < 0:  # one line is larger than the buffer: one of its size, for this chunk
+                out = bytearray(-size)
+                continue
             if row >= total and not parts:
                 return memoryview(out)[:size]
             parts.append(bytes(memoryview(out)[:size]))
             if row >= total:
                 return b"".join(parts)
-            if size == 0:  # one line is larger than the buffer: a larger one for this chunk
-                out = bytearray(2 * len(out))
 
 
 class _ColumnChunk:
@@ -212,6 +213,7 @@ def record_sequence(base_sequence: int, offset_delta: int) -> int:
     """Sequence number of a record; it wraps at 2^31 (DefaultRecordBatch.incrementSequence)."""
     if base_sequence < 0:
         return -1
+    offset_delta = (offset_delta + MAX_INT64 + 1) % (2 * MAX_INT64 + 2) - MAX_INT64 - 1  # as a 64-bit reader has it
     if base_sequence > MAX_INT32 - offset_delta:
         return offset_delta - (MAX_INT32 - base_sequence) - 1
     return base_sequence + offset_delta

@@ -28,9 +28,10 @@ __all__ = ["CommittedView", "read_committed_view"]
 
 
 class CommittedView:
-    """Aborted transactions by producer id, and the offset at which a read_committed consumer stops."""
+    """Aborted transactions by producer id, and the offsets at which a read_committed consumer starts and stops."""
 
-    def __init__(self) -> None:
+    def __init__(self, start_offset: int = 0) -> None:
+        self.start_offset = start_offset
         self.end_offset: int | None = None
         self._open: dict[int, int] = {}
         self._firsts: dict[int, list[int]] = {}
@@ -65,13 +66,18 @@ class CommittedView:
         at = bisect_left(lasts, offset)
         return at < len(lasts) and self._firsts[producer_id][at] <= offset
 
+    def is_readable(self, offset: int) -> bool:
+        """Whether an offset lies between the log start offset and the end."""
+        return offset >= self.start_offset and (self.end_offset is None or offset < self.end_offset)
+
     def batch_filter(self, batches: BatchColumns) -> Callable[[int], bool]:
-        """A test by row: data that is committed and begins below the end."""
+        """A test by row: data that is committed and lies between start and end, in part at least."""
         formats, attributes = batches.column("format"), batches.column("attributes")
         producers, bases = batches.column("producer_id"), batches.column("base_offset")
+        lasts = batches.column("last_offset")
 
         def is_committed(row: int) -> bool:
-            if self.end_offset is not None and bases[row] >= self.end_offset:
+            if lasts[row] < self.start_offset or (self.end_offset is not None and bases[row] >= self.end_offset):
                 return False
             flags = attributes[row] if formats[row] == MAGIC_V2 else 0
             if flags & CONTROL_BIT:
@@ -81,9 +87,11 @@ class CommittedView:
         return is_committed
 
 
-def read_committed_view(files: Iterable[LogFile], options: ScanOptions, high_watermark: int | None) -> CommittedView:
+def read_committed_view(
+    files: Iterable[LogFile], options: ScanOptions, high_watermark: int | None, start_offset: int = 0
+) -> CommittedView:
     """Read the headers of a partition's files, in order. A file that cannot be read tells nothing."""
-    view = CommittedView()
+    view = CommittedView(start_offset)
     for file in files:
         if file.is_v07:
             continue

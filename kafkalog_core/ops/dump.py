@@ -6,17 +6,18 @@ goes on; what was named itself and cannot be opened is an error.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from kafkalog_core import tables
 from kafkalog_core.errors import NotFoundError, SelectionError, StorageError
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.format.names import LOG_KINDS, FileKind, FileState
+from kafkalog_core.format.names import LOG_KINDS, FileKind, FileState, parse_file_name
+from kafkalog_core.ops.checkpoints import Checkpoints
 from kafkalog_core.ops.chunks import Place
-from kafkalog_core.ops.committed import read_committed_view
+from kafkalog_core.ops.committed import CommittedView, read_committed_view
 from kafkalog_core.ops.entries import ENTRY_KINDS, entries
-from kafkalog_core.ops.high_watermark import read_high_watermark
 from kafkalog_core.ops.logfiles import LogFile, Unit, unit_of_file, unit_of_partition
 from kafkalog_core.ops.logreader import LogReader
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.report import Report
     from kafkalog_core.ops.rows import Chunk
     from kafkalog_core.storage.listing import FileInfo
+    from kafkalog_core.storage.oddity import Severity
     from kafkalog_core.storage.segment import Segment
 
 __all__ = ["DumpRequest", "Dumper", "dump"]
@@ -99,6 +101,7 @@ class Dumper:
         self._report = report
         self._progress = progress
         self._reader = LogReader(request, report, progress)
+        self._checkpoints = Checkpoints()
 
     @property
     def is_full(self) -> bool:
@@ -119,7 +122,7 @@ class Dumper:
     def _log_dir(self, target: LogDirTarget) -> Iterator[Chunk]:
         if target.is_whole:
             yield from self._findings(target.log_dir.oddities)
-            if self._request.files:
+            if self._request.files and not self._request.stats:
                 for file in target.log_dir.files:
                     yield from self._file_entries(file, None, None)
         for place in target.partitions:
@@ -141,7 +144,7 @@ class Dumper:
         if self._request.stats:
             yield from self._stats(unit)
         elif self._request.level == "segments":
-            yield from self._segments(partition)
+            yield from self._segments(partition, unit)
         else:
             yield from self._logs(unit)
         if self._request.files and not self._request.stats:
@@ -154,33 +157,40 @@ class Dumper:
         if self._request.stats:
             yield from self._stats(unit)
         elif self._request.level == "segments":
-            yield from self._segment_row(unit.files[0], None)
+            yield from self._segment_row(unit.files[0], unit, None)
         else:
             yield from self._logs(unit)
 
     def _logs(self, unit: Unit) -> Iterator[Chunk]:
         view = None
         if self._request.committed is not None:
-            high_watermark = None
-            if self._request.committed == "high-watermark":
-                try:
-                    high_watermark = read_high_watermark(unit)
-                except SelectionError as error:
-                    if not any(isinstance(target, LogDirTarget) for target in self._request.targets):
-                        raise
-                    place = {"topic": unit.topic, "partition": unit.partition}
-                    yield from self._findings([odd("high-watermark.unknown", unit.path, reason=error.message, **place)])
-                    return
-            view = read_committed_view(unit.files, self._request.scan_options, high_watermark)
-            yield from self._findings(
-                odd("txn.open", unit.path, topic=unit.topic, partition=unit.partition, offset=first, producer=producer)
-                for producer, first in view.open_transactions
-            )
+            view, findings = self._committed(unit)
+            yield from self._findings(findings)
+            if view is None:
+                return
         files = self._wanted_files(unit)
         for file in reversed(files) if self._request.newest_first else files:
             if self.is_full:
                 return
             yield from self._guarded(self._reader.rows(file, unit, view), file.path, unit)
+
+    def _committed(self, unit: Unit) -> tuple[CommittedView | None, list[Oddity]]:
+        """What a read_committed consumer gets of a partition, and where it would wait; None: that cannot be known."""
+        high_watermark = None
+        if self._request.committed == "high-watermark":
+            high_watermark = self._checkpoints.high_watermark(unit)
+            if high_watermark is None:
+                if not any(isinstance(target, LogDirTarget) for target in self._request.targets):
+                    raise SelectionError("no broker has checkpointed a high watermark for it", path=unit.path)
+                code = "high-watermark.unknown"
+                return None, [odd(code, unit.path, topic=unit.topic, partition=unit.partition)]
+        start_offset = self._checkpoints.log_start_offset(unit)
+        view = read_committed_view(unit.files, self._request.scan_options, high_watermark, start_offset)
+        findings = [
+            odd("txn.open", unit.path, topic=unit.topic, partition=unit.partition, offset=first, producer=producer)
+            for producer, first in view.open_transactions
+        ]
+        return view, findings
 
     def _wanted_files(self, unit: Unit) -> tuple[LogFile, ...]:
         """Without those that end before the first wanted offset, or begin after the last, by their names."""
@@ -206,9 +216,8 @@ class Dumper:
             oddity = odd(code, path, reason=error.message, topic=unit.topic, partition=unit.partition)
             yield self._finding_rows([oddity])  # a harmless one too, as rows are missing
 
-    def _segments(self, partition: Partition) -> Iterator[Chunk]:
+    def _segments(self, partition: Partition, unit: Unit) -> Iterator[Chunk]:
         segments = [*partition.segments, *partition.other_segments]
-        unit = unit_of_partition(partition, None)
         by_path = {file.path: file for file in unit.files}
         for segment in reversed(segments) if self._request.newest_first else segments:
             if segment.log is None:
@@ -220,13 +229,13 @@ class Dumper:
                 is_v07=segment.log.name.kind is FileKind.LOG_V07,
                 is_last=True,
             )
-            yield from self._guarded(self._segment_row(file, segment), file.path, unit)
+            yield from self._guarded(self._segment_row(file, unit, segment), file.path, unit)
             if self.is_full:
                 return
 
-    def _segment_row(self, file: LogFile, segment: Segment | None) -> Iterator[Chunk]:
+    def _segment_row(self, file: LogFile, unit: Unit, segment: Segment | None) -> Iterator[Chunk]:
         stats = LogStats()
-        yield from self._reader.measure(file, stats)
+        yield from self._reader.measure(file, unit, stats)
         row: dict[str, object] = {
             **file.place._asdict(),
             "base_offset": file.base_offset,
@@ -246,7 +255,7 @@ class Dumper:
         stats = LogStats()
         for file in unit.files:
             stats.segments += 1
-            yield from self._guarded(self._reader.measure(file, stats), file.path, unit)
+            yield from self._guarded(self._reader.measure(file, unit, stats), file.path, unit)
         if self._reader.take(1):
             yield RowChunk(tables.STATS, [stats.row(unit.topic, unit.partition)])
 
@@ -256,7 +265,8 @@ class Dumper:
         unit = unit_of_file(target)
         if file.name.kind is FileKind.KRAFT_SNAPSHOT and file.name.state is FileState.LIVE:
             is_census = self._request.level == "segments"
-            rows = self._segment_row(unit.files[0], None) if is_census else self._reader.rows(unit.files[0], unit, None)
+            snapshot = unit.files[0]
+            rows = self._segment_row(snapshot, unit, None) if is_census else self._reader.rows(snapshot, unit, None)
             yield from self._guarded(rows, file.path, unit)
         elif file.name.kind in ENTRY_KINDS:
             yield from self._guarded(self._entries(target), file.path, unit)
@@ -278,7 +288,8 @@ class Dumper:
     def _count(self, chunk: Chunk) -> None:
         if chunk.table is tables.DAMAGE:
             for row in chunk.rows():
-                self._report.add_damage(str(row["reason"]), int(str(row["size_bytes"] or 0)))
+                severity = cast("Severity", row["severity"])
+                self._report.add_damage(str(row["reason"]), int(str(row["size_bytes"] or 0)), severity)
         elif chunk.table is tables.FINDING:
             for row in chunk.rows():
                 self._report.add_finding(row)
@@ -286,7 +297,7 @@ class Dumper:
     def _findings(self, oddities: Iterable[Oddity]) -> Iterator[Chunk]:
         """Findings; harmless ones only where segments or files are listed, as a dump of records is no census."""
         is_census = self._request.files or self._request.level == "segments"
-        shown = [oddity for oddity in oddities if is_census or oddity.severity != "info"]
+        shown = [item for item in oddities if is_census or item.severity != "info" or _is_unread_log(item)]
         if shown:
             yield self._finding_rows(shown)
 
@@ -294,3 +305,9 @@ class Dumper:
         chunk = RowChunk(tables.FINDING, [oddity.row() for oddity in oddities])
         self._count(chunk)
         return chunk
+
+
+def _is_unread_log(oddity: Oddity) -> bool:
+    """Whether it names a log whose records are not shown: that is never passed over in silence."""
+    name = parse_file_name(os.path.basename(oddity.path))
+    return name.kind in LOG_KINDS and oddity.code.startswith("segment.") and name.state is not FileState.LIVE

@@ -130,7 +130,8 @@ class EntryFile:
 
     def damage(self, position: int, size_bytes: int, reason: str, detail: str) -> RowChunk:
         """One damage row; `reason` is one of `ENTRY_DAMAGE`."""
-        row = {"position": position, "size_bytes": size_bytes, "reason": reason, "detail": detail}
+        severity = "warning" if reason == "partial-entry" else "error"  # brokers since 2.8 read on before it
+        row = {"position": position, "size_bytes": size_bytes, "reason": reason, "detail": detail, "severity": severity}
         return RowChunk(DAMAGE, [self.place | row])
 
     def unreadable(self, position: int, size_bytes: int) -> RowChunk:

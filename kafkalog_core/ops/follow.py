@@ -35,7 +35,7 @@ _HELD_BACK = frozenset({"torn-tail", "zero-filled"})
 
 
 def follow(request: DumpRequest, report: Report, wait: Callable[[], object]) -> Iterator[Chunk]:
-    """Chunks as `dump` gives them, without end; `wait` is called between two looks and may raise to end it.
+    """Chunks as `dump` gives them, without end; `wait` is called between two looks, and ends it with True.
 
     Raises SelectionError where there is nothing to follow, or for --committed, which needs the end of a log.
     """
@@ -53,7 +53,8 @@ def follow(request: DumpRequest, report: Report, wait: Callable[[], object]) -> 
                 yield chunk
             if reader.is_full:
                 return
-        wait()
+        if wait():
+            return
 
 
 def _units(target: Target) -> Iterator[Callable[[], Unit]]:

@@ -36,7 +36,9 @@ class LogFile:
     def base_offset(self) -> int | None:
         """The number in the file name that no offset may be below; None: it has none, or says something else."""
         name: FileName = self.file.name
-        return None if name.kind is FileKind.KRAFT_SNAPSHOT else name.base_offset
+        if name.kind is FileKind.KRAFT_SNAPSHOT or name.base_offset is None or name.base_offset < 0:
+            return None
+        return name.base_offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalog_core import tables
-from kafkalog_core.format.columns import FORMAT_V07, RecordColumns
+from kafkalog_core.format.columns import RecordColumns
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_backwards, decode_run
 from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.ops.backwards import runs_backwards
@@ -14,6 +14,7 @@ from kafkalog_core.ops.chunks import OUT_BYTES, BatchChunk, Lines, RecordChunk
 from kafkalog_core.ops.rows import RowChunk
 from kafkalog_core.ops.select import batch_filter, record_selection
 from kafkalog_core.storage.oddity import odd
+from kafkalog_core.storage.resync import count_zeros
 from kafkalog_core.storage.scan import Damage, Run, scan
 from kafkalog_core.storage.source import Change, Source
 
@@ -81,11 +82,11 @@ class LogReader:
                     yield from self._run_backwards(item, lines, view)
                 else:
                     yield from self.run(item, lines, view)
-                if self.is_full or self._is_past_offsets(item):
+                if self.is_full:
                     return
             yield from self._changes(source, file)
 
-    def measure(self, file: LogFile, stats: LogStats) -> Iterator[Chunk]:
+    def measure(self, file: LogFile, unit: Unit, stats: LogStats) -> Iterator[Chunk]:
         """Figures of one file into `stats`; rows of its damage alone. Raises StorageError where it cannot be opened."""
         self._report.files += 1
         with Source.open(file.path) as source:
@@ -94,7 +95,7 @@ class LogReader:
             ):
                 if isinstance(item, Damage):
                     stats.add_damage(item.size_bytes)
-                    yield self.damage(item, file, "error")
+                    yield self.damage(item, file, self._severity(item, source, file, unit))
                     continue
                 self._count(item)
                 self._report.records += _known_records(item, None)
@@ -121,6 +122,7 @@ class LogReader:
                 yield self._payload_damage(item, run, lines)
                 continue
             yield from self.records(item, lines, view, resynced=run.resynced)
+            yield from self._wrong_messages(item, lines)
             if self.is_full:
                 return
 
@@ -134,12 +136,13 @@ class LogReader:
 
     def _record_selection(self, run: RecordRun, view: CommittedView | None) -> bytearray | None:
         selection = record_selection(self._request.filters, run)
-        end_offset = None if view is None else view.end_offset
-        if end_offset is not None and max(run.records.column("offset")) >= end_offset:
-            selection = selection or bytearray(b"\x01") * run.records.count
-            for row, offset in enumerate(run.records.column("offset")):
-                if offset >= end_offset:
-                    selection[row] = 0
+        offsets = run.records.column("offset")
+        if view is None or (view.is_readable(min(offsets)) and view.is_readable(max(offsets))):
+            return selection
+        selection = selection or bytearray(b"\x01") * run.records.count
+        for row, offset in enumerate(offsets):
+            if not view.is_readable(offset):
+                selection[row] = 0
         return selection
 
     def damage(self, damage: Damage, file: LogFile, severity: Severity) -> RowChunk:
@@ -231,22 +234,29 @@ class LogReader:
                 left -= 1
         return chosen
 
-    def _is_past_offsets(self, item: Run | Damage) -> bool:
-        """Whether all that follows lies above the wanted offsets; what a search has found may be anything."""
-        high = self._request.filters.offsets[1]
-        if high is None or isinstance(item, Damage) or item.resynced or self._request.newest_first:
-            return False
-        ends = item.batches.column("last_offset")[-1]  # of 0.7 this is where the next one starts
-        return bool(ends > high if item.batches.column("format")[-1] == FORMAT_V07 else ends >= high)
+    def _wrong_messages(self, run: RecordRun, lines: Lines) -> Iterator[Chunk]:
+        """Messages inside wrappers of 0.7 whose own checksum is wrong, under a good one of the wrapper."""
+        if 0 not in run.records.column("crc_ok"):
+            return
+        for row, is_right in enumerate(run.records.column("crc_ok")):
+            if not is_right:
+                batch = run.records.column("batch")[row]
+                detail = f"the checksum of message {row + 1} in this run is not that of its payload; 0.7 refuses it"
+                yield self._batch_damage("message-crc", detail, run.batches.column("position")[batch], lines)
 
     def _payload_damage(self, damage: PayloadDamage, run: Run, lines: Lines) -> RowChunk:
-        self._report.add_damage(damage.reason, 0)
+        position = run.batches.column("position")[damage.batch]
+        return self._batch_damage(damage.reason, damage.detail, position, lines)
+
+    def _batch_damage(self, reason: str, detail: str, position: int, lines: Lines) -> RowChunk:
+        """Damage inside of a batch that is whole: its bytes are counted with the batch."""
+        self._report.add_damage(reason, 0)
         row = {
             **lines.place._asdict(),
-            "position": run.batches.column("position")[damage.batch],
+            "position": position,
             "size_bytes": 0,
-            "reason": damage.reason,
-            "detail": damage.detail,
+            "reason": reason,
+            "detail": detail,
             "next_offset": None,
             "severity": "error",
         }
@@ -275,9 +285,14 @@ class LogReader:
                 stats.add_wrapped(item.records.count, min(item.records.column("offset")))
 
     def _severity(self, damage: Damage, source: Source, file: LogFile, unit: Unit) -> Severity:
-        """A zero tail of the last file of an unclean log directory is preallocated space that a broker cuts off."""
-        is_tail = damage.reason == "zero-filled" and damage.position + damage.size_bytes >= source.size_bytes
-        if not is_tail or not file.is_last or unit.log_dir is None:
+        """What is no loss: a batch that a broker is writing, and preallocated space that it will cut off."""
+        if not file.is_last or damage.reason not in {"torn-tail", "zero-filled"}:
+            return "error"
+        if damage.reason == "torn-tail" and source.refresh() is Change.GREW:
+            return "info"
+        end = damage.position + damage.size_bytes
+        is_zero_tail = end >= source.size_bytes and count_zeros(source, damage.position, end) == damage.size_bytes
+        if not is_zero_tail or unit.log_dir is None:
             return "error"
         return "error" if Path(unit.log_dir, fixed_file_name(FileKind.CLEAN_SHUTDOWN)).exists() else "info"
 

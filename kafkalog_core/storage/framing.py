@@ -25,6 +25,8 @@ class Framing(Protocol):
 
     header_bytes: int
     """Bytes from which the size of an entry can be told."""
+    min_entry_bytes: int
+    """Size below which a length is wrong, whatever the magic."""
 
     def walk(
         self,
@@ -46,12 +48,14 @@ class Framing(Protocol):
 
 
 class LogFraming:
-    """Magic 0, 1 and 2; no offset is below `base_offset`, the number in the file name.
+    """Magic 0, 1 and 2; `base_offset` is the number in the file name.
 
-    That alone bounds a search, not the offsets read before it: what stands there may have been the damage.
+    It bounds a search from above alone: a file that was renamed holds lower offsets, and what was read before the
+    damage may have been wrong itself.
     """
 
     header_bytes = layout.HEADER_SIZE_UP_TO_MAGIC
+    min_entry_bytes = layout.LOG_OVERHEAD + layout.MIN_ENTRY_SIZE
 
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
@@ -76,15 +80,15 @@ class LogFraming:
 
     def candidate(self, memory: memoryview, begin: int, rest: int, max_bytes: int) -> int:
         """See Framing."""
-        low = self.base_offset
-        high = min(low + SEARCH_OFFSET_SPAN, layout.MAX_INT64)
-        return kernels.find_candidate(memory, begin, rest, low, high, max_bytes)
+        high = min(self.base_offset + SEARCH_OFFSET_SPAN, layout.MAX_INT64)
+        return kernels.find_candidate(memory, begin, rest, 0, high, max_bytes)
 
 
 class V07Framing:
     """Kafka 0.7: an address is `base_address`, the number in the file name, + the position."""
 
     header_bytes = layout.V07_LENGTH_SIZE + 1
+    min_entry_bytes = layout.V07_LENGTH_SIZE + layout.V07_MIN_LENGTH
 
     def __init__(self, base_address: int) -> None:
         self.base_address = base_address

@@ -5,10 +5,12 @@ Symbolic links are followed, as a broker follows them. Names that are not UTF-8 
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from kafkalog_core.errors import NotFoundError
 from kafkalog_core.format.names import FileName, parse_file_name
@@ -16,6 +18,8 @@ from kafkalog_core.storage.oddity import Oddity, odd
 from kafkalog_core.storage.source import open_error
 
 __all__ = ["DirectoryInfo", "FileInfo", "Listing", "list_directory", "stat_path"]
+
+_VANISHED_ERRNOS: Final = frozenset({errno.ENOENT, errno.ESTALE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +113,12 @@ def _look_at(entry: os.DirEntry[str]) -> FileInfo | DirectoryInfo | Oddity:
     try:
         status = entry.stat()
     except OSError as error:
-        if not entry.is_symlink():
-            return odd("file.vanished", entry.path)
         problem = open_error(entry.path, error)
-        return odd("file.broken-link", entry.path, reason=problem.message)
+        if entry.is_symlink():
+            return odd("file.broken-link", entry.path, reason=problem.message)
+        if error.errno in _VANISHED_ERRNOS:
+            return odd("file.vanished", entry.path)
+        return odd("file.not-readable", entry.path, reason=problem.message)
     if stat.S_ISREG(status.st_mode):
         return FileInfo.of(entry.path, status)
     if stat.S_ISDIR(status.st_mode):

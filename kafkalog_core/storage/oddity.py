@@ -14,6 +14,8 @@ __all__ = ["ODDITY_TYPES", "Oddity", "OddityType", "Severity", "odd"]
 
 Severity = Literal["info", "warning", "error"]
 
+NOT_SHOWN: Final = "Its records are not shown unless the file itself is named."
+
 
 class OddityType(NamedTuple):
     """One code of the catalogue: `message` is a template of one plain sentence."""
@@ -26,7 +28,10 @@ class OddityType(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Oddity:
-    """One oddity; the fields are columns of the `finding` row, `path` its `file`."""
+    """One oddity; the fields are columns of the `finding` row, `path` its `file`.
+
+    `hides_records`: the file holds records, and none of them is among the partition's.
+    """
 
     code: str
     severity: Severity
@@ -38,6 +43,7 @@ class Oddity:
     offset: int | None = None
     broker_action: str | None = None
     cure: str | None = None
+    hides_records: bool = False
 
     def row(self) -> dict[str, object]:
         """The `finding` row as a dict by column name; columns not named here are null."""
@@ -59,11 +65,14 @@ ODDITY_TYPES: Final = {
     # --- any directory ------------------------------------------------------------------------------------------------
     "file.vanished": OddityType("info", "The file went away while the directory was listed."),
     "file.not-readable": OddityType(
-        "error", "It {reason}.", "The whole log directory goes offline.", "Mend its permissions or its disk."
+        "error",
+        "It was not read: {reason}.",
+        "The whole log directory goes offline.",
+        "Mend its permissions, those of its directory, or its disk.",
     ),
     "high-watermark.unknown": OddityType(
         "warning",
-        "None of its records are shown: {reason}.",
+        "None of its records are shown: no broker has checkpointed a high watermark for it.",
         "Takes 0 for the high watermark until the replicas have agreed on another.",
         "--committed without =high-watermark shows what is committed up to the end of the log.",
     ),
@@ -152,6 +161,11 @@ ODDITY_TYPES: Final = {
         "info",
         "A finished replacement, from compaction or a split, that was not yet put in its place.",
         "Puts it in its place at its next start and deletes what it replaces.",
+    ),
+    "segment.swap-alone": OddityType(
+        "warning",
+        "A finished replacement, from compaction or a split, at an offset where no segment is.",
+        "Puts it in its place at its next start.",
     ),
     "segment.swap-index-missing": OddityType(
         "warning",
@@ -255,20 +269,23 @@ def odd(
     partition: int | None = None,
     size_bytes: int | None = None,
     offset: int | None = None,
+    hides_records: bool = False,
     **details: object,
 ) -> Oddity:
     """An oddity of the catalogue; `details` are what its texts name besides the columns."""
     kind = ODDITY_TYPES[code]
     values = {"partition": partition, "size_bytes": size_bytes, "offset": offset, **details}
+    message = kind.message.format_map(values)
     return Oddity(
         code=code,
         severity=kind.severity,
         path=path,
-        message=kind.message.format_map(values),
+        message=f"{message} {NOT_SHOWN}" if hides_records else message,
         topic=topic,
         partition=partition,
         size_bytes=size_bytes,
         offset=offset,
         broker_action=kind.broker_action and kind.broker_action.format_map(values),
         cure=kind.cure,
+        hides_records=hides_records,
     )

@@ -121,7 +121,8 @@ def _v07_oddities(partition: Partition) -> Iterator[Oddity]:
     """Kafka 0.7 takes what ends in `.kafka` and ignores the rest."""
     for file in partition.other_files:
         is_log = _is_live(file, FileKind.LOG_V07)
-        yield odd("segment.bad-name" if is_log else _ignored_code(file), file.path)
+        code = "segment.bad-name" if is_log else _ignored_code(file)
+        yield odd(code, file.path, hides_records=is_log and file.size_bytes > 0)
     for file in (*partition.snapshots, *partition.kraft_snapshots, *partition.metadata_files):
         yield odd(_ignored_code(file), file.path)
     for segment in partition.other_segments:
@@ -144,7 +145,8 @@ def _log_oddities(partition: Partition) -> Iterator[Oddity]:
     if not partition.segments:
         yield odd("partition.empty", partition.path)
     for file in partition.other_files:
-        yield odd(_log_file_code(file), file.path)
+        is_log = file.name.raw.partition(".")[2].startswith("log")
+        yield odd(_log_file_code(file), file.path, hides_records=is_log and file.size_bytes > 0)
     for file in partition.kraft_snapshots:
         yield from _kraft_snapshot_oddities(file, partition)
     for file in (*partition.snapshots, *partition.metadata_files):
@@ -183,23 +185,32 @@ def _other_segment_oddities(segment: Segment, partition: Partition) -> Iterator[
     if segment.state is SegmentState.UNREAD:
         yield from _unread_oddities(segment, partition)
     else:
-        yield odd(_CODE_OF_STATE[segment.state], _path_of(segment), offset=segment.base_offset)
+        yield _unplaced_oddity(segment, partition)
         if segment.state is SegmentState.SWAP and segment.log and not segment.index:
             yield odd("segment.swap-index-missing", _path_of(segment), offset=segment.base_offset)
 
 
+def _unplaced_oddity(segment: Segment, partition: Partition) -> Oddity:
+    code, offset, size_bytes = _CODE_OF_STATE[segment.state], segment.base_offset, segment.size_bytes
+    if segment.state is SegmentState.SWAP and size_bytes:
+        if all(live.base_offset != offset for live in partition.segments):
+            code = "segment.swap-alone"
+    return odd(code, _path_of(segment), size_bytes=size_bytes or None, offset=offset, hides_records=size_bytes > 0)
+
+
 def _unread_oddities(segment: Segment, partition: Partition) -> Iterator[Oddity]:
-    path, offset, size_bytes = _path_of(segment), segment.base_offset, segment.size_bytes
+    offset, size_bytes = segment.base_offset, segment.size_bytes
     name = segment.files[0].name
     if name.state in _UNFINISHED:
         yield from _ignored_oddities(segment.files)
-    elif (name.kind is FileKind.LOG_V07) != (partition.format == "v07"):
-        yield odd("partition.mixed-formats", path, size_bytes=size_bytes, offset=offset)
+        return
+    if (name.kind is FileKind.LOG_V07) != (partition.format == "v07"):
+        code = "partition.mixed-formats"
     elif any(live.base_offset == offset for live in partition.segments):
-        yield odd("segment.duplicate", path, size_bytes=size_bytes, offset=offset)
+        code = "segment.duplicate"
     else:
         code = "segment.misnamed" if size_bytes else "segment.misnamed-empty"
-        yield odd(code, path, size_bytes=size_bytes, offset=offset)
+    yield odd(code, _path_of(segment), size_bytes=size_bytes, offset=offset, hides_records=size_bytes > 0)
 
 
 def _orphan_oddities(segment: Segment, partition: Partition, with_log: frozenset[int]) -> Iterator[Oddity]:

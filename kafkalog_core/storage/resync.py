@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.columns import BatchColumns
+from kafkalog_core.format.layout import DISK_BLOCK_BYTES
 from kafkalog_core.storage.source import WINDOW_BYTES, UnreadableError
 
 if TYPE_CHECKING:
@@ -98,9 +99,10 @@ class Search:
 def count_zeros(source: Source, position: int, end: int) -> int:
     """Number of zero bytes from `position` on, before `end` or the first other or unreadable byte."""
     at = position
+    wanted = DISK_BLOCK_BYTES  # mostly there are few
     while at < end:
         try:
-            window = source.window(at, min(SMALL_WINDOW_BYTES, end - at))
+            window = source.window(at, min(wanted, end - at))
         except UnreadableError:
             break
         if not window:
@@ -109,4 +111,5 @@ def count_zeros(source: Source, position: int, end: int) -> int:
         at += len(window) - left
         if left:
             break
+        wanted = SMALL_WINDOW_BYTES
     return at - position

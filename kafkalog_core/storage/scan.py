@@ -2,8 +2,8 @@
 
 Every byte of the file is in exactly one item: in a batch of a `Run`, or in a `Damage`; their sizes add up to the
 file's size. A `Damage` of size 0 says something of a batch that is in a run (its offsets go back). The scan goes on
-behind a batch whose checksum is wrong when its length still leads to a good one; where the framing is lost, the
-rest of the file is one `Damage` unless `resync` asks to search behind it, and what is found there is marked.
+behind an entry whose checksum or magic is wrong when its length still leads to a good one; where the framing is lost,
+the rest of the file is one `Damage` unless `resync` asks to search behind it, and what is found there is marked.
 
 Memory: one window of 1 MiB, or the largest entry up to `max_batch_bytes`.
 """
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.layout import MAX_BATCH_BYTES
+from kafkalog_core.format.layout import DISK_BLOCK_BYTES, MAX_BATCH_BYTES, MAX_INT64
 from kafkalog_core.storage.framing import LogFraming, V07Framing
-from kafkalog_core.storage.resync import SMALL_WINDOW_BYTES, Search, count_zeros
+from kafkalog_core.storage.resync import Search, count_zeros
 from kafkalog_core.storage.source import WINDOW_BYTES, Change, UnreadableError
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["Damage", "Run", "ScanOptions", "scan"]
 
 HINT: Final = "--resync searches for batches behind it"
+_PASSABLE: Final = frozenset({kernels.STOP_CHECKSUM, kernels.STOP_LIMIT, kernels.STOP_MAGIC, kernels.STOP_LENGTH})
+"""What may be wrong with an entry whose length is still right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +79,12 @@ def scan(
 ) -> Iterator[Run | Damage]:
     """Scan a log file from `start`, which must be where an entry starts.
 
-    `base_offset` is the number in the file name: no offset may be below it (None: unknown). With `end` the scan stops
-    there and takes it as the file's end; without, it is the size at open, and a batch that a live broker was writing
-    just then is read whole.
+    `base_offset` is the number in the file name: no offset may be below it (None: unknown, as is a negative one, or
+    one with which addresses of 0.7 would pass the largest int64). With `end` the scan stops there and takes it as the
+    file's end; without, it is the size at open, and a batch that a live broker was writing just then is read whole.
     """
+    if base_offset is not None and not 0 <= base_offset <= MAX_INT64 - (source.size_bytes if is_v07 else 0):
+        base_offset = None
     framing = V07Framing(base_offset or 0) if is_v07 else LogFraming(base_offset or 0)
     return iter(_Scanner(source, base_offset, framing, options, start, end))
 
@@ -116,7 +120,7 @@ class _Scanner:
     def __iter__(self) -> Iterator[Run | Damage]:
         while self._position < self._end:
             size = min(self._wanted, self._end - self._position)
-            self._wanted = WINDOW_BYTES
+            self._wanted = min(2 * self._wanted, WINDOW_BYTES)
             try:
                 window = self._source.window(self._position, size)
             except UnreadableError as error:
@@ -138,7 +142,7 @@ class _Scanner:
                     yield damage
             elif stop != kernels.STOP_END:
                 yield self._stopped(stop)
-                self._wanted = SMALL_WINDOW_BYTES  # where damage is dense, whole windows would be read again and again
+                self._wanted = DISK_BLOCK_BYTES  # where damage is dense, whole windows would be read again and again
 
     def _need_more(self, header: memoryview, window_end: int, *, is_short: bool) -> Damage | None:
         """The entry at the position goes on behind the window: read on, or say why that cannot be."""
@@ -151,7 +155,7 @@ class _Scanner:
                 return self._step_over(needed, "unreadable", detail)
             return self._lost("unreadable", detail, search_from=window_end)
         if self._position + needed <= self._end or self._grow_to(self._position + needed):
-            self._wanted = max(needed, WINDOW_BYTES)
+            self._wanted = max(needed, self._wanted)
             return None
         return self._torn(needed)
 
@@ -178,12 +182,19 @@ class _Scanner:
             return self._over_limit()
         if stop == kernels.STOP_MAGIC:
             header = self._source.window(self._position, self._framing.header_bytes)
-            return self._lost("unknown-magic", f"magic {header[-1]} is of no known format")
+            size, magic = self._framing.entry_bytes(header), header[-1]
+            return self._passed(size, "unknown-magic", f"magic {magic} is of no known format")
+        return self._bad_length()
+
+    def _bad_length(self) -> Damage:
         zeros = self._zeros_here()
         if zeros >= self._framing.header_bytes or self._position + zeros == self._end:
             return self._zero_filled(zeros)
         size = self._framing.entry_bytes(self._source.window(self._position, self._framing.header_bytes))
-        return self._lost("bad-length", f"its length says {size} bytes in all, less than any entry has")
+        detail = f"its length says {size} bytes in all, less than "
+        if size < self._framing.min_entry_bytes:
+            return self._lost("bad-length", detail + "any entry has")
+        return self._passed(size, "bad-length", detail + "an entry of its magic has")
 
     def _order(self) -> Damage:
         """The last batch of the run that was just given out has offsets that were there before."""
@@ -201,12 +212,17 @@ class _Scanner:
         size = self._batches.column("size_bytes")[-1]
         self._batches.count = row
         detail = f"checksum stored {stored:#010x}, computed {computed:#010x}"
-        if not self._framing_holds(self._position + size):
-            return self._lost("crc-mismatch", detail)
-        found = self._inside_of_chain(self._position + size) if self._options.resync else None
+        return self._passed(size, "crc-mismatch", detail)
+
+    def _passed(self, size: int, reason: str, detail: str) -> Damage:
+        """An entry that is bad, and no more than it where its length leads on."""
+        next_position = self._position + size
+        if size < self._framing.min_entry_bytes or next_position > self._end or not self._framing_holds(next_position):
+            return self._lost(reason, detail)
+        found = self._inside_of_chain(next_position) if self._options.resync else None
         if found is not None:
-            return self._lost("crc-mismatch", detail, found=found)
-        return self._step_over(size, "crc-mismatch", detail)
+            return self._lost(reason, detail, found=found)
+        return self._step_over(size, reason, detail)
 
     def _inside_of_chain(self, next_position: int) -> int | None:
         """Where a whole entry stands inside of several bad ones in a row.
@@ -282,12 +298,12 @@ class _Scanner:
 
     def _chase(self, position: int) -> tuple[int, bool]:
         """Where the chain of entries from `position` on leads to, and whether that is a good place."""
-        header_bytes = self._framing.header_bytes
+        header_bytes, min_bytes = self._framing.header_bytes, self._framing.min_entry_bytes
         while position < self._end:
             try:
                 header = self._source.window(position, min(header_bytes, self._end - position))
                 size = self._framing.entry_bytes(header) if len(header) == header_bytes else 0
-                if not header_bytes <= size <= self._end - position:
+                if not min_bytes <= size <= self._end - position:
                     end = position + count_zeros(self._source, position, self._end)
                     return end, end == self._end
                 entry = header if size > self._options.max_batch_bytes else self._source.window(position, size)
@@ -296,10 +312,10 @@ class _Scanner:
             stop, _ = self._walk(entry, position, self._probe)
             if self._probe.count:
                 return position, True
-            if stop not in {kernels.STOP_CHECKSUM, kernels.STOP_LIMIT}:
+            if stop not in _PASSABLE:
                 return position, False
             position += size
-        return position, True
+        return position, position == self._end
 
     def _zeros_here(self) -> int:
         return count_zeros(self._source, self._position, self._end)

@@ -54,7 +54,7 @@ def open_error(path: str, error: OSError) -> StorageError:
         return AccessError("its symbolic links lead in a circle", path=path)
     if error.errno in {errno.EACCES, errno.EPERM}:
         return AccessError("no permission to read it", path=path)
-    return AccessError(f"cannot be read: {os.strerror(error.errno or 0)}", path=path)
+    return AccessError(f"the system cannot read it ({os.strerror(error.errno or 0)})", path=path)
 
 
 class Source:
@@ -137,7 +137,7 @@ class Source:
                 count = self._pread(target[filled:], position + filled)
             except OSError as error:
                 if error.errno not in _UNREADABLE_ERRNOS:
-                    raise AccessError(f"cannot be read: {error.strerror}", path=self.path) from error
+                    raise open_error(self.path, error) from error
                 return filled + self._fill_by_blocks(target[filled:], position + filled, at_start=filled == 0)
             if count == 0:  # shorter than its size said: cut under our hands
                 self.size_bytes = position + filled

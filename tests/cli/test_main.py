@@ -180,7 +180,7 @@ from kafkalog_cli.commands import dump as module
 from kafkalog_core import tables
 from kafkalog_core.ops.rows import RowChunk
 rows = [{"topic": "t", "partition": 0, "segment": "s", "position": n} for n in range(1000)]
-module.dump = lambda *ignored: (RowChunk(tables.BATCH, rows) for _ in range(100000))
+module.dump = lambda *ignored: (RowChunk(tables.BATCH, rows) for _ in range(3000))
 from kafkalog_cli.main import main
 main()
 """
@@ -232,11 +232,11 @@ def test_completion_knows_the_options():
 
 
 def test_following_ends_with_control_c_and_a_summary(dumping, monkeypatch):
-    def interrupted(seconds):
+    def interrupted(_, seconds):
         assert seconds == 0.25
-        raise KeyboardInterrupt
+        return True
 
-    monkeypatch.setattr("kafkalog_cli.commands.dump.time.sleep", interrupted)
+    monkeypatch.setattr("kafkalog_cli.commands.dump.Interruption.wait", interrupted)
     result = dumping.batches(batch()).damaged(damage()).run("--follow", "--poll-ms", "250")
     assert result.exit_code == 4
     assert [json.loads(line)["type"] for line in result.stdout.splitlines()] == ["batch", "damage", "summary"]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import struct
 from typing import Any
 
 import pytest
 
 from kafkalog_core.format import decode, kernels
-from kafkalog_core.format.checksums import crc32c
+from kafkalog_core.format.checksums import crc32, crc32c
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_backwards, decode_run
 from tests.build import GZIP, NONE, Record, batch_v2, empty_batch, message_v07, wrapper_v07
-from tests.framing import LZ4, SNAPPY, ZSTD
+from tests.framing import LZ4, SNAPPY, ZSTD, compress
 
 LIMIT_BYTES = 1024 * 1024
 
@@ -123,3 +124,57 @@ def test_all_that_nested_wrappers_inflate_counts_against_the_limit() -> None:
     memory, batches = memoryview(data), BatchColumns(16)
     kernels.walk_v07(memory, 0, len(data), 0, 0, LIMIT_BYTES, True, batches)
     assert values(memory, batches) == ["0: payload-limit", b"next"]
+
+
+def with_tail(batch: bytes, tail: bytes) -> bytes:
+    """A batch with bytes behind its payload, and a checksum over them."""
+    longer = bytearray(batch + tail)
+    longer[8:12] = (len(longer) - 12).to_bytes(4, "big")
+    longer[17:21] = crc32c(longer[21:]).to_bytes(4, "big")
+    return bytes(longer)
+
+
+TAILS = {GZIP: b"\0", SNAPPY: b"\0\0\0", LZ4: b"a tail"}
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+@pytest.mark.parametrize("codec", TAILS)
+def test_bytes_behind_a_stream_do_not_cost_its_records(codec: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "ARENA_BYTES", 1000)
+    parts = [
+        batch_v2([Record(offset=n, value=b"%d" % n * size) for n in (at, at + 1)], codec=codec) for at in (0, 2, 4)
+    ]
+    parts[1] = with_tail(parts[1], TAILS[codec])
+    memory, batches = walked(b"".join(parts))
+    contents = [b"%d" % n * size for n in range(6)]
+    assert values(memory, batches) == [*contents[:4], "1: payload-trailing", *contents[4:]]
+    assert values(memory, batches, wanted=lambda row: row == 1) == [*contents[2:4], "1: payload-trailing"]
+    forwards = [item for item in decode_run(memory, batches, max_bytes=LIMIT_BYTES) if isinstance(item, PayloadDamage)]
+    damage, *runs = decode_backwards(memory, batches, 1, max_bytes=LIMIT_BYTES, records=RecordColumns())
+    assert [damage] == forwards
+    assert (forwards[0].batch, forwards[0].records_before) == (1, 2)
+    assert f": {len(TAILS[codec])} byte" in forwards[0].detail
+    assert [offset for run in runs for offset in offsets(run)] == [2, 3]
+
+
+def test_bytes_behind_the_stream_of_a_wrapper_of_0_7() -> None:
+    def v07(payload: bytes, codec: int) -> bytes:
+        return struct.pack(">ibbI", 6 + len(payload), 1, codec, crc32(payload)) + payload
+
+    plain = message_v07(b"0") + message_v07(b"1")
+    inner = v07(compress(GZIP, plain) + b"\0\0", GZIP)
+    data = v07(compress(GZIP, inner), GZIP) + message_v07(b"next")
+    memory, batches = memoryview(data), BatchColumns(16)
+    kernels.walk_v07(memory, 0, len(data), 0, 0, LIMIT_BYTES, True, batches)
+    assert values(memory, batches) == [b"0", b"1", "0: payload-trailing", b"next"]
+
+
+def test_a_large_batch_before_a_broken_one_keeps_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was held back for the next turn was taken for the content of the row behind the damage."""
+    monkeypatch.setattr(decode, "ARENA_BYTES", 1000)
+    small, large, last = (batch_v2([Record(offset=n, value=b"x" * n)], codec=GZIP) for n in (1, 5000, 6000))
+    broken = bytearray(batch_v2([Record(offset=5001, value=b"broken")], codec=GZIP))
+    broken[61] ^= 0xFF
+    broken[17:21] = crc32c(broken[21:]).to_bytes(4, "big")
+    memory, batches = walked(small + large + broken + last)
+    assert values(memory, batches) == [b"x", b"x" * 5000, "2: payload", b"x" * 6000]

@@ -17,8 +17,8 @@ from tests.twins import Row, decode_all, decode_once, rows_of, state_at, twin, w
 LIMIT_BYTES = 1 << 20
 MAX_INT64 = 2**63 - 1
 
-# --- golden bytes -------------------------------------------------------------------------------------------------------
-PLAIN_V0 = (  # written by Kafka 0.8.0 (0.8.2.2: the last two) for its Java client, case fmt, topic nulls: empty and null
+# --- golden bytes -----------------------------------------------------------------------------------------------------
+PLAIN_V0 = (  # written by Kafka 0.8.0 and 0.8.2.2 (the last two), case fmt, topic nulls: empty and null
     "00000000000000010000000ee38a687600000000000000000000"
     "00000000000000020000000e795748e00000ffffffff00000000"
     "00000000000000040000000e3d314895000000000000ffffffff"
@@ -55,7 +55,7 @@ COMPACTED_V2 = (  # written by the cleaner of Kafka 2.8.2, case txn, topic txcom
     "74780239"
 )
 PLAIN_V07 = "00000006010000000000" + "000000050000000000"  # written by Kafka 0.7.2, case k07: empty, magic 1 and 0
-REFUND = b"refund meadow valley tundra basin delta grove order jetty north amber pebble fjord slate pebble"  # of the same case
+REFUND = b"refund meadow valley tundra basin delta grove order jetty north amber pebble fjord slate pebble"
 GOLDEN = {
     "plain-v0": (
         PLAIN_V0,
@@ -195,7 +195,7 @@ def test_a_flipped_byte_is_seen_by_the_checksum(twin_name):
     assert batches.column("crc_stored")[0] != batches.column("crc_computed")[0]
 
 
-# --- why a walk stops ---------------------------------------------------------------------------------------------------
+# --- why a walk stops -------------------------------------------------------------------------------------------------
 def edited(data: bytes, position: int, layout: str, value: int) -> bytes:
     """The bytes with one field changed."""
     out = bytearray(data)
@@ -268,7 +268,7 @@ def test_full_columns_end_a_walk(twin_name):
     assert batches.column("base_offset").tolist() == [1, 2, 4]
 
 
-# --- 64 bits ------------------------------------------------------------------------------------------------------------
+# --- 64 bits ----------------------------------------------------------------------------------------------------------
 def test_offsets_and_timestamps_wrap_as_in_java(twin_name):
     records = [Record(offset=MAX_INT64 + delta, timestamp_ms=MAX_INT64 + delta) for delta in (0, 1, 5)]
     data = batch_v2(
@@ -281,6 +281,13 @@ def test_offsets_and_timestamps_wrap_as_in_java(twin_name):
     assert [row.next_offset for row in calls[0]] == [-(2**63), 1 - 2**63, 5 - 2**63]
 
 
+def test_addresses_of_07_wrap_in_both_twins(twin_name):
+    """A file name may hold any number below 2^63."""
+    _, _, batches = walk_with(twin_name, bytes.fromhex(PLAIN_V07), is_v07=True, previous=MAX_INT64 - 10)
+    assert batches.column("base_offset").tolist() == [MAX_INT64 - 10, MAX_INT64]
+    assert batches.column("last_offset").tolist() == [MAX_INT64, -(2**63) + 8]
+
+
 @pytest.mark.parametrize("delta", [2**31 - 1, -(2**31), -1])
 def test_last_offset_wraps_as_in_java(twin_name, delta):
     for base in (MAX_INT64, -(2**63), 0):
@@ -291,7 +298,7 @@ def test_last_offset_wraps_as_in_java(twin_name, delta):
         assert batches.column("last_offset")[0] == (base + delta + 2**63) % 2**64 - 2**63
 
 
-# --- capacity -----------------------------------------------------------------------------------------------------------
+# --- capacity ---------------------------------------------------------------------------------------------------------
 def mixed_log() -> bytes:
     """All formats that can follow each other in a log, stretches of one and of several entries."""
     runs = [Record(offset=20 + k, key=b"k%d" % k, headers=((b"h", b"%d" % k),) * (k % 4)) for k in range(7)]
@@ -346,7 +353,7 @@ def test_a_header_count_that_the_bytes_cannot_hold_asks_for_no_room(twin_name):
     assert (calls, kernels.DECODE_ERRORS[result]) == ([[]], "record-headers")
 
 
-# --- how much of the buffer one call spans ------------------------------------------------------------------------------
+# --- how much of the buffer one call spans ----------------------------------------------------------------------------
 MIB = 1 << 20
 
 
@@ -382,7 +389,7 @@ def test_exactly_four_mebibytes_are_one_call(twin_name, over):
     assert [len(call) for call in decode_all(twin_name, data, batches)[0]] == ([1, 1] if over else [2])
 
 
-# --- records that cannot be read ----------------------------------------------------------------------------------------
+# --- records that cannot be read --------------------------------------------------------------------------------------
 def v2_error(name: str, payload: bytes, count: int = 1) -> tuple[str, int]:
     """Word of the error, and records before it."""
     data = batch_v2(payload=payload, records_count=count)

@@ -232,7 +232,7 @@ def test_integers_of_every_size(values):
     assert_lines(BatchChunk(Lines(PLACE), Run(memory, batches, False)), "auto")
 
 
-# --- room ---------------------------------------------------------------------------------------------------------------
+# --- room -------------------------------------------------------------------------------------------------------------
 @given(records_of_any_bytes(), st.integers(0, 3000), st.sampled_from(MODES))
 def test_nothing_is_written_outside_of_the_buffer(run, size, mode):
     lines = Lines(PLACE)

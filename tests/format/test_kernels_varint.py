@@ -1,4 +1,4 @@
-"""Varints as ByteUtils reads them: at most 5 or 10 bytes, overlong forms taken, surplus bits of the last byte dropped."""
+"""Varints as ByteUtils reads them: 5 or 10 bytes at most, overlong forms taken, surplus bits of the last dropped."""
 
 from __future__ import annotations
 

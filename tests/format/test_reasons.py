@@ -13,5 +13,5 @@ from kafkalog_core.storage import scan
 def test_catalogue_is_what_scan_and_decode_say() -> None:
     text = Path(scan.__file__).read_text(encoding="utf-8")
     framing = set(re.findall(r'"([a-z]+-[a-z]+|unreadable)"', text))
-    payload = {name for _, name in decode._INFLATE_ERRORS} | {"wrapper-value", "headers-limit"}
+    payload = {name for _, name in decode._INFLATE_ERRORS} | {"wrapper-value", "headers-limit", "message-crc"}
     assert framing | payload | set(kernels.DECODE_ERRORS.values()) == set(LOG_DAMAGE)

@@ -92,7 +92,7 @@ def _all_of(path: Path) -> ast.expr:
     raise AssertionError(path)
 
 
-# --- the hash -----------------------------------------------------------------------------------------------------------
+# --- the hash ---------------------------------------------------------------------------------------------------------
 @pytest.fixture
 def built(tmp_path):
     """Sources with an extension that was built from them, or says so."""
@@ -126,7 +126,7 @@ def test_an_extension_without_its_sources_runs(built, tmp_path):
 
 def test_the_extension_at_hand_is_of_this_text():
     if kernels.COMPILED:
-        assert loops.SOURCE_HASH == twins.text_hash(str(PACKAGE))
+        assert twins.text_hash(str(PACKAGE)) == loops.SOURCE_HASH
     else:
         assert loops.SOURCE_HASH == "interpreted"
 
@@ -135,7 +135,7 @@ def test_interpreted_kernels_are_refused_where_they_must_be_compiled(monkeypatch
     plain = twin("interpreted").loops
     monkeypatch.setenv(twins.REQUIRE, "1")
     with pytest.raises(
-        ImportError, match="KAFKALOG_REQUIRE_COMPILED is 1, but .*loops is not compiled: build it again"
+        ImportError, match=r"KAFKALOG_REQUIRE_COMPILED is 1, but .*loops is not compiled: build it again"
     ):
         twins.runs_compiled(plain)
     monkeypatch.setenv(twins.REQUIRE, "0")

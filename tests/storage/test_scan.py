@@ -350,6 +350,13 @@ def test_an_unreadable_block_where_the_next_header_stands(path: Path) -> None:
     assert [item.last_offset for item in batches_of(items)] == [4]
 
 
+@pytest.mark.parametrize("resync", [False, True])
+def test_a_batch_cut_short_behind_an_unreadable_block(path: Path, resync: bool) -> None:
+    """Found by fuzzing: its length leads behind the end of the file, and the damage went on to there."""
+    data = (A + batch(3, 1, 4 * BLOCK))[: 3 * BLOCK]
+    assert damages_of(dying_scan(path, data, {2}, resync=resync)) == [("unreadable", N, len(data) - N, 3)]
+
+
 def test_a_disk_that_reads_nothing(path: Path) -> None:
     for resync in (False, True):
         assert damages_of(dying_scan(path, blocks(3), {0, 1, 2}, resync=resync)) == [("unreadable", 0, 3 * BLOCK, 0)]

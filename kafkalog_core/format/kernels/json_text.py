@@ -11,7 +11,7 @@ try:
 except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
     from kafkalog_core.format.kernels import _cython as cython
 
-__all__ = ["put_again", "put_encoded", "put_int", "put_piece", "put_text"]
+__all__ = ["put_again", "put_encoded", "put_int", "put_piece", "put_text", "text_size"]
 
 from kafkalog_core.format.kernels.programs import MODE_BASE64, PIECE_BASE64, PIECE_HEX
 
@@ -143,6 +143,30 @@ def put_text(
         q += 1
     w[at] = 0x22
     return at + 1
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def text_size(
+    p: cython.pointer[cython.const[cython.uchar]],
+    q: cython.Py_ssize_t,
+    size: cython.longlong,
+    mode: cython.Py_ssize_t,
+) -> cython.longlong:
+    """At least what `size` bytes at `q` take as text, base64 or hexadecimal; 0 for null."""
+    k: cython.Py_ssize_t
+    c: cython.uchar
+    escapes: cython.longlong = 0
+    if size < 0:
+        return 0
+    if mode > MODE_BASE64:
+        return 2 * size
+    if mode == MODE_BASE64 or (_survey(p, q, q + size) > 0x7F and not _is_utf8(p, q, q + size)):
+        return 2 * size + 4  # base64 takes less, a key of a header may be hexadecimal
+    for k in range(q, q + size):
+        c = p[k]
+        escapes += (c < 0x20) | (c == 0x22) | (c == 0x5C)
+    return size + 5 * escapes
 
 
 @cython.cfunc

@@ -14,6 +14,7 @@ except ImportError:  # Cython is a build tool; the interpreted twin needs only i
 
 from array import array
 
+from kafkalog_core.format.kernels.bounds import exact_bytes, most_bytes
 from kafkalog_core.format.kernels.constants import (
     B_ATTRIBUTES,
     B_BASE_OFFSET,
@@ -35,8 +36,8 @@ from kafkalog_core.format.kernels.constants import (
     R_KEY,
     R_KEY_SIZE,
     R_OFFSET,
-    R_VALUE_SIZE,
 )
+from kafkalog_core.format.kernels.integers import wrapped
 from kafkalog_core.format.kernels.json_text import (
     put_again,
     put_encoded,
@@ -69,11 +70,9 @@ from kafkalog_core.format.kernels.programs import (
 __all__ = ["write_rows"]
 
 
-BOUND_INT = cython.declare(cython.longlong, 24)  # an int64 with its sign, rounded up
 C_BATCH = cython.declare(cython.Py_ssize_t, 0)
 C_START = cython.declare(cython.Py_ssize_t, 1)
 C_SIZE = cython.declare(cython.Py_ssize_t, 2)
-BOUND_BYTE = cython.declare(cython.longlong, 6)  # a byte as \u00xx
 
 
 def write_rows(
@@ -88,7 +87,7 @@ def write_rows(
     """Write lines of rows from `first` on into `out` until it is full.
 
     Rows are records, or batches where `records` is None; `selection` is None or a byte a row, 0 for those that are left
-    out. Returns (next row, bytes written); with 0 bytes written and rows left, `out` is too small for one line.
+    out. Returns (next row, bytes written), or (row, -n) where `out` is too small for the line of `row`: it takes n.
     """
     data: cython.const[cython.uchar][::1] = memory
     b_view: cython.longlong[::1] = batches.cells
@@ -112,6 +111,7 @@ def write_rows(
     at: cython.Py_ssize_t = 0
     row: cython.Py_ssize_t = first
     batch: cython.Py_ssize_t
+    bound: cython.longlong
     p: cython.pointer[cython.const[cython.uchar]]
     t: cython.pointer[cython.const[cython.uchar]]
     b: cython.pointer[cython.longlong]
@@ -135,8 +135,12 @@ def write_rows(
         batch = row
         if r_capacity:
             batch = r[R_BATCH * r_capacity + row]
-            if literals + _bytes_bound(r, r_capacity, h, h_capacity, row) > size - at:
-                break
+            if literals + most_bytes(r, r_capacity, h, h_capacity, row) > size - at:
+                if at > 0:
+                    break
+                bound = literals + exact_bytes(p, r, r_capacity, h, h_capacity, row, mode)
+                if bound > size:
+                    return row, -bound
         elif literals > size - at:
             break
         at = _put_line(
@@ -145,32 +149,6 @@ def write_rows(
         )  # fmt: skip
         row += 1
     return row, at
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _bytes_bound(
-    r: cython.pointer[cython.longlong],
-    r_capacity: cython.Py_ssize_t,
-    h: cython.pointer[cython.longlong],
-    h_capacity: cython.Py_ssize_t,
-    row: cython.Py_ssize_t,
-) -> cython.longlong:
-    """The most that key, value and headers of a record can take."""
-    bound: cython.longlong = 0
-    k: cython.Py_ssize_t
-    if r[R_KEY_SIZE * r_capacity + row] > 0:
-        bound += r[R_KEY_SIZE * r_capacity + row]
-    if r[R_VALUE_SIZE * r_capacity + row] > 0:
-        bound += r[R_VALUE_SIZE * r_capacity + row]
-    for k in range(
-        r[R_HEADERS * r_capacity + row], r[R_HEADERS * r_capacity + row] + r[R_HEADER_COUNT * r_capacity + row]
-    ):
-        bound += h[H_KEY_SIZE * h_capacity + k] + BOUND_INT
-        if h[H_VALUE_SIZE * h_capacity + k] > 0:
-            bound += h[H_VALUE_SIZE * h_capacity + k]
-    return bound * BOUND_BYTE
 
 
 @cython.cfunc
@@ -299,7 +277,7 @@ def _sequence(
 ) -> cython.longlong:
     """Sequence number of a record: base + offset delta, wrapping at 2^31 (DefaultRecordBatch.incrementSequence)."""
     base: cython.longlong = b[B_SEQUENCE * capacity + batch]
-    delta: cython.longlong = offset - b[B_BASE_OFFSET * capacity + batch]
+    delta: cython.longlong = wrapped(offset - b[B_BASE_OFFSET * capacity + batch])
     if base < 0:
         return -1
     if base > MAX_SEQUENCE - delta:

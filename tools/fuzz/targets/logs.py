@@ -25,7 +25,7 @@ from kafkalog_core.storage import scan as scanner
 from kafkalog_core.storage import source as sources
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from tools.fuzz.memory import check, memory_path
+from tools.fuzz.memory import BLOCK_BYTES, FailingFile, check, memory_path
 from tools.fuzz.mending import mended_log, mended_v07
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ for _module in (sources, scanner, resync):
     vars(_module).update(WINDOW_BYTES=256)
 for _module in (scanner, resync):
     vars(_module).update(SMALL_WINDOW_BYTES=128)
+vars(sources).update(DISK_BLOCK_BYTES=BLOCK_BYTES)
 vars(decode).update(ARENA_BYTES=400)
 BatchColumns.__init__.__defaults__ = (5,)
 
@@ -77,12 +78,17 @@ class _Switches(NamedTuple):
 
     @property
     def base_offset(self) -> int | None:
-        return (0, None, 5, 2**62)[self.first >> 4 & 3]
+        return (0, None, 5, 2**63 - 1)[self.first >> 4 & 3]
 
     @property
     def options(self) -> ScanOptions:
         limit = _SMALL_LIMIT_BYTES if self.first & 64 else INFLATED_LIMIT_BYTES
         return ScanOptions(max_batch_bytes=limit, check=not self.first & 128, resync=self.is_resync)
+
+    @property
+    def bad_blocks(self) -> frozenset[int]:
+        """Blocks that the disk cannot read; in `walk` alone, which has no other use for these bits."""
+        return frozenset({self.second & 15, self.second >> 4}) - {0}
 
     @property
     def record_rows(self) -> int:
@@ -107,7 +113,7 @@ def walk(data: bytes) -> object:
     if not switches.is_raw:
         file = mended_v07(file) if switches.is_v07 else mended_log(file)
     found: list[object] = []
-    for item in _scanned(switches, file, is_v07=switches.is_v07):
+    for item in _scanned(switches, file, is_v07=switches.is_v07, bad_blocks=switches.bad_blocks):
         if isinstance(item, Damage):
             found.append((item.position, item.size_bytes, item.reason, item.detail, item.next_offset))
         else:
@@ -155,10 +161,13 @@ def _split(data: bytes) -> tuple[_Switches, bytes]:
     return _Switches(head[0], head[1]), data[_SWITCH_BYTES:]
 
 
-def _scanned(switches: _Switches, file: bytes, *, is_v07: bool) -> Iterator[Run | Damage]:
+def _scanned(
+    switches: _Switches, file: bytes, *, is_v07: bool, bad_blocks: frozenset[int] = frozenset()
+) -> Iterator[Run | Damage]:
     """The items of a scan, which must follow on each other without a gap up to the end of the file."""
     at = 0
-    with Source.open(memory_path(file)) as source:
+    path = memory_path(file)
+    with Source(path, FailingFile(path, bad_blocks)) as source:
         for item in scan(source, base_offset=switches.base_offset, is_v07=is_v07, options=switches.options):
             if isinstance(item, Run):
                 spans = zip(item.batches.column("position"), item.batches.column("size_bytes"), strict=True)
