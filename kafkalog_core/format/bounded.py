@@ -24,9 +24,9 @@ __all__ = [
 Buffer = bytes | bytearray | memoryview
 
 PIECE_BYTES: Final = 1024 * 1024  # inflated at a time where the end is not known to be below the limit
-# Members, frames and blocks of one payload: each takes time, and some hold nothing. Java's streams have parts of 32 KiB
-# and more, so that 1 GiB has 32768.
-MAX_PARTS: Final = 1024 * 1024
+# Members, frames and blocks of one payload: each takes time, and some hold nothing. Java's streams have blocks of
+# 32 KiB and more, and the smallest that snappy-java can be set to are 1 KiB: 256 MiB of them.
+MAX_PARTS: Final = 256 * 1024
 
 
 class Content(Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-__all__ = ["ODDITY_TYPES", "Oddity", "OddityType", "Severity", "odd"]
+__all__ = ["NOT_SHOWN", "ODDITY_TYPES", "Oddity", "OddityType", "Severity", "odd"]
 
 Severity = Literal["info", "warning", "error"]
 

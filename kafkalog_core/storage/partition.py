@@ -192,9 +192,9 @@ def _other_segment_oddities(segment: Segment, partition: Partition) -> Iterator[
 
 def _unplaced_oddity(segment: Segment, partition: Partition) -> Oddity:
     code, offset, size_bytes = _CODE_OF_STATE[segment.state], segment.base_offset, segment.size_bytes
-    if segment.state is SegmentState.SWAP and size_bytes:
-        if all(live.base_offset != offset for live in partition.segments):
-            code = "segment.swap-alone"
+    is_alone = all(live.base_offset != offset for live in partition.segments)
+    if segment.state is SegmentState.SWAP and size_bytes and is_alone:
+        code = "segment.swap-alone"
     return odd(code, _path_of(segment), size_bytes=size_bytes or None, offset=offset, hides_records=size_bytes > 0)
 
 

@@ -46,7 +46,7 @@ class Search:
         before = end if before is None else before
         wanted = SMALL_WINDOW_BYTES  # mostly it is near
         while position < before:
-            size = min(wanted, end - position)
+            size = min(wanted, end - position, before - position + _OVERLAP_BYTES)
             try:
                 window = self._source.window(position, size)
             except UnreadableError as error:

@@ -79,13 +79,13 @@ def scan(
 ) -> Iterator[Run | Damage]:
     """Scan a log file from `start`, which must be where an entry starts.
 
-    `base_offset` is the number in the file name: no offset may be below it (None: unknown, as is a negative one, or
-    one with which addresses of 0.7 would pass the largest int64). With `end` the scan stops there and takes it as the
+    `base_offset` is the number in the file name: no offset may be below it (None: unknown, as is one with which
+    addresses of 0.7 would pass the largest int64). With `end` the scan stops there and takes it as the
     file's end; without, it is the size at open, and a batch that a live broker was writing just then is read whole.
     """
-    if base_offset is not None and not 0 <= base_offset <= MAX_INT64 - (source.size_bytes if is_v07 else 0):
+    if is_v07 and base_offset is not None and not 0 <= base_offset <= MAX_INT64 - source.size_bytes:
         base_offset = None
-    framing = V07Framing(base_offset or 0) if is_v07 else LogFraming(base_offset or 0)
+    framing = V07Framing(base_offset or 0) if is_v07 else LogFraming(max(base_offset or 0, 0))
     return iter(_Scanner(source, base_offset, framing, options, start, end))
 
 
@@ -106,7 +106,7 @@ class _Scanner:
         self._end = source.size_bytes if end is None else end
         self._may_grow = end is None
         self._is_legacy = isinstance(framing, V07Framing)
-        self._previous = -1 if base_offset is None else base_offset - 1
+        self._previous = -1 if base_offset is None else max(base_offset, -MAX_INT64) - 1
         self._knows_offset = base_offset is not None
         self._resynced = False
         self._wanted = WINDOW_BYTES
@@ -212,24 +212,25 @@ class _Scanner:
         size = self._batches.column("size_bytes")[-1]
         self._batches.count = row
         detail = f"checksum stored {stored:#010x}, computed {computed:#010x}"
-        return self._passed(size, "crc-mismatch", detail)
+        return self._passed(size, "crc-mismatch", detail, is_header_sound=True)
 
-    def _passed(self, size: int, reason: str, detail: str) -> Damage:
+    def _passed(self, size: int, reason: str, detail: str, *, is_header_sound: bool = False) -> Damage:
         """An entry that is bad, and no more than it where its length leads on."""
         next_position = self._position + size
         if size < self._framing.min_entry_bytes or next_position > self._end or not self._framing_holds(next_position):
             return self._lost(reason, detail)
-        found = self._inside_of_chain(next_position) if self._options.resync else None
-        if found is not None:
-            return self._lost(reason, detail, found=found)
+        if self._options.resync and (next_position < self._holds_to or not is_header_sound):
+            found = self._inside_of_chain(next_position)
+            if found is not None:
+                return self._lost(reason, detail, found=found)
         return self._step_over(size, reason, detail)
 
     def _inside_of_chain(self, next_position: int) -> int | None:
-        """Where a whole entry stands inside of several bad ones in a row.
+        """Where a whole entry stands inside of several bad ones in a row, or of one whose header is no header.
 
         A length that lies may lead on by chance: in the middle of a legacy message the length of its value does.
         """
-        if next_position >= self._holds_to or next_position <= self._searched_to:
+        if next_position <= self._searched_to:
             return None
         self._searched_to = self._holds_to
         return self._search.find(self._position + 1, self._end, before=self._holds_to)

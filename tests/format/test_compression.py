@@ -36,19 +36,27 @@ def inflate(codec: int, payload: bytes, *, magic: int = 2, limit_bytes: int = 16
     return bytes(decompress(codec, memoryview(payload), magic=magic, limit_bytes=limit_bytes))
 
 
+def what_is_read(codec: int, payload: bytes, *, magic: int = 2) -> tuple[bytes | None, int, type[FormatError] | None]:
+    """The content, bytes behind it, and the error."""
+    try:
+        return inflate(codec, payload, magic=magic), 0, None
+    except TrailingError as error:
+        return bytes(error.content), error.trailing_bytes, TrailingError
+    except FormatError as error:
+        return None, 0, type(error)
+
+
 @pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden: f"{golden['case']}: {golden['origin']}")
 def test_payloads_of_real_brokers(golden):
     payload = bytes.fromhex(golden["payload"])
     assert inflate(golden["codec"], payload, magic=golden["magic"]).hex() == golden["content"]
     is_raw = golden["codec"] == SNAPPY and not payload.startswith(XERIAL_HEADER)
     for size in range(len(payload)):
-        try:
-            assert inflate(golden["codec"], payload[:size], magic=golden["magic"]) == b""
-            assert size == 16  # the header alone of a block stream
-        except TrailingError as error:
-            assert (bytes(error.content), error.trailing_bytes) == (b"", size - 16)
-        except FormatError as error:
-            assert is_raw or isinstance(error, TruncatedError)
+        content, trailing_bytes, error = what_is_read(golden["codec"], payload[:size], magic=golden["magic"])
+        if content is None:
+            assert is_raw or error is TruncatedError
+        else:
+            assert (content, trailing_bytes) == (b"", size - 16)  # the header of a block stream
 
 
 @pytest.mark.parametrize(("codec", "framing"), FRAMED)
@@ -75,14 +83,14 @@ def check_cuts(codec: int, framing: str) -> None:
     payload = compress(codec, TEXT, framing=framing)
     whole_at = []
     for size in range(len(payload)):
-        try:
-            assert TEXT.startswith(inflate(codec, payload[:size]))
+        content, trailing_bytes, error = what_is_read(codec, payload[:size])
+        if content is None:  # of a raw body the library does not tell a cut from what is bad
+            assert framing == "raw" or error is TruncatedError
+            continue
+        assert TEXT.startswith(content)
+        if not trailing_bytes:
             whole_at.append(size)
-        except TrailingError as error:
-            assert TEXT.startswith(bytes(error.content))
-            assert whole_at[-1] == size - error.trailing_bytes
-        except FormatError as error:  # of a raw body the library does not tell a cut from what is bad
-            assert framing == "raw" or isinstance(error, TruncatedError)
+        assert whole_at[-1] == size - trailing_bytes
     assert bool(whole_at) == (framing in CONCATENATED)
     assert len(whole_at) <= 7
 
@@ -222,14 +230,14 @@ def test_parts_that_hold_next_to_nothing_are_counted(codec, start, part, end, mo
     """Each costs time whatever it holds: 25 MB of empty snappy blocks took 17 s and 915 MB."""
     for module in (codec_gzip, codec_lz4, codec_snappy, codec_zstd):
         monkeypatch.setattr(module, "MAX_PARTS", 1000)
-    assert len(inflate(codec, start + part * 900 + end)) in {0, 900}
+    assert len(inflate(codec, start + part * 900 + end, limit_bytes=MIB - 1)) in {0, 900}
     with pytest.raises(LimitError, match="too many parts"):
-        inflate(codec, start + part * 1001 + end)
+        inflate(codec, start + part * 1001 + end, limit_bytes=MIB - 1)
 
 
 def test_empty_parts_take_no_memory():
     payload = XERIAL_HEADER + b"\0\0\0\1\0" * 100_000
-    inflate(SNAPPY, payload[:100])
+    inflate(SNAPPY, payload[:26])
     tracemalloc.start()
     try:
         assert inflate(SNAPPY, payload) == b""

@@ -14,6 +14,7 @@ from kafkalog_core.format import layout, unprotected
 from kafkalog_core.ops.dump import DumpRequest, dump
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.targets import resolve
+from kafkalog_core.storage.scan import Damage
 from kafkalog_core.storage.source import Source
 from tests.storage.scans import scan_source
 from tests.storage.segments import SEGMENTS, Segment, write_partition
@@ -29,6 +30,7 @@ FLIP = (0xFF,)
 BITS = tuple(1 << bit for bit in range(8))
 BIT_BY_BIT = ("v07", "v07-wrappers", "v0", "v1", "v0-gzip", "v1-lz4", "v2-none", "v2-transactions", "v2-compacted")
 LAYOUTS = {"v0": layout.MESSAGE_V0, "v1": layout.MESSAGE_V1, "v2": layout.BATCH_V2}
+LENGTH_FIELDS = {"v0": "size", "v1": "size", "v2": "batchLength"}
 Change = tuple[int, int]
 """A byte of the file, and what it is XORed with."""
 
@@ -40,13 +42,17 @@ class Disk:
         self._log = write_partition(directory, segment)
         self._descriptor = os.open(self._log, os.O_WRONLY)
         self._segment = segment
+        self.lost_bytes = 0
         self._request = DumpRequest(targets=tuple(resolve([str(directory)])), level="records")
 
     def close(self) -> None:
         os.close(self._descriptor)
 
     def findings(self, data: bytes) -> set[str]:
-        """Codes and reasons of all that a dump of the records finds; what it reads adds up to the file's size."""
+        """Codes and reasons of all that a dump of the records finds; what it reads adds up to the file's size.
+
+        `lost_bytes` is then the number of bytes that are in no batch.
+        """
         os.pwrite(self._descriptor, data, 0)  # opening it anew with truncation takes most of the time
         os.ftruncate(self._descriptor, len(data))
         report = Report()
@@ -55,7 +61,8 @@ class Disk:
         assert report.bytes == len(data)
         assert (report.exit_status == 4) == bool(report.codes)
         with Source.open(self._log) as source:
-            scan_source(source, base_offset=self._segment.base_offset, is_v07=self._segment.format == "v07")
+            items = scan_source(source, base_offset=self._segment.base_offset, is_v07=self._segment.format == "v07")
+        self.lost_bytes = sum(item.size_bytes for item in items if isinstance(item, Damage))
         return set(report.codes)
 
 
@@ -103,10 +110,26 @@ def is_in_order(segment: Segment, entries: Iterable[bytes]) -> bool:
     return True
 
 
+def place_of(segment: Segment, position: int) -> tuple[int, int]:
+    """The entry that a byte of the file is in, and the byte's place there."""
+    index = max(number for number, start in enumerate(segment.starts[:-1]) if start <= position)
+    return index, position - segment.starts[index]
+
+
+def most_lost_bytes(segment: Segment, change: Change) -> int:
+    """No more than the entry that was changed, unless it was its length: then the rest of the file may be lost."""
+    index, at = place_of(segment, change[0])
+    entry = segment.entries[index]
+    its_layout = layout_of(segment, entry)
+    length_at = its_layout.at("length" if segment.format == "v07" else LENGTH_FIELDS[segment.format])
+    if length_at <= at < length_at + 4:
+        return len(segment.data) - segment.starts[index]
+    return len(entry)
+
+
 def leaves_no_trace(segment: Segment, change: Change) -> bool:
     position, mask = change
-    index = max(number for number, start in enumerate(segment.starts[:-1]) if start <= position)
-    at = position - segment.starts[index]
+    index, at = place_of(segment, position)
     old = segment.entries[index]
     rule = rule_for(segment, old, at)
     if rule is None:
@@ -127,7 +150,11 @@ def flipped(data: bytes, change: Change) -> bytes:
 
 
 def check(segment: Segment, disk: Disk, changes: list[Change]) -> None:
-    silent = {change for change in changes if not disk.findings(flipped(segment.data, change))}
+    silent = set()
+    for change in changes:
+        if not disk.findings(flipped(segment.data, change)):
+            silent.add(change)
+        assert disk.lost_bytes <= most_lost_bytes(segment, change), change
     assert silent == {change for change in changes if leaves_no_trace(segment, change)}
 
 
@@ -154,7 +181,11 @@ def test_every_bit_outside_of_the_checksum_flipped(segment: Segment, disk: Disk)
 
 @pytest.mark.parametrize("segment", SEGMENTS, indirect=True)
 def test_every_length_cut(segment: Segment, disk: Disk) -> None:
-    silent = {size for size in range(len(segment.data)) if not disk.findings(segment.data[:size])}
+    silent = set()
+    for size in range(len(segment.data)):
+        if not disk.findings(segment.data[:size]):
+            silent.add(size)
+        assert disk.lost_bytes == size - max(start for start in segment.starts if start <= size)
     assert silent == set(segment.starts[:-1])
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from typing import TYPE_CHECKING, Self
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -11,9 +16,6 @@ from kafkalog_core.errors import AccessError, NotFoundError
 from kafkalog_core.format.names import FileKind
 from kafkalog_core.storage import listing
 from kafkalog_core.storage.listing import list_directory, stat_path
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_files_carry_their_stat(tmp_path: Path) -> None:
@@ -57,28 +59,53 @@ def test_links_are_followed_and_broken_ones_said(tmp_path: Path) -> None:
     assert "no such file" in seen.oddities[1].message
 
 
-def test_a_file_that_goes_away_meanwhile_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Gone:
+@pytest.mark.parametrize(
+    ("number", "code", "severity", "message"),
+    [
+        (errno.ENOENT, "file.vanished", "info", "The file went away while the directory was listed."),
+        (errno.ESTALE, "file.vanished", "info", "The file went away while the directory was listed."),
+        (errno.EACCES, "file.not-readable", "error", "It was not read: no permission to read it."),
+        (errno.EIO, "file.not-readable", "error", "It was not read: the system cannot read it (Input/output error)."),
+    ],
+)
+def test_a_file_that_cannot_be_looked_at_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: str, severity: str, message: str
+) -> None:
+    class Refused:
         path = str(tmp_path / "00000000000000000000.log")
         name = "00000000000000000000.log"
 
         def stat(self) -> os.stat_result:
-            raise FileNotFoundError(2, "gone", self.path)
+            raise OSError(number, os.strerror(number), self.path)
 
         def is_symlink(self) -> bool:
             return False
 
-    class Entries(list[Gone]):
+    class Entries(list[Refused]):
         def __enter__(self) -> Self:
             return self
 
         def __exit__(self, *_: object) -> None:
             pass
 
-    monkeypatch.setattr(listing.os, "scandir", lambda _: Entries([Gone()]))
+    monkeypatch.setattr(listing.os, "scandir", lambda _: Entries([Refused()]))
     seen = list_directory(str(tmp_path))
     assert not seen.files
-    assert [oddity.code for oddity in seen.oddities] == ["file.vanished"]
+    (oddity,) = seen.oddities
+    assert (oddity.code, oddity.severity, oddity.message) == (code, severity, message)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_a_directory_that_may_be_listed_but_not_entered() -> None:
+    with tempfile.TemporaryDirectory() as directory:  # pytest's own may not be entered by others
+        for name in ("00000000000000000000.log", "00000000000000000000.index"):
+            Path(directory, name).touch()
+        os.chmod(directory, 0o744)
+        script = "import sys; from kafkalog_core.storage.listing import list_directory as look\n"
+        script += "import os; os.setegid(65534); os.seteuid(65534)\n"
+        script += f"print(*(oddity.code for oddity in look({directory!r}).oddities))"
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["file.not-readable"] * 2
 
 
 def test_a_name_that_is_not_utf_8_keeps_its_bytes(tmp_path: Path) -> None:

@@ -142,6 +142,43 @@ def test_files_on_their_way_in_or_out(home: Path) -> None:
     ]
 
 
+def test_a_replacement_without_anything_to_replace(home: Path) -> None:
+    found = make(home, *whole(0, 9), *(name + ".swap" for name in whole(5)), *(name + ".swap" for name in whole(9)))
+    assert codes(found) == [(named(5, LOG + ".swap"), "segment.swap-alone"), (named(9, LOG + ".swap"), "segment.swap")]
+    assert [oddity.severity for oddity in found.oddities] == ["warning", "info"]
+    (home / named(5, LOG + ".swap")).write_bytes(b"")
+    assert {oddity.code for oddity in read_partition(str(home)).oddities} == {"segment.swap"}
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "severity"),
+    [
+        (named(5, LOG + ".swap"), "segment.swap-alone", "warning"),
+        (named(5, LOG + ".deleted"), "segment.deleted", "info"),
+        (named(5, LOG + ".cleaned"), "segment.cleaned", "info"),
+        ("5.log", "segment.misnamed", "error"),
+        ("0.log", "segment.duplicate", "warning"),
+        ("x.log", "segment.bad-name", "error"),
+        ("x.log.swap", "segment.bad-name", "error"),
+        ("x.log.deleted", "segment.deleted", "info"),
+        (named(5, ".kafka"), "partition.mixed-formats", "warning"),
+    ],
+)
+def test_a_log_that_is_not_read_says_how_to_see_its_records(home: Path, name: str, code: str, severity: str) -> None:
+    found = make(home, *whole(0), name)
+    (oddity,) = (oddity for oddity in found.oddities if oddity.code == code)
+    assert (oddity.severity, oddity.hides_records) == (severity, True)
+    assert oddity.message.endswith(". Its records are not shown unless the file itself is named.")
+    (home / name).write_bytes(b"")
+    assert not any(oddity.hides_records for oddity in read_partition(str(home)).oddities)
+
+
+def test_an_index_hides_no_records(home: Path) -> None:
+    found = make(home, *whole(0), named(5, INDEX + ".deleted"), named(5, INDEX + ".cleaned"), named(5, SNAPSHOT))
+    assert found.oddities
+    assert not any(oddity.hides_records or "not shown" in oddity.message for oddity in found.oddities)
+
+
 @pytest.mark.parametrize("name", ["abc.log", ".log", "x.index", "x.snapshot", "x.swap", "x.cleaned", "0-1-v1.log"])
 def test_names_that_stop_a_broker(home: Path, name: str) -> None:
     found = make(home, *whole(0), name)

@@ -49,6 +49,7 @@ def test_what_is_found_is_marked(path: Path) -> None:
         (with_size(B, -5), "bad-length"),
         (with_size(B, N + 3 - 12), "crc-mismatch"),
         (B[:16] + b"\x09" + B[17:], "unknown-magic"),
+        (B[:16] + b"\x09" + B[17:-1], "unknown-magic"),
         (B[: N // 2], "crc-mismatch"),
         (bytes(5000), "zero-filled"),
     ],
@@ -111,9 +112,16 @@ def test_lower_offsets_are_found_and_named(path: Path) -> None:
     assert [damage[0] for damage in damages_of(items)] == ["bad-length", "offset-order"]
 
 
-def test_offsets_below_the_file_name_are_not_looked_for(path: Path) -> None:
-    items = scan_file(path, batch(100) + b"\xff" * 100 + A + batch(103), base_offset=100, resync=True)
-    assert [item.last_offset for item in batches_of(items)] == [102, 105]
+def test_offsets_below_the_file_name_are_found_and_named(path: Path) -> None:
+    """A file may have been renamed, or its content put there by hand."""
+    items = scan_file(path, with_size(A, -5) + B + C, base_offset=9999, resync=True)
+    assert [item.last_offset for item in batches_of(items)] == [5, 8]
+    assert damages_of(items) == [("bad-length", 0, N, 9999), ("offset-order", N, 0, 9999)]
+
+
+def test_offsets_far_above_the_file_name_are_not_looked_for(path: Path) -> None:
+    items = scan_file(path, b"\xff" * 100 + batch(2**50) + batch(100), base_offset=100, resync=True)
+    assert [item.last_offset for item in batches_of(items)] == [102]
 
 
 @pytest.mark.parametrize("base_offset", [2**63 - 1, 2**62])
@@ -232,11 +240,26 @@ def chains_to_nowhere(total: int) -> bytes:
     return b"".join(pairs) + header(0, 49) * (2 * count) + b"\xff" * 100
 
 
+def magics_to_nowhere(total: int) -> bytes:
+    """As chains_to_nowhere, of entries whose magic is unknown."""
+    data = chains_to_nowhere(total)
+    good = empty_batch(0, 0)
+    return b"".join(
+        data[at : at + HEADER]
+        if at < total // 2 and at // HEADER % 2 == 0
+        else data[at : at + 16] + b"\x09" + data[at + 17 : at + HEADER]
+        for at in range(0, len(data), len(good))
+    )
+
+
 def pattern(repeated: bytes) -> Callable[[int], bytes]:
     return lambda total: repeated * (total // len(repeated))
 
 
 BUSY: dict[str, tuple[Callable[[int], bytes], bool]] = {
+    "unknown magics": (pattern(struct.pack(">qiIbb", 0, 14, 1, 9, 0) + bytes(8)), False),
+    "unknown magics that lead nowhere, often": (magics_to_nowhere, False),
+    "entries too small for their magic": (pattern(struct.pack(">qiIbb", 0, 14, 1, 2, 0) + bytes(8)), False),
     "huge sizes": (huge_sizes, False),
     "mixed sizes": (mixed_sizes, False),
     "wrong checksums alone": (pattern(header(0, 49)), False),

@@ -32,6 +32,11 @@ def with_size(data: bytes, size: int) -> bytes:
     return data[:8] + struct.pack(">i", size) + data[12:]
 
 
+def with_magic(data: bytes, magic: int) -> bytes:
+    """The same batch with another magic."""
+    return data[:16] + bytes([magic]) + data[17:]
+
+
 A, B, C, D = (batch(first) for first in (0, 3, 6, 9))
 N = len(A)
 assert {len(B), len(C), len(D)} == {N}
@@ -194,6 +199,50 @@ def test_a_wrong_length_over_the_limit_is_no_batch(path: Path) -> None:
     assert damages_of(items) == [("bad-length", N, len(data) - N, 3)]
 
 
+@pytest.mark.parametrize("magic", [3, 127, 128, 255])
+def test_an_unknown_magic_is_stepped_over(path: Path, magic: int) -> None:
+    """One flipped byte costs one batch."""
+    batches = [batch(3 * number) for number in range(100)]
+    batches[1] = with_magic(batches[1], magic)
+    items = scan_file(path, b"".join(batches))
+    assert damages_of(items) == [("unknown-magic", N, N, 3)]
+    assert len(batches_of(items)) == 99
+    assert not any(item.resynced for item in batches_of(items))
+    assert isinstance(items[1], Damage)
+    assert items[1].detail == f"magic {magic} is of no known format"
+
+
+def test_a_length_that_is_too_small_for_its_magic_is_stepped_over(path: Path) -> None:
+    """A message of an old format whose magic has become 2."""
+    small = [message_v0(Record(offset=offset, value=b"x")) for offset in range(3)]
+    size = len(small[0])
+    items = scan_file(path, small[0] + with_magic(small[1], 2) + small[2])
+    assert damages_of(items) == [("bad-length", size, size, 1)]
+    assert isinstance(items[1], Damage)
+    assert items[1].detail == f"its length says {size} bytes in all, less than an entry of its magic has"
+    assert [item.last_offset for item in batches_of(items)] == [0, 2]
+
+
+def test_a_chain_goes_over_all_that_may_be_wrong(path: Path) -> None:
+    small = with_magic(message_v0(Record(offset=3, value=b"x")), 2)
+    bad = [bad_crc(B), with_magic(C, 9), small, with_magic(D, 200)]
+    for last in (b"", batch(12), bytes(100)):
+        items = scan_file(path, A + b"".join(bad) + last)
+        assert [damage[:3] for damage in damages_of(items)][:4] == [
+            ("crc-mismatch", N, N),
+            ("unknown-magic", 2 * N, N),
+            ("bad-length", 3 * N, len(small)),
+            ("unknown-magic", 3 * N + len(small), N),
+        ]
+
+
+def test_damage_that_is_dense(path: Path) -> None:
+    pair = with_magic(A, 9) + A
+    items = scan_file(path, pair * 5000)
+    assert len(batches_of(items)) == 5000
+    assert sum(damage[2] for damage in damages_of(items)) == 5000 * N
+
+
 # --- offsets that go back ---------------------------------------------------------------------------------------------
 def test_offsets_that_go_back(path: Path) -> None:
     items = scan_file(path, B + A + C)
@@ -251,11 +300,15 @@ def test_a_length_past_the_end_without_anything_behind_is_a_torn_tail(path: Path
 
 @pytest.mark.parametrize("magic", [3, 127, 128, 255])
 def test_an_unknown_magic(path: Path, magic: int) -> None:
-    data = A + B[:16] + bytes([magic]) + B[17:] + C
+    data = A + with_magic(B, magic) + b"garbage that is no header" + C
     items = scan_file(path, data)
-    assert damages_of(items) == [("unknown-magic", N, 2 * N, 3)]
+    assert damages_of(items) == [("unknown-magic", N, len(data) - N, 3)]
     assert isinstance(items[-1], Damage)
     assert f"magic {magic} " in items[-1].detail
+
+
+def test_an_unknown_magic_whose_length_goes_past_the_end(path: Path) -> None:
+    assert damages_of(scan_file(path, A + with_magic(B, 9)[:-1])) == [("unknown-magic", N, N - 1, 3)]
 
 
 def test_zeros_in_the_middle(path: Path) -> None:
@@ -294,6 +347,30 @@ def test_damage_in_a_07_file(path: Path) -> None:
     assert damages_of(scan_file(path, good + no_attributes, is_v07=True)) == [("bad-length", size, 9, None)]
     strange = message_v07(b"payload", magic=2)
     assert damages_of(scan_file(path, good + strange, is_v07=True)) == [("unknown-magic", size, len(strange), None)]
+    items = scan_file(path, good + strange + good, is_v07=True)
+    assert damages_of(items) == [("unknown-magic", size, len(strange), None)]
+    assert len(batches_of(items)) == 2
+
+
+# --- names that no broker gives ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize("base_offset", [-1, 1 - 2**63, -(2**63)])
+def test_a_negative_base_offset(path: Path, base_offset: int) -> None:
+    for is_v07, data in ((False, A + B), (True, message_v07(b"x") * 2)):
+        items = scan_file(path, data, base_offset=base_offset, is_v07=is_v07)
+        assert items == scan_file(path, data, base_offset=None, is_v07=is_v07)
+        assert len(batches_of(items)) == len(items) == 2
+        items = scan_file(path, b"\xff" + data, base_offset=base_offset, is_v07=is_v07, resync=True)
+        assert len(batches_of(items)) == 2
+
+
+def test_addresses_of_07_that_would_pass_the_largest_are_counted_from_0(path: Path) -> None:
+    data = message_v07(b"abc")
+    highest = 2**63 - 1
+    items = scan_file(path, data, base_offset=highest - len(data), is_v07=True)
+    assert [item.last_offset for item in batches_of(items)] == [highest]
+    for base_offset in (highest - len(data) + 1, highest):
+        items = scan_file(path, data, base_offset=base_offset, is_v07=True)
+        assert [item.last_offset for item in batches_of(items)] == [len(data)]
 
 
 # --- blocks that the disk cannot read ---------------------------------------------------------------------------------

@@ -142,6 +142,8 @@ def write_rows(
                 if bound > size:
                     return row, -bound
         elif literals > size - at:
+            if at == 0:
+                return row, -literals
             break
         at = _put_line(
             p, b, b_capacity, batch, r, r_capacity, h, h_capacity, row, t, s, o,
