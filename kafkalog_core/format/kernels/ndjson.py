@@ -76,14 +76,9 @@ C_SIZE = cython.declare(cython.Py_ssize_t, 2)
 
 
 def write_rows(
-    memory: object,
-    batches: object,
-    records: object,
-    selection: object,
-    first: cython.Py_ssize_t,
-    template: object,
-    out: object,
-) -> tuple[int, int]:
+    memory: object, batches: object, records: object, selection: object, first: cython.Py_ssize_t,
+    template: object, out: object,
+) -> tuple[int, int]:  # fmt: skip
     """Write lines of rows from `first` on into `out` until it is full.
 
     Rows are records, or batches where `records` is None; `selection` is None or a byte a row, 0 for those that are left
@@ -103,7 +98,6 @@ def write_rows(
     m_view: cython.const[cython.uchar][::1] = b"\x01" if selection is None else selection
     w_view: cython.uchar[::1] = out
     c_view: cython.longlong[::1] = array("q", (-1, 0, 0))
-    selects: cython.bint = selection is not None
     count: cython.Py_ssize_t = batches.count if records is None else records.count
     mode: cython.Py_ssize_t = template.mode
     literals: cython.longlong = template.bound
@@ -129,22 +123,17 @@ def write_rows(
     else:
         p, b, r, h, t, s, o, w, c = data, b_view, r_view, h_view, t_view, s_view, o_view, w_view, c_view
     while row < count:
-        if selects and m_view[row] == 0:
+        if selection is not None and m_view[row] == 0:
             row += 1
             continue
-        batch = row
-        if r_capacity:
-            batch = r[R_BATCH * r_capacity + row]
-            if literals + most_bytes(r, r_capacity, h, h_capacity, row) > size - at:
-                if at > 0:
-                    break
-                bound = literals + exact_bytes(p, r, r_capacity, h, h_capacity, row, mode)
-                if bound > size:
-                    return row, -bound
-        elif literals > size - at:
-            if at == 0:
-                return row, -literals
-            break
+        batch = r[R_BATCH * r_capacity + row] if r_capacity else row
+        bound = literals + (most_bytes(r, r_capacity, h, h_capacity, row) if r_capacity else 0)
+        if bound > size - at:
+            if at > 0:
+                break
+            bound = literals + (exact_bytes(p, r, r_capacity, h, h_capacity, row, mode) if r_capacity else 0)
+            if bound > size:
+                return row, -bound
         at = _put_line(
             p, b, b_capacity, batch, r, r_capacity, h, h_capacity, row, t, s, o,
             e_view[b[B_FORMAT * b_capacity + batch]], mode, c, w, at,
