@@ -103,9 +103,10 @@ def extensions() -> list[Extension]:
     kernels = Extension(
         f"{twins.PACKAGE}.{LOOPS}",
         [write_copy()],
+        include_dirs=[str(SOURCES)],
         extra_compile_args=["-O3", "-fwrapv", "-g0"],
     )
-    cythonized: list[Extension] = cythonize([kernels], language_level=3)
+    cythonized: list[Extension] = cythonize([kernels], include_path=["."], language_level=3)
     for extension in cythonized:  # Cython makes new ones and forgets this
         extension.optional = os.environ.get(twins.REQUIRE) != "1"
     return cythonized

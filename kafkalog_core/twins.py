@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
-__all__ = ["LOOPS", "MODULES", "PACKAGE", "REQUIRE", "interpreted", "runs_compiled", "text_hash"]
+__all__ = ["LOOPS", "MODULES", "NATIVE", "PACKAGE", "REQUIRE", "interpreted", "runs_compiled", "text_hash"]
 
 PACKAGE: Final = "kafkalog_core.format.kernels"
 LOOPS: Final = "loops"  # its module that is compiled
@@ -28,6 +28,7 @@ MODULES: Final = (
     "constants",
     "programs",
     "integers",
+    "checksum",
     "json_text",
     "bounds",
     "log_walk",
@@ -39,6 +40,7 @@ MODULES: Final = (
     "ndjson",
 )
 """All whose text is compiled with it."""
+NATIVE: Final = ("short_crc.h", "short_crc.pxd")  # C that it includes, and how Cython is told of it
 
 REQUIRE: Final = "KAFKALOG_REQUIRE_COMPILED"
 _REBUILD: Final = "build it again with `python -m pip install -e .`"
@@ -47,9 +49,9 @@ _REBUILD: Final = "build it again with `python -m pip install -e .`"
 def text_hash(directory: str) -> str | None:
     """Hash of all text that is compiled, as Python hashes sources for its caches; None where some is not there."""
     text = b""
-    for name in MODULES:
+    for name in (*(f"{module}.py" for module in MODULES), *NATIVE):
         try:
-            with open(os.path.join(directory, f"{name}.py"), "rb") as source:
+            with open(os.path.join(directory, name), "rb") as source:
                 text += source.read()
         except FileNotFoundError:
             return None

@@ -192,7 +192,7 @@ class _WrapperOpener:
     def _wrappers(self) -> list[tuple[int, ...]]:
         """Position, size, codec and payload of those messages in the columns that are wrappers themselves."""
         codecs = self._columns.column("codec")
-        if not any(codecs):
+        if not self._columns.has_any("codec"):
             return []
         names = ("position", "size_bytes", "codec", "payload_start", "payload_end")
         rows = zip(*map(self._columns.column, names), strict=True)
@@ -230,7 +230,7 @@ def decode_run(
 def _spans(batches: BatchColumns, wanted: Callable[[int], bool] | None) -> Iterator[tuple[int, int]]:
     """Runs of wanted rows that are all plain or all compressed."""
     codecs = batches.column("codec")
-    if wanted is None and batches.count and not any(codecs):
+    if wanted is None and batches.count and not batches.has_any("codec"):
         yield 0, batches.count
         return
     first = 0

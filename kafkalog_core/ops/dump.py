@@ -6,14 +6,13 @@ goes on; what was named itself and cannot be opened is an error.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, cast
 
 from kafkalog_core import tables
 from kafkalog_core.errors import NotFoundError, SelectionError, StorageError
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.format.names import LOG_KINDS, FileKind, FileState, parse_file_name
+from kafkalog_core.format.names import LOG_KINDS, FileKind, FileState
 from kafkalog_core.ops.checkpoints import Checkpoints
 from kafkalog_core.ops.chunks import Place
 from kafkalog_core.ops.committed import CommittedView, read_committed_view
@@ -297,7 +296,7 @@ class Dumper:
     def _findings(self, oddities: Iterable[Oddity]) -> Iterator[Chunk]:
         """Findings; harmless ones only where segments or files are listed, as a dump of records is no census."""
         is_census = self._request.files or self._request.level == "segments"
-        shown = [item for item in oddities if is_census or item.severity != "info" or _is_unread_log(item)]
+        shown = [item for item in oddities if is_census or item.severity != "info" or item.hides_records]
         if shown:
             yield self._finding_rows(shown)
 
@@ -305,9 +304,3 @@ class Dumper:
         chunk = RowChunk(tables.FINDING, [oddity.row() for oddity in oddities])
         self._count(chunk)
         return chunk
-
-
-def _is_unread_log(oddity: Oddity) -> bool:
-    """Whether it names a log whose records are not shown: that is never passed over in silence."""
-    name = parse_file_name(os.path.basename(oddity.path))
-    return name.kind in LOG_KINDS and oddity.code.startswith("segment.") and name.state is not FileState.LIVE

@@ -143,6 +143,8 @@ class _Scanner:
             elif stop != kernels.STOP_END:
                 yield self._stopped(stop)
                 self._wanted = DISK_BLOCK_BYTES  # where damage is dense, whole windows would be read again and again
+            elif next_index < len(window):  # the columns are full: what is behind them is read again
+                self._wanted = min(WINDOW_BYTES, next_index + next_index // 16)
 
     def _need_more(self, header: memoryview, window_end: int, *, is_short: bool) -> Damage | None:
         """The entry at the position goes on behind the window: read on, or say why that cannot be."""

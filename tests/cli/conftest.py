@@ -103,6 +103,8 @@ def summary(**columns):
 class FakeReport:
     """What the command asks of a report."""
 
+    rows = 0
+
     def __init__(self, row):
         self.row = row
 

@@ -1,17 +1,40 @@
-"""The checksums against known values, in pieces, on every kind of buffer; and that importing them stays cheap."""
+"""The checksums against known values, in pieces, on every kind of buffer; and that importing them stays cheap.
+
+The kernels compute those of short spans in C of their own: each length through every twin, and each way of that C.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import random
+import shlex
+import shutil
+import struct
 import subprocess
 import sys
+import sysconfig
 import zlib
+from pathlib import Path
 
 import crc32c as package
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalog_core.format import kernels
 from kafkalog_core.format.checksums import ZLIB, crc32, crc32c
+from kafkalog_core.format.columns import BatchColumns
+from kafkalog_core.format.layout import MAX_INT64
+from tests.twins import TWINS, twin
+
+LONGEST = 5000  # well beyond what the kernels take for a short span
+NOISE = random.Random(3720).randbytes(LONGEST + 64)
+COMPILER = shlex.split(sysconfig.get_config_var("CC") or "cc")
+# The PDU of a read command in appendix B.4 of RFC 3720, and its CRC-32C.
+READ_COMMAND = bytes.fromhex(
+    "01c0000000000000000000000000000014000000000004000000001400000018280000000000000002000000" + "00" * 4
+)
+READ_COMMAND_CRC = 0xD9963A56
 
 
 def test_check_values():
@@ -25,6 +48,8 @@ def test_rfc_3720_values():
     assert crc32c(bytes(32)) == 0x8A9136AA
     assert crc32c(b"\xff" * 32) == 0x62A8AB43
     assert crc32c(bytes(range(32))) == 0x46DD794E
+    assert crc32c(bytes(range(32))[::-1]) == 0x113FDB5C
+    assert crc32c(READ_COMMAND) == READ_COMMAND_CRC
 
 
 @given(data=st.binary(max_size=400), cut=st.integers(0, 400))
@@ -54,3 +79,79 @@ def test_without_isal_zlib_serves():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "True True\n"
+
+
+# --- spans in the kernels ---------------------------------------------------------------------------------------------
+def entry(span_format, span):
+    """An entry whose checksum covers `span`; where a format has a magic in it, `span` starts with that."""
+    if span_format == "v07":
+        return struct.pack(">ixI", 5 + len(span), 0) + span
+    if span_format == "v1":
+        return struct.pack(">qiI", 0, 4 + len(span), 0) + span
+    return struct.pack(">qiibI", 0, 9 + len(span), 0, 2, 0) + span
+
+
+def computed(name, span_format, span, *, before=b"", behind=b""):
+    """What a twin's walk computes for `span`, with other bytes around the entry."""
+    memory, columns = before + entry(span_format, span) + behind, BatchColumns(1)
+    walk = twin(name).walk_v07 if span_format == "v07" else twin(name).walk
+    stop, _ = walk(memory, len(before), len(memory) - len(behind), 0, 0, MAX_INT64, True, columns)
+    assert stop == (kernels.STOP_CHECKSUM if span else kernels.STOP_END)  # stored is 0, which is that of no bytes
+    return columns.row(0)["crc_computed"]
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_known_values_in_the_kernels(name):
+    assert computed(name, "v07", b"123456789") == 0xCBF43926
+    assert computed(name, "v2", READ_COMMAND) == READ_COMMAND_CRC
+
+
+@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize(
+    ("span_format", "shortest", "reference"), [("v07", 0, zlib.crc32), ("v1", 10, zlib.crc32), ("v2", 40, crc32c)]
+)
+def test_spans_of_every_length_in_the_kernels(name, span_format, shortest, reference):
+    for length in range(shortest, LONGEST + 1):
+        at = length * 7 % 64
+        span = (b"\1" if span_format == "v1" else NOISE[:1]) + NOISE[at + 1 : at + length] if length else b""
+        crc = computed(name, span_format, span, before=NOISE[: length * 5 % 19], behind=NOISE[: length % 23])
+        assert crc == reference(span), length
+
+
+@pytest.fixture(scope="module", params=[(), ("-DKAFKALOG_PORTABLE",)], ids=["processor", "portable"])
+def short_crc(request, tmp_path_factory):
+    """The C of short spans as a library, as this processor would run it or by tables alone."""
+    if shutil.which(COMPILER[0]) is None:
+        pytest.skip("no C compiler")
+    directory = tmp_path_factory.mktemp("short_crc")
+    source, library = directory / "library.c", directory / "library.so"
+    source.write_text(
+        '#include "short_crc.h"\n'
+        "uint32_t ieee(const unsigned char *p, size_t size) { return short_crc32(p, size); }\n"
+        "uint32_t castagnoli(const unsigned char *p, size_t size) { return short_crc32c(p, size); }\n"
+        "int by_tables(void) { return short_crc32 == crc32_by_tables && short_crc32c == crc32c_by_tables; }\n"
+        "ptrdiff_t limit(void) { return short_crc32_bytes + short_crc32c_bytes; }\n"
+    )
+    include = Path(str(kernels.__file__)).parent
+    warnings = ("-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror")
+    options = ("-std=gnu11", "-O3", "-shared", "-fPIC", *warnings, *request.param)
+    subprocess.run([*COMPILER, *options, f"-I{include}", str(source), "-o", str(library)], check=True)
+    loaded = ctypes.CDLL(str(library))
+    for function in (loaded.ieee, loaded.castagnoli):
+        function.restype, function.argtypes = ctypes.c_uint32, (ctypes.c_void_p, ctypes.c_size_t)
+    assert loaded.by_tables() == 1 or not request.param
+    return loaded
+
+
+@pytest.mark.parametrize(("name", "reference"), [("ieee", zlib.crc32), ("castagnoli", crc32c)])
+def test_the_c_of_short_spans(short_crc, name, reference):
+    function, buffer = getattr(short_crc, name), ctypes.create_string_buffer(NOISE)
+    address = ctypes.addressof(buffer)
+    for length in range(LONGEST + 1):
+        at = length * 7 % 64
+        assert function(address + at, length) == reference(NOISE[at : at + length]), length
+    assert function(ctypes.addressof(ctypes.create_string_buffer(b"123456789")), 9) == reference(b"123456789")
+
+
+def test_long_spans_are_the_library_s(short_crc):
+    assert 0 < short_crc.limit() < 2 * LONGEST

@@ -19,6 +19,7 @@ from tests.twins import TWINS, twin
 
 PACKAGE = Path(str(kernels.__file__)).parent
 NEVER_COMPILED = {"__init__", "_cython", "dispatch"}
+TEXTS = (*(f"{name}.py" for name in twins.MODULES), *twins.NATIVE)
 STUBS = sorted(PACKAGE.glob("*.pyi"))
 
 
@@ -96,8 +97,8 @@ def _all_of(path: Path) -> ast.expr:
 @pytest.fixture
 def built(tmp_path):
     """Sources with an extension that was built from them, or says so."""
-    for name in twins.MODULES:
-        shutil.copy(PACKAGE / f"{name}.py", tmp_path)
+    for name in TEXTS:
+        shutil.copy(PACKAGE / name, tmp_path)
     extension = ModuleType(f"{twins.PACKAGE}.loops")
     extension.__file__ = str(tmp_path / "loops.cpython-311-x86_64-linux-gnu.so")
     extension.COMPILED = True
@@ -109,9 +110,9 @@ def test_an_extension_of_this_text_runs(built):
     assert twins.runs_compiled(built)
 
 
-@pytest.mark.parametrize("name", twins.MODULES)
+@pytest.mark.parametrize("name", TEXTS)
 def test_an_extension_of_another_text_is_refused(built, tmp_path, name):
-    with (tmp_path / f"{name}.py").open("a", encoding="utf-8") as source:
+    with (tmp_path / name).open("a", encoding="utf-8") as source:
         source.write("\n")
     with pytest.raises(
         ImportError, match=r"\.so was compiled from another text than its source has now: build it again"

@@ -7,7 +7,7 @@ try:
 except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
     from kafkalog_core.format.kernels import _cython as cython
 
-from kafkalog_core.format.checksums import crc32, crc32c
+from kafkalog_core.format.kernels.checksum import crc32_of, crc32c_of
 from kafkalog_core.format.kernels.constants import (
     B_ATTRIBUTES,
     B_BASE_OFFSET,
@@ -127,7 +127,7 @@ def walk(
             _fill_legacy(p, i, size, magic, cells, capacity, row)
         cells[B_POSITION * capacity + row] = file_position + i
         cells[B_SIZE * capacity + row] = OVERHEAD + size
-        if check and not _checksum_agrees(memory, i, size, magic, cells, capacity, row):
+        if check and not _checksum_agrees(memory, p, i, size, magic, cells, capacity, row):
             stop = STOP_CHECKSUM
             break
         i += OVERHEAD + size
@@ -155,6 +155,7 @@ def _first_known_offset(
 @cython.cfunc
 def _checksum_agrees(
     memory: object,
+    p: cython.pointer[cython.const[cython.uchar]],
     i: cython.Py_ssize_t,
     size: cython.longlong,
     magic: cython.longlong,
@@ -165,9 +166,9 @@ def _checksum_agrees(
     end: cython.Py_ssize_t = i + OVERHEAD + size
     computed: cython.longlong
     if magic == 2:
-        computed = crc32c(memory[i + V2_ATTRIBUTES_AT : end])
+        computed = crc32c_of(memory, p, i + V2_ATTRIBUTES_AT, end)
     else:
-        computed = crc32(memory[i + MAGIC_AT : end])
+        computed = crc32_of(memory, p, i + MAGIC_AT, end)
     cells[B_COMPUTED * capacity + row] = computed
     return computed == cells[B_CRC * capacity + row]
 

@@ -7,9 +7,11 @@ try:
 except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
     from kafkalog_core.format.kernels import _cython as cython
 
-from kafkalog_core.format.checksums import crc32
+from kafkalog_core.format.kernels.checksum import crc32_of
 from kafkalog_core.format.kernels.constants import (
     B_BASE_OFFSET,
+    B_CODEC,
+    B_COMPUTED,
     B_END,
     B_FORMAT,
     B_LAST_OFFSET,
@@ -98,6 +100,9 @@ def _v07_entry(
     payload: cython.Py_ssize_t = 0
     magic: cython.Py_ssize_t
     computed: cython.longlong
+    known: cython.longlong = -1
+    if b[B_CODEC * b_capacity + batch] == 0:  # the entry is the message: a walk may have computed its checksum
+        known = b[B_COMPUTED * b_capacity + batch]
     if s[S_ROW] == 0:
         s[S_FIRST] = s[S_POSITION]
     span_end: cython.Py_ssize_t = s[S_FIRST] + SPAN_BYTES
@@ -119,7 +124,7 @@ def _v07_entry(
         if q + V07_PREFIX + length > span_end and row > 0:
             return DECODE_FULL
         payload = q + V07_PREFIX + V07_MIN + magic
-        computed = crc32(memory[payload : q + V07_PREFIX + length])
+        computed = known if known >= 0 else crc32_of(memory, p, payload, q + V07_PREFIX + length)
         r[R_BATCH * capacity + row] = batch
         r[R_OFFSET * capacity + row] = address
         r[R_TIME * capacity + row] = -1

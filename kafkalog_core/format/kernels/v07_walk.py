@@ -7,7 +7,7 @@ try:
 except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
     from kafkalog_core.format.kernels import _cython as cython
 
-from kafkalog_core.format.checksums import crc32
+from kafkalog_core.format.kernels.checksum import crc32_of
 from kafkalog_core.format.kernels.constants import (
     B_ATTRIBUTES,
     B_BASE_OFFSET,
@@ -96,7 +96,7 @@ def walk_v07(
             break
         payload = _fill_v07(p, i, length, file_position + i, base_address, cells, capacity, row)
         if check:
-            computed = crc32(memory[payload : i + V07_PREFIX + length])
+            computed = crc32_of(memory, p, payload, i + V07_PREFIX + length)
             cells[B_COMPUTED * capacity + row] = computed
             if computed != cells[B_CRC * capacity + row]:
                 stop = STOP_CHECKSUM
