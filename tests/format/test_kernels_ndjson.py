@@ -246,7 +246,7 @@ def test_nothing_is_written_outside_of_the_buffer(run, size, mode):
             )
             assert written <= size
             assert room[size:] == b"\xaa" * 64
-            assert (written == 0) == (row == 0)
+            assert (written <= 0) == (row == 0)  # or how many bytes the line takes, as a negative number
             outcomes.append((row, bytes(room[:written])))
         all_agree(outcomes)
 
