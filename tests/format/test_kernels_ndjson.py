@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
@@ -20,6 +21,9 @@ from tests import build, strategies
 from tests.build import Record, batch_v2, control_batch, message_v0, txn_marker
 from tests.strategies import record_runs
 from tests.twins import TWINS, all_agree, twin, walked
+
+if TYPE_CHECKING:
+    from kafkalog_core.format.template import Template
 
 MODES = ("auto", "base64", "hex")
 PLACE = Place('a"b\\c\udcff\té', 3, "00000000000000000007.log")
@@ -233,22 +237,31 @@ def test_integers_of_every_size(values):
 
 
 # --- room -------------------------------------------------------------------------------------------------------------
+def written_to(name: str, chunk: RecordChunk, template: Template, size: int) -> tuple[int, int, bytes]:
+    """What a twin returns and writes for a buffer of that size; nothing around it may change."""
+    room = bytearray(b"\xaa" * (size + 128))
+    columns = (chunk._memory, chunk._batches, chunk._records)
+    row, written = twin(name).write_rows(*columns, None, 0, template, memoryview(room)[64 : 64 + size])
+    assert written <= size
+    assert (room[:64], room[64 + size :]) == (b"\xaa" * 64, b"\xaa" * 64)
+    return row, written, bytes(room[64 : 64 + max(0, written)])
+
+
 @given(records_of_any_bytes(), st.integers(0, 3000), st.sampled_from(MODES))
 def test_nothing_is_written_outside_of_the_buffer(run, size, mode):
+    """Where a line does not fit, the size that is told is enough."""
     lines = Lines(PLACE)
+    template = lines.template(is_record=True, resynced=False, bytes_mode=mode)
     for chunk in record_chunks(batch_v2(run), lines):
-        template = lines.template(is_record=True, resynced=False, bytes_mode=mode)
-        outcomes = []
-        for name in TWINS:
-            room = bytearray(b"\xaa" * (size + 64))
-            row, written = twin(name).write_rows(
-                chunk._memory, chunk._batches, chunk._records, None, 0, template, memoryview(room)[:size]
-            )
-            assert written <= size
-            assert room[size:] == b"\xaa" * 64
-            assert (written <= 0) == (row == 0)  # or how many bytes the line takes, as a negative number
-            outcomes.append((row, bytes(room[:written])))
-        all_agree(outcomes)
+        row, written, _ = all_agree([written_to(name, chunk, template, size) for name in TWINS])
+        if written > 0:
+            assert row > 0
+            continue
+        assert row == 0
+        assert -written > size
+        row, written, _ = all_agree([written_to(name, chunk, template, -written) for name in TWINS])
+        assert row > 0
+        assert written > 0
 
 
 @given(st.lists(st.integers(0, 1), min_size=5, max_size=5), st.integers(1, 2500), st.sampled_from([-1, 5]))
