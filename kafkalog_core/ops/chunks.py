@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchChunk", "Lines", "Place", "RecordChunk", "control_type_name"]
 
-OUT_BYTES: Final = 2 * 1024 * 1024
+OUT_BYTES: Final = 4 * 1024 * 1024
 
 
 class Place(NamedTuple):
