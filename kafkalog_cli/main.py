@@ -106,7 +106,10 @@ def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) 
         version = metadata.version("kafkalog")
     except metadata.PackageNotFoundError:
         version = "from a source tree"
-    compiled = import_module("kafkalog_core.format.kernels").COMPILED
+    try:
+        compiled = import_module("kafkalog_core.format.kernels").COMPILED
+    except ImportError as error:  # one that was compiled from another text
+        raise click.ClickException(str(error)) from error
     click.echo(f"kafkalog {version} ({'compiled' if compiled else 'interpreted'} kernels)")
     ctx.exit()
 
