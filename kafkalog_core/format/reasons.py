@@ -10,7 +10,7 @@ LOG_DAMAGE: Final = {
     # --- framing: storage.scan --------------------------------------------------------------------------------------
     "torn-tail": "The last batch ends behind the end of the file: an append cut short.",
     "zero-filled": "Zero bytes: preallocated space behind the last batch, or a hole that a crash left.",
-    "bad-length": "A length that cannot be true, or passes the end of the file though a whole batch follows.",
+    "bad-length": "A length that cannot be true, is too small for its magic, or passes the end of the file.",
     "unknown-magic": "A magic of no known format.",
     "crc-mismatch": "A batch whose checksum is not that of its bytes.",
     "over-limit": "A batch larger than --max-batch-bytes; it was stepped over.",
@@ -18,7 +18,7 @@ LOG_DAMAGE: Final = {
     "offset-order": "A whole batch whose offsets go back behind those before it, or below the number in the file name.",
     # --- payload under a good checksum: format.decode -----------------------------------------------------------------
     "payload": "Compressed records that their codec refuses.",
-    "payload-limit": "Compressed records that inflate to more than --max-batch-bytes.",
+    "payload-limit": "Compressed records that inflate to more than --max-batch-bytes, or stand in over 262,144 parts.",
     "payload-truncated": "Compressed records that end early.",
     "payload-trailing": "Bytes behind the end of compressed records, which Kafka ignores; the records were read.",
     "wrapper-value": "A compressed message whose key and value lengths do not fit, or that has no value.",
