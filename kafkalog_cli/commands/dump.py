@@ -104,8 +104,8 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
     given["level"] = _level(given["level"], filters)
     if is_following and (given["stats"] or given["newest_first"]):
         raise click.UsageError("--follow goes with neither --stats nor --newest-first")
-    if given["stats"] and (given["committed"] or filters != Filters()):
-        raise click.UsageError("--stats counts whole partitions: it goes with neither --committed nor filters")
+    if (given["stats"] or given["level"] == "segments") and (given["committed"] or filters != Filters()):
+        raise click.UsageError("--stats and --segments count whole logs: they go with neither --committed nor filters")
     request = DumpRequest(targets=tuple(resolve(paths, selection)), filters=filters, **given)
     writer = open_writer(output, Settings(tables=row_types(request), **settings_of))
     if not kernels.COMPILED:
@@ -148,7 +148,7 @@ def row_types(request: DumpRequest) -> tuple[Table, ...]:
 
 def _level(level: str | None, filters: Filters) -> str:
     """The level asked for; records where a filter needs them."""
-    needs_records = bool(filters.headers or filters.key is not None or filters.key_regex or filters.value_regex)
+    needs_records = bool(filters.headers or filters.key is not None or filters.patterns)
     if needs_records and level not in {None, "records"}:
         raise click.UsageError(f"filters on keys, values and headers need --records, not --{level}")
     return level or ("records" if needs_records else "batches")

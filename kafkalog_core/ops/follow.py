@@ -43,7 +43,8 @@ def follow(request: DumpRequest, report: Report, wait: Callable[[], object]) -> 
         raise SelectionError("a log that grows can be followed by batches or records, without --committed")
     request.filters.check()
     reader = LogReader(request, report, NO_PROGRESS)
-    tails = [_Tail(read, reader, report) for target in request.targets for read in _units(target)]
+    out = bytearray(OUT_BYTES)  # one for all: a log directory may hold thousands of partitions
+    tails = [_Tail(read, reader, report, out) for target in request.targets for read in _units(target)]
     if not tails:
         raise SelectionError("no log among the targets to follow")
     while True:
@@ -71,11 +72,11 @@ def _units(target: Target) -> Iterator[Callable[[], Unit]]:
 class _Tail:
     """How far one partition has been read: to a byte of a file, and to an offset, which outlives the file."""
 
-    def __init__(self, list_files: Callable[[], Unit], reader: LogReader, report: Report) -> None:
+    def __init__(self, list_files: Callable[[], Unit], reader: LogReader, report: Report, out: bytearray) -> None:
         self._list_files = list_files
         self._reader = reader
         self._report = report
-        self._out = bytearray(OUT_BYTES)
+        self._out = out
         self._file: LogFile | None = None
         self._directory: tuple[int, int] | None = None
         self._position = 0

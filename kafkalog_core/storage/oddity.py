@@ -239,7 +239,7 @@ ODDITY_TYPES: Final = {
         "info", "A partition that a broker found not to be its own and set aside.", "Keeps it and never reads it."
     ),
     "dir.unreadable": OddityType(
-        "warning", "The directory cannot be listed: {reason}.", "The whole log directory goes offline."
+        "error", "The directory cannot be listed: {reason}.", "The whole log directory goes offline."
     ),
     "file.misplaced": OddityType(
         "info", "A file of a partition at the top of a log directory.", "Ignores it.", "Read it by itself."
