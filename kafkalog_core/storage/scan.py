@@ -214,14 +214,14 @@ class _Scanner:
         size = self._batches.column("size_bytes")[-1]
         self._batches.count = row
         detail = f"checksum stored {stored:#010x}, computed {computed:#010x}"
-        return self._passed(size, "crc-mismatch", detail, is_header_sound=True)
+        return self._passed(size, "crc-mismatch", detail)
 
-    def _passed(self, size: int, reason: str, detail: str, *, is_header_sound: bool = False) -> Damage:
+    def _passed(self, size: int, reason: str, detail: str) -> Damage:
         """An entry that is bad, and no more than it where its length leads on."""
         next_position = self._position + size
         if size < self._framing.min_entry_bytes or next_position > self._end or not self._framing_holds(next_position):
             return self._lost(reason, detail)
-        if self._options.resync and (next_position < self._holds_to or not is_header_sound):
+        if self._options.resync:  # a length that nothing protects may lead on by chance, over whole batches
             found = self._inside_of_chain(next_position)
             if found is not None:
                 return self._lost(reason, detail, found=found)
