@@ -223,7 +223,7 @@ class _Scanner:
             return self._lost(reason, detail)
         if self._options.resync:  # a length that nothing protects may lead on by chance, over whole batches
             found = self._inside_of_chain(next_position)
-            if found is not None:
+            if found is not None and found != next_position:
                 return self._lost(reason, detail, found=found)
         return self._step_over(size, reason, detail)
 
