@@ -38,7 +38,9 @@ def _stacked(*decorators: Callable[[Decorated], Decorated]) -> Callable[[Decorat
 
 def targets_argument(function: Decorated) -> Decorated:
     """PATH...: what to work on, as the shell passed it on."""
-    return click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(readable=False))(function)
+    return click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(readable=False))(
+        function
+    )
 
 
 def selection_options(function: Decorated) -> Decorated:
