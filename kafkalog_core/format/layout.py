@@ -279,12 +279,10 @@ SNAPSHOT_VERSION: Final = 1
 CHECKPOINT_VERSION: Final = 0
 META_VERSIONS: Final = (0, 1)
 QUORUM_STATE_VERSIONS: Final = (0, 1)
-MAX_TEXT_FILE_BYTES: Final = 256 * 1024 * 1024  # a checkpoint of two million partitions is about 100 MB
 
 # --- limits: precedents beside each -----------------------------------------------------------------------------------
 MAX_BATCH_BYTES: Final = 256 * 1024 * 1024  # default of --max-batch-bytes; message.max.bytes is 1 MiB + 12 by default
 ZSTD_MAX_WINDOW_BYTES: Final = 128 * 1024 * 1024  # zstd level 22 writes windows of 2^27
-MAX_INT16: Final = 2**15 - 1
 MAX_INT32: Final = 2**31 - 1
 MAX_INT64: Final = 2**63 - 1
 DISK_BLOCK_BYTES: Final = 4096
