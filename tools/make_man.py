@@ -84,7 +84,7 @@ def _exit_statuses(statuses: tuple[ExitStatus, ...]) -> str:
 
 
 def _see_also(first: list[str]) -> str:
-    return roff.paragraph(", ".join([*first, *(f"{name}(5)" for name in reference_pages.NAMES)]))
+    return roff.paragraph(", ".join([*first, *(f"{name}({section})" for name, section in reference_pages.SECTIONS.items())]))
 
 
 def main() -> None:

@@ -1,25 +1,24 @@
-"""The pages of chapter 5: Kafka's bytes, the rows, the catalogue of findings, each from its declaration in the code."""
+"""The pages of chapters 5 and 7: Kafka's bytes, the rows, the catalogue of findings, each from its declaration in the code."""
 
 from __future__ import annotations
 
 import re
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core import tables
+from kafkalog_core.findings import FINDING_TYPES
+from kafkalog_core.findings.damage import ENTRY_DAMAGE, LOG_DAMAGE
 from kafkalog_core.format import layout
-from kafkalog_core.format.reasons import LOG_DAMAGE
 from kafkalog_core.format.unprotected import UNPROTECTED_FIELDS, UNPROTECTED_LENGTH, VALUES
-from kafkalog_core.ops.entry_faults import ENTRY_DAMAGE, ENTRY_FINDINGS
-from kafkalog_core.storage.oddity import ODDITY_TYPES
 from tools import roff
 
 if TYPE_CHECKING:
     from kafkalog_core.format.layout import Field, Layout
 
-__all__ = ["NAMES", "pages"]
+__all__ = ["SECTIONS", "pages"]
 
-NAMES = ("kafkalog-format", "kafkalog-rows", "kafkalog-findings")
+SECTIONS: Final = {"kafkalog-format": 5, "kafkalog-rows": 5, "kafkalog-findings": 7}
 _TYPES = {"b": "int8", "h": "int16", "i": "int32", "I": "uint32", "q": "int64"}
 _BITS = (
     (layout.CODEC_MASK, "codec, see CODECS"),
@@ -48,7 +47,7 @@ def pages() -> dict[str, str]:
     return {
         "kafkalog-format.5": _format_page(),
         "kafkalog-rows.5": _rows_page(),
-        "kafkalog-findings.5": _findings_page(),
+        "kafkalog-findings.7": _findings_page(),
     }
 
 
@@ -155,11 +154,11 @@ def _rows_page() -> str:
                 for column in table.columns
             ),
         )
-    return text + roff.section("see also", roff.paragraph("kafkalog-dump(1), kafkalog-findings(5)"))
+    return text + roff.section("see also", roff.paragraph("kafkalog-dump(1), kafkalog-findings(7)"))
 
 
 def _findings_page() -> str:
-    text = roff.heading("kafkalog-findings", 5, "the codes of what kafkalog finds")
+    text = roff.heading("kafkalog-findings", 7, "the codes of what kafkalog finds")
     text += roff.section(
         "description",
         roff.paragraph(
@@ -169,7 +168,7 @@ def _findings_page() -> str:
     )
     for severity in ("error", "warning", "info"):
         body = ""
-        for code, kind in sorted((ODDITY_TYPES | ENTRY_FINDINGS).items()):
+        for code, kind in sorted((FINDING_TYPES).items()):
             if kind.severity == severity:
                 parts = [re.sub(r"\{(\w+)\}", r"<\1>", kind.message)]
                 parts += [f"A broker: {kind.broker_action}"] if kind.broker_action else []

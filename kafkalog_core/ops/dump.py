@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from kafkalog_core import tables
 from kafkalog_core.errors import NotFoundError, SelectionError, StorageError
+from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import LOG_KINDS, FileKind, FileState
 from kafkalog_core.ops.checkpoints import Checkpoints
@@ -24,17 +25,16 @@ from kafkalog_core.ops.rows import RowChunk
 from kafkalog_core.ops.select import Filters
 from kafkalog_core.ops.stats import LogStats
 from kafkalog_core.ops.targets import FileTarget, LogDirTarget, PartitionTarget, Target
-from kafkalog_core.storage.oddity import Oddity, odd
 from kafkalog_core.storage.partition import Partition, read_partition
 from kafkalog_core.storage.scan import ScanOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from kafkalog_core.findings import Severity
     from kafkalog_core.ops.report import Report
     from kafkalog_core.ops.rows import Chunk
     from kafkalog_core.storage.listing import FileInfo
-    from kafkalog_core.storage.oddity import Severity
     from kafkalog_core.storage.segment import Segment
 
 __all__ = ["DumpRequest", "Dumper", "dump"]
@@ -120,7 +120,7 @@ class Dumper:
 
     def _log_dir(self, target: LogDirTarget) -> Iterator[Chunk]:
         if target.is_whole:
-            yield from self._findings(target.log_dir.oddities)
+            yield from self._findings(target.log_dir.findings)
             if self._request.files and not self._request.stats:
                 for file in target.log_dir.files:
                     yield from self._file_entries(file, None, None)
@@ -130,14 +130,14 @@ class Dumper:
             try:
                 partition = read_partition(place.path)
             except StorageError as error:
-                yield from self._findings([odd("dir.unreadable", place.path, reason=error.message)])
+                yield from self._findings([found("dir.unreadable", place.path, reason=error.message)])
                 continue
             log_dir = target.log_dir.path if target.log_dir.is_broker_dir else None
             yield from self._partition(partition, log_dir)
 
     def _partition(self, partition: Partition, log_dir: str | None) -> Iterator[Chunk]:
         self._report.partitions += 1
-        yield from self._findings(partition.oddities)
+        yield from self._findings(partition.findings)
         unit = unit_of_partition(partition, log_dir)
         self._progress.expect(unit.size_bytes)
         if self._request.stats:
@@ -173,7 +173,7 @@ class Dumper:
                 return
             yield from self._guarded(self._reader.rows(file, unit, view), file.path, unit)
 
-    def _committed(self, unit: Unit) -> tuple[CommittedView | None, list[Oddity]]:
+    def _committed(self, unit: Unit) -> tuple[CommittedView | None, list[Finding]]:
         """What a read_committed consumer gets of a partition, and where it would wait; None: that cannot be known."""
         high_watermark = None
         if self._request.committed == "high-watermark":
@@ -182,11 +182,11 @@ class Dumper:
                 if not any(isinstance(target, LogDirTarget) for target in self._request.targets):
                     raise SelectionError("no broker has checkpointed a high watermark for it", path=unit.path)
                 code = "high-watermark.unknown"
-                return None, [odd(code, unit.path, topic=unit.topic, partition=unit.partition)]
+                return None, [found(code, unit.path, topic=unit.topic, partition=unit.partition)]
         start_offset = self._checkpoints.log_start_offset(unit)
         view = read_committed_view(unit.files, self._request.scan_options, high_watermark, start_offset)
         findings = [
-            odd("txn.open", unit.path, topic=unit.topic, partition=unit.partition, offset=first, producer=producer)
+            found("txn.open", unit.path, topic=unit.topic, partition=unit.partition, offset=first, producer=producer)
             for producer, first in view.open_transactions
         ]
         return view, findings
@@ -212,8 +212,8 @@ class Dumper:
             if any(isinstance(target, FileTarget) and target.path == path for target in self._request.targets):
                 raise
             code = "file.vanished" if isinstance(error, NotFoundError) else "file.not-readable"
-            oddity = odd(code, path, reason=error.message, topic=unit.topic, partition=unit.partition)
-            yield self._finding_rows([oddity])  # a harmless one too, as rows are missing
+            finding = found(code, path, reason=error.message, topic=unit.topic, partition=unit.partition)
+            yield self._finding_rows([finding])  # a harmless one too, as rows are missing
 
     def _segments(self, partition: Partition, unit: Unit) -> Iterator[Chunk]:
         segments = [*partition.segments, *partition.other_segments]
@@ -293,14 +293,14 @@ class Dumper:
             for row in chunk.rows():
                 self._report.add_finding(row)
 
-    def _findings(self, oddities: Iterable[Oddity]) -> Iterator[Chunk]:
+    def _findings(self, findings: Iterable[Finding]) -> Iterator[Chunk]:
         """Findings; harmless ones only where segments or files are listed, as a dump of records is no census."""
         is_census = self._request.files or self._request.level == "segments"
-        shown = [item for item in oddities if is_census or item.severity != "info" or item.hides_records]
+        shown = [item for item in findings if is_census or item.severity != "info" or item.hides_records]
         if shown:
             yield self._finding_rows(shown)
 
-    def _finding_rows(self, oddities: Iterable[Oddity]) -> Chunk:
-        chunk = RowChunk(tables.FINDING, [oddity.row() for oddity in oddities])
+    def _finding_rows(self, findings: Iterable[Finding]) -> Chunk:
+        chunk = RowChunk(tables.FINDING, [finding.row() for finding in findings])
         self._count(chunk)
         return chunk

@@ -1,6 +1,6 @@
 """What may be wrong with the small files, as rows: damage and findings.
 
-`ENTRY_FINDINGS` is the catalogue of the finding codes, `ENTRY_DAMAGE` that of the damage reasons of `ops.entries`.
+The codes are those of `findings.small_files`, the damage reasons those of `findings.damage.ENTRY_DAMAGE`.
 """
 
 from __future__ import annotations
@@ -9,73 +9,17 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.format.names import FileKind, FileState
 from kafkalog_core.format.textfile import Failure
 from kafkalog_core.ops.rows import RowChunk
-from kafkalog_core.storage.oddity import OddityType
 from kafkalog_core.tables import DAMAGE, FINDING
 
 if TYPE_CHECKING:
     from kafkalog_core.format.textfile import MalformedLine, Refusal
 
-__all__ = ["ENTRY_DAMAGE", "ENTRY_FINDINGS", "EntryFile"]
+__all__ = ["EntryFile"]
 
-ENTRY_DAMAGE: Final = {
-    "malformed-line": "A line of a text file that does not follow the file's grammar.",
-    "partial-entry": "Bytes at the end of an index that are fewer than an entry.",
-    "snapshot-crc-mismatch": "A producer snapshot whose checksum is not that of its bytes.",
-    "snapshot-entry-count": "A producer snapshot whose size is not that of the number of entries in its header.",
-    "snapshot-truncated": "A producer snapshot that ends before its last entry.",
-    "snapshot-version": "A producer snapshot of a version that does not exist.",
-    "too-large": "A file far larger than any of its kind; it was not read.",
-    "unreadable": "Bytes that the disk cannot read.",
-}
-
-_REFUSED: Final = "A broker refuses the file: {problem}."
-ENTRY_FINDINGS: Final = {
-    "index.zero-tail": OddityType(
-        "info",
-        "The index ends with {size_bytes} bytes of zeros: the room made for entries to come.",
-        "Cuts it when it recovers or closes the segment; after a clean stop it takes the zeros for entries.",
-    ),
-    "txnindex.zero-tail": OddityType(
-        "warning",
-        "The transaction index ends with {size_bytes} bytes of zeros, which no broker writes.",
-        "Takes them for aborted transactions of producer 0.",
-    ),
-    "txnindex.bad-version": OddityType(
-        "error", "An entry of the transaction index has version {version}; only 0 exists.", "Does not start."
-    ),
-    "clean-shutdown.malformed": OddityType(
-        "info",
-        "The mark of a clean stop does not hold JSON: {problem}.",
-        "Takes the stop for clean all the same; it does not know the broker epoch of that time.",
-    ),
-    "file.unfinished": OddityType(
-        "info", "A temporary file that was not finished: {problem}.", "Overwrites it when it next writes the file."
-    ),
-    "file.shrank": OddityType("info", "The file became shorter while it was read; it is in use."),
-    "checkpoint.count-mismatch": OddityType("error", _REFUSED),
-    "checkpoint.invalid-utf8": OddityType("error", _REFUSED),
-    "checkpoint.malformed-line": OddityType("error", _REFUSED),
-    "checkpoint.negative-count": OddityType("error", _REFUSED),
-    "checkpoint.negative-epoch": OddityType("error", _REFUSED),
-    "checkpoint.unsupported-version": OddityType("error", _REFUSED),
-    "meta.bad-directory-id": OddityType("error", _REFUSED),
-    "meta.bad-node-id": OddityType("error", _REFUSED),
-    "meta.malformed-line": OddityType("error", _REFUSED),
-    "meta.missing-key": OddityType("error", _REFUSED),
-    "meta.unsupported-version": OddityType("error", _REFUSED),
-    "partition-metadata.bad-topic-id": OddityType("error", _REFUSED),
-    "partition-metadata.malformed-line": OddityType("error", _REFUSED),
-    "partition-metadata.too-short": OddityType("error", _REFUSED),
-    "partition-metadata.zero-topic-id": OddityType("error", _REFUSED),
-    "quorum-state.bad-value": OddityType("error", _REFUSED),
-    "quorum-state.empty": OddityType("error", _REFUSED),
-    "quorum-state.malformed-line": OddityType("error", _REFUSED),
-    "quorum-state.missing-key": OddityType("error", _REFUSED),
-    "quorum-state.unsupported-version": OddityType("error", _REFUSED),
-}
 
 _NO_START: Final = "Does not start."
 _OFFLINE_AFTER_READING: Final = "Takes it for empty; 4.x takes the whole log directory offline as well."
@@ -141,8 +85,8 @@ class EntryFile:
     def finding(
         self, code: str, *, position: int | None = None, size_bytes: int | None = None, **details: object
     ) -> RowChunk:
-        """One finding row; `code` is one of `ENTRY_FINDINGS`, `details` are what its message names."""
-        kind = ENTRY_FINDINGS[code]
+        """One finding row; `code` is one of `FINDING_TYPES`, `details` are what its message names."""
+        kind = FINDING_TYPES[code]
         return self._finding(
             code,
             kind.message.format(size_bytes=size_bytes, **details),
@@ -167,7 +111,7 @@ class EntryFile:
             return self.finding("file.unfinished", problem=refusal.problem)
         code = f"{_CODE_GROUPS.get(self.kind, 'checkpoint')}.{refusal.code}"
         action = _ACTION_OF_KIND.get(self.kind) or _REFUSED_ACTIONS.get((self.kind, refusal.failure))
-        return self._finding(code, ENTRY_FINDINGS[code].message.format(problem=refusal.problem), action)
+        return self._finding(code, FINDING_TYPES[code].message.format(problem=refusal.problem), action)
 
     def _finding(
         self,
@@ -180,7 +124,7 @@ class EntryFile:
     ) -> RowChunk:
         row = {
             "code": code,
-            "severity": ENTRY_FINDINGS[code].severity,
+            "severity": FINDING_TYPES[code].severity,
             "file": self.path,
             "topic": self.topic,
             "partition": self.partition,
@@ -188,6 +132,6 @@ class EntryFile:
             "size_bytes": size_bytes,
             "message": message,
             "broker_action": broker_action,
-            "cure": ENTRY_FINDINGS[code].cure,
+            "cure": FINDING_TYPES[code].cure,
         }
         return RowChunk(FINDING, [row])

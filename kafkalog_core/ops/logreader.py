@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalog_core import tables
+from kafkalog_core.findings import found
 from kafkalog_core.format.columns import RecordColumns
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_backwards, decode_run
 from kafkalog_core.format.names import FileKind, fixed_file_name
@@ -13,7 +14,6 @@ from kafkalog_core.ops.backwards import runs_backwards
 from kafkalog_core.ops.chunks import OUT_BYTES, BatchChunk, Lines, RecordChunk
 from kafkalog_core.ops.rows import RowChunk
 from kafkalog_core.ops.select import batch_filter, record_selection
-from kafkalog_core.storage.oddity import odd
 from kafkalog_core.storage.resync import count_zeros
 from kafkalog_core.storage.scan import Damage, Run, scan
 from kafkalog_core.storage.source import Change, Source
@@ -21,6 +21,7 @@ from kafkalog_core.storage.source import Change, Source
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kafkalog_core.findings import Severity
     from kafkalog_core.ops.committed import CommittedView
     from kafkalog_core.ops.dump import DumpRequest
     from kafkalog_core.ops.logfiles import LogFile, Unit
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.report import Report
     from kafkalog_core.ops.rows import Chunk
     from kafkalog_core.ops.stats import LogStats
-    from kafkalog_core.storage.oddity import Severity
     from kafkalog_core.storage.scan import ScanOptions
 
 __all__ = ["LogReader"]
@@ -163,9 +163,9 @@ class LogReader:
 
     def changed(self, change: Change, file: LogFile) -> RowChunk:
         """The `finding` row that says what has happened to a file while it was read."""
-        oddity = odd(_CHANGE_CODES[change], file.path, topic=file.place.topic, partition=file.place.partition)
-        self._report.add_finding(oddity.row())
-        return RowChunk(tables.FINDING, [oddity.row()])
+        finding = found(_CHANGE_CODES[change], file.path, topic=file.place.topic, partition=file.place.partition)
+        self._report.add_finding(finding.row())
+        return RowChunk(tables.FINDING, [finding.row()])
 
     def _items(self, source: Source, file: LogFile) -> Iterator[Run | Damage]:
         options = self._request.scan_options

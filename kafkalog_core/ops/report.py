@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog_core.storage.oddity import Severity
+    from kafkalog_core.findings import Severity
 
 __all__ = ["Report"]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from kafkalog_core.errors import NotFoundError
+from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.names import FileName, parse_file_name
-from kafkalog_core.storage.oddity import Oddity, odd
 from kafkalog_core.storage.source import open_error
 
 __all__ = ["DirectoryInfo", "FileInfo", "Listing", "list_directory", "stat_path"]
@@ -64,12 +64,12 @@ class DirectoryInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """Entries of a directory, sorted by name; what is neither file nor directory is an oddity."""
+    """Entries of a directory, sorted by name; what is neither file nor directory is an finding."""
 
     path: str
     files: tuple[FileInfo, ...]
     directories: tuple[DirectoryInfo, ...]
-    oddities: tuple[Oddity, ...]
+    findings: tuple[Finding, ...]
 
 
 def stat_path(path: str) -> os.stat_result:
@@ -86,7 +86,7 @@ def list_directory(path: str) -> Listing:
     """List a directory. Raises NotFoundError or AccessError for the directory itself, never for one of its entries."""
     files: list[FileInfo] = []
     directories: list[DirectoryInfo] = []
-    oddities: list[Oddity] = []
+    findings: list[Finding] = []
     uid = stat_path(path).st_uid
     try:
         with os.scandir(path) as entries:
@@ -94,41 +94,41 @@ def list_directory(path: str) -> Listing:
                 seen = _look_at(entry)
                 if isinstance(seen, FileInfo):
                     files.append(seen)
-                    oddities += _ownership_oddities(seen, uid)
+                    findings += _ownership_findings(seen, uid)
                 elif isinstance(seen, DirectoryInfo):
                     directories.append(seen)
                 else:
-                    oddities.append(seen)
+                    findings.append(seen)
     except OSError as error:
         raise open_error(path, error) from error
     return Listing(
         path=path,
         files=tuple(sorted(files, key=lambda file: file.name.raw)),
         directories=tuple(sorted(directories, key=lambda directory: directory.raw_name)),
-        oddities=tuple(sorted(oddities, key=lambda oddity: oddity.path)),
+        findings=tuple(sorted(findings, key=lambda finding: finding.path)),
     )
 
 
-def _look_at(entry: os.DirEntry[str]) -> FileInfo | DirectoryInfo | Oddity:
+def _look_at(entry: os.DirEntry[str]) -> FileInfo | DirectoryInfo | Finding:
     try:
         status = entry.stat()
     except OSError as error:
         problem = open_error(entry.path, error)
         if entry.is_symlink():
-            return odd("file.broken-link", entry.path, reason=problem.message)
+            return found("file.broken-link", entry.path, reason=problem.message)
         if error.errno in _VANISHED_ERRNOS:
-            return odd("file.vanished", entry.path)
-        return odd("file.not-readable", entry.path, reason=problem.message)
+            return found("file.vanished", entry.path)
+        return found("file.not-readable", entry.path, reason=problem.message)
     if stat.S_ISREG(status.st_mode):
         return FileInfo.of(entry.path, status)
     if stat.S_ISDIR(status.st_mode):
         return DirectoryInfo(path=entry.path, raw_name=entry.name, device=status.st_dev, inode=status.st_ino)
-    return odd("file.not-regular", entry.path)
+    return found("file.not-regular", entry.path)
 
 
-def _ownership_oddities(file: FileInfo, directory_uid: int) -> list[Oddity]:
+def _ownership_findings(file: FileInfo, directory_uid: int) -> list[Finding]:
     if not file.mode & stat.S_IRUSR:
-        return [odd("file.unreadable", file.path, mode=f"{file.mode:04o}")]
+        return [found("file.unreadable", file.path, mode=f"{file.mode:04o}")]
     if file.uid != directory_uid:
-        return [odd("file.foreign-owner", file.path, uid=file.uid, directory_uid=directory_uid)]
+        return [found("file.foreign-owner", file.path, uid=file.uid, directory_uid=directory_uid)]
     return []

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
+from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.names import (
     CHECKPOINT_KINDS,
     LOG_KINDS,
@@ -26,7 +27,6 @@ from kafkalog_core.format.names import (
     topic_name_problem,
 )
 from kafkalog_core.storage.listing import DirectoryInfo, FileInfo, Listing, list_directory
-from kafkalog_core.storage.oddity import Oddity, odd
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -79,7 +79,7 @@ class LogDir:
     partitions: tuple[PartitionPath, ...]
     files: tuple[FileInfo, ...]
     remote_index_cache: tuple[FileInfo, ...]
-    oddities: tuple[Oddity, ...]
+    findings: tuple[Finding, ...]
 
 
 def read_log_dir(path: str) -> LogDir:
@@ -100,20 +100,20 @@ def log_dir_of(listing: Listing) -> LogDir:
     )
     live_kinds = {file.name.kind for file in listing.files if file.name.state is FileState.LIVE}
     is_broker_dir = not live_kinds.isdisjoint(_BROKER_KINDS)
-    oddities: list[Oddity] = [*listing.oddities]
+    findings: list[Finding] = [*listing.findings]
     remote_files: tuple[FileInfo, ...] = ()
     for directory, name in named:
         if name.problem is not None:
             code = "dir.not-a-partition" if is_broker_dir else "dir.not-a-partition-here"
-            oddities.append(odd(code, directory.path, problem=name.problem))
+            findings.append(found(code, directory.path, problem=name.problem))
         elif name.state is DirectoryState.REMOTE_INDEX_CACHE:
             remote_files, problems = _list_remote_index_cache(directory)
-            oddities += problems
-    oddities += _file_oddities(listing.files)
-    oddities += _name_oddities(partitions)
-    oddities += _duplicate_oddities(partitions)
+            findings += problems
+    findings += _file_findings(listing.files)
+    findings += _name_findings(partitions)
+    findings += _duplicate_findings(partitions)
     if is_broker_dir:
-        oddities += _broker_file_oddities(listing, live_kinds, partitions)
+        findings += _broker_file_findings(listing, live_kinds, partitions)
     return LogDir(
         path=listing.path,
         is_broker_dir=is_broker_dir,
@@ -121,7 +121,7 @@ def log_dir_of(listing: Listing) -> LogDir:
         partitions=tuple(partitions),
         files=listing.files,
         remote_index_cache=remote_files,
-        oddities=tuple(sorted(oddities, key=lambda oddity: (oddity.path, oddity.code))),
+        findings=tuple(sorted(findings, key=lambda finding: (finding.path, finding.code))),
     )
 
 
@@ -159,41 +159,41 @@ def _holds_redpanda(directory: DirectoryInfo) -> bool:
         return False
 
 
-def _list_remote_index_cache(directory: DirectoryInfo) -> tuple[tuple[FileInfo, ...], tuple[Oddity, ...]]:
+def _list_remote_index_cache(directory: DirectoryInfo) -> tuple[tuple[FileInfo, ...], tuple[Finding, ...]]:
     try:
         listing = list_directory(directory.path)
     except StorageError as error:
-        return (), (odd("dir.unreadable", directory.path, reason=error.message),)
-    return listing.files, listing.oddities
+        return (), (found("dir.unreadable", directory.path, reason=error.message),)
+    return listing.files, listing.findings
 
 
-def _file_oddities(files: Iterable[FileInfo]) -> Iterator[Oddity]:
+def _file_findings(files: Iterable[FileInfo]) -> Iterator[Finding]:
     for file in files:
         kind = file.name.kind
         if file.name.state in {FileState.TEMPORARY, FileState.PARTIAL}:
-            yield odd("file.leftover", file.path)
+            yield found("file.leftover", file.path)
         elif kind in _BROKER_KINDS or kind is FileKind.LOCK or file.name.raw == "bootstrap.checkpoint":
             continue
         elif file.name.base_offset is not None or kind in _PARTITION_KINDS:
-            yield odd("file.misplaced", file.path)
+            yield found("file.misplaced", file.path)
         else:
-            yield odd("file.unknown", file.path)
+            yield found("file.unknown", file.path)
 
 
-def _name_oddities(partitions: Iterable[PartitionPath]) -> Iterator[Oddity]:
+def _name_findings(partitions: Iterable[PartitionPath]) -> Iterator[Finding]:
     for place in partitions:
         name = place.name
         code = _CODE_OF_STATE.get(name.state)
         if code is not None:
-            yield odd(code, place.path, topic=name.topic, partition=name.partition)
+            yield found(code, place.path, topic=name.topic, partition=name.partition)
         if not name.canonical:
-            yield odd("dir.odd-name", place.path, topic=name.topic, partition=name.partition)
+            yield found("dir.odd-name", place.path, topic=name.topic, partition=name.partition)
         problem = topic_name_problem(name.topic or "")
         if problem is not None:
-            yield odd("dir.illegal-topic", place.path, topic=name.topic, partition=name.partition, problem=problem)
+            yield found("dir.illegal-topic", place.path, topic=name.topic, partition=name.partition, problem=problem)
 
 
-def _duplicate_oddities(partitions: Iterable[PartitionPath]) -> Iterator[Oddity]:
+def _duplicate_findings(partitions: Iterable[PartitionPath]) -> Iterator[Finding]:
     """A log directory may hold one directory of a partition to serve, or one to fill; any number set aside."""
     first: dict[tuple[str | None, int | None, DirectoryState], PartitionPath] = {}
     for place in partitions:  # sorted: the one to serve comes before the one to fill
@@ -207,20 +207,20 @@ def _duplicate_oddities(partitions: Iterable[PartitionPath]) -> Iterator[Oddity]
             known = first.get((name.topic, name.partition, DirectoryState.CURRENT), place)
         if known is not place:
             other = repr(known.name.raw)
-            yield odd(code, place.path, topic=name.topic, partition=name.partition, other=other)
+            yield found(code, place.path, topic=name.topic, partition=name.partition, other=other)
 
 
-def _broker_file_oddities(
+def _broker_file_findings(
     listing: Listing, live_kinds: set[FileKind], partitions: Iterable[PartitionPath]
-) -> Iterator[Oddity]:
+) -> Iterator[Finding]:
     """What a broker's directory should have, by what else of its release is there (0.8 knows no meta.properties)."""
     if FileKind.CLEAN_SHUTDOWN not in live_kinds:
-        yield odd("dir.unclean", f"{listing.path}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}")
+        yield found("dir.unclean", f"{listing.path}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}")
     if FileKind.META_PROPERTIES in live_kinds:
         return
     has_metadata_log = any(place.name.topic == METADATA_TOPIC for place in partitions)
     path = f"{listing.path}/{fixed_file_name(FileKind.META_PROPERTIES)}"
     if has_metadata_log or FileKind.KRAFT_SNAPSHOT in live_kinds:
-        yield odd("meta.missing-kraft", path)
+        yield found("meta.missing-kraft", path)
     elif FileKind.LOG_START_OFFSET in live_kinds:
-        yield odd("meta.missing", path)
+        yield found("meta.missing", path)

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import StorageError
+from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.format.names import (
     METADATA_TOPIC,
@@ -22,7 +23,6 @@ from kafkalog_core.format.names import (
     segment_file_name,
 )
 from kafkalog_core.storage.listing import FileInfo, Listing, list_directory, stat_path
-from kafkalog_core.storage.oddity import Oddity, odd
 from kafkalog_core.storage.segment import Segment, SegmentState, group_segments
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Partition:
     kraft_snapshots: tuple[FileInfo, ...]
     metadata_files: tuple[FileInfo, ...]
     other_files: tuple[FileInfo, ...]
-    oddities: tuple[Oddity, ...]
+    findings: tuple[Finding, ...]
 
     @property
     def topic(self) -> str | None:
@@ -89,7 +89,7 @@ def partition_of(listing: Listing) -> Partition:
     kraft_snapshots = tuple(file for file in listing.files if file.name.kind is FileKind.KRAFT_SNAPSHOT)
     metadata_files = tuple(file for file in listing.files if file.name.kind in _METADATA_KINDS)
     grouped.update(file.path for file in (*snapshots, *kraft_snapshots, *metadata_files))
-    found = Partition(
+    partition = Partition(
         path=listing.path,
         name=name,
         format="v07" if is_v07 else "log",
@@ -100,9 +100,9 @@ def partition_of(listing: Listing) -> Partition:
         kraft_snapshots=kraft_snapshots,
         metadata_files=metadata_files,
         other_files=tuple(file for file in listing.files if file.path not in grouped),
-        oddities=(),
+        findings=(),
     )
-    return _with_oddities(found, listing)
+    return _with_findings(partition, listing)
 
 
 def directory_basename(path: str) -> str:
@@ -110,67 +110,67 @@ def directory_basename(path: str) -> str:
     return os.path.basename(os.path.abspath(path))
 
 
-def _with_oddities(found: Partition, nested: Listing) -> Partition:
-    oddities = [*nested.oddities, *(odd("dir.nested", directory.path) for directory in nested.directories)]
-    oddities += _v07_oddities(found) if found.format == "v07" else _log_oddities(found)
-    placed = (replace(oddity, topic=found.topic, partition=found.partition) for oddity in oddities)
-    return replace(found, oddities=tuple(sorted(placed, key=lambda oddity: (oddity.path, oddity.code))))
+def _with_findings(partition: Partition, nested: Listing) -> Partition:
+    findings = [*nested.findings, *(found("dir.nested", directory.path) for directory in nested.directories)]
+    findings += _v07_findings(partition) if partition.format == "v07" else _log_findings(partition)
+    placed = (replace(finding, topic=partition.topic, partition=partition.partition) for finding in findings)
+    return replace(partition, findings=tuple(sorted(placed, key=lambda finding: (finding.path, finding.code))))
 
 
-def _v07_oddities(partition: Partition) -> Iterator[Oddity]:
+def _v07_findings(partition: Partition) -> Iterator[Finding]:
     """Kafka 0.7 takes what ends in `.kafka` and ignores the rest."""
     for file in partition.other_files:
         is_log = _is_live(file, FileKind.LOG_V07)
         code = "segment.bad-name" if is_log else _ignored_code(file)
-        yield odd(code, file.path, hides_records=is_log and file.size_bytes > 0)
+        yield found(code, file.path, hides_records=is_log and file.size_bytes > 0)
     for file in (*partition.snapshots, *partition.kraft_snapshots, *partition.metadata_files):
-        yield odd(_ignored_code(file), file.path)
+        yield found(_ignored_code(file), file.path)
     for segment in partition.other_segments:
-        yield from (_unread_oddities(segment, partition) if segment.log else _ignored_oddities(segment.files))
+        yield from (_unread_findings(segment, partition) if segment.log else _ignored_findings(segment.files))
     for segment, following in pairwise(partition.segments):
-        yield from _address_oddities(segment, following.base_offset)
+        yield from _address_findings(segment, following.base_offset)
 
 
-def _address_oddities(segment: Segment, next_address: int) -> Iterator[Oddity]:
+def _address_findings(segment: Segment, next_address: int) -> Iterator[Finding]:
     end = segment.base_offset + segment.size_bytes
     if end != next_address:  # a live broker may have written to it and rolled since
         end = segment.base_offset + _size_now(segment)
     if end < next_address:
-        yield odd("segment.gap", _path_of(segment), size_bytes=next_address - end, offset=next_address, end=end)
+        yield found("segment.gap", _path_of(segment), size_bytes=next_address - end, offset=next_address, end=end)
     elif end > next_address:
-        yield odd("segment.overlap", _path_of(segment), size_bytes=end - next_address, offset=next_address, end=end)
+        yield found("segment.overlap", _path_of(segment), size_bytes=end - next_address, offset=next_address, end=end)
 
 
-def _log_oddities(partition: Partition) -> Iterator[Oddity]:
+def _log_findings(partition: Partition) -> Iterator[Finding]:
     if not partition.segments:
-        yield odd("partition.empty", partition.path)
+        yield found("partition.empty", partition.path)
     for file in partition.other_files:
         is_log = file.name.raw.partition(".")[2].startswith("log")
-        yield odd(_log_file_code(file), file.path, hides_records=is_log and file.size_bytes > 0)
+        yield found(_log_file_code(file), file.path, hides_records=is_log and file.size_bytes > 0)
     for file in partition.kraft_snapshots:
-        yield from _kraft_snapshot_oddities(file, partition)
+        yield from _kraft_snapshot_findings(file, partition)
     for file in (*partition.snapshots, *partition.metadata_files):
         if file.name.state in _UNFINISHED:
-            yield odd("file.leftover", file.path)
+            yield found("file.leftover", file.path)
         elif file.name.kind is FileKind.SNAPSHOT and not file.name.canonical:
             code = "segment.bad-name" if file.name.base_offset is None else "segment.misnamed-companion"
-            yield odd(code, file.path, offset=file.name.base_offset)
+            yield found(code, file.path, offset=file.name.base_offset)
     has_timeindex = any(segment.timeindex for segment in partition.segments)
     for segment in partition.segments:
-        yield from _segment_oddities(segment, has_timeindex=has_timeindex)
+        yield from _segment_findings(segment, has_timeindex=has_timeindex)
     with_log = frozenset(
         segment.base_offset for segment in (*partition.segments, *partition.other_segments) if segment.log is not None
     )
     for segment in partition.other_segments:
         if segment.state is SegmentState.ORPHAN:
-            yield from _orphan_oddities(segment, partition, with_log)
+            yield from _orphan_findings(segment, partition, with_log)
         else:
-            yield from _other_segment_oddities(segment, partition)
+            yield from _other_segment_findings(segment, partition)
 
 
-def _segment_oddities(segment: Segment, *, has_timeindex: bool) -> Iterator[Oddity]:
+def _segment_findings(segment: Segment, *, has_timeindex: bool) -> Iterator[Finding]:
     if segment.size_bytes > MAX_INT32:
-        yield odd("segment.oversize", _path_of(segment), size_bytes=segment.size_bytes, offset=segment.base_offset)
+        yield found("segment.oversize", _path_of(segment), size_bytes=segment.size_bytes, offset=segment.base_offset)
     if not segment.size_bytes:  # recent releases make the indexes of a new segment at its first append
         return
     for code, part, kind, expected in (
@@ -178,31 +178,31 @@ def _segment_oddities(segment: Segment, *, has_timeindex: bool) -> Iterator[Oddi
         ("segment.timeindex-missing", segment.timeindex, FileKind.TIME_INDEX, has_timeindex),
     ):
         if expected and part is None and _is_missing_still(segment, kind):
-            yield odd(code, _path_of(segment), offset=segment.base_offset)
+            yield found(code, _path_of(segment), offset=segment.base_offset)
 
 
-def _other_segment_oddities(segment: Segment, partition: Partition) -> Iterator[Oddity]:
+def _other_segment_findings(segment: Segment, partition: Partition) -> Iterator[Finding]:
     if segment.state is SegmentState.UNREAD:
-        yield from _unread_oddities(segment, partition)
+        yield from _unread_findings(segment, partition)
     else:
-        yield _unplaced_oddity(segment, partition)
+        yield _unplaced_finding(segment, partition)
         if segment.state is SegmentState.SWAP and segment.log and not segment.index:
-            yield odd("segment.swap-index-missing", _path_of(segment), offset=segment.base_offset)
+            yield found("segment.swap-index-missing", _path_of(segment), offset=segment.base_offset)
 
 
-def _unplaced_oddity(segment: Segment, partition: Partition) -> Oddity:
+def _unplaced_finding(segment: Segment, partition: Partition) -> Finding:
     code, offset, size_bytes = _CODE_OF_STATE[segment.state], segment.base_offset, segment.size_bytes
     is_alone = all(live.base_offset != offset for live in partition.segments)
     if segment.state is SegmentState.SWAP and size_bytes and is_alone:
         code = "segment.swap-alone"
-    return odd(code, _path_of(segment), size_bytes=size_bytes or None, offset=offset, hides_records=size_bytes > 0)
+    return found(code, _path_of(segment), size_bytes=size_bytes or None, offset=offset, hides_records=size_bytes > 0)
 
 
-def _unread_oddities(segment: Segment, partition: Partition) -> Iterator[Oddity]:
+def _unread_findings(segment: Segment, partition: Partition) -> Iterator[Finding]:
     offset, size_bytes = segment.base_offset, segment.size_bytes
     name = segment.files[0].name
     if name.state in _UNFINISHED:
-        yield from _ignored_oddities(segment.files)
+        yield from _ignored_findings(segment.files)
         return
     if (name.kind is FileKind.LOG_V07) != (partition.format == "v07"):
         code = "partition.mixed-formats"
@@ -210,38 +210,38 @@ def _unread_oddities(segment: Segment, partition: Partition) -> Iterator[Oddity]
         code = "segment.duplicate"
     else:
         code = "segment.misnamed" if size_bytes else "segment.misnamed-empty"
-    yield odd(code, _path_of(segment), size_bytes=size_bytes, offset=offset, hides_records=size_bytes > 0)
+    yield found(code, _path_of(segment), size_bytes=size_bytes, offset=offset, hides_records=size_bytes > 0)
 
 
-def _orphan_oddities(segment: Segment, partition: Partition, with_log: frozenset[int]) -> Iterator[Oddity]:
+def _orphan_findings(segment: Segment, partition: Partition, with_log: frozenset[int]) -> Iterator[Finding]:
     """Indexes without a log of their spelling; of a deletion that was cut short, its log is `.deleted` already."""
     log_name = segment_file_name(segment.base_offset, FileKind.LOG)
     for file in segment.files:
         if file.name.kind is FileKind.SNAPSHOT:
             continue
         if file.name.state in _UNFINISHED:
-            yield odd("file.leftover", file.path)
+            yield found("file.leftover", file.path)
         elif not file.name.canonical:
-            yield odd("segment.misnamed-companion", file.path, offset=segment.base_offset)
+            yield found("segment.misnamed-companion", file.path, offset=segment.base_offset)
         elif segment.base_offset in with_log:
-            yield odd("segment.deleted", file.path, offset=segment.base_offset)
+            yield found("segment.deleted", file.path, offset=segment.base_offset)
         elif _exists(file.path) and not _exists(f"{partition.path}/{log_name}"):
-            yield odd("segment.index-orphan", file.path, offset=segment.base_offset)
+            yield found("segment.index-orphan", file.path, offset=segment.base_offset)
 
 
-def _kraft_snapshot_oddities(file: FileInfo, partition: Partition) -> Iterator[Oddity]:
+def _kraft_snapshot_findings(file: FileInfo, partition: Partition) -> Iterator[Finding]:
     if file.name.state in _UNFINISHED:
-        yield odd("file.leftover", file.path)
+        yield found("file.leftover", file.path)
     elif partition.topic != METADATA_TOPIC:
-        yield odd("segment.deleted" if file.name.state is FileState.DELETED else "file.unknown", file.path)
+        yield found("segment.deleted" if file.name.state is FileState.DELETED else "file.unknown", file.path)
     elif file.name.base_offset is None:
-        yield odd("snapshot.bad-name", file.path)
+        yield found("snapshot.bad-name", file.path)
     elif file.name.state is FileState.DELETED:
-        yield odd("segment.deleted", file.path, offset=file.name.base_offset)
+        yield found("segment.deleted", file.path, offset=file.name.base_offset)
 
 
-def _ignored_oddities(files: Iterable[FileInfo]) -> Iterator[Oddity]:
-    return (odd(_ignored_code(file), file.path) for file in files)
+def _ignored_findings(files: Iterable[FileInfo]) -> Iterator[Finding]:
+    return (found(_ignored_code(file), file.path) for file in files)
 
 
 def _ignored_code(file: FileInfo) -> str:

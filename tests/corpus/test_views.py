@@ -33,8 +33,8 @@ def _views(corpus: Path) -> Iterator[tuple[LogDir, list[Partition]]]:
 def test_healthy_directories_raise_no_alarm(corpus: Path) -> None:
     count = 0
     for log_dir, partitions in _views(corpus):
-        oddities = [*log_dir.oddities, *(oddity for found in partitions for oddity in found.oddities)]
-        alarms = {oddity.code for oddity in oddities if oddity.severity != "info"}
+        findings = [*log_dir.findings, *(finding for found in partitions for finding in found.findings)]
+        alarms = {finding.code for finding in findings if finding.severity != "info"}
         assert alarms <= (ALARMS_OF_DAMAGED_STAGES if "/damaged/" in log_dir.path else set()), log_dir.path
         count += 1
     assert count

@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkalog_core.errors import AccessError, NotFoundError, UnsupportedError
+from kafkalog_core.findings import FINDING_TYPES
+from kafkalog_core.findings.damage import ENTRY_DAMAGE
 from kafkalog_core.format.names import FileKind, FileState, parse_file_name
 from kafkalog_core.ops.entries import ENTRY_KINDS, entries
-from kafkalog_core.ops.entry_faults import ENTRY_DAMAGE, ENTRY_FINDINGS
 from kafkalog_core.storage.source import Source
 from tests import build
 
@@ -433,5 +434,5 @@ def test_any_bytes(tmp_path: Path, kind: FileKind, state: FileState, data: bytes
                 assert row["reason"] in ENTRY_DAMAGE
                 covered += int(str(row["size_bytes"]))
             elif row["type"] == "finding":
-                assert row["code"] in ENTRY_FINDINGS
+                assert row["code"] in FINDING_TYPES
     assert covered <= len(data)

@@ -40,7 +40,7 @@ def test_entries_are_sorted_and_told_apart(tmp_path: Path) -> None:
     seen = list_directory(str(tmp_path))
     assert [file.name.raw for file in seen.files] == ["a.log", "b.log"]
     assert [directory.raw_name for directory in seen.directories] == ["y", "z"]
-    assert [(oddity.code, oddity.path) for oddity in seen.oddities] == [("file.not-regular", str(tmp_path / "pipe"))]
+    assert [(finding.code, finding.path) for finding in seen.findings] == [("file.not-regular", str(tmp_path / "pipe"))]
 
 
 def test_links_are_followed_and_broken_ones_said(tmp_path: Path) -> None:
@@ -54,9 +54,9 @@ def test_links_are_followed_and_broken_ones_said(tmp_path: Path) -> None:
     assert [(file.name.raw, file.size_bytes) for file in seen.files] == [("file", 2)]
     assert [directory.raw_name for directory in seen.directories] == ["directory", "real"]
     assert seen.directories[0].inode == seen.directories[1].inode
-    assert [(oddity.code, oddity.severity) for oddity in seen.oddities] == [("file.broken-link", "warning")] * 2
-    assert "circle" in seen.oddities[0].message
-    assert "no such file" in seen.oddities[1].message
+    assert [(finding.code, finding.severity) for finding in seen.findings] == [("file.broken-link", "warning")] * 2
+    assert "circle" in seen.findings[0].message
+    assert "no such file" in seen.findings[1].message
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_a_file_that_cannot_be_looked_at_is_said(
     monkeypatch.setattr(listing.os, "scandir", lambda _: Entries([Refused()]))
     seen = list_directory(str(tmp_path))
     assert not seen.files
-    (oddity,) = seen.oddities
-    assert (oddity.code, oddity.severity, oddity.message) == (code, severity, message)
+    (finding,) = seen.findings
+    assert (finding.code, finding.severity, finding.message) == (code, severity, message)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
@@ -103,7 +103,7 @@ def test_a_directory_that_may_be_listed_but_not_entered() -> None:
         os.chmod(directory, 0o744)
         script = "import sys; from kafkalog_core.storage.listing import list_directory as look\n"
         script += "import os; os.setegid(65534); os.seteuid(65534)\n"
-        script += f"print(*(oddity.code for oddity in look({directory!r}).oddities))"
+        script += f"print(*(finding.code for finding in look({directory!r}).findings))"
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["file.not-readable"] * 2
 
@@ -120,9 +120,9 @@ def test_a_name_that_is_not_utf_8_keeps_its_bytes(tmp_path: Path) -> None:
 def test_a_file_that_its_owner_cannot_read(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.log"
     path.touch(mode=0o000)
-    (oddity,) = list_directory(str(tmp_path)).oddities
-    assert (oddity.code, oddity.severity) == ("file.unreadable", "warning")
-    assert "0000" in oddity.message
+    (finding,) = list_directory(str(tmp_path)).findings
+    assert (finding.code, finding.severity) == ("file.unreadable", "warning")
+    assert "0000" in finding.message
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -130,9 +130,9 @@ def test_a_file_of_another_owner(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.index"
     path.touch()
     os.chown(path, 12345, -1)
-    (oddity,) = list_directory(str(tmp_path)).oddities
-    assert oddity.code == "file.foreign-owner"
-    assert "12345" in oddity.message
+    (finding,) = list_directory(str(tmp_path)).findings
+    assert finding.code == "file.foreign-owner"
+    assert "12345" in finding.message
 
 
 def test_a_path_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

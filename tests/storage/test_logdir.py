@@ -31,23 +31,23 @@ def make(directory: Path, *directories: str, files: tuple[str, ...] = BROKER_FIL
 
 
 def codes(log_dir: LogDir) -> list[tuple[str, str]]:
-    return [(Path(oddity.path).name, oddity.code) for oddity in log_dir.oddities]
+    return [(Path(finding.path).name, finding.code) for finding in log_dir.findings]
 
 
-def test_a_healthy_log_directory_has_no_oddity(tmp_path: Path) -> None:
+def test_a_healthy_log_directory_has_no_finding(tmp_path: Path) -> None:
     found = make(tmp_path, "t-10", "t-2", "a-0", "__cluster_metadata-0", files=(*BROKER_FILES, "bootstrap.checkpoint"))
     assert [place.name.raw for place in found.partitions] == ["__cluster_metadata-0", "a-0", "t-2", "t-10"]
     assert [place.path for place in found.partitions][1] == str(tmp_path / "a-0")
     assert len({place.identity for place in found.partitions}) == 4
     assert found.is_clean
     assert found.is_broker_dir
-    assert not found.oddities
+    assert not found.findings
 
 
 def test_a_log_directory_of_kafka_0_7_has_no_files_of_its_own(tmp_path: Path) -> None:
     found = make(tmp_path, "t-0", files=(".kafka_cleanshutdown",))
     assert found.is_clean
-    assert not found.oddities
+    assert not found.findings
 
 
 def test_a_log_directory_of_kafka_0_8_has_no_meta_properties(tmp_path: Path) -> None:
@@ -59,25 +59,27 @@ def test_a_log_directory_of_kafka_0_8_has_no_meta_properties(tmp_path: Path) -> 
 def test_a_missing_meta_properties(tmp_path: Path) -> None:
     rest = tuple(name for name in BROKER_FILES if name != "meta.properties")
     found = make(tmp_path / "zk", "t-0", files=rest)
-    assert [(oddity.code, oddity.severity) for oddity in found.oddities] == [("meta.missing", "info")]
+    assert [(finding.code, finding.severity) for finding in found.findings] == [("meta.missing", "info")]
     kraft = make(tmp_path / "kraft", "t-0", files=(*rest, "bootstrap.checkpoint"))
-    assert [(oddity.code, oddity.severity) for oddity in kraft.oddities] == [("meta.missing-kraft", "warning")]
+    assert [(finding.code, finding.severity) for finding in kraft.findings] == [("meta.missing-kraft", "warning")]
     metadata = make(tmp_path / "metadata", "__cluster_metadata-0", files=rest)
-    assert [oddity.code for oddity in metadata.oddities] == ["meta.missing-kraft"]
+    assert [finding.code for finding in metadata.findings] == ["meta.missing-kraft"]
 
 
 @pytest.mark.parametrize("name", ["lost+found", "tmp", ".snapshot", "foo-bar", "x-delete"])
 def test_directories_that_stop_a_broker(tmp_path: Path, name: str) -> None:
     found = make(tmp_path / "broker", "t-0", name)
-    assert [(oddity.code, oddity.severity) for oddity in found.oddities] == [("dir.not-a-partition", "error")]
+    assert [(finding.code, finding.severity) for finding in found.findings] == [("dir.not-a-partition", "error")]
     copied = make(tmp_path / "copy", "t-0", name, files=())
-    assert [(oddity.code, oddity.severity) for oddity in copied.oddities] == [("dir.not-a-partition-here", "warning")]
+    assert [(finding.code, finding.severity) for finding in copied.findings] == [
+        ("dir.not-a-partition-here", "warning")
+    ]
 
 
 def test_a_partition_twice(tmp_path: Path) -> None:
     found = make(tmp_path, "t-1", "t-01", "t-1.0-delete", "t-1.1-delete", "u-0.0-future", "u-0.1-future")
-    twice = [oddity for oddity in found.oddities if oddity.code == "dir.duplicate-partition"]
-    assert [(Path(oddity.path).name, oddity.severity) for oddity in twice] == [
+    twice = [finding for finding in found.findings if finding.code == "dir.duplicate-partition"]
+    assert [(Path(finding.path).name, finding.severity) for finding in twice] == [
         ("t-1", "error"),
         ("u-0.1-future", "error"),
     ]
@@ -102,8 +104,8 @@ def test_directories_set_aside_and_odd_names(tmp_path: Path) -> None:
         ("u-007", "dir.odd-name"),
         ("ä-0", "dir.illegal-topic"),
     ]
-    assert {oddity.severity for oddity in found.oddities} == {"info"}
-    assert "partition 7" in str(found.oddities[2].broker_action)
+    assert {finding.severity for finding in found.findings} == {"info"}
+    assert "partition 7" in str(found.findings[2].broker_action)
 
 
 def test_files_at_the_top(tmp_path: Path) -> None:
@@ -124,14 +126,14 @@ def test_the_cache_of_remote_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     found = read_log_dir(str(tmp_path))
     assert [file.name.raw for file in found.remote_index_cache] == ["0_AAAAAAAAAAAAAAAAAAAAAQ.index"]
     assert [place.name.raw for place in found.partitions] == ["t-0"]
-    assert not found.oddities
+    assert not found.findings
     listed = list_directory(str(tmp_path))
 
     def refuse(path: str) -> None:
         raise NotFoundError("no such file or directory", path=path)
 
     monkeypatch.setattr(module, "list_directory", refuse)
-    assert [oddity.code for oddity in module.log_dir_of(listed).oddities] == ["dir.unreadable"]
+    assert [finding.code for finding in module.log_dir_of(listed).findings] == ["dir.unreadable"]
 
 
 def test_is_it_a_brokers_directory(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def whole(*offsets: int) -> list[str]:
 
 
 def codes(partition: Partition) -> list[tuple[str, str]]:
-    return [(Path(oddity.path).name, oddity.code) for oddity in partition.oddities]
+    return [(Path(finding.path).name, finding.code) for finding in partition.findings]
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "orders-3"
 
 
-def test_a_healthy_partition_has_no_oddity(home: Path) -> None:
+def test_a_healthy_partition_has_no_finding(home: Path) -> None:
     files = [*whole(0, 76), named(76, TXNINDEX), named(76, SNAPSHOT), named(140, SNAPSHOT)]
     found = make(home, *files, "leader-epoch-checkpoint", "partition.metadata")
     assert (found.topic, found.partition, found.format) == ("orders", 3, "log")
@@ -62,24 +62,24 @@ def test_a_healthy_partition_has_no_oddity(home: Path) -> None:
     assert [file.name.kind for file in found.metadata_files] == [FileKind.LEADER_EPOCH, FileKind.PARTITION_METADATA]
     assert not found.other_segments
     assert not found.other_files
-    assert not found.oddities
+    assert not found.findings
 
 
 def test_a_partition_of_an_old_release_has_no_time_index(home: Path) -> None:
-    assert not make(home, named(0, LOG), named(0, INDEX), named(9, LOG), named(9, INDEX)).oddities
+    assert not make(home, named(0, LOG), named(0, INDEX), named(9, LOG), named(9, INDEX)).findings
 
 
 def test_an_empty_segment_needs_no_index(home: Path) -> None:
     make(home, *whole(0))
     (home / named(9, LOG)).touch()
-    assert not read_partition(str(home)).oddities
+    assert not read_partition(str(home)).findings
 
 
 def test_missing_indexes(home: Path) -> None:
     found = make(home, *whole(0), named(5, LOG), named(5, TIMEINDEX), named(9, LOG), named(9, INDEX))
     assert codes(found) == [(named(5, LOG), "segment.index-missing"), (named(9, LOG), "segment.timeindex-missing")]
-    assert {oddity.severity for oddity in found.oddities} == {"warning"}
-    assert [oddity.offset for oddity in found.oddities] == [5, 9]
+    assert {finding.severity for finding in found.findings} == {"warning"}
+    assert [finding.offset for finding in found.findings] == [5, 9]
 
 
 def test_an_index_that_appears_after_the_listing_is_not_missing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_an_index_that_appears_after_the_listing_is_not_missing(home: Path, monk
     listed = module.list_directory(str(home))
     make(home, *whole(5))
     monkeypatch.setattr(module, "list_directory", lambda _: listed)
-    assert not read_partition(str(home)).oddities
+    assert not read_partition(str(home)).findings
 
 
 def test_a_segment_that_is_deleted_after_the_listing_misses_nothing(
@@ -97,7 +97,7 @@ def test_a_segment_that_is_deleted_after_the_listing_misses_nothing(
     listed = module.list_directory(str(home))
     (home / named(0, LOG)).rename(home / named(0, LOG + ".deleted"))
     monkeypatch.setattr(module, "list_directory", lambda _: listed)
-    assert not read_partition(str(home)).oddities
+    assert not read_partition(str(home)).findings
 
 
 def test_an_index_without_its_log(home: Path) -> None:
@@ -145,9 +145,9 @@ def test_files_on_their_way_in_or_out(home: Path) -> None:
 def test_a_replacement_without_anything_to_replace(home: Path) -> None:
     found = make(home, *whole(0, 9), *(name + ".swap" for name in whole(5)), *(name + ".swap" for name in whole(9)))
     assert codes(found) == [(named(5, LOG + ".swap"), "segment.swap-alone"), (named(9, LOG + ".swap"), "segment.swap")]
-    assert [oddity.severity for oddity in found.oddities] == ["warning", "info"]
+    assert [finding.severity for finding in found.findings] == ["warning", "info"]
     (home / named(5, LOG + ".swap")).write_bytes(b"")
-    assert {oddity.code for oddity in read_partition(str(home)).oddities} == {"segment.swap"}
+    assert {finding.code for finding in read_partition(str(home)).findings} == {"segment.swap"}
 
 
 @pytest.mark.parametrize(
@@ -166,34 +166,34 @@ def test_a_replacement_without_anything_to_replace(home: Path) -> None:
 )
 def test_a_log_that_is_not_read_says_how_to_see_its_records(home: Path, name: str, code: str, severity: str) -> None:
     found = make(home, *whole(0), name)
-    (oddity,) = (oddity for oddity in found.oddities if oddity.code == code)
-    assert (oddity.severity, oddity.hides_records) == (severity, True)
-    assert oddity.message.endswith(". Its records are not shown unless the file itself is named.")
+    (finding,) = (finding for finding in found.findings if finding.code == code)
+    assert (finding.severity, finding.hides_records) == (severity, True)
+    assert finding.message.endswith(". Its records are not shown unless the file itself is named.")
     (home / name).write_bytes(b"")
-    assert not any(oddity.hides_records for oddity in read_partition(str(home)).oddities)
+    assert not any(finding.hides_records for finding in read_partition(str(home)).findings)
 
 
 def test_an_index_hides_no_records(home: Path) -> None:
     found = make(home, *whole(0), named(5, INDEX + ".deleted"), named(5, INDEX + ".cleaned"), named(5, SNAPSHOT))
-    assert found.oddities
-    assert not any(oddity.hides_records or "not shown" in oddity.message for oddity in found.oddities)
+    assert found.findings
+    assert not any(finding.hides_records or "not shown" in finding.message for finding in found.findings)
 
 
 @pytest.mark.parametrize("name", ["abc.log", ".log", "x.index", "x.snapshot", "x.swap", "x.cleaned", "0-1-v1.log"])
 def test_names_that_stop_a_broker(home: Path, name: str) -> None:
     found = make(home, *whole(0), name)
     assert codes(found) == [(name, "segment.bad-name")]
-    assert found.oddities[0].severity == "error"
+    assert found.findings[0].severity == "error"
 
 
 def test_a_misnamed_log(home: Path) -> None:
     found = make(home, *whole(0), "5.log", "5.index")
     assert codes(found) == [("5.log", "segment.misnamed")]
-    assert (found.oddities[0].severity, found.oddities[0].offset) == ("error", 5)
+    assert (found.findings[0].severity, found.findings[0].offset) == ("error", 5)
     assert [(segment.base_offset, segment.state) for segment in found.other_segments] == [(5, SegmentState.UNREAD)]
     (home / "5.log").write_bytes(b"")
-    (oddity,) = read_partition(str(home)).oddities
-    assert (oddity.code, oddity.severity) == ("segment.misnamed-empty", "warning")
+    (finding,) = read_partition(str(home)).findings
+    assert (finding.code, finding.severity) == ("segment.misnamed-empty", "warning")
 
 
 def test_a_second_log_of_one_base_offset(home: Path) -> None:
@@ -212,11 +212,11 @@ def test_a_log_of_more_bytes_than_positions(home: Path) -> None:
     make(home, *whole(0))
     with (home / named(0, LOG)).open("r+b") as file:
         file.truncate(2**31)
-    (oddity,) = read_partition(str(home)).oddities
-    assert (oddity.code, oddity.severity, oddity.size_bytes) == ("segment.oversize", "error", 2**31)
+    (finding,) = read_partition(str(home)).findings
+    assert (finding.code, finding.severity, finding.size_bytes) == ("segment.oversize", "error", 2**31)
     with (home / named(0, LOG)).open("r+b") as file:
         file.truncate(2**31 - 1)
-    assert not read_partition(str(home)).oddities
+    assert not read_partition(str(home)).findings
 
 
 def test_strange_files_are_ignored_and_said(home: Path) -> None:
@@ -240,13 +240,13 @@ def test_strange_files_are_ignored_and_said(home: Path) -> None:
         "x.part": "file.leftover",
         "x.deleted": "segment.deleted",
     }
-    assert {oddity.severity for oddity in found.oddities} == {"info"}
+    assert {finding.severity for finding in found.findings} == {"info"}
 
 
 def test_an_empty_partition(home: Path) -> None:
     found = make(home, "partition.metadata")
     assert codes(found) == [("orders-3", "partition.empty")]
-    assert (found.oddities[0].topic, found.oddities[0].partition) == ("orders", 3)
+    assert (found.findings[0].topic, found.findings[0].partition) == ("orders", 3)
 
 
 def test_snapshots_of_the_metadata_log(tmp_path: Path) -> None:
@@ -270,15 +270,15 @@ def test_a_partition_of_kafka_0_7(home: Path) -> None:
         (0, SegmentState.CLOSED),
         (10, SegmentState.ACTIVE),
     ]
-    assert not found.oddities
+    assert not found.findings
 
 
 @pytest.mark.parametrize(("second", "code", "size"), [(11, "segment.gap", 1), (7, "segment.overlap", 3)])
 def test_addresses_of_kafka_0_7_must_join(home: Path, second: int, code: str, size: int) -> None:
     found = make(home, named(0, ".kafka"), named(second, ".kafka"))
-    (oddity,) = found.oddities
-    assert (oddity.code, oddity.severity, oddity.size_bytes, oddity.offset) == (code, "error", size, second)
-    assert oddity.path.endswith(named(0, ".kafka"))
+    (finding,) = found.findings
+    assert (finding.code, finding.severity, finding.size_bytes, finding.offset) == (code, "error", size, second)
+    assert finding.path.endswith(named(0, ".kafka"))
 
 
 def test_a_segment_of_kafka_0_7_that_grew_and_rolled_after_the_listing(
@@ -289,7 +289,7 @@ def test_a_segment_of_kafka_0_7_that_grew_and_rolled_after_the_listing(
     listed = module.list_directory(str(home))
     make(home, named(0, ".kafka"), size=10)
     monkeypatch.setattr(module, "list_directory", lambda _: listed)
-    assert not read_partition(str(home)).oddities
+    assert not read_partition(str(home)).findings
 
 
 def test_a_segment_of_kafka_0_7_that_goes_away(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,7 +297,7 @@ def test_a_segment_of_kafka_0_7_that_goes_away(home: Path, monkeypatch: pytest.M
     listed = module.list_directory(str(home))
     (home / named(0, ".kafka")).unlink()
     monkeypatch.setattr(module, "list_directory", lambda _: listed)
-    assert [oddity.code for oddity in read_partition(str(home)).oddities] == ["segment.gap"]
+    assert [finding.code for finding in read_partition(str(home)).findings] == ["segment.gap"]
 
 
 def test_kafka_0_7_ignores_all_other_files(home: Path) -> None:
@@ -342,9 +342,9 @@ def test_the_name_of_a_directory_however_it_is_spelled(tmp_path: Path, monkeypat
     assert [directory_basename(path) for path in (".", "../t-0/", f"{tmp_path}/t-0//")] == ["t-0"] * 3
 
 
-def test_oddities_are_rows_of_findings(home: Path) -> None:
+def test_findings_are_rows_of_findings(home: Path) -> None:
     found = make(home, *whole(0), "5.log")
-    row = found.oddities[0].row()
+    row = found.findings[0].row()
     assert row.keys() <= set(FINDING.names)
     assert (row["file"], row["topic"], row["partition"]) == (str(home / "5.log"), "orders", 3)
     assert row["offset"] == 5

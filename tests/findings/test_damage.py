@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from kafkalog_core.findings.damage import LOG_DAMAGE
 from kafkalog_core.format import decode, kernels
-from kafkalog_core.format.reasons import LOG_DAMAGE
 from kafkalog_core.storage import scan
 
 

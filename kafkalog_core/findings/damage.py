@@ -1,10 +1,13 @@
-"""The catalogue of damage reasons in a log: what scan and decode say, a stable word and its meaning."""
+"""The catalogue of damage reasons: the stable words of `damage` rows and what they mean.
+
+`LOG_DAMAGE` is what the scan and the decoders of logs say, `ENTRY_DAMAGE` what the readers of small files do.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LOG_DAMAGE"]
+__all__ = ["ENTRY_DAMAGE", "LOG_DAMAGE"]
 
 LOG_DAMAGE: Final = {
     # --- framing: storage.scan --------------------------------------------------------------------------------------
@@ -39,4 +42,15 @@ LOG_DAMAGE: Final = {
     "message-crc": "A message inside of a wrapper of 0.7 whose checksum is wrong, under a good one of the wrapper.",
     "message-empty": "A compressed message without a message in it.",
     "message-offset": "Relative inner offsets that pass the offset of their wrapper.",
+}
+
+ENTRY_DAMAGE: Final = {
+    "malformed-line": "A line of a text file that does not follow the file's grammar.",
+    "partial-entry": "Bytes at the end of an index that are fewer than an entry.",
+    "snapshot-crc-mismatch": "A producer snapshot whose checksum is not that of its bytes.",
+    "snapshot-entry-count": "A producer snapshot whose size is not that of the number of entries in its header.",
+    "snapshot-truncated": "A producer snapshot that ends before its last entry.",
+    "snapshot-version": "A producer snapshot of a version that does not exist.",
+    "too-large": "A file far larger than any of its kind; it was not read.",
+    "unreadable": "Bytes that the disk cannot read.",
 }

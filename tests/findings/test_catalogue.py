@@ -1,4 +1,4 @@
-"""The catalogue of oddities: every text is a sentence, whatever the system said."""
+"""The catalogue of findings: every text is a sentence, whatever the system said."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import string
 
 import pytest
 
-from kafkalog_core.storage.oddity import NOT_SHOWN, ODDITY_TYPES, odd
+from kafkalog_core.findings import FINDING_TYPES, NOT_SHOWN, found
 from kafkalog_core.storage.source import UnreadableError, open_error
 
 PROBLEMS = [
@@ -28,12 +28,12 @@ def fields(template: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(template) if name}
 
 
-@pytest.mark.parametrize("code", ODDITY_TYPES)
+@pytest.mark.parametrize("code", FINDING_TYPES)
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.message)
 def test_every_text_is_a_sentence(code: str, problem: UnreadableError) -> None:
     reason = problem.message
-    oddity = odd(code, "x", **VALUES, **DETAILS, reason=reason, problem="its name has no partition number")  # type: ignore[arg-type]
-    for text in (oddity.message, oddity.broker_action, oddity.cure):
+    finding = found(code, "x", **VALUES, **DETAILS, reason=reason, problem="its name has no partition number")  # type: ignore[arg-type]
+    for text in (finding.message, finding.broker_action, finding.cure):
         if text is not None:
             assert re.fullmatch(r"[A-Z-][^{}]*[^.{}]\.", text), text
             assert "None" not in text.replace("None of its records", "")
@@ -41,12 +41,12 @@ def test_every_text_is_a_sentence(code: str, problem: UnreadableError) -> None:
 
 def test_what_the_system_said_stands_behind_a_colon() -> None:
     """So it reads well whatever kind of phrase it is."""
-    with_reason = {code: kind.message for code, kind in ODDITY_TYPES.items() if "reason" in fields(kind.message)}
+    with_reason = {code: kind.message for code, kind in FINDING_TYPES.items() if "reason" in fields(kind.message)}
     assert {code: message.replace("{reason}", "{}") for code, message in with_reason.items()} == REASONS
 
 
 def test_records_that_are_not_shown() -> None:
-    plain, hiding = odd("segment.deleted", "x"), odd("segment.deleted", "x", hides_records=True)
+    plain, hiding = found("segment.deleted", "x"), found("segment.deleted", "x", hides_records=True)
     assert (plain.hides_records, hiding.hides_records) == (False, True)
     assert hiding.message == f"{plain.message} {NOT_SHOWN}"
     assert plain.row().keys() == hiding.row().keys()

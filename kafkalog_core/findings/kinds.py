@@ -1,0 +1,54 @@
+"""What a finding is, and what its catalogue says of a code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+__all__ = ["Finding", "FindingType", "Severity"]
+
+Severity = Literal["info", "warning", "error"]
+
+
+class FindingType(NamedTuple):
+    """One code of the catalogue: `message` is a template of one plain sentence."""
+
+    severity: Severity
+    message: str
+    broker_action: str | None = None
+    cure: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One finding; the fields are columns of the `finding` row, `path` its `file`.
+
+    `hides_records`: the file holds records, and none of them is among the partition's.
+    """
+
+    code: str
+    severity: Severity
+    path: str
+    message: str
+    topic: str | None = None
+    partition: int | None = None
+    size_bytes: int | None = None
+    offset: int | None = None
+    broker_action: str | None = None
+    cure: str | None = None
+    hides_records: bool = False
+
+    def row(self) -> dict[str, object]:
+        """The `finding` row as a dict by column name; columns not named here are null."""
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "file": self.path,
+            "topic": self.topic,
+            "partition": self.partition,
+            "size_bytes": self.size_bytes,
+            "offset": self.offset,
+            "message": self.message,
+            "broker_action": self.broker_action,
+            "cure": self.cure,
+        }
