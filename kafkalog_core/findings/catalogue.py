@@ -7,13 +7,16 @@ leaves records behind; what brokers do in the course of their life (files waitin
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings.files import FILES
 from kafkalog_core.findings.kinds import Finding
 from kafkalog_core.findings.logdirs import LOG_DIRS
 from kafkalog_core.findings.partitions import PARTITIONS
 from kafkalog_core.findings.small_files import SMALL_FILES
+
+if TYPE_CHECKING:
+    from kafkalog_core.findings.kinds import Severity
 
 __all__ = ["FINDING_TYPES", "NOT_SHOWN", "found"]
 
@@ -22,28 +25,34 @@ NOT_SHOWN: Final = "Its records are not shown unless the file itself is named."
 FINDING_TYPES: Final = FILES | PARTITIONS | LOG_DIRS | SMALL_FILES
 
 
-def found(
+def found(  # noqa: PLR0913 - the columns of the finding row
     code: str,
     path: str,
     *,
     topic: str | None = None,
     partition: int | None = None,
+    position: int | None = None,
     size_bytes: int | None = None,
     offset: int | None = None,
+    severity: Severity | None = None,
     hides_records: bool = False,
     **details: object,
 ) -> Finding:
-    """An finding of the catalogue; `details` are what its texts name besides the columns."""
+    """A finding of the catalogue; `details` are what its texts name besides the columns.
+
+    `severity`: where what stands around it makes it worse or better than the catalogue says.
+    """
     kind = FINDING_TYPES[code]
-    values = {"partition": partition, "size_bytes": size_bytes, "offset": offset, **details}
+    values = {"partition": partition, "position": position, "size_bytes": size_bytes, "offset": offset, **details}
     message = kind.message.format_map(values)
     return Finding(
         code=code,
-        severity=kind.severity,
+        severity=severity or kind.severity,
         path=path,
         message=f"{message} {NOT_SHOWN}" if hides_records else message,
         topic=topic,
         partition=partition,
+        position=position,
         size_bytes=size_bytes,
         offset=offset,
         broker_action=kind.broker_action and kind.broker_action.format_map(values),

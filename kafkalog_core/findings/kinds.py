@@ -11,12 +11,17 @@ Severity = Literal["info", "warning", "error"]
 
 
 class FindingType(NamedTuple):
-    """One code of the catalogue: `message` is a template of one plain sentence."""
+    """One code of the catalogue.
+
+    `message` is a template of one plain sentence about one case, `meaning` a sentence or two about all of them;
+    `broker_action` and `cure` are what a broker does about it and what mends it.
+    """
 
     severity: Severity
     message: str
     broker_action: str | None = None
     cure: str | None = None
+    meaning: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +37,7 @@ class Finding:
     message: str
     topic: str | None = None
     partition: int | None = None
+    position: int | None = None
     size_bytes: int | None = None
     offset: int | None = None
     broker_action: str | None = None
@@ -46,6 +52,7 @@ class Finding:
             "file": self.path,
             "topic": self.topic,
             "partition": self.partition,
+            "position": self.position,
             "size_bytes": self.size_bytes,
             "offset": self.offset,
             "message": self.message,

@@ -1,0 +1,83 @@
+"""Where checks put their findings: the same thing said often is said some times and then counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.findings import found
+
+if TYPE_CHECKING:
+    from kafkalog_core.findings import Finding, Severity
+
+__all__ = ["SHOWN", "Sink"]
+
+SHOWN: Final = 20
+"""Findings of one code in one file that are given out one by one; the last of them says how many more there are."""
+
+
+class Sink:
+    """Findings of one partition or file, in the order in which they came."""
+
+    def __init__(self, topic: str | None = None, partition: int | None = None) -> None:
+        self._topic = topic
+        self._partition = partition
+        self._findings: list[Finding] = []
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._last: dict[tuple[str, str], int] = {}
+
+    def add(
+        self,
+        code: str,
+        path: str,
+        *,
+        position: int | None = None,
+        size_bytes: int | None = None,
+        offset: int | None = None,
+        severity: Severity | None = None,
+        **details: object,
+    ) -> None:
+        """Put in one finding of the catalogue; see `findings.found`."""
+        if self._is_shown(code, path):
+            finding = found(
+                code,
+                path,
+                topic=self._topic,
+                partition=self._partition,
+                position=position,
+                size_bytes=size_bytes,
+                offset=offset,
+                severity=severity,
+                hides_records=False,
+                **details,
+            )
+            self._append(finding)
+
+    def put(self, finding: Finding) -> None:
+        """Put in a finding that is made already."""
+        if self._is_shown(finding.code, finding.path):
+            self._append(replace(finding, topic=finding.topic or self._topic, partition=finding.partition))
+
+    def count_more(self, code: str, path: str, count: int) -> None:
+        """`count` more findings of a code in a file that were not made one by one."""
+        self._counts[code, path] += count
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All of them; the last one shown of a code in a file says how many more there are."""
+        findings = list(self._findings)
+        for key, index in self._last.items():
+            more = self._counts[key] - SHOWN
+            if more > 0:
+                last = findings[index]
+                findings[index] = replace(last, message=f"{last.message} And {more:,} more of these in this file.")
+        return tuple(findings)
+
+    def _is_shown(self, code: str, path: str) -> bool:
+        self._counts[code, path] += 1
+        return self._counts[code, path] <= SHOWN
+
+    def _append(self, finding: Finding) -> None:
+        self._last[finding.code, finding.path] = len(self._findings)
+        self._findings.append(finding)
