@@ -2,7 +2,8 @@
 
 All else is declared in pyproject.toml. C inlines within one module alone, so what is compiled is a copy of `loops.py`
 in which the text of each module of the package stands in place of the first import of it. The copy carries the hash of
-all this text. Where no C compiler exists the build goes on and the interpreted twin is used.
+all this text. The modules that hold nothing but numbers become macros: only what C knows when it compiles makes a jump
+table of many comparisons. Where no C compiler exists the build goes on and the interpreted twin is used.
 
 Environment:
     KAFKALOG_REQUIRE_COMPILED=1: the build fails where the kernels cannot be compiled.
@@ -13,15 +14,17 @@ from __future__ import annotations
 
 import ast
 import os
+import sys
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from setuptools import Extension, setup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from types import ModuleType
 
 HERE = Path(__file__).parent
 MARK = 'SOURCE_HASH = "interpreted"\n'
@@ -39,12 +42,16 @@ def load_twins() -> ModuleType:
 
 twins = load_twins()
 SOURCES = Path(*twins.PACKAGE.split("."))
+COPIES = Path("build", "kernels")
+HEADER = "numbers.h"
 LOOPS = twins.LOOPS
 
 
 def whole_text(name: str, copied: set[str]) -> Iterator[str]:
     """Lines of a module of the package and, once each, of those that it imports, in their place."""
     copied.add(name)
+    if name in twins.NUMBERS:
+        return
     text = (SOURCES / f"{name}.py").read_text(encoding="utf-8")
     lines = text.splitlines(keepends=True)
     done = 0
@@ -60,15 +67,28 @@ def whole_text(name: str, copied: set[str]) -> Iterator[str]:
 
 
 def replacement(node: ast.stmt, copied: set[str]) -> Iterable[str] | None:
-    """The text of an imported module of the package, a C integer for a constant; None: the statement stays as it is."""
+    """The text of an imported module of the package; None: the statement stays as it is."""
     if isinstance(node, ast.ImportFrom):
         package, _, name = (node.module or "").rpartition(".")
         if package == twins.PACKAGE:
             return () if name in copied else whole_text(name, copied)
-    is_constant = isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "Final"
-    if is_constant and node.value is not None and not isinstance(node.value, ast.Tuple):
-        return (f"{ast.unparse(node.target)} = cython.declare(cython.longlong, {ast.unparse(node.value)})\n",)
     return None
+
+
+def numbers() -> list[tuple[str, int]]:
+    """The integers that the kernels know by name. The packages around them would import all of the product."""
+    before = set(sys.modules)
+    parts = twins.PACKAGE.split(".")
+    for depth in range(1, len(parts) + 1):
+        package = ModuleType(".".join(parts[:depth]))
+        package.__path__ = [str(HERE.joinpath(*parts[:depth]))]
+        sys.modules[package.__name__] = package
+    values: dict[str, object] = {}
+    for name in twins.NUMBERS:
+        values |= vars(import_module(f"{twins.PACKAGE}.{name}"))
+    for module in set(sys.modules) - before:
+        del sys.modules[module]
+    return [(key, value) for key, value in values.items() if key.isupper() and isinstance(value, int)]
 
 
 def is_head(node: ast.stmt) -> bool:
@@ -87,11 +107,22 @@ def write_copy() -> str:
     if text.count(MARK) != 1:
         raise SystemExit(f"{LOOPS}.py: the line {MARK.rstrip()} must stand in it once")
     text = text.replace(MARK, f'SOURCE_HASH = "{twins.text_hash(str(SOURCES))}"\n')
-    target = Path("build", "kernels", *SOURCES.parts, f"{LOOPS}.py")
+    target = COPIES / SOURCES / f"{LOOPS}.py"
     target.parent.mkdir(parents=True, exist_ok=True)
+    macros, names = "", f'cdef extern from "{HEADER}":\n'
+    for name, value in numbers():  # ~ as C has no literal for the least number of 64 bits
+        macros += f"#define KAFKALOG_{name} {f'(~{~value}LL)' if value < 0 else f'{value}LL'}\n"
+        names += f'    const long long {name} "KAFKALOG_{name}"\n'
+    write_changed(target.with_name(HEADER), macros)
+    write_changed(target.with_suffix(".pxd"), names)
+    write_changed(target, text)
+    return str(target)
+
+
+def write_changed(target: Path, text: str) -> None:
+    """Write a file, unless it has this text already: then nothing is compiled again for it."""
     if not target.exists() or target.read_text(encoding="utf-8") != text:
         target.write_text(text, encoding="utf-8")
-    return str(target)
 
 
 def extensions() -> list[Extension]:
@@ -103,10 +134,10 @@ def extensions() -> list[Extension]:
     kernels = Extension(
         f"{twins.PACKAGE}.{LOOPS}",
         [write_copy()],
-        include_dirs=[str(SOURCES)],
+        include_dirs=[str(SOURCES), str(COPIES / SOURCES)],
         extra_compile_args=["-O3", "-fwrapv", "-g0"],
     )
-    cythonized: list[Extension] = cythonize([kernels], include_path=["."], language_level=3)
+    cythonized: list[Extension] = cythonize([kernels], include_path=[".", str(COPIES)], language_level=3)
     for extension in cythonized:  # Cython makes new ones and forgets this
         extension.optional = os.environ.get(twins.REQUIRE) != "1"
     return cythonized

@@ -7,6 +7,7 @@ little more than click; every error of ours ends as one sentence on stderr; a tr
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from importlib import import_module
@@ -19,11 +20,25 @@ from kafkalog_core.errors import KafkalogError
 
 __all__ = ["COMMANDS", "cli", "main"]
 
+HELP: Final = """Read, check and repair Apache Kafka's on-disk log.
+
+Works on the files of a dead broker: any file, a partition directory or a whole log directory. Nothing is written
+without --apply.
+
+\b
+Example:
+  kafkalog dump /var/lib/kafka/orders-0
+"""
 COMMANDS: Final = {
     "dump": (
         "kafkalog_cli.commands.dump:dump_command",
         "Show every batch, record or index entry, damaged places included.",
     ),
+    "explain": (
+        "kafkalog_cli.commands.explain:explain_command",
+        "Explain a code, or what a broker wrote into its log.",
+    ),
+    "verify": ("kafkalog_cli.commands.verify:verify_command", "Say what is wrong with a disk, and what is not."),
     "bench": ("kafkalog_cli.commands.bench:bench_command", "Measure how fast this machine reads logs."),
     "completion": ("kafkalog_cli.commands.completion:completion", "Print the completion script of a shell."),
 }
@@ -97,6 +112,15 @@ def _forget_stdout() -> None:
         return
 
 
+def _buffer_stdout() -> None:
+    """Under PYTHONUNBUFFERED standard output is a bare file, and a signal may end a write to it in the middle."""
+    raw = getattr(sys.stdout, "buffer", None)
+    if isinstance(raw, io.RawIOBase):
+        encoding, errors = sys.stdout.encoding, sys.stdout.errors
+        buffered = io.BufferedWriter(raw)
+        sys.stdout = io.TextIOWrapper(buffered, encoding=encoding, errors=errors, line_buffering=True)
+
+
 def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
     del parameter
     if not value or ctx.resilient_parsing:
@@ -116,6 +140,7 @@ def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) 
 
 @click.group(
     cls=LazyGroup,
+    help=HELP,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Exit status: 0 clean, 1 crash, 2 usage, 3 could not operate, 4 damage found.",
 )
@@ -128,18 +153,14 @@ def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) 
     help="Print the version, and which kernels run: compiled or interpreted.",
 )
 def cli() -> None:
-    r"""Read, check and repair Apache Kafka's on-disk log.
-
-    Works on the files of a dead broker: any file, a partition directory or a whole log directory. Nothing is written
-    without --apply.
-
-    \b
-    Example:
-      kafkalog dump /var/lib/kafka/orders-0
-    """
+    """All commands; what it says of itself is HELP."""
 
 
 def main() -> NoReturn:
     """Entry point of the `kafkalog` script."""
+    if sys.__stdout__ is None:  # closed by whoever started us
+        click.echo("kafkalog: the result could not be written: standard output is closed", err=True)
+        sys.exit(ExitStatus.CRASH)
+    _buffer_stdout()
     cli.main(prog_name="kafkalog")
     raise AssertionError  # click ends the process

@@ -22,6 +22,7 @@ __all__ = [
     "output_options",
     "selection_options",
     "targets_argument",
+    "verdict_output_option",
 ]
 
 Decorated = TypeVar("Decorated", bound="Callable[..., object]")
@@ -121,7 +122,8 @@ _RANGE_FILTERS = (
         metavar="A..B",
         help=(
             "Only timestamps from A to B, both included: ISO 8601, UTC unless a zone is given, or milliseconds since "
-            "1970. A last day without a time of day is meant whole."
+            "1970 (12 digits and more). A last day without a time of day is meant whole. A batch is shown where one of "
+            "its records would be; where its header does not tell, it is opened."
         ),
     ),
 )
@@ -193,9 +195,19 @@ def output_options(function: Decorated) -> Decorated:
             show_default=True,
             help=(
                 "How keys and values stand in json, ndjson and csv: auto is text where they are exact UTF-8 and "
-                "base64 (key_b64) where not; base64 and hex (key_hex) always."
+                "base64 (key_b64) where not, in csv also where they hold control characters; base64 and hex (key_hex) "
+                "always."
             ),
         ),
+    )(function)
+
+
+def verdict_output_option(function: Decorated) -> Decorated:
+    """--output, for a command whose result is for people first."""
+    return click.option(
+        "--output",
+        type=click.Choice(OUTPUTS),
+        help="Form of the result.  [default: table on a terminal, else ndjson: one JSON object a line]",
     )(function)
 
 

@@ -35,6 +35,9 @@ OPEN: Final[Range] = (None, None)
 _MAX_INT64: Final = 2**63 - 1
 _SIZE: Final = re.compile(r"(\d+)\s*(?:([kmgt])(i?b)?|b)?", re.IGNORECASE)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MIN_PLAIN_MS: Final = 10**11  # 1973-03-03: as seconds, or as a date without dashes, it would be far away
+_MIN_SECONDS: Final = 10**8  # 1973-03-03, as seconds
+_DATE_DIGITS: Final = (4, 6, 8)  # of 2025, 202510, 20251009
 _ONE_DAY: Final = timedelta(days=1)
 
 
@@ -67,10 +70,16 @@ def parse_times(text: str) -> Range:
 
 
 def parse_time_ms(text: str, *, end_of_day: bool = False) -> int:
-    """All digits: milliseconds since 1970. Else ISO 8601, in UTC where it names no zone."""
+    """All digits: milliseconds since 1970, 1973-03-03 or later. Else ISO 8601, in UTC where it names no zone.
+
+    Fewer digits are refused, as they are rather a date without dashes, or seconds.
+    """
     stripped = text.strip()
     if stripped.isascii() and stripped.isdigit():
-        return _whole_number(stripped)
+        time_ms = _whole_number(stripped)
+        if time_ms < _MIN_PLAIN_MS:
+            raise click.BadParameter(_two_readings(stripped, time_ms))
+        return time_ms
     try:
         moment = datetime.fromisoformat(stripped)
     except ValueError:
@@ -83,6 +92,28 @@ def parse_time_ms(text: str, *, end_of_day: bool = False) -> int:
     time_ms = (moment - _EPOCH) // timedelta(milliseconds=1)
     names_a_day_alone = end_of_day and ":" not in stripped and "T" not in stripped.upper()
     return time_ms + _ONE_DAY // timedelta(milliseconds=1) - 1 if names_a_day_alone else time_ms
+
+
+def _two_readings(text: str, time_ms: int) -> str:
+    """Why a small number is refused: the times that it may be meant for, each as it is to be written."""
+    as_ms = (_EPOCH + timedelta(milliseconds=time_ms)).replace(tzinfo=None).isoformat(timespec="milliseconds")
+    readings = [f"{as_ms} ({text} milliseconds after the start of 1970)"]
+    date = "-".join(part for part in (text[:4], text[4:6], text[6:]) if part)
+    first_day = date + "-01-01"[len(date) - 4 :]
+    if len(text) in _DATE_DIGITS and _is_day(first_day):
+        readings.insert(0, f"{first_day} (if {date} was meant)")
+    elif time_ms >= _MIN_SECONDS:
+        as_seconds = (_EPOCH + timedelta(seconds=time_ms)).replace(tzinfo=None).isoformat()
+        readings.insert(0, f"{as_seconds} (if seconds were meant)")
+    return f"{text!r} is no clear time; write {' or '.join(readings)}"
+
+
+def _is_day(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def parse_pattern(text: str) -> str:

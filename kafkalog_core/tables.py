@@ -8,9 +8,10 @@ Kafka offset. A column of kind `bytes` named `key` becomes `"key": "text"` in JS
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final, Literal, NamedTuple
 
-__all__ = ["TABLES", "Column", "Kind", "Table"]
+__all__ = ["PATH", "TABLES", "Column", "Kind", "Table", "with_path"]
 
 Kind = Literal["string", "int8", "int16", "int32", "int64", "uint32", "bool", "bytes", "headers", "map"]
 
@@ -33,6 +34,22 @@ class Table(NamedTuple):
     def names(self) -> tuple[str, ...]:
         """Column names in their order."""
         return tuple(column.name for column in self.columns)
+
+
+PATH: Final = Column("path", "string", "the file that the row comes from; stats: the directory")
+
+
+@cache
+def with_path(table: Table) -> Table:
+    """The same rows with their `path`, behind the columns that say where they come from.
+
+    `checkpoint`, `property` and `finding` rows, which name their `file` anyway, and the summary stay as they are.
+    """
+    place = [index for index, name in enumerate(table.names) if name in {"topic", "partition", "segment"}]
+    if "file" in table.names or not place:
+        return table
+    behind = place[-1] + 1
+    return Table(table.name, (*table.columns[:behind], PATH, *table.columns[behind:]))
 
 
 def _table(name: str, *columns: Column) -> Table:
@@ -105,10 +122,16 @@ DAMAGE: Final = _table(
     "damage",
     *_PLACE,
     Column("position", "int64", "byte in the file where the damage starts"),
-    Column("size_bytes", "int64", "bytes that could not be read as batches; 0 where a whole batch is only odd"),
+    Column(
+        "size_bytes", "int64", "bytes that could not be read as batches; 0 where the batch is whole, but not all in it"
+    ),
     Column("reason", "string", "a stable word: torn-tail, crc-mismatch, bad-length, ..."),
     Column("detail", "string", "one sentence"),
-    Column("next_offset", "int64", "first offset expected here by what stands before it; null: unknown"),
+    Column(
+        "next_offset",
+        "int64",
+        "first offset expected here by what stands before it, inside of a whole batch the first not read; null: unknown",
+    ),
     Column(
         "severity",
         "string",
@@ -126,7 +149,11 @@ SEGMENT: Final = _table(
     Column("last_offset", "int64", "last offset read"),
     Column("batch_count", "int64", "whole batches with a good checksum"),
     Column("record_count", "int64", "records in them, by their headers; compressed v07, v0 and v1 are opened"),
-    Column("min_timestamp_ms", "int64", "smallest batch timestamp; null: none"),
+    Column(
+        "min_base_timestamp_ms",
+        "int64",
+        "smallest first timestamp of a batch (compressed v1: of its records); records inside may be older; null: none",
+    ),
     Column("max_timestamp_ms", "int64", "largest timestamp; null: none"),
     Column("formats", "string", "formats found, comma separated"),
     Column("codecs", "string", "codecs found, comma separated"),
@@ -201,18 +228,73 @@ FINDING: Final = _table(
     Column("broker_action", "string", "what a broker will do about it"),
     Column("cure", "string", "the command that mends it"),
 )
+PARTITION: Final = _table(
+    "partition",
+    *_PLACE[:2],
+    Column("path", "string", "of the directory"),
+    Column("state", "string", "clean, warnings or damaged: the worst of its findings"),
+    Column("segments", "int64", "log files"),
+    Column("bytes", "int64", "bytes of log"),
+    Column("batches", "int64", "whole batches"),
+    Column("records", "int64", "records in them"),
+    Column("log_start_offset", "int64", "first offset that a broker serves; null: no segment"),
+    Column("log_end_offset", "int64", "offset behind the last whole batch"),
+    Column("first_timestamp_ms", "int64", "of the first batch that has one; null: none"),
+    Column("max_timestamp_ms", "int64", "largest timestamp of all batches"),
+    Column("damage_count", "int64", "damaged places in the logs"),
+    Column("damage_bytes", "int64", "bytes in them"),
+    Column(
+        "at_risk_bytes", "int64", "bytes behind the recovery point that an unclean start reads again; null: unknown"
+    ),
+    Column("errors", "int64", "findings of severity error"),
+    Column("warnings", "int64", "findings of severity warning"),
+    Column("infos", "int64", "findings of severity info"),
+)
+EXPLANATION: Final = _table(
+    "explanation",
+    Column("code", "string", "stable code"),
+    Column("kind", "string", "finding, damage (a reason of damage rows) or message (of a broker's own log)"),
+    Column("severity", "string", "info, warning or error"),
+    Column("message", "string", "the sentence that is shown, with <names> for what differs"),
+    Column("meaning", "string", "what it means"),
+    Column("broker_action", "string", "what a broker does about it"),
+    Column("cure", "string", "what mends it"),
+)
+BROKER_MESSAGE: Final = _table(
+    "broker_message",
+    Column("name", "string", "stable code of the message"),
+    Column("severity", "string", "info, warning or error, for the disk"),
+    Column("count", "int64", "lines that say it"),
+    Column("first_line", "int64", "number of the first of them, from 1"),
+    Column("last_line", "int64", "number of the last"),
+    Column("line", "string", "the first of them, at most 500 characters"),
+    Column("places", "string", "partitions, files or directories that it names, ten at most, comma separated"),
+    Column("is_elsewhere", "bool", "it says nothing about a log directory"),
+    Column("happened", "string", "what happened, of the first line"),
+    Column("why", "string", "why"),
+    Column("broker_action", "string", "what the broker did about it"),
+    Column("cure", "string", "what to do"),
+    Column("commands", "string", "command lines to run next, one a line"),
+    Column("codes", "string", "codes and subjects that go with it, comma separated"),
+)
 SUMMARY: Final = _table(
     "summary",
     Column("files", "int64", "files read"),
+    Column("files_total", "int64", "files there were to read in those partitions; more than files: not all was read"),
     Column("partitions", "int64", "partitions read"),
+    Column("partitions_total", "int64", "partitions there were to read"),
     Column("bytes", "int64", "bytes of log read"),
+    Column("bytes_total", "int64", "bytes of log there were to read in those partitions"),
     Column("batches", "int64", "whole batches seen"),
-    Column("records", "int64", "records shown or, where records were not decoded, counted by the batch headers"),
+    Column("unopened_batches", "int64", "those whose records were not decoded, so that damage in them is not noticed"),
+    Column("records", "int64", "records shown; of rows of batches, segments and figures: counted by the batch headers"),
+    Column("uncounted_batches", "int64", "batches shown, of v07, v0 and v1, whose records only their content counts"),
     Column("rows", "int64", "rows written before this one"),
     Column("damage_count", "int64", "damaged places"),
     Column("damage_bytes", "int64", "bytes in them"),
     Column("severities", "map", "findings by severity, damaged places as errors"),
     Column("codes", "map", "findings by code, damaged places by reason"),
+    Column("interrupted", "bool", "ended by Ctrl-C before all was read"),
     Column("exit_status", "int32", "exit status of the command"),
 )
 STATS: Final = _table(
@@ -226,8 +308,12 @@ STATS: Final = _table(
     Column("transactional_records", "int64", "data records in transactional batches"),
     Column("first_offset", "int64", "null: no batch"),
     Column("last_offset", "int64", ""),
-    Column("min_timestamp_ms", "int64", "null: no timestamp"),
-    Column("max_timestamp_ms", "int64", ""),
+    Column(
+        "min_base_timestamp_ms",
+        "int64",
+        "smallest first timestamp of a batch (compressed v1: of its records); records inside may be older; null: none",
+    ),
+    Column("max_timestamp_ms", "int64", "largest timestamp; null: none"),
     Column("formats", "map", "batches by format"),
     Column("codecs", "map", "batches by codec"),
     Column("codec_bytes", "map", "bytes by codec"),
@@ -251,6 +337,9 @@ TABLES: Final = {
         PROPERTY,
         FINDING,
         STATS,
+        PARTITION,
+        EXPLANATION,
+        BROKER_MESSAGE,
         SUMMARY,
     )
 }

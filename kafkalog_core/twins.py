@@ -19,7 +19,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
-__all__ = ["LOOPS", "MODULES", "NATIVE", "PACKAGE", "REQUIRE", "interpreted", "runs_compiled", "text_hash"]
+__all__ = [
+    "LAYOUT",
+    "LOOPS",
+    "MODULES",
+    "NATIVE",
+    "NUMBERS",
+    "PACKAGE",
+    "REQUIRE",
+    "interpreted",
+    "runs_compiled",
+    "text_hash",
+]
 
 PACKAGE: Final = "kafkalog_core.format.kernels"
 LOOPS: Final = "loops"  # its module that is compiled
@@ -38,9 +49,21 @@ MODULES: Final = (
     "legacy_records",
     "v07_records",
     "ndjson",
+    "headers",
+    "batch_checks",
+    "record_checks",
+    "markers",
+    "producer_table",
+    "producers",
+    "index_order",
+    "index_faults",
+    "index_checks",
+    "timeindex_checks",
 )
 """All whose text is compiled with it."""
-NATIVE: Final = ("short_crc.h", "short_crc.pxd")  # C that it includes, and how Cython is told of it
+NUMBERS: Final = ("constants", "programs")  # of them, those that hold nothing but numbers
+NATIVE: Final = ("short_crc.h", "short_crc.pxd", "json_copy.h", "json_copy.pxd")  # C, and how Cython is told of it
+LAYOUT: Final = ("../layout.py", "../columns.py")  # where the numbers come from
 
 REQUIRE: Final = "KAFKALOG_REQUIRE_COMPILED"
 _REBUILD: Final = "build it again with `python -m pip install -e .`"
@@ -49,7 +72,7 @@ _REBUILD: Final = "build it again with `python -m pip install -e .`"
 def text_hash(directory: str) -> str | None:
     """Hash of all text that is compiled, as Python hashes sources for its caches; None where some is not there."""
     text = b""
-    for name in (*(f"{module}.py" for module in MODULES), *NATIVE):
+    for name in (*(f"{module}.py" for module in MODULES), *NATIVE, *LAYOUT):
         try:
             with open(os.path.join(directory, name), "rb") as source:
                 text += source.read()

@@ -1,24 +1,26 @@
-"""The pages of chapters 5 and 7: Kafka's bytes, the rows, the catalogue of findings, each from its declaration in the code."""
+"""The pages of chapters 5 and 7: Kafka's bytes, the rows, the catalogues, each from its declaration in the code."""
 
 from __future__ import annotations
 
 import re
 import struct
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core import tables
-from kafkalog_core.findings import FINDING_TYPES
-from kafkalog_core.findings.damage import ENTRY_DAMAGE, LOG_DAMAGE
+from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
 from kafkalog_core.format import layout
 from kafkalog_core.format.unprotected import UNPROTECTED_FIELDS, UNPROTECTED_LENGTH, VALUES
+from kafkalog_core.ops.explain import entries
 from tools import roff
 
 if TYPE_CHECKING:
     from kafkalog_core.format.layout import Field, Layout
+    from kafkalog_core.ops.explain import Entry
 
 __all__ = ["SECTIONS", "pages"]
 
-SECTIONS: Final = {"kafkalog-format": 5, "kafkalog-rows": 5, "kafkalog-findings": 7}
+SECTIONS: Final = {"kafkalog-format": 5, "kafkalog-rows": 5, "kafkalog-findings": 7, "kafkalog-messages": 7}
 _TYPES = {"b": "int8", "h": "int16", "i": "int32", "I": "uint32", "q": "int64"}
 _BITS = (
     (layout.CODEC_MASK, "codec, see CODECS"),
@@ -43,11 +45,12 @@ _RECORD_FIELDS = (
 
 
 def pages() -> dict[str, str]:
-    """The three pages by file name."""
+    """All pages by file name."""
     return {
         "kafkalog-format.5": _format_page(),
         "kafkalog-rows.5": _rows_page(),
         "kafkalog-findings.7": _findings_page(),
+        "kafkalog-messages.7": _messages_page(),
     }
 
 
@@ -143,6 +146,10 @@ def _rows_page() -> str:
             "CSV has the columns of all row types that the command line may yield, in one header line. A null is an "
             'empty field and an empty text is "". In --bytes auto a bytes column is two, key and key_b64, of which one '
             "is filled. Headers and maps are JSON text. The summary goes to standard error."
+        )
+        + roff.paragraph(
+            "With --path, rows of a part of a file, or of a partition, have one more column behind topic, partition and "
+            f"segment: {roff.bold(tables.PATH.name)} {tables.PATH.kind}, {tables.PATH.doc}."
         ),
     )
     for table in (*tables.TABLES.values(), tables.RECORD_V07):
@@ -163,20 +170,47 @@ def _findings_page() -> str:
         "description",
         roff.paragraph(
             "A finding has a stable code, a severity, one sentence, what a broker will do about it, and the cure. "
-            "Only the severity error, and damage inside a log, make a command end with status 4."
+            "Only the severity error, and damage inside a log, make a command end with status 4. What stands in <> "
+            "differs from case to case. kafkalog explain CODE shows one of them."
         ),
     )
-    for severity in ("error", "warning", "info"):
-        body = ""
-        for code, kind in sorted((FINDING_TYPES).items()):
-            if kind.severity == severity:
-                parts = [re.sub(r"\{(\w+)\}", r"<\1>", kind.message)]
-                parts += [f"A broker: {kind.broker_action}"] if kind.broker_action else []
-                parts += [f"Cure: {kind.cure}"] if kind.cure else []
-                body += roff.tagged(roff.bold(code), " ".join(parts))
-        text += roff.section(severity, body) if body else ""
-    damage = "".join(
-        roff.tagged(roff.bold(reason), meaning) for reason, meaning in sorted((LOG_DAMAGE | ENTRY_DAMAGE).items())
+    known = entries()
+    findings = sorted((entry for entry in known.values() if entry.kind == "finding"), key=lambda entry: entry.code)
+    for subject, group in groupby(findings, key=lambda entry: entry.code.partition(".")[0]):
+        text += roff.section(subject, "".join(_entry(entry) for entry in group))
+    damage = sorted(entry.code for entry in known.values() if entry.kind == "damage")
+    text += roff.section("reasons of damage rows", "".join(_entry(known[code]) for code in damage))
+    return text + roff.section(
+        "see also", roff.paragraph("kafkalog-explain(1), kafkalog-messages(7), kafkalog-rows(5)")
     )
-    text += roff.section("reasons of damage rows", damage)
-    return text + roff.section("see also", roff.paragraph("kafkalog-dump(1), kafkalog-rows(5)"))
+
+
+def _messages_page() -> str:
+    text = roff.heading("kafkalog-messages", 7, "what brokers write into their logs about log directories")
+    text += roff.section(
+        "description",
+        roff.paragraph(
+            "The messages of brokers from 0.8 to 4.3 that kafkalog explain knows, in all wordings. What stands in <> "
+            "differs from line to line. Of several that fit a line the first one here is meant. The severity is about "
+            "the disk, not the level that the broker gives the line."
+        ),
+    )
+    for message in BROKER_MESSAGES.values():
+        body = "".join(f".br\n{roff.literal(_named(wording))}\n" for wording in message.wordings)
+        parts = (message.happened, message.why, f"A broker: {message.broker_action}", f"Cure: {message.cure}")
+        body += roff.paragraph(" ".join(_named(part) for part in parts))
+        if message.codes:
+            body += roff.paragraph(f"See: {', '.join(message.codes)}.")
+        text += roff.section(f'"{message.name}, {message.severity}"', body)
+    return text + roff.section("see also", roff.paragraph("kafkalog-explain(1), kafkalog-findings(7)"))
+
+
+def _entry(entry: Entry) -> str:
+    parts = [f"{entry.severity.capitalize()}." if entry.kind == "finding" else "", entry.meaning]
+    parts += [f'"{entry.message}"' if entry.message != entry.meaning else ""]
+    parts += [f"A broker: {entry.broker_action}", f"Cure: {entry.cure}"]
+    return roff.tagged(roff.bold(entry.code), " ".join(filter(None, parts)))
+
+
+def _named(text: str) -> str:
+    return re.sub(r"\{(\w+)\}", r"<\1>", text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,8 +10,9 @@ import click
 from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example, OptionalValue
 from kafkalog_cli.exits import ExitStatus
-from kafkalog_cli.interrupt import Interruption
+from kafkalog_cli.interrupt import Interruption, StoppableProgress, Stopped
 from kafkalog_cli.render import Settings, open_progress, open_writer
+from kafkalog_cli.render.cells import safe_text
 from kafkalog_core import tables
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format import kernels
@@ -21,10 +21,10 @@ from kafkalog_core.ops.dump import DumpRequest, dump
 from kafkalog_core.ops.follow import follow
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.select import Filters
-from kafkalog_core.ops.targets import FileTarget, resolve
+from kafkalog_core.ops.targets import FileTarget, resolve, same_partitions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from kafkalog_cli.render import Writer
     from kafkalog_core.ops.rows import Chunk
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from kafkalog_core.tables import Table
 
 __all__ = ["dump_command"]
+
+ALIKE_SHOWN = 5
 
 EXAMPLES = (
     Example("kafkalog dump /var/lib/kafka/orders-0", "The batches of a partition"),
@@ -59,7 +61,12 @@ EXAMPLES = (
     help="One row a record. This is the default with --key, --key-regex, --value-regex or --header.",
 )
 @click.option(
-    "--files", is_flag=True, help="Also the entries of indexes, producer snapshots, checkpoints and property files."
+    "--files",
+    is_flag=True,
+    help=(
+        "Also the entries of indexes, producer snapshots, checkpoints and property files. --limit counts them too; "
+        "filters do not reach them."
+    ),
 )
 @options.selection_options
 @options.filter_options
@@ -73,7 +80,12 @@ EXAMPLES = (
         "up to the high watermark that the broker has checkpointed."
     ),
 )
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Stop after N rows of the chosen kind.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Stop after N rows, entries of --files included; damage and findings are not counted.",
+)
 @click.option("--newest-first", is_flag=True, help="Highest offsets first.")
 @click.option("--stats", is_flag=True, help="Figures instead of rows: counts, bytes, codecs, sizes, times, producers.")
 @click.option(
@@ -81,7 +93,14 @@ EXAMPLES = (
     is_flag=True,
     help="Search behind damage for the next place where length, magic and CRC agree, and mark what is found.",
 )
-@click.option("--follow", is_flag=True, help="Keep reading as the log grows and rolls, until interrupted.")
+@click.option(
+    "--follow",
+    is_flag=True,
+    help=(
+        "Keep reading as the log grows and rolls, until interrupted; partitions that are made later too. A last batch "
+        "that is not whole is held back, and said to be damage only at the end."
+    ),
+)
 @click.option(
     "--poll-ms",
     type=click.IntRange(min=10),
@@ -91,6 +110,11 @@ EXAMPLES = (
     help="With --follow: milliseconds between two looks.",
 )
 @options.limit_options
+@click.option(
+    "--path",
+    is_flag=True,
+    help="A further column: the path of the file that a row comes from. Two directories of one partition need it.",
+)
 @options.output_options
 def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters, **given: Any) -> int:
     """Show what Kafka's files hold: batches, records, index entries, damage.
@@ -100,26 +124,59 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
     """
     output = options.chosen_output(given.pop("output"))
     settings_of = {"bytes_mode": given.pop("bytes_mode"), "live": given["follow"]}
-    is_following, poll_ms = given.pop("follow"), given.pop("poll_ms")
     given["level"] = _level(given["level"], filters)
-    if is_following and (given["stats"] or given["newest_first"]):
-        raise click.UsageError("--follow goes with neither --stats nor --newest-first")
-    if (given["stats"] or given["level"] == "segments") and (given["committed"] or filters != Filters()):
-        raise click.UsageError("--stats and --segments count whole logs: they go with neither --committed nor filters")
-    request = DumpRequest(targets=tuple(resolve(paths, selection)), filters=filters, **given)
-    writer = open_writer(output, Settings(tables=row_types(request), **settings_of))
+    _check_together(given, filters)
+    is_following, poll_ms = given.pop("follow"), given.pop("poll_ms")
+    targets = tuple(resolve(paths, selection))
+    given["path"] = _needs_path(given["path"], output, same_partitions(targets))
+    request = DumpRequest(targets=targets, filters=filters, **given)
     if not kernels.COMPILED:
         click.echo("kafkalog: no compiled kernels here; the interpreted ones are about 100 times slower", err=True)
     report = Report()
-    with open_progress(shares_terminal=sys.stdout.isatty() and not request.stats) as progress:
-        if is_following:
-            with Interruption() as interruption:
-                chunks = follow(request, report, wait=lambda: interruption.wait(poll_ms / 1000))
-                _write_all(writer, takewhile(lambda _: not interruption.is_noted(), chunks), report)
-        else:
-            _write_all(writer, dump(request, report, progress), report)
+    with (
+        Interruption() as interruption,
+        open_progress(shares_terminal=sys.stdout.isatty() and not request.stats) as progress,
+    ):
+        writer = open_writer(output, Settings(tables=row_types(request), **settings_of))
+        chunks = (
+            follow(
+                request,
+                report,
+                wait=lambda: interruption.wait(poll_ms / 1000),
+                is_over=interruption.is_noted,
+                targets=lambda: resolve(paths, selection),
+            )
+            if is_following
+            else _until(interruption, dump(request, report, StoppableProgress(progress, interruption)))
+        )
+        _write_all(writer, chunks, report)
     writer.finish(report.summary_row())
     return int(report.exit_status)
+
+
+def _check_together(given: dict[str, Any], filters: Filters) -> None:
+    """Refuse options that do not go together."""
+    counts = given["stats"] or given["level"] == "segments"
+    if given["follow"] and (counts or given["newest_first"] or given["committed"]):
+        raise click.UsageError("--follow goes with none of --stats, --segments, --newest-first and --committed")
+    if counts and (given["committed"] or filters != Filters()):
+        raise click.UsageError("--stats and --segments count whole logs: they go with neither --committed nor filters")
+
+
+def _until(interruption: Interruption, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    """The chunks, up to Ctrl-C. Raises Stopped."""
+    for chunk in chunks:
+        yield chunk
+        interruption.check()
+
+
+def _needs_path(asked: bool, output: str, alike: list[str]) -> bool:
+    """Whether rows name their file: where asked, and in a table where nothing else tells two directories apart."""
+    if alike and not asked and output != "table":
+        shown = ", ".join(alike[:ALIKE_SHOWN]) + (f" and {more} more" if (more := len(alike) - ALIKE_SHOWN) > 0 else "")
+        message = f"there are several directories of {shown}; --path adds a column that tells their rows apart"
+        click.echo(f"kafkalog: {safe_text(message)}", err=True)
+    return asked or (bool(alike) and output == "table")
 
 
 def _write_all(writer: Writer, chunks: Iterable[Chunk], report: Report) -> None:
@@ -127,6 +184,9 @@ def _write_all(writer: Writer, chunks: Iterable[Chunk], report: Report) -> None:
     try:
         for chunk in chunks:
             writer.write(chunk)
+    except Stopped:
+        writer.finish(report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)})
+        raise
     except KafkalogError:
         if report.rows:
             writer.finish(report.summary_row() | {"exit_status": int(ExitStatus.REFUSED)})
@@ -134,7 +194,12 @@ def _write_all(writer: Writer, chunks: Iterable[Chunk], report: Report) -> None:
 
 
 def row_types(request: DumpRequest) -> tuple[Table, ...]:
-    """The row types that a dump may yield; a KRaft snapshot among the files gives records where no level is its own."""
+    """The row types that a dump may yield."""
+    return tuple(tables.with_path(table) if request.path else table for table in _row_types(request))
+
+
+def _row_types(request: DumpRequest) -> tuple[Table, ...]:
+    """Without paths; a KRaft snapshot among the files gives records where no level is its own."""
     level = {"segments": tables.SEGMENT, "batches": tables.BATCH, "records": tables.RECORD_V07}[request.level]
     first = tables.STATS if request.stats else level
     entries = (tables.INDEX_ENTRY, tables.PRODUCER, tables.CHECKPOINT, tables.PROPERTY)

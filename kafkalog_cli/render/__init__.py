@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafkalog_cli.render.verdicts import VerdictWriter, open_verdicts
 from kafkalog_cli.render.writer import Settings, Writer, open_progress, open_writer
 
-__all__ = ["Settings", "Writer", "open_progress", "open_writer"]
+__all__ = ["Settings", "VerdictWriter", "Writer", "open_progress", "open_verdicts", "open_writer"]

@@ -118,7 +118,9 @@ def counts_cell(counts: object) -> str:
 
 
 def place_of(row: Mapping[str, object]) -> str:
-    """`orders-0/00000000000000000000.log`; what is unknown of it is left out."""
+    """`orders-0/00000000000000000000.log`, or the path where rows have one; what is unknown of it is left out."""
+    if row.get("path") is not None:
+        return safe_text(str(row["path"]))
     topic, partition, segment = row.get("topic"), row.get("partition"), row.get("segment")
     parts = []
     if topic is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_cli.render.cells import (
@@ -129,7 +130,7 @@ _SEGMENT: Final = (
     _range("offsets", "first_offset", "last_offset"),
     _number("batches", "batch_count", rank=2),
     _number("records", "record_count"),
-    _time("from (UTC)", "min_timestamp_ms", rank=3),
+    _time("from (UTC)", "min_base_timestamp_ms", rank=3),
     _time("to (UTC)", "max_timestamp_ms", rank=1),
     _word("formats", "formats", rank=5),
     _word("codecs", "codecs", rank=4),
@@ -203,5 +204,7 @@ def heading_of(row: Mapping[str, object]) -> str:
 
 
 def partition_of(row: Mapping[str, object]) -> str:
-    """`orders-0`, or nothing for a file alone."""
+    """`orders-0`, or nothing for a file alone; its path where rows have one."""
+    if row.get("path") is not None:
+        return safe_text(os.path.dirname(str(row["path"])) or ".")
     return place_of({"topic": row.get("topic"), "partition": row.get("partition")})

@@ -1,20 +1,25 @@
-"""CSV output (RFC 4180: comma, CRLF, a header line once).
+r"""CSV output (RFC 4180: comma, CRLF, a header line once).
 
 The columns are those of all row types that the command may yield, so they follow from the command line and never from
 the data; a row leaves the fields empty that its type lacks. A null is an empty field, an empty text is `""`. A bytes
 column is two in auto mode, `key` for exact UTF-8 and `key_b64` for the rest, and one in the others: `key_b64` or
 `key_hex`. Headers and maps are JSON text. The summary has no place in such a table: it goes to stderr as a sentence.
+
+CSV cannot escape, and a terminal obeys control characters: a key or value that has any but tab, LF and CR counts as no
+text and is `key_b64`; in names and sentences they stand as `\u001b`.
 """
 
 from __future__ import annotations
 
-import json
+import base64
+import re
 import sys
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from kafkalog_cli.render.summary import summary_sentence
+from kafkalog_core.format.json_form import json_text
 from kafkalog_core.ops.rows import json_object
 
 if TYPE_CHECKING:
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["CsvWriter", "csv_columns"]
 
 _NEEDS_QUOTES: Final = frozenset(',"\r\n')
+_CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 class CsvWriter:
@@ -43,6 +49,8 @@ class CsvWriter:
         table, mode = chunk.table, self._settings.bytes_mode
         for row in chunk.rows():
             fields = json_object(table, row, mode)
+            if mode == "auto":
+                _take_controls_out(table, fields)
             unknown = fields.keys() - self._names
             if unknown:
                 raise LookupError(f"{table.name} row with columns that the CSV header lacks: {sorted(unknown)}")
@@ -77,6 +85,19 @@ def _line(fields: Iterable[str]) -> bytes:
     return (",".join(fields) + "\r\n").encode("utf-8", "backslashreplace")
 
 
+def _take_controls_out(table: Table, fields: dict[str, object]) -> None:
+    """Keys and values with control characters become base64."""
+    for column in table.columns:
+        text = fields.get(column.name)
+        if column.kind == "bytes" and isinstance(text, str) and _CONTROLS.search(text):
+            del fields[column.name]
+            fields[f"{column.name}_b64"] = base64.b64encode(text.encode()).decode("ascii")
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
+
+
 def _field(value: object) -> str:
     if value is None:
         return ""
@@ -84,7 +105,7 @@ def _field(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = _CONTROLS.sub(_escaped, value) if isinstance(value, str) else json_text(value)
     if text == "" or not _NEEDS_QUOTES.isdisjoint(text):
         return '"' + text.replace('"', '""') + '"'
     return text

@@ -42,15 +42,22 @@ class JsonWriter:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._stream = sys.stdout.buffer
-        self._stream.write(b"[\n")
+        self._opening = b"[\n"
 
     def write(self, chunk: Chunk) -> None:
         """Write the chunk's lines, each with a comma: the summary always follows. A newline is never inside a line."""
+        self._open()
         self._stream.write(bytes(chunk.ndjson(self._settings.bytes_mode)).replace(b"\n", b",\n"))
         if self._settings.live:
             self._stream.flush()
 
     def finish(self, summary: Mapping[str, object]) -> None:
         """Write the summary as the last element, and close the array."""
+        self._open()
         self._stream.write(json_line(tables.SUMMARY, summary, self._settings.bytes_mode) + b"]\n")
         self._stream.flush()
+
+    def _open(self) -> None:
+        """Begin the array before its first element: an error before that leaves nothing."""
+        self._stream.write(self._opening)
+        self._opening = b""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TimeRemainingColumn, TransferSpeedColumn
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 __all__ = ["ProgressBar"]
 
@@ -21,10 +21,9 @@ class ProgressBar:
     """
 
     def __init__(self, *, shares_terminal: bool) -> None:
-        self._wanted = sys.stderr.isatty() and not shares_terminal
+        self._wanted = sys.__stderr__ is not None and sys.stderr.isatty() and not shares_terminal
         self._started_at = time.monotonic()
         self._bar: Progress | None = None
-        self._task = TaskID(0)
         self._expected_bytes = 0
         self._done_bytes = 0
 
@@ -43,18 +42,20 @@ class ProgressBar:
         """So many more bytes have been read."""
         self._done_bytes += size_bytes
         if self._bar is not None:
-            self._bar.update(self._task, completed=self._done_bytes, total=self._expected_bytes or None)
+            self._bar.update(self._bar.task_ids[0], completed=self._done_bytes, total=self._expected_bytes or None)
         elif self._wanted and time.monotonic() - self._started_at > QUIET_SECONDS:
             self._start()
 
     def _start(self) -> None:
-        self._bar = Progress(
-            BarColumn(),
-            DownloadColumn(binary_units=True),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
+        from rich import console, progress  # noqa: PLC0415 - what takes less than a second does without
+
+        self._bar = progress.Progress(
+            progress.BarColumn(),
+            progress.DownloadColumn(binary_units=True),
+            progress.TransferSpeedColumn(),
+            progress.TimeRemainingColumn(),
+            console=console.Console(stderr=True),
             transient=True,
         )
-        self._task = self._bar.add_task("read", total=self._expected_bytes or None, completed=self._done_bytes)
+        self._bar.add_task("read", total=self._expected_bytes or None, completed=self._done_bytes)
         self._bar.start()

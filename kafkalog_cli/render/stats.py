@@ -25,7 +25,7 @@ def stats_lines(row: Mapping[str, object], encoding: str) -> list[Text]:
     lines.append(Text(f"  {read}, {count_of(row.get('batches'), 'batch')}, {human_bytes(row.get('bytes'))}"))
     lines.append(Text(f"  offsets  {span(row.get('first_offset'), row.get('last_offset'))}"))
     if row.get("max_timestamp_ms") is not None:
-        times = f"{time_cell(row.get('min_timestamp_ms'))} to {time_cell(row['max_timestamp_ms'])}"
+        times = f"{time_cell(row.get('min_base_timestamp_ms'))} to {time_cell(row['max_timestamp_ms'])}"
         lines.append(Text(f"  times    {times}"))
     if row.get("control_records") or row.get("transactional_records"):
         transactional, control = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
 import time
 from itertools import groupby
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
     from kafkalog_cli.render.writer import Settings
     from kafkalog_core.ops.rows import Chunk
 
-__all__ = ["TableWriter"]
+__all__ = ["VERDICT_STYLES", "TableWriter", "open_console"]
 
 SAMPLE_ROWS: Final = 200
 MAX_WAIT_SECONDS: Final = 0.5
 KEPT_FINDINGS: Final = 1000
 PIPED_WIDTH: Final = 160
 DAMAGE_STYLE: Final = "bold red"
-_VERDICT_STYLES: Final = {
+VERDICT_STYLES: Final = {
     "DAMAGE": DAMAGE_STYLE,
     "ERRORS": DAMAGE_STYLE,
     "warnings": "yellow",
@@ -62,7 +63,7 @@ class TableWriter:
     def __init__(self, settings: Settings) -> None:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
-        self._console = _open_console()
+        self._console = open_console()
         self._settings = settings
         self._kind = ""
         self._layout: Layout | None = None
@@ -96,7 +97,7 @@ class TableWriter:
         if self._finding_count > len(self._findings) and not self._settings.live:
             rest = self._finding_count - len(self._findings)
             self._print(Text(f"... and {count_of(rest, 'more finding')}: --output ndjson has all of them", "bold"))
-        self._print(Text(), Text(summary_sentence(summary), _VERDICT_STYLES[verdict(summary)]))
+        self._print(Text(), Text(summary_sentence(summary), VERDICT_STYLES[verdict(summary)]))
 
     def _take_row(self, row: Mapping[str, object]) -> None:
         kind = kind_of(row)
@@ -177,8 +178,9 @@ def damage_text(row: Mapping[str, object], *, names_file: bool = False) -> str:
     word = "-- harmless" if row.get("severity") == "info" else "!! DAMAGE"
     text = f"{word} {plain(row.get('reason'))} at byte {plain(row.get('position'))}"
     text += f" of {plain(row.get('segment'))}" if names_file else ""
-    text += f", {human_bytes(row.get('size_bytes'))}: {plain(row.get('detail'))}"
-    if row.get("next_offset") is not None:
+    size = human_bytes(row.get("size_bytes")) if row.get("size_bytes") != 0 else "in a whole batch"
+    text += f", {size}: {plain(row.get('detail'))}"
+    if row.get("next_offset") is not None and row.get("size_bytes") != 0:
         text += f" (next offset expected: {row['next_offset']})"
     return text
 
@@ -191,8 +193,10 @@ def _title_lines(layout: Layout) -> list[Text]:
     return lines
 
 
-def _open_console() -> Console:
+def open_console() -> Console:
+    """Standard output as a console, 160 columns wide where it is no terminal."""
     console = _Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = PIPED_WIDTH
+    columns = os.environ.get("COLUMNS", "")
+    if not columns.isdecimal() or int(columns) == 0:
+        console.width = shutil.get_terminal_size().columns if console.is_terminal else PIPED_WIDTH
     return console

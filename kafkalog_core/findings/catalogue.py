@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.findings.checkpoints import CHECKPOINTS
 from kafkalog_core.findings.files import FILES
+from kafkalog_core.findings.indexes import INDEXES
 from kafkalog_core.findings.kinds import Finding
 from kafkalog_core.findings.logdirs import LOG_DIRS
+from kafkalog_core.findings.logs import LOGS
+from kafkalog_core.findings.ownership import BROKER_DIRS
 from kafkalog_core.findings.partitions import PARTITIONS
+from kafkalog_core.findings.producers import PRODUCERS
 from kafkalog_core.findings.small_files import SMALL_FILES
 
 if TYPE_CHECKING:
@@ -22,7 +27,9 @@ __all__ = ["FINDING_TYPES", "NOT_SHOWN", "found"]
 
 NOT_SHOWN: Final = "Its records are not shown unless the file itself is named."
 
-FINDING_TYPES: Final = FILES | PARTITIONS | LOG_DIRS | SMALL_FILES
+FINDING_TYPES: Final = (
+    FILES | LOGS | PARTITIONS | LOG_DIRS | SMALL_FILES | CHECKPOINTS | PRODUCERS | BROKER_DIRS | INDEXES
+)
 
 
 def found(  # noqa: PLR0913 - the columns of the finding row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-__all__ = ["Finding", "FindingType", "Severity"]
+__all__ = ["BrokerMessage", "DamageType", "Finding", "FindingType", "Severity"]
 
 Severity = Literal["info", "warning", "error"]
 
@@ -22,6 +22,34 @@ class FindingType(NamedTuple):
     broker_action: str | None = None
     cure: str | None = None
     meaning: str | None = None
+
+
+class DamageType(NamedTuple):
+    """One reason of `damage` rows: what it means, what a broker does about it, and what mends it."""
+
+    meaning: str
+    broker_action: str
+    cure: str
+
+
+class BrokerMessage(NamedTuple):
+    """One message of a broker's own log; the texts are templates of what its `wordings` name.
+
+    `severity` is about the disk: error where records are lost, or where a partition, a directory or the broker is out
+    of service. `codes` are findings, damage reasons or whole subjects that go with it; `is_elsewhere` are messages that
+    say nothing about a log directory.
+    """
+
+    name: str
+    severity: Severity
+    wordings: tuple[str, ...]
+    happened: str
+    why: str
+    broker_action: str
+    cure: str
+    codes: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ("kafkalog verify {place}",)
+    is_elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,90 +14,198 @@ PARTITIONS: Final = {
         "A file of a segment whose name has no offset before its first dot.",
         "Does not start: it cannot read a number from the name.",
         "Move it out of the partition directory, or give it the name of its first offset, 20 digits.",
+        meaning=(
+            "The name ends in .log, .index, .timeindex, .txnindex, .snapshot, .cleaned or .swap, and does not begin "
+            "with a number. One such file keeps the broker from starting."
+        ),
     ),
     "segment.misnamed": FindingType(
         "error",
         "A log file of {size_bytes} bytes whose name is not its base offset in 20 digits.",
         "Takes offset {offset} from the name, makes an empty segment there, and never reads this file.",
         "Move it out of the partition directory, or give it the name of its first offset, 20 digits.",
+        meaning=(
+            "Brokers read the number in a name but open the name with 20 digits, so the file is passed over, and an "
+            "empty segment may hide it."
+        ),
     ),
     "segment.misnamed-empty": FindingType(
         "warning",
         "An empty log file whose name is not its base offset in 20 digits.",
         "Takes offset {offset} from the name and makes an empty segment there.",
         "Move it out of the partition directory.",
+        meaning="The same as segment.misnamed, of a file without records.",
     ),
     "segment.duplicate": FindingType(
         "warning",
         "A second log file for base offset {offset}.",
         "Reads the one whose name has 20 digits and never this one.",
         "Compare the two and move this one out of the partition directory.",
+        meaning="Two names mean the same base offset, one with 20 digits and one without.",
     ),
     "segment.misnamed-companion": FindingType(
-        "info", "The number in its name is not written with 20 digits.", "Never reads it, and may delete it."
+        "info",
+        "The number in its name is not written with 20 digits.",
+        "Never reads it, and may delete it.",
+        meaning="An index or snapshot whose number has not 20 digits: a copy that somebody made.",
+        cure="Move it out of the partition directory.",
     ),
     "segment.oversize": FindingType(
-        "error", "The log file has {size_bytes} bytes; positions in it end at 2147483647.", "Does not start."
+        "error",
+        "The log file has {size_bytes} bytes; positions in it end at 2147483647.",
+        "Does not start.",
+        meaning="A log file above 2 GiB - 1 byte; no broker makes one, two were joined or something was appended.",
+        cure="Copy the partition from a healthy replica; kafkalog dump reads the file as it is.",
     ),
     "segment.index-missing": FindingType(
         "warning",
         "The segment has no offset index.",
         "Recovers the segment: builds its indexes anew, cuts its log at the first bad batch (0.8.0: does not start).",
+        meaning=(
+            "Without .index a broker reads the whole segment at its start and cuts it at the first bad batch, after a "
+            "clean stop too; later segments stay."
+        ),
+        cure="Verify the segment first: if it is whole, nothing is lost when the broker builds the index.",
     ),
     "segment.timeindex-missing": FindingType(
         "warning",
         "The segment has no time index while others of the partition have one.",
         "Makes an empty one: searches by time miss this segment, retention goes by the file's modification time.",
+        meaning="Searches by time and retention by time go by the .timeindex; here it is gone.",
+        cure="Delete the .index beside it as well: the broker then builds both anew from the log, if the log is whole.",
     ),
     "segment.index-orphan": FindingType(
         "warning",
         "An index at offset {offset} without its log file.",
         "Deletes it.",
         "Look for the log file: if it was lost, its records are.",
+        meaning="An index is worthless without its log. Its presence says that a segment was there once.",
     ),
-    "segment.deleted": FindingType("info", "The file waits for its deletion.", "Removes it at its next start."),
+    "segment.deleted": FindingType(
+        "info",
+        "The file waits for its deletion.",
+        "Removes it at its next start.",
+        meaning=(
+            "A file that retention, compaction or a truncation gave up. It is whole and can be read until it is "
+            "removed, about a minute later."
+        ),
+        cure="If it is needed, copy it away before a broker starts.",
+    ),
     "segment.swap": FindingType(
         "info",
         "A finished replacement, from compaction or a split, that was not yet put in its place.",
         "Puts it in its place at its next start and deletes what it replaces.",
+        meaning="Compaction or a split was finished, but the broker stopped while it exchanged the files.",
+        cure="Nothing needs to be done.",
     ),
     "segment.swap-alone": FindingType(
         "warning",
         "A finished replacement, from compaction or a split, at an offset where no segment is.",
         "Puts it in its place at its next start.",
+        meaning="The file that it replaces is already gone, which is normal in the middle of the exchange.",
+        cure="Nothing needs to be done.",
     ),
     "segment.swap-index-missing": FindingType(
         "warning",
         "A finished replacement that has no offset index.",
         "Puts the log in its place with an index of zeros.",
+        meaning="The .swap of the log came through without that of its index.",
+        cure="After the next clean stop delete the .index of that segment, so that it is built anew.",
     ),
     "segment.cleaned": FindingType(
-        "info", "An unfinished output of compaction or a split.", "Removes it at its next start."
+        "info",
+        "An unfinished output of compaction or a split.",
+        "Removes it at its next start.",
+        meaning="The broker stopped while it wrote the file. The originals are all still there.",
+        cure="Nothing needs to be done.",
     ),
     "segment.gap": FindingType(
+        "warning",
+        "Offsets {offset} to {last} are missing: {previous}, the segment before this one, holds none of them that can "
+        "be read.",
+        "Loads the log without a word about it; consumers pass over these offsets.",
+        "Look for what was lost: on other replicas, in backups, among directories that were set aside.",
+        meaning=(
+            "Offsets are missing between two segments. Retention deletes from the beginning only, so in the middle it "
+            "is a lost file or a cut segment, unless the log was compacted."
+        ),
+    ),
+    "segment.gap-compacted": FindingType(
+        "info",
+        "No offsets {offset} to {last} between {previous} and this segment, as is normal on a log that is compacted.",
+        meaning="Compaction removes records, and whole segments with them, so offsets are missing on purpose.",
+        broker_action="Passes over them.",
+        cure="Nothing needs to be done.",
+    ),
+    "batch.gap": FindingType(
         "error",
-        "The file ends at byte address {end}, the next one starts at {offset}: {size_bytes} bytes are missing.",
-        "Kafka 0.7 does not start.",
+        "Offsets {offset} to {last} are missing before the batch at byte {position}.",
+        "Loads the log without a word about it; consumers pass over these offsets.",
+        "Copy the partition from a healthy replica, or look there for the missing records.",
+        meaning=(
+            "Offsets are missing between two batches of a segment, and nothing says that the log was compacted: batches "
+            "were lost. A warning where that is not known, as for a partition without its log directory."
+        ),
     ),
     "segment.overlap": FindingType(
         "error",
+        "Offsets {offset} to {last} are in this segment's range and in {previous}, the segment before it.",
+        "Loads both. Consumers that come from before get these offsets from {previous} and pass over what this file "
+        "has of them; those that start inside of the range get what is in this file.",
+        "Dump both files by themselves, compare what they hold, and move one out of the partition directory.",
+        meaning=(
+            "Two segments hold the same offsets, which no healthy broker leaves: a file was put back, or two copies "
+            "were mixed."
+        ),
+    ),
+    "segment.log-unreadable": FindingType(
+        "error",
+        "It has the name of a segment's log and is no file that can be read: {problem}.",
+        "Passes over it and loads the other segments; where it would make or open this one itself, the whole log "
+        "directory goes offline.",
+        "Put the log file in its place, or move this out of the partition directory.",
+        meaning="A directory, a device or a broken link has the name of a segment's log.",
+    ),
+    "segment.gap-v07": FindingType(
+        "error",
+        "The file ends at byte address {end}, the next one starts at {offset}: {size_bytes} bytes are missing.",
+        "Kafka 0.7 does not start.",
+        meaning="Kafka 0.7 names files by byte addresses; each must begin where the one before ends.",
+        cure="Put the missing file back, or move all files before the hole away.",
+    ),
+    "segment.overlap-v07": FindingType(
+        "error",
         "The file ends at byte address {end}, the next one starts at {offset}: they overlap by {size_bytes} bytes.",
         "Kafka 0.7 does not start.",
+        meaning="Kafka 0.7 names files by byte addresses; each must begin where the one before ends.",
+        cure="Cut the first of the two, on a copy, to the length that its neighbour's name gives.",
     ),
     "snapshot.bad-name": FindingType(
         "error",
         "A snapshot of the metadata log whose name has no end offset and epoch.",
         "Does not start: it cannot read the numbers from the name.",
         "Move it out of the directory.",
+        meaning="The name of a metadata snapshot is its end offset, 20 digits, a dash, and its epoch, 10 digits.",
     ),
     "partition.empty": FindingType(
-        "info", "The partition has no segment.", "Makes an empty one at the checkpointed log start offset."
+        "info",
+        "The partition has no segment.",
+        "Makes an empty one at the checkpointed log start offset.",
+        meaning="A directory of a partition without a log file.",
+        cure="Nothing, if it is new; else look for its files before a broker starts on it.",
     ),
     "partition.mixed-formats": FindingType(
         "warning",
         "A file of Kafka 0.7 beside segments of a later release.",
         "Ignores it.",
         "Read it by itself.",
+        meaning="A file of 0.7 ends in .kafka; no later release reads it, and none writes beside it.",
     ),
-    "dir.nested": FindingType("info", "A directory inside a partition directory.", "Ignores it."),
+    "dir.nested": FindingType(
+        "info",
+        "A directory inside a partition directory.",
+        "Ignores it.",
+        meaning="A directory that is not a broker's, inside of a partition.",
+        cure="Nothing needs to be done.",
+    ),
 }

@@ -9,46 +9,114 @@ from kafkalog_core.findings.kinds import FindingType
 __all__ = ["SMALL_FILES"]
 
 _REFUSED: Final = "A broker refuses the file: {problem}."
+
+
+def _checkpoint(meaning: str) -> FindingType:
+    return FindingType(
+        "error",
+        _REFUSED,
+        "From 1.0 on takes the log directory offline, earlier ones do not start; where only a number is bad, 4.x may "
+        "go on or not start, by the file.",
+        "Correct the file by hand on a stopped broker: 0 in line 1, the number of entries in line 2, then a line an "
+        "entry.",
+        meaning,
+    )
+
+
+def _meta(what: str) -> FindingType:
+    return FindingType(
+        "error",
+        _REFUSED,
+        "Does not start, or takes the log directory offline where it is not the only one.",
+        "Correct the file by hand; the values stand in meta.properties of the broker's other log directories.",
+        f"meta.properties is damaged: {what}",
+    )
+
+
+def _partition_metadata(what: str) -> FindingType:
+    return FindingType(
+        "error",
+        _REFUSED,
+        "Does not load the partition and takes the log directory offline; an empty file or an id that is none stops "
+        "it.",
+        "Write two lines, version: 0 and topic_id: with the id that the topic's other partitions and replicas have.",
+        f"partition.metadata is damaged: {what}",
+    )
+
+
+def _quorum_state(what: str) -> FindingType:
+    return FindingType(
+        "error",
+        _REFUSED,
+        "Does not start: the metadata quorum cannot be joined without it.",
+        "Where other controllers are healthy, move the file away: it is made anew. Alone, correct it by hand.",
+        f"quorum-state of the metadata log is damaged: {what}",
+    )
+
+
 SMALL_FILES: Final = {
     "index.zero-tail": FindingType(
         "info",
         "The index ends with {size_bytes} bytes of zeros: the room made for entries to come.",
         "Cuts it when it recovers or closes the segment; after a clean stop it takes the zeros for entries.",
+        meaning=(
+            "Brokers make an index as large as it may grow and cut it when the segment is closed; a crash leaves the "
+            "zeros."
+        ),
+        cure="Nothing after an unclean stop; after a clean one delete the index, so that it is built anew.",
     ),
     "txnindex.zero-tail": FindingType(
         "warning",
         "The transaction index ends with {size_bytes} bytes of zeros, which no broker writes.",
         "Takes them for aborted transactions of producer 0.",
+        meaning="Transaction indexes are never made larger than what is in them, so zeros are damage.",
+        cure="Delete the .txnindex and the .index of the segment: both are built anew from the log.",
     ),
     "txnindex.bad-version": FindingType(
-        "error", "An entry of the transaction index has version {version}; only 0 exists.", "Does not start."
+        "error",
+        "An entry of the transaction index has version {version}; only 0 exists.",
+        "Does not start.",
+        meaning="Each entry of a transaction index begins with version 0.",
+        cure="Delete the .txnindex and the .index of the segment: both are built anew from the log.",
     ),
     "clean-shutdown.malformed": FindingType(
         "info",
         "The mark of a clean stop does not hold JSON: {problem}.",
         "Takes the stop for clean all the same; it does not know the broker epoch of that time.",
+        meaning=(
+            "Since 3.9 the mark holds JSON with the broker's epoch; only its existence says that the stop was clean."
+        ),
+        cure="Nothing needs to be done.",
     ),
     "file.unfinished": FindingType(
-        "info", "A temporary file that was not finished: {problem}.", "Overwrites it when it next writes the file."
+        "info",
+        "A temporary file that was not finished: {problem}.",
+        "Overwrites it when it next writes the file.",
+        meaning=(
+            "A .tmp file that a crash left while a checkpoint was written; the checkpoint itself is the old one, whole."
+        ),
+        cure="Nothing needs to be done.",
     ),
-    "checkpoint.count-mismatch": FindingType("error", _REFUSED),
-    "checkpoint.invalid-utf8": FindingType("error", _REFUSED),
-    "checkpoint.malformed-line": FindingType("error", _REFUSED),
-    "checkpoint.negative-count": FindingType("error", _REFUSED),
-    "checkpoint.negative-epoch": FindingType("error", _REFUSED),
-    "checkpoint.unsupported-version": FindingType("error", _REFUSED),
-    "meta.bad-directory-id": FindingType("error", _REFUSED),
-    "meta.bad-node-id": FindingType("error", _REFUSED),
-    "meta.malformed-line": FindingType("error", _REFUSED),
-    "meta.missing-key": FindingType("error", _REFUSED),
-    "meta.unsupported-version": FindingType("error", _REFUSED),
-    "partition-metadata.bad-topic-id": FindingType("error", _REFUSED),
-    "partition-metadata.malformed-line": FindingType("error", _REFUSED),
-    "partition-metadata.too-short": FindingType("error", _REFUSED),
-    "partition-metadata.zero-topic-id": FindingType("error", _REFUSED),
-    "quorum-state.bad-value": FindingType("error", _REFUSED),
-    "quorum-state.empty": FindingType("error", _REFUSED),
-    "quorum-state.malformed-line": FindingType("error", _REFUSED),
-    "quorum-state.missing-key": FindingType("error", _REFUSED),
-    "quorum-state.unsupported-version": FindingType("error", _REFUSED),
+    "checkpoint.count-mismatch": _checkpoint("Line 2 does not hold the number of the entries that follow."),
+    "checkpoint.invalid-utf8": _checkpoint(
+        "The file holds bytes that are no text: it is damaged or of something else."
+    ),
+    "checkpoint.malformed-line": _checkpoint("A line has not the numbers that it must have, or is blank."),
+    "checkpoint.negative-count": _checkpoint("Line 2 is a negative number."),
+    "checkpoint.negative-epoch": _checkpoint("Leader epochs and their offsets cannot be negative."),
+    "checkpoint.unsupported-version": _checkpoint("Line 1 is not 0, the only version there is."),
+    "meta.bad-directory-id": _meta("directory.id is no id of 22 characters, or a reserved one."),
+    "meta.bad-node-id": _meta("node.id or broker.id is no number."),
+    "meta.malformed-line": _meta("a line that is no key and value."),
+    "meta.missing-key": _meta("a key is missing that this version must have."),
+    "meta.unsupported-version": _meta("version is neither 0 nor 1."),
+    "partition-metadata.bad-topic-id": _partition_metadata("the topic's id is no id of 22 characters."),
+    "partition-metadata.malformed-line": _partition_metadata("a line is no name and value."),
+    "partition-metadata.too-short": _partition_metadata("the file is empty or has one line."),
+    "partition-metadata.zero-topic-id": _partition_metadata("the topic's id is all zeros, which stands for none."),
+    "quorum-state.bad-value": _quorum_state("a value is of another type than it must be."),
+    "quorum-state.empty": _quorum_state("it is empty."),
+    "quorum-state.malformed-line": _quorum_state("it does not hold a JSON object."),
+    "quorum-state.missing-key": _quorum_state("a key is missing that this version must have."),
+    "quorum-state.unsupported-version": _quorum_state("data_version is neither 0 nor 1."),
 }

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core import tables
 from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_NAMES, FORMAT_V07, RECORD_FIELDS
 from kafkalog_core.format.decode import codec_name
+from kafkalog_core.format.json_form import json_text
 from kafkalog_core.format.kernels import programs
 from kafkalog_core.format.layout import (
     CODEC_MASK,
@@ -33,13 +34,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Template", "batch_template", "record_template"]
 
-PLACE: Final = ("topic", "partition", "segment")  # the first columns of both tables, the same for all lines of a file
+PLACE: Final = ("topic", "partition", "segment")  # the first columns of both tables; a path may follow them
 _PLACE_PIECE: Final = -1
 _FORMATS: Final = (MAGIC_V0, MAGIC_V1, MAGIC_V2, FORMAT_V07)
 _MODES: Final = {"auto": 0, "base64": 1, "hex": 2}
 _V2: Final = (MAGIC_V2,)
 _V1_V2: Final = (MAGIC_V1, MAGIC_V2)
 _V07: Final = (FORMAT_V07,)
+_MARKS: Final = {"offset": "head", "format": "tail"}  # of a record; but for 0.7 all from its format on is of the batch
 _NAMING: Final = frozenset({"record_name", "batch_name", "batch_bit"})
 _Operation = tuple[str, int, int]
 
@@ -132,8 +134,8 @@ class _Program:
         is_record = "key" in table.names
         columns = self.columns[batch_format] = []
         for name in table.names[1 + len(PLACE) :]:
-            if name == "format" and is_record and batch_format != FORMAT_V07:  # what follows is of the batch
-                program += [programs.OPERATIONS.index("tail"), 0, 0, self._piece(literal)]
+            if is_record and name in _MARKS and (name, batch_format) != ("format", FORMAT_V07):
+                program += [programs.OPERATIONS.index(_MARKS[name]), 0, 0, self._piece(literal)]
                 literal = ""
             if name in constants or name == "format":
                 value = FORMAT_NAMES[batch_format] if name == "format" else constants[name]
@@ -198,11 +200,9 @@ class Template:
     (name, operation, a, b).
     """
 
-    def __init__(self, program: _Program, table: tables.Table, place: tuple[object, ...]) -> None:
-        head = {"type": table.name} | dict(zip(PLACE, place, strict=True))
-        literal = (
-            json.dumps(head, ensure_ascii=False, separators=(",", ":"))[:-1] + f',"{table.names[1 + len(PLACE)]}":'
-        )
+    def __init__(self, program: _Program, table: tables.Table, place: dict[str, object]) -> None:
+        head: dict[str, object] = {"type": table.name, **place}
+        literal = json_text(head)[:-1] + f',"{table.names[1 + len(PLACE)]}":'
         piece = literal.encode("utf-8", "backslashreplace")
         self.mode = program.mode
         self.columns = program.columns
@@ -213,13 +213,13 @@ class Template:
         self.bound = program.bound + len(piece)
 
 
-def record_template(place: tuple[object, ...], bytes_mode: str, *, resynced: bool) -> Template:
-    """Template of record lines of one file; `place` are topic, partition and segment."""
+def record_template(place: dict[str, object], bytes_mode: str, *, resynced: bool) -> Template:
+    """Template of record lines of one file; `place` are the first columns: topic, partition, segment, maybe path."""
     return Template(_record_program(bytes_mode, resynced), tables.RECORD, place)
 
 
-def batch_template(place: tuple[object, ...], *, resynced: bool) -> Template:
-    """Template of batch lines of one file; `place` are topic, partition and segment."""
+def batch_template(place: dict[str, object], *, resynced: bool) -> Template:
+    """Template of batch lines of one file; `place` are the first columns: topic, partition, segment, maybe path."""
     return Template(_batch_program(resynced), tables.BATCH, place)
 
 

@@ -13,26 +13,45 @@ from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, RECORD_FIELDS
 from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_KEY, CONTROL_TYPE_NAMES, MAX_INT32, MAX_INT64
 from kafkalog_core.format.template import Template, batch_template, record_template
+from kafkalog_core.ops.rows import RowChunk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kafkalog_core.format.columns import BatchColumns, RecordColumns
     from kafkalog_core.format.decode import RecordRun
     from kafkalog_core.ops.rows import BytesMode
     from kafkalog_core.storage.scan import Run
 
-__all__ = ["BatchChunk", "Lines", "Place", "RecordChunk", "control_type_name"]
+__all__ = ["BatchChunk", "Lines", "Place", "RecordChunk", "control_type_name", "rows_at"]
 
 OUT_BYTES: Final = 4 * 1024 * 1024
 
 
 class Place(NamedTuple):
-    """Where rows come from: topic and partition of the directory, name of the file."""
+    """Where rows come from: topic and partition of the directory, name of the file, its path where that is shown."""
 
     topic: str | None
     partition: int | None
     segment: str
+    path: str | None = None
+
+    @property
+    def columns(self) -> dict[str, object]:
+        """The first columns of all rows from here."""
+        found: dict[str, object] = self._asdict()
+        if self.path is None:
+            del found["path"]
+        return found
+
+    def table(self, table: tables.Table) -> tables.Table:
+        """The row type as it is for rows from here."""
+        return table if self.path is None else tables.with_path(table)
+
+
+def rows_at(place: Place, table: tables.Table, rows: Sequence[Mapping[str, object]]) -> RowChunk:
+    """Rows of a place, without its columns, as a chunk."""
+    return RowChunk(place.table(table), [{**place.columns, **row} for row in rows])
 
 
 class Lines:
@@ -48,9 +67,9 @@ class Lines:
         key = (is_record, resynced, bytes_mode)
         if key not in self._templates:
             self._templates[key] = (
-                record_template(self.place, bytes_mode, resynced=resynced)
+                record_template(self.place.columns, bytes_mode, resynced=resynced)
                 if is_record
-                else batch_template(self.place, resynced=resynced)
+                else batch_template(self.place.columns, resynced=resynced)
             )
         return self._templates[key]
 
@@ -121,7 +140,7 @@ class _ColumnChunk:
     def _row(self, index: int, template: Template) -> dict[str, object]:
         row = self._records.row(index) if self._records is not None else {}
         batch = self._batches.row(row["batch"] if row else index)
-        values: dict[str, object] = {"type": self.table.name, **self._lines.place._asdict()}
+        values: dict[str, object] = {"type": self.table.name, **self._lines.place.columns}
         for name, kind, a, b in template.columns[batch["format"]]:
             values[name] = self._value(kind, a, b, row, batch) if kind != "constant" else b
         return values
@@ -129,7 +148,7 @@ class _ColumnChunk:
     @property
     def table(self) -> tables.Table:
         """The row type."""
-        return tables.BATCH
+        return self._lines.place.table(tables.BATCH)
 
     def _value(self, kind: str, a: int, b: object, row: dict[str, int], batch: dict[str, int]) -> object:
         """One column of one row: what the kernel does for a line."""
@@ -206,7 +225,7 @@ class RecordChunk(_ColumnChunk):
     @property
     def table(self) -> tables.Table:
         """The row type; rows of 0.7 have further columns."""
-        return tables.RECORD_V07 if self._is_v07 else tables.RECORD
+        return self._lines.place.table(tables.RECORD_V07 if self._is_v07 else tables.RECORD)
 
 
 def record_sequence(base_sequence: int, offset_delta: int) -> int:

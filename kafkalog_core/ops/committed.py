@@ -1,65 +1,76 @@
 """What a read_committed consumer gets, offline: no aborted and no open transactions.
 
-A first pass over the batch headers finds every aborted transaction and the last stable offset: the first offset of
-the earliest transaction that is open at the end (ProducerStateManager, UnifiedLog). A transactional batch of
-producer P is aborted when the next marker of P after it is ABORT; that is what the broker's transaction index tells
-a consumer. Memory follows the number of aborted and open transactions, not that of records.
+A first pass over the batch headers replays the state of all producers (`producers`). A transactional batch of producer
+P is aborted when the next marker of P after it is ABORT; the last stable offset is the first offset of the earliest
+transaction that is open at the end (ProducerStateManager, UnifiedLog). Where something of the log is missing between
+data and marker, `producer_outcomes` decides, or nobody can: such data is not shown as committed, and said to be so.
+
+Of a segment named by itself the segments behind it are read too, as far as it takes to end its transactions. What was
+open before it is not looked for: its own data is what is asked about. Memory follows the number of producers, and of
+aborted transactions, not that of records.
 """
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.format.decode import RecordRun, decode_run
-from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, TRANSACTIONAL_BIT
-from kafkalog_core.ops.chunks import control_type_name
-from kafkalog_core.storage.scan import Run, ScanOptions, scan
+from kafkalog_core.findings import Finding, found
+from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, MAX_INT64, TRANSACTIONAL_BIT
+from kafkalog_core.ops.logfiles import unit_of_partition
+from kafkalog_core.ops.producer_markers import markers_of
+from kafkalog_core.ops.producer_outcomes import Hole, Outcomes, Span
+from kafkalog_core.ops.producers import CompletedTxn, ProducerStates
+from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Sequence
 
     from kafkalog_core.format.columns import BatchColumns
-    from kafkalog_core.ops.logfiles import LogFile
+    from kafkalog_core.ops.logfiles import LogFile, Unit
+    from kafkalog_core.ops.producer_outcomes import Undecided
 
-__all__ = ["CommittedView", "read_committed_view"]
+__all__ = ["CommittedView", "committed_findings", "read_committed_view", "segments_behind"]
+
+_CUT_OFF = frozenset({"torn-tail", "zero-filled"})
+"""Damage that a broker cuts off the end of a log: no batch was ever there."""
 
 
 class CommittedView:
-    """Aborted transactions by producer id, and the offsets at which a read_committed consumer starts and stops."""
+    """Where a read_committed consumer starts and stops, and what it does not get in between.
 
-    def __init__(self, start_offset: int = 0) -> None:
+    `open_transactions` hold it back; of `unfinished` ones the end stands in files that are not here: their data is not
+    shown, what lies behind it is. Both are spans from the first offset on. `undecided` ones are not shown either.
+    """
+
+    def __init__(
+        self,
+        hidden: Iterable[Span] = (),
+        *,
+        start_offset: int = 0,
+        end_offset: int | None = None,
+        open_transactions: Sequence[Span] = (),
+        unfinished: Sequence[Span] = (),
+        undecided: Sequence[Undecided] = (),
+    ) -> None:
         self.start_offset = start_offset
-        self.end_offset: int | None = None
-        self._open: dict[int, int] = {}
+        self.end_offset = end_offset
+        self.open_transactions = tuple(open_transactions)
+        self.unfinished = tuple(unfinished)
+        self.undecided = tuple(undecided)
         self._firsts: dict[int, list[int]] = {}
         self._lasts: dict[int, list[int]] = {}
-
-    def data(self, producer_id: int, base_offset: int) -> None:
-        """A transactional data batch."""
-        self._open.setdefault(producer_id, base_offset)
-
-    def marker(self, producer_id: int, offset: int, kind: str) -> None:
-        """A commit or abort marker; one without an open transaction says nothing of data in this log."""
-        first = self._open.pop(producer_id, None)
-        if first is not None and kind == "abort":
+        for producer_id, first, last in sorted(hidden, key=lambda span: span.last):
             self._firsts.setdefault(producer_id, []).append(first)
-            self._lasts.setdefault(producer_id, []).append(offset)
+            self._lasts.setdefault(producer_id, []).append(last)
 
-    def finish(self, end_offset: int | None) -> None:
-        """The log is read; `end_offset` is the high watermark, where one is known."""
-        bounds = [*self._open.values(), *([] if end_offset is None else [end_offset])]
-        self.end_offset = min(bounds) if bounds else None
-
-    @property
-    def open_transactions(self) -> list[tuple[int, int]]:
-        """Producer id and first offset of the transactions that no marker ends, the earliest first."""
-        return sorted(self._open.items(), key=lambda item: item[1])
-
-    def is_aborted(self, producer_id: int, offset: int) -> bool:
-        """Whether transactional data of a producer at an offset was aborted."""
+    def is_hidden(self, producer_id: int, offset: int) -> bool:
+        """Whether transactional data of a producer at an offset was aborted, or is not known to be committed."""
         lasts = self._lasts.get(producer_id)
         if lasts is None:
             return False
@@ -82,65 +93,189 @@ class CommittedView:
             flags = attributes[row] if formats[row] == MAGIC_V2 else 0
             if flags & CONTROL_BIT:
                 return False
-            return not flags & TRANSACTIONAL_BIT or not self.is_aborted(producers[row], bases[row])
+            return not flags & TRANSACTIONAL_BIT or not self.is_hidden(producers[row], bases[row])
 
         return is_committed
 
 
 def read_committed_view(
-    files: Iterable[LogFile], options: ScanOptions, high_watermark: int | None, start_offset: int = 0
+    files: Sequence[LogFile],
+    options: ScanOptions,
+    high_watermark: int | None,
+    start_offset: int = 0,
+    *,
+    following: Sequence[LogFile] = (),
+    is_whole: bool = True,
+    is_compacted: Callable[[], bool] = bool,
 ) -> CommittedView:
-    """Read the headers of a partition's files, in order. A file that cannot be read tells nothing."""
-    view = CommittedView(start_offset)
+    """Read the headers of a partition's files, in order.
+
+    Args:
+        files: those of which records are asked for.
+        options: how they are scanned.
+        high_watermark: where one is known.
+        start_offset: the log start offset.
+        following: the segments behind them, read as far as their transactions take.
+        is_whole: whether the log ends with the last file; else its open transactions may end in files that are not
+            here.
+        is_compacted: asked where offsets are missing between two files: else a segment is lost there.
+    """
+    reader = _Reader(options, is_compacted)
     for file in files:
-        if file.is_v07:
-            continue
-        try:
-            _read_file(file, view, options)
-        except StorageError:  # whoever asks for its rows will be told
-            continue
-    view.finish(high_watermark)
-    return view
+        reader.read(file)
+    end = reader.next_offset if following and reader.next_offset is not None else MAX_INT64
+    for file in following:
+        if not reader.is_open_before(end):
+            break
+        reader.read(file)
+    reader.finish(cut_off=is_whole)
+    return _view_of(reader, high_watermark, start_offset, end, is_whole=is_whole)
 
 
-def _read_file(file: LogFile, view: CommittedView, options: ScanOptions) -> None:
-    with Source.open(file.path) as source:
-        for item in scan(source, base_offset=file.base_offset, options=options):
-            if isinstance(item, Run):
-                _read_run(item, view, options.max_batch_bytes)
+def _view_of(
+    reader: _Reader, high_watermark: int | None, start_offset: int, end: int, *, is_whole: bool
+) -> CommittedView:
+    """`end`: transactions that began there or behind it are of no interest."""
+    outcomes = reader.outcomes
+    open_spans = []
+    for txn in reader.states.open_transactions():
+        first = outcomes.still_open(txn)
+        if first is not None and first < end:
+            open_spans.append(Span(txn.producer_id, first, MAX_INT64))
+    outcomes.decide()
+    undecided = [one for one in outcomes.undecided if one.span.first < end]
+    hidden = [*outcomes.aborted, *(one.span for one in undecided)]
+    bounds = [] if high_watermark is None else [high_watermark]
+    if is_whole:
+        bounds += [span.first for span in open_spans]
+    else:
+        hidden += open_spans
+    return CommittedView(
+        hidden,
+        start_offset=start_offset,
+        end_offset=min(bounds, default=None),
+        open_transactions=open_spans if is_whole else (),
+        unfinished=() if is_whole else open_spans,
+        undecided=undecided,
+    )
 
 
-def _read_run(run: Run, view: CommittedView, max_bytes: int) -> None:
-    batches = run.batches
-    attributes, formats = batches.column("attributes"), batches.column("format")
-    producers, bases = batches.column("producer_id"), batches.column("base_offset")
-    rows = [
-        row
-        for row in range(batches.count)
-        if formats[row] == MAGIC_V2 and producers[row] >= 0 and attributes[row] & (TRANSACTIONAL_BIT | CONTROL_BIT)
+def segments_behind(file: LogFile) -> tuple[tuple[LogFile, ...], bool]:
+    """The live segments behind a log file in its directory, and whether the log is known to end with them.
+
+    It is known where the directory is a partition's and the file is one of its segments.
+    """
+    try:
+        partition = read_partition(os.path.dirname(file.path) or ".")
+    except StorageError:
+        return (), False
+    files = unit_of_partition(partition, None).files
+    names = [other.file.name.raw for other in files]
+    if file.file.name.raw not in names:
+        return (), False
+    return files[names.index(file.file.name.raw) + 1 :], partition.topic is not None
+
+
+def committed_findings(view: CommittedView, unit: Unit) -> list[Finding]:
+    """What stands in the way of a read_committed consumer, and what of it nobody knows."""
+    found_of = partial(found, topic=unit.topic, partition=unit.partition)
+    findings = [
+        found_of(
+            "txn.undecided", one.hole.path, offset=one.span.first, producer=one.span.producer_id, where=_where(one)
+        )
+        for one in view.undecided
     ]
-    if not rows:
-        return
-    control_rows = {row for row in rows if attributes[row] & CONTROL_BIT}
-    kinds = dict(_control_kinds(run, control_rows, max_bytes))
-    for row in rows:
-        if row not in control_rows:
-            view.data(producers[row], bases[row])
-        elif row in kinds:  # a control batch that compaction emptied is no marker
-            view.marker(producers[row], bases[row], kinds[row])
+    for code, spans in (("txn.end-elsewhere", view.unfinished), ("txn.open", view.open_transactions)):
+        path = unit.path if code == "txn.open" else unit.files[0].path
+        findings += (found_of(code, path, offset=span.first, producer=span.producer_id) for span in spans)
+    return findings
 
 
-def _control_kinds(run: Run, rows: set[int], max_bytes: int) -> Iterator[tuple[int, str]]:
-    """Type of the first record of each control batch."""
-    if not rows:
-        return
-    seen: set[int] = set()
-    for item in decode_run(run.memory, run.batches, max_bytes=max_bytes, wanted=rows.__contains__):
-        if not isinstance(item, RecordRun):
-            continue
-        starts, sizes = item.records.column("key_start"), item.records.column("key_size")
-        for index, batch in enumerate(item.records.column("batch")):
-            if batch not in seen:
-                seen.add(batch)
-                key = bytes(item.memory[starts[index] : starts[index] + sizes[index]]) if sizes[index] >= 0 else None
-                yield batch, control_type_name(key)
+def _where(undecided: Undecided) -> str:
+    hole = undecided.hole
+    name = os.path.basename(hole.path)
+    offsets = f"offsets {hole.first_offset} and up" if hole.end_offset is None else _offsets(hole)
+    if hole.base_offset is None:
+        return f"{offsets}, which are in no segment before {name}"
+    return f"{offsets} of {name}" if hole.position is None else f"{offsets}, from byte {hole.position} of {name} on"
+
+
+def _offsets(hole: Hole) -> str:
+    last = (hole.end_offset or 0) - 1
+    return f"offset {last}" if last == hole.first_offset else f"offsets {hole.first_offset} to {last}"
+
+
+class _Reader:
+    """Replays file after file, and finds the holes between what can be read."""
+
+    def __init__(self, options: ScanOptions, is_compacted: Callable[[], bool]) -> None:
+        self.states = ProducerStates(sequences="unchecked")
+        self.outcomes = Outcomes()
+        self.next_offset: int | None = None
+        self._options = options
+        self._is_compacted = cache(is_compacted)
+        self._lost: tuple[LogFile, Damage | None] | None = None
+
+    def is_open_before(self, offset: int) -> bool:
+        """Whether a transaction is open that began before an offset."""
+        first = self.states.first_unstable_offset
+        return first is not None and first < offset
+
+    def read(self, file: LogFile) -> None:
+        """Replay one file. One that cannot be read is a hole, and whoever asks for its rows will be told."""
+        if file.is_v07:
+            return
+        self._begin(file)
+        self.outcomes.log = (file.path, file.base_offset)
+        try:
+            with Source.open(file.path) as source:
+                for item in scan(source, base_offset=file.base_offset, options=self._options):
+                    if isinstance(item, Run):
+                        self._run(item)
+                    elif item.size_bytes and self._lost is None:
+                        self._lost = file, item
+        except StorageError:
+            self._lost = self._lost or (file, None)
+
+    def finish(self, *, cut_off: bool) -> None:
+        """Nothing follows. `cut_off`: it is the end of the log, of which a broker cuts off what was being written."""
+        if self._lost is not None:
+            damage = self._lost[1]
+            if not cut_off or damage is None or damage.reason not in _CUT_OFF:
+                self._hole(*self._lost, None)
+
+    def _begin(self, file: LogFile) -> None:
+        """What is missing before a file: the end of the one before it, or all of a segment."""
+        base = file.base_offset
+        if self._lost is not None:
+            self._found(base)
+        elif base is not None and self.next_offset is not None and base > self.next_offset and not self._is_compacted():
+            self.outcomes.holes.append(Hole(file.path, None, None, self.next_offset, base))
+            self.states.hole()
+        if base is not None:
+            self.next_offset = max(base, self.next_offset or 0)
+
+    def _run(self, run: Run) -> None:
+        batches = run.batches
+        first, last = batches.column("base_offset")[0], batches.column("last_offset")[-1]
+        if self._lost is not None:
+            self._found(first if first >= 0 else None)
+        markers = markers_of(run.memory, batches, max_bytes=self._options.max_batch_bytes)
+        for event in self.states.replay(batches, markers):
+            if isinstance(event, CompletedTxn):
+                self.outcomes.completed(event)
+            elif event.kind == "hole-in-transaction":
+                self.outcomes.cut(event)
+        self.next_offset = max(last + 1, self.next_offset or 0)
+
+    def _found(self, offset: int | None) -> None:
+        """What was lost ends at an offset: it is a hole, unless no offset is missing."""
+        if self._lost is not None and (offset is None or self.next_offset is None or offset > self.next_offset):
+            self._hole(*self._lost, offset)
+        self._lost = None
+
+    def _hole(self, file: LogFile, damage: Damage | None, end: int | None) -> None:
+        position = None if damage is None else damage.position
+        first = self.next_offset or 0
+        self.outcomes.holes.append(Hole(file.path, file.base_offset, position, first, end))
+        self.states.hole()

@@ -7,6 +7,8 @@ goes on; what was named itself and cannot be opened is an error.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Literal, cast
 
 from kafkalog_core import tables
@@ -14,11 +16,12 @@ from kafkalog_core.errors import NotFoundError, SelectionError, StorageError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import LOG_KINDS, FileKind, FileState
+from kafkalog_core.ops.chain import chain_findings, looks_compacted
 from kafkalog_core.ops.checkpoints import Checkpoints
-from kafkalog_core.ops.chunks import Place
-from kafkalog_core.ops.committed import CommittedView, read_committed_view
+from kafkalog_core.ops.chunks import Place, rows_at
+from kafkalog_core.ops.committed import CommittedView, committed_findings, read_committed_view, segments_behind
 from kafkalog_core.ops.entries import ENTRY_KINDS, entries
-from kafkalog_core.ops.logfiles import LogFile, Unit, unit_of_file, unit_of_partition
+from kafkalog_core.ops.logfiles import LogFile, Unit, place_of, unit_of_file, unit_of_partition
 from kafkalog_core.ops.logreader import LogReader
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
 from kafkalog_core.ops.rows import RowChunk
@@ -54,10 +57,11 @@ class DumpRequest:
         filters: which batches and records.
         committed: only what a read_committed consumer gets, up to the log's end or the checkpointed high watermark.
         newest_first: highest offsets first.
-        limit: stop after so many rows of the level.
+        limit: stop after so many rows of the level, entries of files included.
         resync: search behind damage.
         max_batch_bytes: the largest batch that is read, inflated too.
         stats: a row of figures a partition instead of its rows.
+        path: rows have a column with the path of their file.
     """
 
     targets: tuple[Target, ...]
@@ -70,6 +74,7 @@ class DumpRequest:
     resync: bool = False
     max_batch_bytes: int = MAX_BATCH_BYTES
     stats: bool = False
+    path: bool = False
 
     @property
     def scan_options(self) -> ScanOptions:
@@ -84,11 +89,22 @@ def dump(request: DumpRequest, report: Report, progress: Progress = NO_PROGRESS)
     """
     dumper = Dumper(request, report, progress)
     for target in request.targets:
+        _expect(target, report)
+    for target in request.targets:
         for chunk in dumper.target(target):
             report.rows += chunk.count
             yield chunk
         if dumper.is_full:
             return
+
+
+def _expect(target: Target, report: Report) -> None:
+    """What there is to read of a target, as far as it is known before partitions are listed."""
+    if isinstance(target, FileTarget):
+        is_log = target.kind in LOG_KINDS or target.kind is FileKind.KRAFT_SNAPSHOT
+        report.expect(files=1, size_bytes=target.file.size_bytes if is_log else 0)
+    else:
+        report.expect(partitions=len(target.partitions) if isinstance(target, LogDirTarget) else 1)
 
 
 class Dumper:
@@ -114,23 +130,26 @@ class Dumper:
         elif isinstance(target, PartitionTarget):
             yield from self._partition(target.read(), target.log_dir)
         elif target.kind in LOG_KINDS or target.kind is FileKind.KRAFT_SNAPSHOT:
-            yield from self._unit(unit_of_file(target))
+            yield from self._unit(unit_of_file(target, with_path=self._request.path), target.path)
         else:
             yield from self._entries(target)
 
     def _log_dir(self, target: LogDirTarget) -> Iterator[Chunk]:
-        if target.is_whole:
-            yield from self._findings(target.log_dir.findings)
-            if self._request.files and not self._request.stats:
-                for file in target.log_dir.files:
-                    yield from self._file_entries(file, None, None)
+        yield from self._findings(target.log_dir.findings)
+        if target.is_whole and self._request.files and not self._request.stats:
+            for file in target.log_dir.files:
+                yield from self._file_entries(file, None, None)
         for place in target.partitions:
             if self.is_full:
                 return
             try:
                 partition = read_partition(place.path)
             except StorageError as error:
-                yield from self._findings([found("dir.unreadable", place.path, reason=error.message)])
+                name = place.name
+                finding = found(
+                    "dir.unreadable", place.path, topic=name.topic, partition=name.partition, reason=error.message
+                )
+                yield from self._findings([finding])
                 continue
             log_dir = target.log_dir.path if target.log_dir.is_broker_dir else None
             yield from self._partition(partition, log_dir)
@@ -138,23 +157,35 @@ class Dumper:
     def _partition(self, partition: Partition, log_dir: str | None) -> Iterator[Chunk]:
         self._report.partitions += 1
         yield from self._findings(partition.findings)
-        unit = unit_of_partition(partition, log_dir)
+        unit = unit_of_partition(partition, log_dir, with_path=self._request.path)
         self._progress.expect(unit.size_bytes)
+        self._report.expect(files=len(unit.files), size_bytes=unit.size_bytes)
         if self._request.stats:
-            yield from self._stats(unit)
+            yield from self._stats(unit, partition.path)
         elif self._request.level == "segments":
             yield from self._segments(partition, unit)
         else:
             yield from self._logs(unit)
+        yield from self._findings(self._chain(unit))
         if self._request.files and not self._request.stats:
             for file in partition.files:
                 yield from self._file_entries(file, partition.topic, partition.partition)
 
-    def _unit(self, unit: Unit) -> Iterator[Chunk]:
+    def _chain(self, unit: Unit) -> Iterable[Finding]:
+        """Offsets that are in none of the segments that were just read, or in two."""
+        spans = self._reader.take_spans()
+        if any(file.is_v07 for file in unit.files):  # their names tell already
+            return ()
+
+        is_compacted = partial(looks_compacted, unit, self._checkpoints, self._request.scan_options)
+        chain = [spans.get(file.path) for file in unit.files]
+        return chain_findings(chain, is_compacted=is_compacted, topic=unit.topic, partition=unit.partition)
+
+    def _unit(self, unit: Unit, path: str) -> Iterator[Chunk]:
         """A log file that was named itself."""
         self._progress.expect(unit.size_bytes)
         if self._request.stats:
-            yield from self._stats(unit)
+            yield from self._stats(unit, path)
         elif self._request.level == "segments":
             yield from self._segment_row(unit.files[0], unit, None)
         else:
@@ -183,13 +214,22 @@ class Dumper:
                     raise SelectionError("no broker has checkpointed a high watermark for it", path=unit.path)
                 code = "high-watermark.unknown"
                 return None, [found(code, unit.path, topic=unit.topic, partition=unit.partition)]
-        start_offset = self._checkpoints.log_start_offset(unit)
-        view = read_committed_view(unit.files, self._request.scan_options, high_watermark, start_offset)
-        findings = [
-            found("txn.open", unit.path, topic=unit.topic, partition=unit.partition, offset=first, producer=producer)
-            for producer, first in view.open_transactions
-        ]
-        return view, findings
+        options = self._request.scan_options
+        following, is_whole = (), True
+        if any(
+            isinstance(target, FileTarget) and target.path == unit.files[0].path for target in self._request.targets
+        ):
+            following, is_whole = segments_behind(unit.files[0])
+        view = read_committed_view(
+            unit.files,
+            options,
+            high_watermark,
+            self._checkpoints.log_start_offset(unit),
+            following=following,
+            is_whole=is_whole,
+            is_compacted=partial(looks_compacted, unit, self._checkpoints, options),
+        )
+        return view, committed_findings(view, unit)
 
     def _wanted_files(self, unit: Unit) -> tuple[LogFile, ...]:
         """Without those that end before the first wanted offset, or begin after the last, by their names."""
@@ -223,11 +263,13 @@ class Dumper:
                 continue
             file = by_path.get(segment.log.path) or LogFile(
                 file=segment.log,
-                place=Place(partition.topic, partition.partition, segment.log.name.raw),
+                place=place_of(segment.log, partition.topic, partition.partition, with_path=self._request.path),
                 state=str(segment.state),
                 is_v07=segment.log.name.kind is FileKind.LOG_V07,
                 is_last=True,
             )
+            if file.path not in by_path:
+                self._report.expect(files=1, size_bytes=file.file.size_bytes)
             yield from self._guarded(self._segment_row(file, unit, segment), file.path, unit)
             if self.is_full:
                 return
@@ -236,7 +278,6 @@ class Dumper:
         stats = LogStats()
         yield from self._reader.measure(file, unit, stats)
         row: dict[str, object] = {
-            **file.place._asdict(),
             "base_offset": file.base_offset,
             "state": file.state,
             "size_bytes": file.file.size_bytes,
@@ -248,26 +289,33 @@ class Dumper:
                 companion: FileInfo | None = getattr(segment, name)
                 row[f"{name}_bytes"] = None if companion is None else companion.size_bytes
         if self._reader.take(1):
-            yield RowChunk(tables.SEGMENT, [row])
+            yield rows_at(file.place, tables.SEGMENT, [row])
 
-    def _stats(self, unit: Unit) -> Iterator[Chunk]:
+    def _stats(self, unit: Unit, path: str) -> Iterator[Chunk]:
         stats = LogStats()
         for file in unit.files:
             stats.segments += 1
             yield from self._guarded(self._reader.measure(file, unit, stats), file.path, unit)
         if self._reader.take(1):
-            yield RowChunk(tables.STATS, [stats.row(unit.topic, unit.partition)])
+            place = Place(unit.topic, unit.partition, "", path if self._request.path else None)
+            yield rows_at(place, tables.STATS, [stats.row(unit.topic, unit.partition)])
 
     def _file_entries(self, file: FileInfo, topic: str | None, partition: int | None) -> Iterator[Chunk]:
         """Rows of a companion file; a KRaft snapshot is a log."""
+        is_snapshot = file.name.kind is FileKind.KRAFT_SNAPSHOT and file.name.state is FileState.LIVE
+        if not (is_snapshot or file.name.kind in ENTRY_KINDS):
+            return
+        self._report.expect(files=1, size_bytes=file.size_bytes if is_snapshot else 0)
+        if self.is_full:
+            return
         target = FileTarget(file=file, kind=file.name.kind, topic=topic, partition=partition)
-        unit = unit_of_file(target)
-        if file.name.kind is FileKind.KRAFT_SNAPSHOT and file.name.state is FileState.LIVE:
+        unit = unit_of_file(target, with_path=self._request.path)
+        if is_snapshot:
             is_census = self._request.level == "segments"
             snapshot = unit.files[0]
             rows = self._segment_row(snapshot, unit, None) if is_census else self._reader.rows(snapshot, unit, None)
             yield from self._guarded(rows, file.path, unit)
-        elif file.name.kind in ENTRY_KINDS:
+        else:
             yield from self._guarded(self._entries(target), file.path, unit)
 
     def _entries(self, target: FileTarget) -> Iterator[Chunk]:
@@ -282,7 +330,19 @@ class Dumper:
             base_offset=name.base_offset,
         ):
             self._count(chunk)
+            yield from self._limited(chunk, target.path)
+            if self.is_full:
+                return
+
+    def _limited(self, chunk: RowChunk, path: str) -> Iterator[RowChunk]:
+        """Entries up to the limit; damage and findings do not count."""
+        is_limited = chunk.table not in {tables.DAMAGE, tables.FINDING}
+        taken = self._reader.take(chunk.count) if is_limited else chunk.count
+        table = tables.with_path(chunk.table) if self._request.path else chunk.table
+        if taken == chunk.count and table is chunk.table:
             yield chunk
+        elif taken:
+            yield RowChunk(table, [row | {"path": path} for row in islice(chunk.rows(), taken)])
 
     def _count(self, chunk: Chunk) -> None:
         if chunk.table is tables.DAMAGE:

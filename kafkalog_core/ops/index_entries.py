@@ -33,6 +33,7 @@ from kafkalog_core.format.snapshot import (
     decode_snapshot_header,
     iter_producer_entries,
 )
+from kafkalog_core.ops.entry_rows import damage_row, fault_row, place_of_rows, unreadable_row
 from kafkalog_core.ops.rows import RowChunk
 from kafkalog_core.storage.source import Source, UnreadableError
 from kafkalog_core.tables import INDEX_ENTRY, PRODUCER
@@ -78,7 +79,7 @@ def index_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
     for item in _runs(source, layout, 0, end):
         if isinstance(item, _Lost):
             yield from _zero_tail(file, zeros_position, item.position)
-            yield file.unreadable(item.position, item.size_bytes)
+            yield unreadable_row(file, item.position, item.size_bytes)
             zeros_position = None
             continue
         used_bytes = used_entries(layout, item.data) * layout.size
@@ -101,10 +102,10 @@ def _behind_entries(
     else:
         yield from _zero_tail(file, zeros_position, min(end, source.size_bytes))
     if source.size_bytes < end + partial_bytes:
-        yield file.finding("file.shrank", position=source.size_bytes)
+        yield fault_row(file, file.finding("file.shrank", position=source.size_bytes))
     elif partial_bytes:
         detail = f"{partial_bytes} bytes behind entry {end // layout.size - 1}, where an entry has {layout.size}"
-        yield file.damage(end, partial_bytes, "partial-entry", detail)
+        yield damage_row(file, end, partial_bytes, "partial-entry", detail)
 
 
 def snapshot_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
@@ -113,14 +114,14 @@ def snapshot_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
     try:
         _check_snapshot(source)
     except FormatError as error:
-        yield file.damage(0, size_bytes, _SNAPSHOT_REASONS[type(error)], str(error))
+        yield damage_row(file, 0, size_bytes, _SNAPSHOT_REASONS[type(error)], str(error))
         return
     except UnreadableError as error:
-        yield file.damage(0, size_bytes, "unreadable", f"{error.message}, so its checksum cannot be checked")
+        yield damage_row(file, 0, size_bytes, "unreadable", f"{error.message}, so its checksum cannot be checked")
         return
     for item in _runs(source, SNAPSHOT_ENTRY, ENTRIES_START, size_bytes):
         if isinstance(item, _Lost):
-            yield file.unreadable(item.position, item.size_bytes)
+            yield unreadable_row(file, item.position, item.size_bytes)
         else:
             yield RowChunk(PRODUCER, list(_producers(file, item)))
 
@@ -142,7 +143,7 @@ def _producers(file: EntryFile, run: _Run) -> Iterator[_Row]:
     columns = PRODUCER.names[-_PRODUCER_FIELDS:]
     for slot, fields in enumerate(iter_producer_entries(run.data)):
         position = run.position + slot * SNAPSHOT_ENTRY.size
-        yield file.place | {"position": position} | dict(zip(columns, fields, strict=True))
+        yield place_of_rows(file) | {"position": position} | dict(zip(columns, fields, strict=True))
 
 
 def _runs(source: Source, layout: Layout, start: int, end: int) -> Iterator[_Run | _Lost]:
@@ -188,19 +189,22 @@ def _zero_rows(file: EntryFile, position: int, end: int) -> Iterator[RowChunk]:
 def _zero_tail(file: EntryFile, position: int | None, end: int) -> Iterator[RowChunk]:
     if position is not None and position < end:
         code = "txnindex.zero-tail" if file.kind in _TXN_KINDS else "index.zero-tail"
-        yield file.finding(code, position=position, size_bytes=end - position)
+        yield fault_row(file, file.finding(code, position=position, size_bytes=end - position))
 
 
 def _bad_versions(file: EntryFile, position: int, run: memoryview) -> Iterator[RowChunk]:
     for slot, (version, *_) in enumerate(iter_txn_entries(run)):
         if version > _MAX_TXN_VERSION:
             at = position + slot * TXN_INDEX_ENTRY.size
-            yield file.finding("txnindex.bad-version", position=at, size_bytes=TXN_INDEX_ENTRY.size, version=version)
+            finding = file.finding(
+                "txnindex.bad-version", position=at, size_bytes=TXN_INDEX_ENTRY.size, version=version
+            )
+            yield fault_row(file, finding)
 
 
 def _offset_rows(file: EntryFile, position: int, run: memoryview) -> Iterator[_Row]:
     size = OFFSET_INDEX_ENTRY.size
-    common = file.place | {"kind": "offset"}
+    common = place_of_rows(file) | {"kind": "offset"}
     for slot, (relative_offset, log_position) in enumerate(iter_offset_entries(run), position // size):
         yield common | {
             "slot": slot,
@@ -213,7 +217,7 @@ def _offset_rows(file: EntryFile, position: int, run: memoryview) -> Iterator[_R
 
 def _time_rows(file: EntryFile, position: int, run: memoryview) -> Iterator[_Row]:
     size = TIME_INDEX_ENTRY.size
-    common = file.place | {"kind": "time"}
+    common = place_of_rows(file) | {"kind": "time"}
     for slot, (timestamp_ms, relative_offset) in enumerate(iter_time_entries(run), position // size):
         yield common | {
             "slot": slot,
@@ -226,7 +230,7 @@ def _time_rows(file: EntryFile, position: int, run: memoryview) -> Iterator[_Row
 
 def _txn_rows(file: EntryFile, position: int, run: memoryview) -> Iterator[_Row]:
     size = TXN_INDEX_ENTRY.size
-    common = file.place | {"kind": "txn"}
+    common = place_of_rows(file) | {"kind": "txn"}
     for slot, (version, producer_id, first, last, last_stable) in enumerate(iter_txn_entries(run), position // size):
         yield common | {
             "slot": slot,

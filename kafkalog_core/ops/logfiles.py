@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["LogFile", "Unit", "unit_of_file", "unit_of_partition"]
+__all__ = ["LogFile", "Unit", "place_of", "unit_of_file", "unit_of_partition"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +57,13 @@ class Unit:
         return sum(file.file.size_bytes for file in self.files)
 
 
-def unit_of_partition(partition: Partition, log_dir: str | None) -> Unit:
-    """The live segments of a partition."""
+def place_of(file: FileInfo, topic: str | None, partition: int | None, *, with_path: bool) -> Place:
+    """Where the rows of a file come from."""
+    return Place(topic, partition, file.name.raw, file.path if with_path else None)
+
+
+def unit_of_partition(partition: Partition, log_dir: str | None, *, with_path: bool = False) -> Unit:
+    """The live segments of a partition; `with_path`: rows of its files name them."""
     last = len(partition.segments) - 1
     return Unit(
         topic=partition.topic,
@@ -68,7 +73,7 @@ def unit_of_partition(partition: Partition, log_dir: str | None) -> Unit:
         files=tuple(
             LogFile(
                 file=segment.log,
-                place=Place(partition.topic, partition.partition, segment.log.name.raw),
+                place=place_of(segment.log, partition.topic, partition.partition, with_path=with_path),
                 state=str(segment.state),
                 is_v07=partition.format == "v07",
                 is_last=index == last,
@@ -79,9 +84,9 @@ def unit_of_partition(partition: Partition, log_dir: str | None) -> Unit:
     )
 
 
-def unit_of_file(target: FileTarget) -> Unit:
-    """A file by itself: what stands beside it is not looked at."""
-    place = Place(target.topic, target.partition, target.file.name.raw)
+def unit_of_file(target: FileTarget, *, with_path: bool = False) -> Unit:
+    """A file by itself: what stands beside it is not looked at; `with_path`: rows of it name it."""
+    place = place_of(target.file, target.topic, target.partition, with_path=with_path)
     is_log = target.kind in LOG_KINDS
     log = LogFile(
         file=target.file,

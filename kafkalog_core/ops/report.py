@@ -19,10 +19,16 @@ DAMAGED = 4
 class Report:
     """Counts that grow while a command runs; `summary_row` and `exit_status` are derived from them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, fail_on: Severity = "error") -> None:
+        self._fail_on = fail_on
         self.files = 0
         self.partitions = 0
         self.bytes = 0
+        self.expected_files = 0
+        self.expected_partitions = 0
+        self.expected_bytes = 0
+        self.unopened_batches = 0
+        self.uncounted_batches = 0
         self.batches = 0
         self.records = 0
         self.rows = 0
@@ -30,6 +36,12 @@ class Report:
         self.damage_bytes = 0
         self.severities: Counter[str] = Counter()
         self.codes: Counter[str] = Counter()
+
+    def expect(self, *, files: int = 0, partitions: int = 0, size_bytes: int = 0) -> None:
+        """So much more is there to be read; what is left of it in the end was not."""
+        self.expected_files += files
+        self.expected_partitions += partitions
+        self.expected_bytes += size_bytes
 
     def add_damage(self, reason: str, size_bytes: int, severity: Severity = "error") -> None:
         """Count one damaged place."""
@@ -45,17 +57,23 @@ class Report:
 
     @property
     def exit_status(self) -> int:
-        """0, or 4 where something of severity error was found."""
-        return DAMAGED if self.severities["error"] else CLEAN
+        """0, or 4 where something of severity error was found, or a warning where that is to count."""
+        is_bad = self.severities["error"] or (self._fail_on == "warning" and self.severities["warning"])
+        return DAMAGED if is_bad else CLEAN
 
     def summary_row(self) -> dict[str, object]:
         """The `summary` row."""
         return {
             "files": self.files,
+            "files_total": max(self.files, self.expected_files),
             "partitions": self.partitions,
+            "partitions_total": max(self.partitions, self.expected_partitions),
             "bytes": self.bytes,
+            "bytes_total": max(self.bytes, self.expected_bytes),
             "batches": self.batches,
+            "unopened_batches": self.unopened_batches,
             "records": self.records,
+            "uncounted_batches": self.uncounted_batches,
             "rows": self.rows,
             "damage_count": self.damage_count,
             "damage_bytes": self.damage_bytes,
@@ -63,5 +81,6 @@ class Report:
                 name: self.severities[name] for name in ("info", "warning", "error") if self.severities[name]
             },
             "codes": dict(sorted(self.codes.items())),
+            "interrupted": False,
             "exit_status": self.exit_status,
         }

@@ -1,16 +1,15 @@
 r"""Rows on their way out: the shape of a chunk, and how one row becomes a JSON object.
 
 This is the written rule of the JSON form. The compiled kernel writes record and batch lines by itself and must produce
-these bytes exactly; a test compares the two. Text is escaped as `json.dumps(..., ensure_ascii=False)` does it:
-`\" \\ \n \r \t \b \f`, `\u00xx` (lower case) for the other bytes below 0x20, everything else as it is, 0x7f included.
-No space stands behind `:` or `,`.
+these bytes exactly; a test compares the two. How text is escaped says `json_text`.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 from typing import TYPE_CHECKING, Literal, Protocol, cast
+
+from kafkalog_core.format.json_form import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,8 +20,6 @@ __all__ = ["BytesMode", "Chunk", "RowChunk", "bytes_member", "json_line", "json_
 
 BytesMode = Literal["auto", "base64", "hex"]
 """How bytes become text: as UTF-8 where they are exactly that, else base64; or always base64; or always hexadecimal."""
-
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class Chunk(Protocol):
@@ -111,7 +108,7 @@ def json_line(table: Table, row: Mapping[str, object], bytes_mode: BytesMode) ->
     File names that are not UTF-8 come from the system with lone surrogates in them; they are written as the JSON escape
     `\udcxx`, so that the line is valid UTF-8 and the name can be had back.
     """
-    return (_ENCODER.encode(json_object(table, row, bytes_mode)) + "\n").encode("utf-8", "backslashreplace")
+    return (json_text(json_object(table, row, bytes_mode)) + "\n").encode("utf-8", "backslashreplace")
 
 
 def _header_object(key: bytes, value: bytes | None, bytes_mode: BytesMode) -> dict[str, str | None]:

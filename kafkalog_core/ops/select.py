@@ -17,6 +17,7 @@ from kafkalog_core.format.layout import (
     CODEC_NAMES,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
+    MAGIC_V1,
     MAGIC_V2,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from kafkalog_core.format.columns import BatchColumns, RecordColumns
     from kafkalog_core.format.decode import RecordRun
 
-__all__ = ["ANY", "Filters", "Range", "batch_filter", "record_selection"]
+__all__ = ["ANY", "Filters", "Range", "batch_filter", "has_time_in_range", "record_selection", "undecided_by_times"]
 
 Range = tuple[int | None, int | None]
 ANY: Final[Range] = (None, None)
@@ -41,7 +42,8 @@ class Filters:
     Args:
         offsets: Kafka offsets (0.7: byte addresses).
         positions: bytes in the file where the batch starts.
-        times_ms: timestamps in ms; records without one are never in a range. Of batches: the largest and the first.
+        times_ms: timestamps in ms; records without one are never in a range. A batch is in it where one of its
+            records is; one without any by its largest timestamp.
         key: the exact key.
         key_regex: pattern searched in the key, as bytes of UTF-8.
         value_regex: the same for the value.
@@ -138,20 +140,50 @@ def _overlaps_offsets(bounds: Range, batches: BatchColumns, row: int) -> bool:
 
 
 def _overlaps_times(bounds: Range, batches: BatchColumns, row: int) -> bool:
+    """Whether the header lets a batch hold a record in the range."""
     if bounds == ANY:
         return True
     low, high = bounds
-    newest, oldest = batches.column("max_timestamp_ms")[row], batches.column("base_timestamp_ms")[row]
-    if newest < 0 and batches.column("format")[row] != MAGIC_V2:
-        return batches.column("codec")[row] != 0 and batches.column("format")[row] == 1
-    if low is not None and newest < low:
+    batch_format, newest = batches.column("format")[row], batches.column("max_timestamp_ms")[row]
+    if newest < 0 and batch_format != MAGIC_V2:
+        return batches.column("codec")[row] != 0 and batch_format == MAGIC_V1
+    if (low is not None and newest < low) or high is None or newest <= high:
+        return low is None or newest >= low
+    if batches.column("attributes")[row] & TIMESTAMP_TYPE_BIT:  # of LogAppendTime all records have the batch's own
         return False
-    attributes = batches.column("attributes")[row]
-    if high is None or attributes & TIMESTAMP_TYPE_BIT:  # of LogAppendTime all records have the batch's own
-        return high is None or newest <= high
-    if batches.column("format")[row] != MAGIC_V2:
-        return batches.column("codec")[row] != 0 or newest <= high
-    return bool(attributes & DELETE_HORIZON_BIT) or batches.column("record_count")[row] > 1 or oldest <= high
+    if batch_format != MAGIC_V2:
+        return batches.column("codec")[row] != 0
+    count = batches.column("record_count")[row]
+    return count > 1 or (count == 1 and _first_time(batches, row) is None) or _starts_inside(bounds, batches, row)
+
+
+def _first_time(batches: BatchColumns, row: int) -> int | None:
+    """Timestamp of the first record of a batch of magic 2; None where the delete horizon stands in its place."""
+    horizon = batches.column("attributes")[row] & DELETE_HORIZON_BIT
+    first: int = batches.column("base_timestamp_ms")[row]
+    return None if horizon else first
+
+
+def _starts_inside(bounds: Range, batches: BatchColumns, row: int) -> bool:
+    first = _first_time(batches, row)
+    return batches.column("record_count")[row] > 0 and first is not None and _inside(first, bounds)
+
+
+def undecided_by_times(bounds: Range, batches: BatchColumns, row: int) -> bool:
+    """Of a batch that `batch_filter` lets pass: whether only its records tell if one of them is in the range.
+
+    The header tells the first timestamp and the largest. Where neither is in the range, one between them may be, and
+    one older than the first: what stands first in a batch need not be its oldest.
+    """
+    if bounds == ANY or _inside(batches.column("max_timestamp_ms")[row], bounds):
+        return False
+    return batches.column("format")[row] != MAGIC_V2 or not _starts_inside(bounds, batches, row)
+
+
+def has_time_in_range(bounds: Range, records: RecordColumns) -> set[int]:
+    """Rows of the batches that hold a record in the range."""
+    batches, times = records.column("batch"), records.column("timestamp_ms")
+    return {batch for batch, time in zip(batches, times, strict=True) if time >= 0 and _inside(time, bounds)}
 
 
 def record_selection(filters: Filters, run: RecordRun) -> bytearray | None:

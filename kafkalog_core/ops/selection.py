@@ -59,7 +59,7 @@ class Selection:
     def __str__(self) -> str:
         parts = [f"topic {topic!r}" for topic in self.topics]
         parts += [] if self.topic_regex is None else [f"topic pattern {self.topic_regex!r}"]
-        parts += [f"without {pattern!r}" for pattern in self.excludes]
+        parts += [f"a topic other than {pattern!r}" for pattern in self.excludes]
         parts += [f"partition {number}" for number in self.partitions]
         return ", ".join(parts)
 

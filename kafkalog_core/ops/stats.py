@@ -10,7 +10,7 @@ from kafkalog_core.format.decode import codec_name
 from kafkalog_core.format.layout import CONTROL_BIT, DELETE_HORIZON_BIT, MAGIC_V2, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
 
 if TYPE_CHECKING:
-    from kafkalog_core.format.columns import BatchColumns
+    from kafkalog_core.format.columns import BatchColumns, RecordColumns
 
 __all__ = ["LogStats"]
 
@@ -30,7 +30,7 @@ class LogStats:
         self.transactional_records = 0
         self.first_offset: int | None = None
         self.last_offset: int | None = None
-        self.min_timestamp_ms: int | None = None
+        self.min_base_timestamp_ms: int | None = None
         self.max_timestamp_ms: int | None = None
         self.formats: Counter[str] = Counter()
         self.codecs: Counter[str] = Counter()
@@ -66,10 +66,12 @@ class LogStats:
         if MAGIC_V2 in batches.column("format"):
             self._add_producers(batches)
 
-    def add_wrapped(self, records: int, first_offset: int) -> None:
-        """Records inside wrappers, the first of them at an offset that their headers do not tell."""
-        self.records += records
+    def add_wrapped(self, records: RecordColumns) -> None:
+        """Records inside wrappers, whose offsets, times and number their headers do not tell."""
+        self.records += records.count
+        first_offset = min(records.column("offset"))
         self._widen_offsets(first_offset, first_offset)
+        self._widen_times([time for time in records.column("timestamp_ms") if time >= 0])
 
     def _add_offsets(self, batches: BatchColumns) -> None:
         known = [offset for offset in batches.column("base_offset") if offset >= 0]
@@ -89,9 +91,14 @@ class LogStats:
             for time, bits in zip(batches.column("base_timestamp_ms"), attributes, strict=True)
             if time >= 0 and not (bits >= 0 and bits & (DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT))
         ]
+        self._widen_times(known)
+
+    def _widen_times(self, known: list[int]) -> None:
         if known:
             low, high = min(known), max(known)
-            self.min_timestamp_ms = low if self.min_timestamp_ms is None else min(self.min_timestamp_ms, low)
+            self.min_base_timestamp_ms = (
+                low if self.min_base_timestamp_ms is None else min(self.min_base_timestamp_ms, low)
+            )
             self.max_timestamp_ms = high if self.max_timestamp_ms is None else max(self.max_timestamp_ms, high)
 
     def _add_producers(self, batches: BatchColumns) -> None:
@@ -124,7 +131,7 @@ class LogStats:
             "transactional_records": self.transactional_records,
             "first_offset": self.first_offset,
             "last_offset": self.last_offset,
-            "min_timestamp_ms": self.min_timestamp_ms,
+            "min_base_timestamp_ms": self.min_base_timestamp_ms,
             "max_timestamp_ms": self.max_timestamp_ms,
             "formats": dict(self.formats),
             "codecs": dict(self.codecs),
@@ -143,7 +150,7 @@ class LogStats:
             "last_offset": self.last_offset,
             "batch_count": self.batches,
             "record_count": self.records,
-            "min_timestamp_ms": self.min_timestamp_ms,
+            "min_base_timestamp_ms": self.min_base_timestamp_ms,
             "max_timestamp_ms": self.max_timestamp_ms,
             "formats": ",".join(sorted(self.formats)),
             "codecs": ",".join(sorted(self.codecs)),

@@ -27,18 +27,29 @@ from kafkalog_core.format.names import (
     DirectoryName,
     FileKind,
     parse_directory_name,
+    parse_file_name,
 )
 from kafkalog_core.format.sniff import SNIFF_BYTES, Content, ContentKind, sniff
 from kafkalog_core.ops.selection import Selection, describe_topics
 from kafkalog_core.storage.listing import FileInfo, Listing, list_directory, stat_path
-from kafkalog_core.storage.logdir import LogDir, PartitionPath, holds_segments, is_broker_dir, is_redpanda, log_dir_of
-from kafkalog_core.storage.partition import Partition, directory_basename, read_partition
+from kafkalog_core.storage.logdir import (
+    BROKER_KINDS,
+    LogDir,
+    PartitionPath,
+    holds_segments,
+    is_broker_dir,
+    is_redpanda,
+    log_dir_of,
+)
+from kafkalog_core.storage.partition import Partition, partition_name, read_partition
 from kafkalog_core.storage.source import Source, UnreadableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["FileTarget", "LogDirTarget", "PartitionTarget", "Selection", "Target", "resolve"]
+    from kafkalog_core.findings import Finding
+
+__all__ = ["FileTarget", "LogDirTarget", "PartitionTarget", "Selection", "Target", "resolve", "same_partitions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +135,7 @@ def resolve(paths: Sequence[str], selection: Selection | None = None) -> list[Ta
     unique = _without_repeats(found)
     selected = [chosen for target in unique if (chosen := _select(target, wanted)) is not None]
     if not selected and not wanted.is_everything:
-        raise SelectionError(f"nothing is selected by {wanted}; {describe_topics(_names(unique))}")
+        raise SelectionError(f"no partition matches {wanted}; {describe_topics(_names(unique))}")
     return sorted(selected, key=_sort_key)
 
 
@@ -152,7 +163,7 @@ def _targets_of(path: str) -> list[Target]:
 
 # --- files ------------------------------------------------------------------------------------------------------------
 def _file_target(file: FileInfo) -> FileTarget:
-    around = parse_directory_name(directory_basename(os.path.dirname(os.path.abspath(file.path))))
+    around = partition_name(os.path.dirname(os.path.abspath(file.path)))
     return FileTarget(file=file, kind=_kind_of(file), topic=around.topic, partition=around.partition)
 
 
@@ -195,7 +206,7 @@ def _content_of(file: FileInfo) -> Content:
 # --- directories ------------------------------------------------------------------------------------------------------
 def _directory_targets(listing: Listing, identity: _Identity) -> list[Target]:
     """What is inside decides before the name does: `kafka-1` may well be a log directory."""
-    name = parse_directory_name(directory_basename(listing.path))
+    name = partition_name(listing.path)
     kinds = {file.name.kind for file in listing.files}
     has_log = any(file.name.kind in LOG_KINDS and file.name.canonical for file in listing.files)
     if not has_log and is_redpanda(listing):
@@ -223,8 +234,9 @@ def _is_log_dir(log_dir: LogDir, *, has_log: bool) -> bool:
 
 def _partition_target(path: str, name: DirectoryName, identity: _Identity) -> PartitionTarget:
     place = PartitionPath(path=path, name=name, device=identity[0], inode=identity[1])
-    parent = os.path.dirname(os.path.abspath(path))
-    return PartitionTarget(place=place, log_dir=parent if name.is_partition and is_broker_dir(parent) else None)
+    around = dict.fromkeys(os.path.dirname(resolved) for resolved in (os.path.abspath(path), os.path.realpath(path)))
+    log_dirs = [parent for parent in around if name.is_partition and is_broker_dir(parent)]
+    return PartitionTarget(place=place, log_dir=log_dirs[0] if log_dirs else None)
 
 
 def _what_it_is(listing: Listing) -> str:
@@ -291,9 +303,42 @@ def _select(target: Target, selection: Selection) -> Target | None:
         return target
     if isinstance(target, LogDirTarget):
         chosen = tuple(place for place in target.partitions if selection.takes(place.name.topic, place.name.partition))
-        return replace(target, partitions=chosen, is_whole=False) if chosen else None
+        kept = tuple(finding for finding in target.log_dir.findings if _concerns(finding, selection))
+        log_dir = replace(target.log_dir, findings=kept)
+        is_there = chosen or any(finding.topic is not None for finding in kept)
+        return replace(target, log_dir=log_dir, partitions=chosen, is_whole=False) if is_there else None
     name = target if isinstance(target, FileTarget) else target.place.name
     return target if selection.takes(name.topic, name.partition) else None
+
+
+def _concerns(finding: Finding, selection: Selection) -> bool:
+    """Whether a finding about a log directory matters to whoever reads some of its partitions.
+
+    It names one of them, or is about a file of the broker's own, which counts for all of them.
+    """
+    if finding.topic is not None:
+        return selection.takes(finding.topic, finding.partition)
+    return parse_file_name(os.path.basename(finding.path)).kind in BROKER_KINDS
+
+
+def same_partitions(targets: Iterable[Target]) -> list[str]:
+    """Partitions of which there is more than one directory: `orders-0`; rows do not tell them apart without a path."""
+    places: dict[tuple[object, ...], set[str]] = {}
+    for target in targets:
+        if isinstance(target, LogDirTarget):
+            for place in target.partitions:
+                places.setdefault((place.name.topic, place.name.partition), set()).add(place.path)
+        elif isinstance(target, PartitionTarget):
+            places.setdefault((target.place.name.topic, target.place.name.partition), set()).add(target.path)
+        else:
+            segment = target.file.name.raw if target.topic is None else None
+            key = (target.topic, target.partition) if segment is None else (segment,)
+            places.setdefault(key, set()).add(os.path.dirname(os.path.abspath(target.path)))
+    return sorted(_label(key) for key, paths in places.items() if len(paths) > 1)
+
+
+def _label(key: tuple[object, ...]) -> str:
+    return "-".join(str(part) for part in key if part is not None) or "no name"
 
 
 def _sort_key(target: Target) -> tuple[str, int, str, int, int, str]:

@@ -20,20 +20,23 @@ from kafkalog_core.format.properties import (
     read_partition_metadata,
     read_quorum_state,
 )
+from kafkalog_core.ops.checkpoints import TextWindows
+from kafkalog_core.ops.entry_rows import damage_row, fault_row, unreadable_row
 from kafkalog_core.ops.rows import RowChunk
-from kafkalog_core.storage.source import Source, UnreadableError
+from kafkalog_core.storage.source import UnreadableError
 from kafkalog_core.tables import CHECKPOINT, PROPERTY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog_core.ops.entry_faults import EntryFile
+    from kafkalog_core.storage.source import Source
 
 __all__ = ["checkpoint_rows", "property_rows"]
 
 _ROWS: Final = 4096
 _Row = dict[str, object]
-_PROPERTY_READERS: Final[dict[FileKind, Callable[[bytes], PropertyFile]]] = {
+PROPERTY_READERS: Final[dict[FileKind, Callable[[bytes], PropertyFile]]] = {
     FileKind.META_PROPERTIES: read_meta_properties,
     FileKind.PARTITION_METADATA: read_partition_metadata,
     FileKind.CLEAN_SHUTDOWN: read_clean_shutdown,
@@ -43,7 +46,7 @@ _PROPERTY_READERS: Final[dict[FileKind, Callable[[bytes], PropertyFile]]] = {
 
 def checkpoint_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
     """Every entry, damage in the place of each malformed line; last a finding where a broker refuses the file."""
-    text = _Text(source)
+    text = TextWindows(source)
     read = read_epoch_checkpoint if file.kind is FileKind.LEADER_EPOCH else read_offset_checkpoint
     rows: list[_Row] = []
     for item in read(text.windows()):
@@ -56,32 +59,11 @@ def checkpoint_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
             rows = []
         if isinstance(item, Verdict):
             if text.lost is not None:
-                yield file.unreadable(text.lost.position, source.size_bytes - text.lost.position)
+                yield unreadable_row(file, text.lost.position, source.size_bytes - text.lost.position)
             elif item.refusal is not None:
-                yield file.refused(item.refusal)
+                yield fault_row(file, file.refused(item.refusal))
         elif not isinstance(item, OffsetEntry | EpochEntry):
-            yield file.malformed_line(item)
-
-
-class _Text:
-    """A text file in windows, up to the first place that the disk cannot read: `lost`."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self.lost: UnreadableError | None = None
-
-    def windows(self) -> Iterator[bytes]:
-        position = 0
-        while True:
-            try:
-                window = bytes(self._source.window(position))
-            except UnreadableError as error:
-                self.lost = error
-                return
-            if not window:
-                return
-            yield window
-            position += len(window)
+            yield fault_row(file, file.malformed_line(item))
 
 
 def _checkpoint_row(file: EntryFile, entry: OffsetEntry | EpochEntry) -> _Row:
@@ -100,21 +82,21 @@ def property_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
     """Every key of a property file, a damage row for each malformed line, a finding where a broker refuses the file."""
     if source.size_bytes > MAX_PROPERTY_FILE_BYTES:
         detail = f"{source.size_bytes} bytes, where files of this kind have some hundred"
-        yield file.damage(0, source.size_bytes, "too-large", detail)
+        yield damage_row(file, 0, source.size_bytes, "too-large", detail)
         return
     try:
         data = source.read(0, source.size_bytes)
     except UnreadableError as error:
-        yield file.damage(0, source.size_bytes, "unreadable", error.message)
+        yield damage_row(file, 0, source.size_bytes, "unreadable", error.message)
         return
     if len(data) < source.size_bytes:
-        yield file.unreadable(len(data), source.size_bytes - len(data))
+        yield unreadable_row(file, len(data), source.size_bytes - len(data))
         return
-    contents = _PROPERTY_READERS[file.kind](data)
+    contents = PROPERTY_READERS[file.kind](data)
     if contents.properties:
         common: _Row = {"file": file.path, "kind": str(file.kind)}
         yield RowChunk(PROPERTY, [common | {"key": item.key, "value": item.value} for item in contents.properties])
     for line in contents.malformed:
-        yield file.malformed_line(line)
+        yield fault_row(file, file.malformed_line(line))
     if contents.refusal is not None:
-        yield file.refused(contents.refusal)
+        yield fault_row(file, file.refused(contents.refusal))

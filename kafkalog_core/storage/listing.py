@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kafkalog_core.errors import NotFoundError
+from kafkalog_core.errors import AccessError, NotFoundError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.names import FileName, parse_file_name
 from kafkalog_core.storage.source import open_error
@@ -113,6 +113,8 @@ def _look_at(entry: os.DirEntry[str]) -> FileInfo | DirectoryInfo | Finding:
     try:
         status = entry.stat()
     except OSError as error:
+        if error.errno == errno.EACCES and not entry.is_symlink():  # the directory refuses, for all that is in it
+            raise AccessError("no permission to look at what is in it", path=os.path.dirname(entry.path)) from error
         problem = open_error(entry.path, error)
         if entry.is_symlink():
             return found("file.broken-link", entry.path, reason=problem.message)

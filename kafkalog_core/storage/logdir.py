@@ -31,18 +31,29 @@ from kafkalog_core.storage.listing import DirectoryInfo, FileInfo, Listing, list
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["LogDir", "PartitionPath", "holds_segments", "is_broker_dir", "is_redpanda", "log_dir_of", "read_log_dir"]
+__all__ = [
+    "BROKER_KINDS",
+    "LogDir",
+    "PartitionPath",
+    "holds_segments",
+    "is_broker_dir",
+    "is_redpanda",
+    "log_dir_of",
+    "read_log_dir",
+]
 
-_BROKER_KINDS: Final = CHECKPOINT_KINDS - {FileKind.LEADER_EPOCH, FileKind.OFFSET_CHECKPOINT} | {
+BROKER_KINDS: Final = CHECKPOINT_KINDS - {FileKind.LEADER_EPOCH, FileKind.OFFSET_CHECKPOINT} | {
     FileKind.META_PROPERTIES,
     FileKind.CLEAN_SHUTDOWN,
 }
+"""The files that only a broker's log directory has."""
 _PARTITION_KINDS: Final = frozenset({FileKind.LEADER_EPOCH, FileKind.PARTITION_METADATA, FileKind.QUORUM_STATE})
 _CODE_OF_STATE: Final = {
     DirectoryState.DELETE: "dir.delete",
     DirectoryState.FUTURE: "dir.future",
     DirectoryState.STRAY: "dir.stray",
 }
+_NO_DIRECTORY: Final = frozenset({"file.broken-link", "file.not-regular"})
 _SERVED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
 
 
@@ -99,8 +110,8 @@ def log_dir_of(listing: Listing) -> LogDir:
         key=lambda partition: partition.sort_key,
     )
     live_kinds = {file.name.kind for file in listing.files if file.name.state is FileState.LIVE}
-    is_broker_dir = not live_kinds.isdisjoint(_BROKER_KINDS)
-    findings: list[Finding] = [*listing.findings]
+    is_broker_dir = not live_kinds.isdisjoint(BROKER_KINDS)
+    findings = [(is_broker_dir and _no_directory(finding)) or finding for finding in listing.findings]
     remote_files: tuple[FileInfo, ...] = ()
     for directory, name in named:
         if name.problem is not None:
@@ -127,7 +138,7 @@ def log_dir_of(listing: Listing) -> LogDir:
 
 def is_broker_dir(path: str) -> bool:
     """Whether a file that only a broker's log directory has is there; a few stats, however large the directory is."""
-    return any(os.path.lexists(f"{path}/{fixed_file_name(kind)}") for kind in _BROKER_KINDS)
+    return any(os.path.lexists(f"{path}/{fixed_file_name(kind)}") for kind in BROKER_KINDS)
 
 
 def holds_segments(path: str) -> bool:
@@ -159,6 +170,15 @@ def _holds_redpanda(directory: DirectoryInfo) -> bool:
         return False
 
 
+def _no_directory(finding: Finding) -> Finding | None:
+    """The finding about what has the name of a partition and is no directory; else null."""
+    name = parse_directory_name(os.path.basename(finding.path))
+    if not name.is_partition or finding.code not in _NO_DIRECTORY:
+        return None
+    problem = finding.message[:1].lower() + finding.message[1:].removesuffix(".")
+    return found("dir.no-directory", finding.path, topic=name.topic, partition=name.partition, problem=problem)
+
+
 def _list_remote_index_cache(directory: DirectoryInfo) -> tuple[tuple[FileInfo, ...], tuple[Finding, ...]]:
     try:
         listing = list_directory(directory.path)
@@ -172,7 +192,7 @@ def _file_findings(files: Iterable[FileInfo]) -> Iterator[Finding]:
         kind = file.name.kind
         if file.name.state in {FileState.TEMPORARY, FileState.PARTIAL}:
             yield found("file.leftover", file.path)
-        elif kind in _BROKER_KINDS or kind is FileKind.LOCK or file.name.raw == "bootstrap.checkpoint":
+        elif kind in BROKER_KINDS or kind is FileKind.LOCK or file.name.raw == "bootstrap.checkpoint":
             continue
         elif file.name.base_offset is not None or kind in _PARTITION_KINDS:
             yield found("file.misplaced", file.path)

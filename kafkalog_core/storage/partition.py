@@ -20,6 +20,7 @@ from kafkalog_core.format.names import (
     FileKind,
     FileState,
     parse_directory_name,
+    parse_file_name,
     segment_file_name,
 )
 from kafkalog_core.storage.listing import FileInfo, Listing, list_directory, stat_path
@@ -28,12 +29,13 @@ from kafkalog_core.storage.segment import Segment, SegmentState, group_segments
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Partition", "PartitionFormat", "directory_basename", "partition_of", "read_partition"]
+__all__ = ["Partition", "PartitionFormat", "partition_name", "partition_of", "read_partition"]
 
 PartitionFormat = Literal["log", "v07"]
 
 _METADATA_KINDS: Final = frozenset({FileKind.LEADER_EPOCH, FileKind.PARTITION_METADATA, FileKind.QUORUM_STATE})
 _UNFINISHED: Final = frozenset({FileState.TEMPORARY, FileState.PARTIAL})
+_NO_FILE: Final = frozenset({"file.broken-link", "file.not-regular", "dir.nested"})
 _CODE_OF_STATE: Final = {
     SegmentState.DELETED: "segment.deleted",
     SegmentState.SWAP: "segment.swap",
@@ -80,7 +82,7 @@ def read_partition(path: str) -> Partition:
 
 def partition_of(listing: Listing) -> Partition:
     """The partition in a listed directory, whatever the directory is called."""
-    name = parse_directory_name(directory_basename(listing.path))
+    name = partition_name(listing.path)
     live_kinds = {file.name.kind for file in listing.files if file.name.state is FileState.LIVE}
     is_v07 = FileKind.LOG_V07 in live_kinds and FileKind.LOG not in live_kinds
     segments, other_segments = group_segments(listing.files, FileKind.LOG_V07 if is_v07 else FileKind.LOG)
@@ -105,16 +107,37 @@ def partition_of(listing: Listing) -> Partition:
     return _with_findings(partition, listing)
 
 
-def directory_basename(path: str) -> str:
-    """The name of a directory however it is spelled: `.`, `t-0/`, `../t-0`."""
-    return os.path.basename(os.path.abspath(path))
+def partition_name(path: str) -> DirectoryName:
+    """What the name of a directory says, however it is spelled: `.`, `t-0/`, `../t-0`.
+
+    Of a link it is the link's own name that brokers go by; where that one is of no partition, its target's.
+    """
+    name = parse_directory_name(os.path.basename(os.path.abspath(path)))
+    if name.is_partition:
+        return name
+    behind = parse_directory_name(os.path.basename(os.path.realpath(path)))
+    return behind if behind.is_partition else name
 
 
 def _with_findings(partition: Partition, nested: Listing) -> Partition:
-    findings = [*nested.findings, *(found("dir.nested", directory.path) for directory in nested.directories)]
+    findings = [_unreadable_log(finding, partition) or finding for finding in nested.findings]
+    for directory in nested.directories:
+        finding = found("dir.nested", directory.path)
+        findings.append(_unreadable_log(finding, partition) or finding)
     findings += _v07_findings(partition) if partition.format == "v07" else _log_findings(partition)
     placed = (replace(finding, topic=partition.topic, partition=partition.partition) for finding in findings)
     return replace(partition, findings=tuple(sorted(placed, key=lambda finding: (finding.path, finding.code))))
+
+
+def _unreadable_log(finding: Finding, partition: Partition) -> Finding | None:
+    """The finding about what has a name that a broker gives to a log file, and is none; else null."""
+    name = parse_file_name(os.path.basename(finding.path))
+    kind = FileKind.LOG_V07 if partition.format == "v07" else FileKind.LOG
+    is_log = name.kind is kind and name.canonical and name.state is FileState.LIVE
+    if not is_log or finding.code not in _NO_FILE:
+        return None
+    problem = finding.message[:1].lower() + finding.message[1:].removesuffix(".")
+    return found("segment.log-unreadable", finding.path, offset=name.base_offset, problem=problem)
 
 
 def _v07_findings(partition: Partition) -> Iterator[Finding]:
@@ -136,9 +159,11 @@ def _address_findings(segment: Segment, next_address: int) -> Iterator[Finding]:
     if end != next_address:  # a live broker may have written to it and rolled since
         end = segment.base_offset + _size_now(segment)
     if end < next_address:
-        yield found("segment.gap", _path_of(segment), size_bytes=next_address - end, offset=next_address, end=end)
+        yield found("segment.gap-v07", _path_of(segment), size_bytes=next_address - end, offset=next_address, end=end)
     elif end > next_address:
-        yield found("segment.overlap", _path_of(segment), size_bytes=end - next_address, offset=next_address, end=end)
+        yield found(
+            "segment.overlap-v07", _path_of(segment), size_bytes=end - next_address, offset=next_address, end=end
+        )
 
 
 def _log_findings(partition: Partition) -> Iterator[Finding]:

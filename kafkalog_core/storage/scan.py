@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.framing import Framing
     from kafkalog_core.storage.source import Source
 
-__all__ = ["Damage", "Run", "ScanOptions", "scan"]
+__all__ = ["APPEND_CUT", "Damage", "Run", "ScanOptions", "scan"]
 
 HINT: Final = "--resync searches for batches behind it"
+APPEND_CUT: Final = "an append cut short"
+"""What a torn tail is taken for, in its detail, by a reader of one file; other files may tell otherwise."""
 _PASSABLE: Final = frozenset({kernels.STOP_CHECKSUM, kernels.STOP_LIMIT, kernels.STOP_MAGIC, kernels.STOP_LENGTH})
 """What may be wrong with an entry whose length is still right."""
 
@@ -255,14 +257,14 @@ class _Scanner:
         """The last entry ends behind the file's end: an append cut short, or a length that lies."""
         rest = self._end - self._position
         if rest < self._framing.header_bytes:
-            return self._step_over(rest, "torn-tail", f"{rest} bytes, too few for a header: an append cut short")
+            return self._step_over(rest, "torn-tail", f"{rest} bytes, too few for a header: {APPEND_CUT}")
         if self._zeros_here() >= rest:
             return self._zero_filled(rest)
         found = self._search.find(self._position + 1, self._end)
         if found is not None:
             detail = f"its length says {needed} bytes, past the end of the file, but a whole batch stands at {found}"
             return self._lost("bad-length", detail, found=found)
-        return self._step_over(rest, "torn-tail", f"{rest} bytes of a batch of {needed}: an append cut short")
+        return self._step_over(rest, "torn-tail", f"{rest} bytes of a batch of {needed}: {APPEND_CUT}")
 
     def _zero_filled(self, zeros: int) -> Damage:
         rest = self._end - self._position

@@ -86,15 +86,21 @@ def finding(**columns):
 def summary(**columns):
     return {
         "files": 1,
+        "files_total": 1,
         "partitions": 1,
+        "partitions_total": 1,
         "bytes": 140,
+        "bytes_total": 140,
         "batches": 1,
+        "unopened_batches": 0,
         "records": 3,
+        "uncounted_batches": 0,
         "rows": 2,
         "damage_count": 0,
         "damage_bytes": 0,
         "severities": {},
         "codes": {},
+        "interrupted": False,
         "exit_status": 0,
         **columns,
     }
@@ -134,8 +140,8 @@ class Dumping:
         self.request = request
         yield from self.chunks
 
-    def _follow(self, request, report, *, wait):
-        del report
+    def _follow(self, request, report, *, wait, is_over, targets):
+        del report, is_over, targets
         self.request = request
         yield from self.chunks
         wait()

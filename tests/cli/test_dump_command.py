@@ -69,6 +69,7 @@ def test_filters(dumping, arguments, name, value):
         (["--resync"], "resync", True),
         (["--files"], "files", True),
         (["--stats"], "stats", True),
+        (["--path"], "path", True),
         (["--max-batch-bytes", "64k"], "max_batch_bytes", 65536),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,

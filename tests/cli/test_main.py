@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -146,6 +147,9 @@ def test_a_broken_pipe_is_no_error(dumping):
         ["dump", "--batches", "--key", "a", "."],
         ["dump", "--follow", "--stats", "."],
         ["dump", "--follow", "--newest-first", "."],
+        ["dump", "--follow", "--segments", "."],
+        ["dump", "--follow", "--committed", "."],
+        ["dump", "--times", "2025..", "."],
         ["dump", "--output", "xml", "."],
         ["dump", "--committed=sometimes", "."],
         ["completion", "tcsh"],
@@ -218,6 +222,34 @@ def test_control_c_is_one_word(tmp_path):
         assert process.wait(60) == 1
 
 
+@pytest.mark.skipif(os.name != "posix", reason="signals of another kind")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("output", ["ndjson", "json", "csv", "table"])
+def test_what_was_written_before_control_c_is_whole(tmp_path, output, unbuffered):
+    log = tmp_path / "00000000000000000000.log"
+    log.write_bytes(b"")
+    with subprocess.Popen(
+        [sys.executable, "-c", FLOOD, "dump", "--output", output, str(log)],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        first = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        text = (first + process.stdout.read()).decode()
+        errors = process.stderr.read().decode()
+        assert process.wait(60) == 1
+    assert errors.endswith("kafkalog: interrupted\n")
+    if output in {"json", "ndjson"}:
+        rows = json.loads(text) if output == "json" else [json.loads(line) for line in text.splitlines()]
+        assert [row["type"] for row in rows[-2:]] == ["batch", "summary"]
+        assert (rows[-1]["interrupted"], rows[-1]["exit_status"]) == (True, 1)
+    else:
+        assert "interrupted | clean" in (text if output == "table" else errors)
+        assert text.endswith("\n")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script(shell):
     result = CliRunner().invoke(cli, ["completion", shell])
@@ -241,3 +273,19 @@ def test_following_ends_with_control_c_and_a_summary(dumping, monkeypatch):
     result = dumping.batches(batch()).damaged(damage()).run("--follow", "--poll-ms", "250")
     assert result.exit_code == 4
     assert [json.loads(line)["type"] for line in result.stdout.splitlines()] == ["batch", "damage", "summary"]
+
+
+@pytest.mark.parametrize("arguments", [("dump", "nothing.log"), ("--version",), ("--help",)])
+def test_standard_output_that_is_closed(arguments):
+    program = f"exec {shlex.quote(sys.executable)} -m kafkalog_cli {shlex.join(arguments)} >&-"
+    result = subprocess.run(["sh", "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 1
+    assert result.stderr == "kafkalog: the result could not be written: standard output is closed\n"
+
+
+def test_standard_error_that_is_closed(tmp_path):
+    (tmp_path / "00000000000000000000.log").write_bytes(b"")
+    program = f"exec {shlex.quote(sys.executable)} -m kafkalog_cli dump {shlex.quote(str(tmp_path))}/*.log 2>&-"
+    result = subprocess.run(["sh", "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0
+    assert result.stdout.startswith('{"type":"summary"')

@@ -24,6 +24,12 @@ def test_a_command_page_is_complete(name):
         assert f".SH {section}\n" in PAGES[name]
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_that_only_click_understands_is_left(name):
+    assert "\\eb" not in PAGES[name]
+    assert "\b" not in PAGES[name]
+
+
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
 @pytest.mark.parametrize("name", PAGES)
 def test_roff_has_nothing_to_say(name):

@@ -25,8 +25,9 @@ def test_ndjson(dumping):
         '"is_transactional":false,"control_type":null,"resynced":false}\n'
         '{"type":"damage","topic":"orders","partition":0,"segment":"00000000000000000000.log","position":100,'
         '"size_bytes":40,"reason":"crc-mismatch","detail":"The checksum differs.","next_offset":3,"severity":null}\n'
-        '{"type":"summary","files":1,"partitions":1,"bytes":140,"batches":1,"records":3,"rows":2,"damage_count":1,'
-        '"damage_bytes":40,"severities":{"error":1},"codes":{"crc-mismatch":1},"exit_status":4}\n'
+        '{"type":"summary","files":1,"files_total":1,"partitions":1,"partitions_total":1,"bytes":140,"bytes_total":140,'
+        '"batches":1,"unopened_batches":0,"records":3,"uncounted_batches":0,"rows":2,"damage_count":1,'
+        '"damage_bytes":40,"severities":{"error":1},"codes":{"crc-mismatch":1},"interrupted":false,"exit_status":4}\n'
     )
     assert result.stderr == ""
 
@@ -74,6 +75,25 @@ def test_csv(dumping):
     )
     assert result.stdout_bytes.endswith(b"\r\n")
     assert result.stderr.startswith("kafkalog: DAMAGE in 1 place, 40 B | crc-mismatch 1 | ")
+
+
+def test_csv_sends_no_control_characters(dumping):
+    values = (
+        record(key=b"a\tb\r\n", value=b"\x1b[2J", headers=[(b"\x1b", "\x9b1m".encode())]),
+        record(key="\x9b1m".encode(), value=b"\x7f"),
+    )
+    broken = damage(segment="\x1b[2J.log", detail="it is \x9b\x00")
+    result = dumping.records(*values).damaged(broken).run("--records", "--output", "csv")
+    first, second, third = csv.DictReader(io.StringIO(result.stdout_bytes.decode(), newline=""))
+    assert (first["key"], first["key_b64"], first["value"], first["value_b64"]) == ("a\tb\r\n", "", "", "G1sySg==")
+    assert first["headers"] == r'[{"key":"\u001b","value":"\u009b1m"}]'
+    assert (second["key"], second["key_b64"], second["value_b64"]) == ("", "wpsxbQ==", "fw==")
+    assert (third["segment"], third["detail"]) == (r"\u001b[2J.log", r"it is \u009b\u0000")
+
+
+def test_json_sends_no_control_characters(dumping):
+    result = dumping.records(record(key="\x7f\x9b1m".encode())).run("--records", "--output", "ndjson")
+    assert rb'"key":"\u007f\u009b1m"' in result.stdout_bytes
 
 
 @pytest.mark.parametrize(("mode", "names"), [("base64", ["key_b64", "value_b64"]), ("hex", ["key_hex", "value_hex"])])
@@ -144,6 +164,10 @@ def test_a_record_can_neither_steer_the_terminal_nor_forge_a_line(dumping):
     assert all(char.isprintable() or char == "\n" for char in result.stdout)
     assert not any(line.startswith("!! DAMAGE \u202e") for line in result.stdout.splitlines())
     assert r"\x1b[2J\n!! DAMAGE \u202ecrc\r\x07\\n" in result.stdout
+
+
+def test_a_terminal_that_says_it_has_no_columns(dumping):
+    assert "codec" in dumping.batches(batch()).run("--output", "table", columns=0).stdout
 
 
 def test_widths_stay_as_the_first_rows_set_them(dumping):
@@ -253,7 +277,7 @@ STATS = {
     "transactional_records": 10,
     "first_offset": 0,
     "last_offset": 29,
-    "min_timestamp_ms": 0,
+    "min_base_timestamp_ms": 0,
     "max_timestamp_ms": 1000,
     "formats": {"v2": 3},
     "codecs": {"none": 1, "gzip": 2},

@@ -66,6 +66,29 @@ def test_times(text, expected):
     assert params.parse_times(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "readings"),
+    [
+        ("2025..", ["2025-01-01 (if 2025 was meant)", "1970-01-01T00:00:02.025 (2025 milliseconds"]),
+        ("..202510", ["2025-10-01 (if 2025-10 was meant)", "1970-01-01T00:03:22.510"]),
+        ("20251009", ["2025-10-09 (if 2025-10-09 was meant)", "1970-01-01T05:37:31.009"]),
+        ("1700000000..", ["2023-11-14T22:13:20 (if seconds were meant)", "1970-01-20T16:13:20.000"]),
+        ("20259999", ["write 1970-01-01T05:37:39.999"]),
+        ("0..", ["1970-01-01T00:00:00.000"]),
+        ("99999999999", ["5138-11-16T09:46:39 (if seconds were meant)", "1973-03-03T09:46:39.999"]),
+    ],
+)
+def test_a_small_number_is_no_clear_time(text, readings):
+    with pytest.raises(click.BadParameter) as caught:
+        params.parse_times(text)
+    for reading in readings:
+        assert reading in caught.value.message
+
+
+def test_milliseconds_from_1973_on():
+    assert params.parse_times("100000000000..") == (10**11, None)
+
+
 @pytest.mark.parametrize("text", ["yesterday", "2024-13-01", "..", "2024-01-02..2024-01-01"])
 def test_no_times(text):
     with pytest.raises(click.BadParameter):

@@ -16,7 +16,18 @@ PROBLEMS = [
     UnreadableError("x", 4096, 512),
 ]
 VALUES = {"topic": "t", "partition": 0, "size_bytes": 10, "offset": 5}
-DETAILS = {"mode": "0000", "uid": 1, "directory_uid": 2, "end": 3, "other": "'t-0'", "producer": 7}
+DETAILS = {
+    "mode": "0000",
+    "uid": 1,
+    "directory_uid": 2,
+    "end": 3,
+    "other": "'t-0'",
+    "producer": 7,
+    "last": 9,
+    "previous": "0.log",
+    "version": 1,
+    "following": "5.log",
+}
 REASONS = {
     "file.not-readable": "It was not read: {}.",
     "file.broken-link": "A symbolic link leads to nothing that can be read: {}.",
@@ -32,7 +43,10 @@ def fields(template: str) -> set[str]:
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.message)
 def test_every_text_is_a_sentence(code: str, problem: UnreadableError) -> None:
     reason = problem.message
-    finding = found(code, "x", **VALUES, **DETAILS, reason=reason, problem="its name has no partition number")  # type: ignore[arg-type]
+    kind = FINDING_TYPES[code]
+    named = dict.fromkeys(fields(f"{kind.message} {kind.broker_action}") - VALUES.keys() - {"position"}, 7)
+    details = named | DETAILS | {"reason": reason, "problem": "its name has no partition number"}
+    finding = found(code, "x", position=8, **VALUES, **details)  # type: ignore[arg-type]
     for text in (finding.message, finding.broker_action, finding.cure):
         if text is not None:
             assert re.fullmatch(r"[A-Z-][^{}]*[^.{}]\.", text), text

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog_core.format import decode, kernels
+from kafkalog_core.format import arena, kernels
 from kafkalog_core.format.checksums import crc32, crc32c
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_backwards, decode_run
@@ -45,9 +45,7 @@ def test_header_columns_that_grow_do_not_repeat_records_backwards(codec: int, co
         for offset in offsets(run)
     ]
     assert forwards == list(range(len(counts)))
-    runs = [
-        offsets(run) for run in decode_backwards(memory, batches, 0, max_bytes=LIMIT_BYTES, records=RecordColumns(4))
-    ]
+    runs = [offsets(run) for run in decode_backwards(memory, batches, max_bytes=LIMIT_BYTES, records=RecordColumns(4))]
     assert [offset for run in reversed(runs) for offset in run] == forwards
 
 
@@ -70,7 +68,7 @@ CODECS = (GZIP, SNAPPY, LZ4, ZSTD)
 @pytest.mark.parametrize("sizes", list(itertools.product((SMALL, LARGE), repeat=3)), ids=str)
 def test_payloads_around_the_size_of_the_arena(sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """A large content stands alone: nothing is copied behind others, and the next row is not inflated meanwhile."""
-    monkeypatch.setattr(decode, "ARENA_BYTES", 1000)
+    monkeypatch.setattr(arena, "ARENA_BYTES", 1000)
     wanted = [b"%d" % row * size for row, size in enumerate(sizes * 3)]
     data = b"".join(
         batch_v2([Record(offset=row, value=value)], codec=CODECS[row % 4]) for row, value in enumerate(wanted)
@@ -140,7 +138,7 @@ TAILS = {GZIP: b"\0", SNAPPY: b"\0\0\0", LZ4: b"a tail"}
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 @pytest.mark.parametrize("codec", TAILS)
 def test_bytes_behind_a_stream_do_not_cost_its_records(codec: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode, "ARENA_BYTES", 1000)
+    monkeypatch.setattr(arena, "ARENA_BYTES", 1000)
     parts = [
         batch_v2([Record(offset=n, value=b"%d" % n * size) for n in (at, at + 1)], codec=codec) for at in (0, 2, 4)
     ]
@@ -150,7 +148,7 @@ def test_bytes_behind_a_stream_do_not_cost_its_records(codec: int, size: int, mo
     assert values(memory, batches) == [*contents[:4], "1: payload-trailing", *contents[4:]]
     assert values(memory, batches, wanted=lambda row: row == 1) == [*contents[2:4], "1: payload-trailing"]
     forwards = [item for item in decode_run(memory, batches, max_bytes=LIMIT_BYTES) if isinstance(item, PayloadDamage)]
-    damage, *runs = decode_backwards(memory, batches, 1, max_bytes=LIMIT_BYTES, records=RecordColumns())
+    damage, *runs = decode_backwards(memory, batches, max_bytes=LIMIT_BYTES, wanted=lambda row: row == 1)
     assert [damage] == forwards
     assert (forwards[0].batch, forwards[0].records_before) == (1, 2)
     assert f": {len(TAILS[codec])} byte" in forwards[0].detail
@@ -171,7 +169,7 @@ def test_bytes_behind_the_stream_of_a_wrapper_of_0_7() -> None:
 
 def test_a_large_batch_before_a_broken_one_keeps_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was held back for the next turn was taken for the content of the row behind the damage."""
-    monkeypatch.setattr(decode, "ARENA_BYTES", 1000)
+    monkeypatch.setattr(arena, "ARENA_BYTES", 1000)
     small, large, last = (batch_v2([Record(offset=n, value=b"x" * n)], codec=GZIP) for n in (1, 5000, 6000))
     broken = bytearray(batch_v2([Record(offset=5001, value=b"broken")], codec=GZIP))
     broken[61] ^= 0xFF

@@ -19,7 +19,7 @@ from tests.twins import TWINS, twin
 
 PACKAGE = Path(str(kernels.__file__)).parent
 NEVER_COMPILED = {"__init__", "_cython", "dispatch"}
-TEXTS = (*(f"{name}.py" for name in twins.MODULES), *twins.NATIVE)
+TEXTS = (*(f"{name}.py" for name in twins.MODULES), *twins.NATIVE, *twins.LAYOUT)
 STUBS = sorted(PACKAGE.glob("*.pyi"))
 
 
@@ -97,12 +97,14 @@ def _all_of(path: Path) -> ast.expr:
 @pytest.fixture
 def built(tmp_path):
     """Sources with an extension that was built from them, or says so."""
+    directory = tmp_path / "kernels"
+    directory.mkdir()
     for name in TEXTS:
-        shutil.copy(PACKAGE / name, tmp_path)
+        shutil.copy(PACKAGE / name, directory / name)
     extension = ModuleType(f"{twins.PACKAGE}.loops")
-    extension.__file__ = str(tmp_path / "loops.cpython-311-x86_64-linux-gnu.so")
+    extension.__file__ = str(directory / "loops.cpython-311-x86_64-linux-gnu.so")
     extension.COMPILED = True
-    extension.SOURCE_HASH = twins.text_hash(str(tmp_path))
+    extension.SOURCE_HASH = twins.text_hash(str(directory))
     return extension
 
 
@@ -112,7 +114,7 @@ def test_an_extension_of_this_text_runs(built):
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_an_extension_of_another_text_is_refused(built, tmp_path, name):
-    with (tmp_path / name).open("a", encoding="utf-8") as source:
+    with (tmp_path / "kernels" / name).open("a", encoding="utf-8") as source:
         source.write("\n")
     with pytest.raises(
         ImportError, match=r"\.so was compiled from another text than its source has now: build it again"
@@ -121,7 +123,7 @@ def test_an_extension_of_another_text_is_refused(built, tmp_path, name):
 
 
 def test_an_extension_without_its_sources_runs(built, tmp_path):
-    (tmp_path / "search.py").unlink()
+    (tmp_path / "kernels" / "search.py").unlink()
     assert twins.runs_compiled(built)
 
 

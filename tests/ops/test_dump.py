@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,7 +30,7 @@ def of(rows: list[Row], kind: str) -> list[Row]:
 
 # --- limits ---------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("codec", [NONE, GZIP])
-@pytest.mark.parametrize("limit", [0, 1, 1031, 1032, 1033, 2063, 2064, 2065, 2999, 3000, 3001, 3100, 9000])
+@pytest.mark.parametrize("limit", [0, 1, 1031, 2055, 2056, 2057, 2999, 3000, 3001, 3100, 9000])
 def test_a_limit_across_chunks_and_files(tmp_path: Path, limit: int, codec: int) -> None:
     first = batch_v2(records(0, 2500), codec=codec) + batch_v2(records(2500, 500), codec=codec)
     log = write_segments(tmp_path / "topic-0", {0: first, 3000: batch_v2(records(3000, 200))})
@@ -54,6 +55,26 @@ def test_a_limit_across_partitions(tmp_path: Path) -> None:
         (1, 0),
         (1, 1),
     ]
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(1, 1), (2, 2), (4, 4), (5, 5), (7, 7), (9, 8)])
+def test_a_limit_counts_entries_of_files_too(tmp_path: Path, limit: int, expected: int) -> None:
+    log = write_segments(tmp_path / "topic-0", {0: A + B})
+    (log / f"{0:020d}.index").write_bytes(b"".join(struct.pack(">ii", n, n * 80) for n in range(1, 4)))
+    (log / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n1 2\n2 4\n")
+    rows = [row for row in dump_rows(log, files=True, limit=limit) if row["type"] not in {"finding", "damage"}]
+    assert len(rows) == expected
+    (index_rows,) = [dump_rows(log / f"{0:020d}.index", limit=limit)]
+    assert len([row for row in index_rows if row["type"] == "index_entry"]) == min(limit, 3)
+
+
+def test_a_torn_tail_is_no_append_where_another_segment_follows(tmp_path: Path) -> None:
+    log = write_segments(tmp_path / "topic-0", {0: (A + B)[:-5], 6: C[:-5]})
+    first, last = of(dump_rows(log), "damage")
+    assert (first["reason"], first["severity"]) == (last["reason"], last["severity"]) == ("torn-tail", "error")
+    assert "the file was cut, as another segment follows it" in first["detail"]
+    assert "append" not in first["detail"]
+    assert "an append cut short" in last["detail"]
 
 
 def test_a_limit_counts_rows_not_damage(tmp_path: Path) -> None:

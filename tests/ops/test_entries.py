@@ -417,7 +417,7 @@ def test_a_file_that_becomes_shorter_under_our_hands(tmp_path: Path) -> None:
     os.truncate(path, 8 * 5000 + 3)
     rest = [row for chunk in found for row in chunk.rows()]
     assert [row["slot"] for row in rest if row["type"] == "index_entry"] == list(range(4096, 5000))
-    assert brief(rest) == [("info", 40003, None, "file.shrank")]
+    assert brief(rest) == [("warning", 40003, None, "file.shrank")]
 
 
 # --- whatever the bytes -----------------------------------------------------------------------------------------------

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.errors import SelectionError
+from kafkalog_core.errors import AccessError, SelectionError
+from kafkalog_core.format.names import FileKind
+from kafkalog_core.ops import follow as follow_module
 from kafkalog_core.ops.dump import DumpRequest
 from kafkalog_core.ops.follow import follow
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.select import Filters
-from kafkalog_core.ops.targets import resolve
+from kafkalog_core.ops.targets import FileTarget, resolve
+from kafkalog_core.storage.listing import FileInfo
+from kafkalog_core.storage.source import Source
 from tests.build import COMMIT, GZIP, batch_v2, message_v07, txn_marker
 from tests.ops.logs import Row, offsets_of, records, write_segments
 
@@ -240,3 +245,212 @@ def test_nothing_to_follow(partition: Path) -> None:
 def test_a_pattern_that_is_none_is_refused_at_once(partition: Path) -> None:
     with pytest.raises(SelectionError):
         followed(partition, filters=Filters(key_regex="("))
+
+
+# --- the end, and what is held back until then ------------------------------------------------------------------------
+def followed_to_the_end(
+    path: Path, *steps: Callable[[], object], report: Report | None = None, **request: Any
+) -> list[Row]:
+    """All rows, with those of the end: the steps are taken between looks, and then the following is over."""
+    left = list(steps)
+
+    def wait() -> bool:
+        if not left:
+            return True
+        left.pop(0)()
+        return False
+
+    asked = DumpRequest(targets=tuple(resolve([str(path)])), **{"level": "records", **request})
+    chunks = follow(asked, report or Report(), wait, targets=lambda: resolve([str(path)]))
+    return [row for chunk in chunks for row in chunk.rows()]
+
+
+@pytest.mark.parametrize("level", ["batches", "records"])
+def test_a_torn_tail_is_told_at_the_end(partition: Path, log: Path, level: str) -> None:
+    report = Report()
+    *_, last = followed_to_the_end(partition, appending(log, B[:30]), nothing, report=report, level=level)
+    assert (last["type"], last["reason"], last["severity"]) == ("damage", "torn-tail", "error")
+    assert (last["position"], last["size_bytes"], last["next_offset"]) == (len(A), 30, 3)
+    assert (report.exit_status, report.bytes, report.damage_count) == (4, len(A) + 30, 1)
+
+
+def test_nothing_is_told_at_the_end_of_a_tail_that_was_completed(partition: Path, log: Path) -> None:
+    report = Report()
+    rows = followed_to_the_end(partition, appending(log, B[:30]), appending(log, B[30:]), report=report)
+    assert offsets_of(rows) == [0, 1, 2, 3, 4, 5]
+    assert report.damage_count == 0
+
+
+def test_a_tail_that_was_completed_since_the_last_look(partition: Path, log: Path) -> None:
+    torn = iter([appending(log, B[:30]), nothing])
+
+    def wait() -> bool:
+        step = next(torn, None)
+        if step is None:
+            appending(log, B[30:])()
+            return True
+        step()
+        return False
+
+    request = DumpRequest(targets=tuple(resolve([str(partition)])), level="records")
+    rows = [row for chunk in follow(request, Report(), wait) for row in chunk.rows()]
+    assert [row["type"] for row in rows] == ["record"] * 3
+
+
+def test_preallocated_zeros_are_told_at_the_end(tmp_path: Path) -> None:
+    home = tmp_path / "data"
+    write_segments(home / "topic-0", {0: A + bytes(1000)})
+    (home / "meta.properties").write_text("version=0\nbroker.id=1\n")
+    *_, last = followed_to_the_end(home)
+    assert (last["reason"], last["size_bytes"], last["severity"]) == ("zero-filled", 1000, "info")
+
+
+def test_it_ends_behind_the_chunk_in_hand(partition: Path, log: Path) -> None:
+    appending(log, B[:30])()
+    write_segments(partition.with_name("topic-1"), {0: C})
+    request = DumpRequest(
+        targets=tuple(resolve([str(partition), str(partition.with_name("topic-1"))])), level="records"
+    )
+    rows = [row for chunk in follow(request, Report(), nothing, is_over=lambda: True) for row in chunk.rows()]
+    assert [(row["type"], row["partition"]) for row in rows] == [("record", 0)] * 3
+
+
+# --- partitions that come and go --------------------------------------------------------------------------------------
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    write_segments(tmp_path / "data" / "topic-0", {0: A})
+    (tmp_path / "data" / "meta.properties").write_text("version=0\nbroker.id=1\n")
+    return tmp_path / "data"
+
+
+def test_a_partition_that_is_made_later(home: Path) -> None:
+    report = Report()
+    made = home / "made-later-3"
+    rows = followed_to_the_end(
+        home,
+        lambda: write_segments(made, {0: A}),
+        appending(made / f"{0:020d}.log", B),
+        report=report,
+    )
+    assert [(row["topic"], row["offset"]) for row in rows] == [("topic", n) for n in range(3)] + [
+        ("made-later", n) for n in range(6)
+    ]
+    assert report.partitions == 2
+
+
+def test_a_partition_that_is_about_to_be_deleted_is_not_read_again(home: Path) -> None:
+    gone = home / f"topic-0.{'0' * 32}-delete"
+    assert offsets_of(followed_to_the_end(home, lambda: (home / "topic-0").rename(gone), nothing)) == [0, 1, 2]
+
+
+def test_a_log_directory_that_cannot_be_listed_for_a_while(home: Path) -> None:
+    away = home.with_name("away")
+
+    def back() -> None:
+        away.rename(home)
+        appending(home / "topic-0" / f"{0:020d}.log", B)()
+
+    rows = followed_to_the_end(home, lambda: home.rename(away), nothing, back, nothing)
+    assert offsets_of(rows) == [0, 1, 2, 3, 4, 5]
+
+
+def test_the_summary_counts_partitions(home: Path, log: Path) -> None:
+    report = Report()
+    followed_to_the_end(home, report=report)
+    summary = report.summary_row()
+    assert (summary["partitions"], summary["partitions_total"], summary["files"], summary["files_total"]) == (
+        1,
+        1,
+        1,
+        1,
+    )
+    report = Report()
+    followed_to_the_end(log, report=report)
+    assert report.summary_row()["partitions"] == 0
+
+
+# --- a file by itself -------------------------------------------------------------------------------------------------
+def test_the_roll_of_a_file_by_itself(log: Path, partition: Path) -> None:
+    def both() -> None:
+        appending(log, B)()
+        roll(partition, 6, C)()
+
+    rows = followed_to_the_end(log, both, nothing)
+    assert offsets_of(rows) == [0, 1, 2, 3, 4, 5]
+    (told,) = [row for row in rows if row["type"] == "finding"]
+    assert (told["code"], told["severity"], told["offset"], told["topic"]) == ("file.rolled", "info", 6, "topic")
+    assert "at offset 6 in 00000000000000000006.log" in told["message"]
+
+
+def test_a_torn_tail_of_a_file_by_itself_before_a_roll(log: Path, partition: Path) -> None:
+    rows = followed_to_the_end(log, appending(log, B[:30]), roll(partition, 6, C), nothing)
+    assert [row["type"] for row in rows] == ["record"] * 3 + ["damage", "finding"]
+
+
+def test_files_by_name_that_are_followed_one_behind_the_other(log: Path, partition: Path) -> None:
+    rows = followed_to_the_end(partition / "*.log", roll(partition, 3, B), appending(partition / f"{3:020d}.log", C))
+    assert offsets_of(rows) == list(range(9))
+    assert {row["type"] for row in rows} == {"record"}
+
+
+# --- what cannot be read ----------------------------------------------------------------------------------------------
+@pytest.fixture
+def unreadable(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Paths that the system refuses to open; the tests may run as root."""
+    refused: set[str] = set()
+    opened = Source.open
+
+    def open_(path: str) -> Source:
+        if str(path) in refused:
+            raise AccessError("no permission to read it", path=str(path))
+        return opened(path)
+
+    monkeypatch.setattr(Source, "open", open_)
+    return refused
+
+
+def test_a_segment_that_cannot_be_read(home: Path, unreadable: set[str]) -> None:
+    report = Report()
+    write_segments(home / "topic-1", {0: A, 3: B, 6: C})
+    unreadable.add(str(home / "topic-1" / f"{3:020d}.log"))
+    rows = followed_to_the_end(home, nothing, report=report)
+    assert [(row["partition"], row.get("offset"), row.get("code")) for row in rows] == [
+        *[(0, n, None) for n in range(3)],
+        *[(1, n, None) for n in range(3)],
+        (1, None, "file.not-readable"),
+        *[(1, n, None) for n in range(6, 9)],
+    ]
+    assert report.exit_status == 4
+
+
+def test_a_segment_that_can_be_read_again(partition: Path, log: Path, unreadable: set[str]) -> None:
+    def close() -> None:
+        appending(log, B)()
+        unreadable.add(str(log))
+
+    rows = followed_to_the_end(partition, close, nothing, unreadable.clear, nothing)
+    assert [row["type"] for row in rows] == ["record"] * 3 + ["finding"] + ["record"] * 3
+
+
+def test_a_file_by_itself_that_cannot_be_read(log: Path, unreadable: set[str]) -> None:
+    rows = followed_to_the_end(log, lambda: unreadable.add(str(log)), nothing)
+    assert [row["type"] for row in rows] == ["record"] * 3 + ["finding"]
+    request = DumpRequest(targets=tuple(resolve([str(log.parent)])), level="records")
+    (target,) = [FileTarget(file=FileInfo.of(str(log), log.stat()), kind=FileKind.LOG, topic="topic", partition=0)]
+    unreadable.add(str(log))
+    with pytest.raises(AccessError):
+        list(follow(replace(request, targets=(target,)), Report(), lambda: True))
+
+
+def test_a_directory_that_cannot_be_listed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_segments(home / "topic-1", {0: A})
+    listed = follow_module.read_partition
+
+    def read(path: str) -> object:
+        if path.endswith("topic-0"):
+            raise AccessError("no permission to read it", path=path)
+        return listed(path)
+
+    monkeypatch.setattr(follow_module, "read_partition", read)
+    rows = followed_to_the_end(home, nothing)
+    assert [(row["type"], row.get("code")) for row in rows] == [("finding", "dir.unreadable")] + [("record", None)] * 3

@@ -74,14 +74,14 @@ def test_header_keys_stay_text_where_they_can(mode, expected):
     assert json_object(SMALL, {"headers": headers}, mode)["headers"] == expected
 
 
-def test_escapes_are_those_of_json_dumps():
-    key = bytes(range(0x20)) + b'"\\/\x7f' + "\u2028😀".encode()
+def test_escapes_are_those_of_json_dumps_and_no_terminal_control_is_left():
+    key = bytes(range(0x20)) + b'"\\/\x7f' + "\x80\x9b\x9f\xa0\u2028😀".encode()
     line = json_line(SMALL, {"key": key}, "auto")
     assert line == (
         b'{"type":"small","offset":null,"key":"'
         b"\\u0000\\u0001\\u0002\\u0003\\u0004\\u0005\\u0006\\u0007\\b\\t\\n\\u000b\\f\\r\\u000e\\u000f"
         b"\\u0010\\u0011\\u0012\\u0013\\u0014\\u0015\\u0016\\u0017\\u0018\\u0019\\u001a\\u001b\\u001c\\u001d\\u001e\\u001f"
-        b'\\"\\\\/\x7f\xe2\x80\xa8\xf0\x9f\x98\x80","headers":null}\n'
+        b'\\"\\\\/\\u007f\\u0080\\u009b\\u009f\xc2\xa0\xe2\x80\xa8\xf0\x9f\x98\x80","headers":null}\n'
     )
 
 

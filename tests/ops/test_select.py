@@ -94,12 +94,15 @@ def test_positions(log: Path) -> None:
 @pytest.mark.parametrize(
     ("bounds", "its_batches", "its_records"),
     [
-        ((1011, 1020), [10, 20, 40], [11, 12, 20]),  # how old the records behind a delete horizon are is not known
-        ((None, 1001), [0, 10, 20, 40], [0, 1]),  # what stands first in a batch may not be its oldest
+        ((1011, 1020), [10, 20], [11, 12, 20]),
+        ((None, 1001), [0], [0, 1]),
+        ((1012, 1019), [10], [12]),  # its largest timestamp tells
+        ((1003, 1009), [], []),
+        ((1040, 1040), [40], [40]),
         ((5000, None), [30], [30]),
         ((5000, 5000), [30], [30]),
         ((None, 4999), [0, 10, 20, 22, 40], [0, 1, 2, 10, 11, 12, 20, 21, 22, 40, 41]),
-        ((1030, 1030), [40], []),  # the producer's time of a batch with LogAppendTime
+        ((1030, 1030), [], []),  # the producer's time of a batch with LogAppendTime
         ((1041, 1041), [40], [41]),  # whose base timestamp is the delete horizon
         ((5001, None), [], []),
     ],
@@ -123,10 +126,45 @@ def test_times_of_magic_1(tmp_path: Path) -> None:
     data += wrapper_v1(records(3, 3)) + wrapper_v1(records(6, 3), log_append_time_ms=5000)
     log = write_segments(tmp_path / "topic-0", {0: data})
     assert offsets_of(dump_rows(log, filters=Filters(times_ms=(1001, 1001)), level="records")) == [1]
-    shown = [row["last_offset"] for row in dump_rows(log, filters=Filters(times_ms=(1001, 1001)))]
-    assert shown == [1, 5]  # a wrapper's oldest is known to its content alone
+    for low, high, last_offsets in ((1001, 1001, [1]), (1003, 1004, [5]), (1005, 1005, [5]), (0, 1003, [0, 1, 2, 5])):
+        shown = [row["last_offset"] for row in dump_rows(log, filters=Filters(times_ms=(low, high)))]
+        assert shown == last_offsets  # a wrapper's oldest is known to its content alone
     assert found(log, times_ms=(1004, 1004)) == [4]
     assert found(log, times_ms=(2000, None)) == [6, 7, 8]
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP])
+@pytest.mark.parametrize(
+    ("times", "bounds", "is_shown"),
+    [
+        ((1000, 500, 2000), (None, 600), True),  # what stands first in a batch need not be its oldest
+        ((1000, 500, 2000), (None, 499), False),
+        ((1000, 500, 2000), (501, 999), False),  # between its oldest and its newest, and none of its records
+        ((1000, 1500, 2000), (1400, 1600), True),
+        ((1000, 1500, 2000), (1001, 1499), False),
+        ((1000, 1500, 2000), (None, 999), False),
+        ((1000, -1, 2000), (None, 999), False),
+    ],
+)
+def test_a_batch_is_shown_where_one_of_its_records_would_be(
+    tmp_path: Path, times: tuple[int, ...], bounds: Any, is_shown: bool, codec: int
+) -> None:
+    batch = batch_v2([Record(offset=n, timestamp_ms=time) for n, time in enumerate(times)], codec=codec)
+    log = write_segments(tmp_path / "topic-0", {0: batch})
+    assert bool(found(log, times_ms=bounds)) is is_shown
+    for newest_first in (False, True):
+        rows = dump_rows(log, filters=Filters(times_ms=bounds), newest_first=newest_first)
+        assert offsets_of(rows, "batch") == [0] * is_shown
+
+
+def test_a_batch_that_cannot_be_opened_to_look_for_a_time_stays(tmp_path: Path) -> None:
+    batch = batch_v2(
+        records_count=3, last_offset=2, base_timestamp_ms=1000, max_timestamp_ms=3000, codec=GZIP, payload=b"no gzip"
+    )
+    log = write_segments(tmp_path / "topic-0", {0: batch})
+    rows = dump_rows(log, filters=Filters(times_ms=(2000, 2100)))
+    assert [row["type"] for row in rows] == ["damage", "batch"]
+    assert [row["type"] for row in dump_rows(log, filters=Filters(times_ms=(1000, 2100)))] == ["batch"]
 
 
 # --- what a batch says of itself --------------------------------------------------------------------------------------

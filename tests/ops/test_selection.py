@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafkalog_core.errors import SelectionError
+from kafkalog_core.ops.dump import DumpRequest, dump
+from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.selection import Selection, describe_topics
 from kafkalog_core.ops.targets import LogDirTarget, Target, resolve
 
@@ -87,7 +89,7 @@ def test_a_selection_names_what_was_asked_for_and_a_few_of_what_there_is(tmp_pat
     with pytest.raises(SelectionError) as caught:
         one(tmp_path, topics=("x",), topic_regex="y", excludes=("z",), partitions=(3,))
     assert str(caught.value) == (
-        "nothing is selected by topic 'x', topic pattern 'y', without 'z', partition 3; there are "
+        "no partition matches topic 'x', topic pattern 'y', a topic other than 'z', partition 3; there are "
         "t0 (0-2, 4), t1 (0-2, 4), t2 (0-2, 4), t3 (0-2, 4), t4 (0-2, 4) and 2 more topics"
     )
 
@@ -100,6 +102,40 @@ def test_a_selection_applies_to_partitions_and_files_too(log_dir: Path) -> None:
     assert {Path(target.path).name for target in without} == {"pay.ments-0", "meta.properties"}
     with pytest.raises(SelectionError, match=r"there are orders \(2\)"):
         resolve(paths[:1], Selection(partitions=(0,)))
+
+
+def test_findings_that_matter_to_the_chosen_partitions_stay(log_dir: Path) -> None:
+    partition(log_dir / "orders-02")  # a broker takes it for partition 2
+    partition(log_dir / "pay.ments-00")
+    (log_dir / "lost+found").mkdir()
+    (log_dir / "notes.txt").touch()
+    (log_dir / "replication-offset-checkpoint").symlink_to("missing")
+    target = one(log_dir, topics=("orders",), partitions=(2,))
+    assert isinstance(target, LogDirTarget)
+    assert not target.is_whole
+    assert [(finding.code, Path(finding.path).name) for finding in target.log_dir.findings] == [
+        ("dir.unclean", ".kafka_cleanshutdown"),
+        ("dir.odd-name", "orders-02"),
+        ("dir.duplicate-partition", "orders-2"),
+        ("file.broken-link", "replication-offset-checkpoint"),
+    ]
+
+
+def test_a_partition_whose_directory_is_not_there_is_selected_too(log_dir: Path) -> None:
+    (log_dir / "lost-0").symlink_to("missing")
+    target = one(log_dir, topics=("lost",))
+    assert isinstance(target, LogDirTarget)
+    assert not target.partitions
+    assert [finding.code for finding in target.log_dir.findings] == ["dir.unclean", "dir.no-directory"]
+
+
+def test_findings_of_a_log_directory_are_said_with_a_selection_too(log_dir: Path) -> None:
+    partition(log_dir / "orders-02")
+    for topic, status in (("orders", 4), ("pay.ments", 0)):
+        report = Report()
+        targets = tuple(resolve([str(log_dir)], Selection(topics=(topic,))))
+        list(dump(DumpRequest(targets=targets, level="segments"), report))
+        assert report.codes["dir.duplicate-partition"] == (1 if status else 0)
 
 
 def test_a_log_directory_of_which_nothing_is_selected_is_left_out(log_dir: Path, tmp_path: Path) -> None:

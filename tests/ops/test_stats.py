@@ -98,7 +98,7 @@ def test_a_recount_of_07(tmp_path: Path) -> None:
     row = check(write_segments(tmp_path / "topic-0", {1000: data}, suffix="kafka"))
     assert row["records"] == 2005
     assert (row["first_offset"], row["last_offset"]) == (1000, 1000 + len(data) - len(plain[1]))
-    assert (row["min_timestamp_ms"], row["max_timestamp_ms"]) == (None, None)
+    assert (row["min_base_timestamp_ms"], row["max_timestamp_ms"]) == (None, None)
 
 
 def test_several_segments(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_times(tmp_path: Path) -> None:
     data += batch_v2([Record(offset=1, timestamp_ms=6000)], delete_horizon_ms=10)
     data += batch_v2([Record(offset=2, timestamp_ms=-1)])
     row = stats_of(write_segments(tmp_path / "topic-0", {0: data}))
-    assert (row["min_timestamp_ms"], row["max_timestamp_ms"]) == (6000, 7000)
+    assert (row["min_base_timestamp_ms"], row["max_timestamp_ms"]) == (6000, 7000)
 
 
 def test_sizes_are_powers_of_two(tmp_path: Path) -> None:
@@ -149,7 +149,14 @@ def test_segment_rows_say_the_same(tmp_path: Path) -> None:
     path = write_segments(tmp_path / "topic-0", {0: LOGS["damaged"]})
     (row,) = [row for row in dump_rows(path, level="segments") if row["type"] == "segment"]
     stats = stats_of(path)
-    for name in ("first_offset", "last_offset", "min_timestamp_ms", "max_timestamp_ms", "damage_count", "damage_bytes"):
+    for name in (
+        "first_offset",
+        "last_offset",
+        "min_base_timestamp_ms",
+        "max_timestamp_ms",
+        "damage_count",
+        "damage_bytes",
+    ):
         assert row[name] == stats[name]
     assert (row["batch_count"], row["record_count"]) == (stats["batches"], stats["records"])
     assert (row["formats"], row["codecs"]) == ("v2", "gzip,none")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import struct
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import crc32c
@@ -80,6 +83,28 @@ def test_a_partition(log_dir: Path) -> None:
     assert (target.path, target.log_dir) == (str(log_dir / "orders-2"), str(log_dir))
     found = target.read()
     assert (found.topic, found.partition, len(found.segments)) == ("orders", 2, 1)
+
+
+def test_a_partition_by_a_link(log_dir: Path, tmp_path: Path) -> None:
+    """The name given counts; where it is of no partition, that of the directory behind it."""
+    for link in ("mine-5", "current"):
+        (tmp_path / link).symlink_to(log_dir / "orders-2")
+    for link, topic, number in (("mine-5", "mine", 5), ("current", "orders", 2)):
+        target = one(tmp_path / link)
+        assert isinstance(target, PartitionTarget)
+        assert (target.place.name.topic, target.place.name.partition) == (topic, number)
+        assert (target.read().topic, target.log_dir) == (topic, str(log_dir))
+        file = one(tmp_path / link / LOG)
+        assert isinstance(file, FileTarget)
+        assert (file.topic, file.partition) == (topic, number)
+
+
+def test_a_link_in_a_log_directory(log_dir: Path) -> None:
+    (log_dir / "linked-1").symlink_to("orders-2")
+    (log_dir / "orders-2").rename(log_dir.parent / "elsewhere")
+    (log_dir / "linked-1").unlink()
+    (log_dir / "linked-1").symlink_to(log_dir.parent / "elsewhere")
+    assert names(one(log_dir)) == ["linked-1", "orders-0", "orders-10", "pay.ments-0"]
 
 
 def test_a_partition_that_is_not_in_a_brokers_directory(tmp_path: Path) -> None:
@@ -245,6 +270,27 @@ def test_a_directory_that_may_not_be_listed(log_dir: Path, monkeypatch: pytest.M
     error = refusal(log_dir)
     assert isinstance(error, AccessError)
     assert "permission" in str(error)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_a_directory_that_may_be_listed_but_not_entered() -> None:
+    with tempfile.TemporaryDirectory() as directory:  # pytest's own may not be entered by others
+        Path(directory).chmod(0o755)
+        home = partition(Path(directory) / "t-0")
+        home.chmod(0o744)
+        (Path(directory) / "meta.properties").touch()
+        script = "import os; from kafkalog_cli.main import main; import kafkalog_cli.commands.dump\n"
+        script += "import kafkalog_cli.render.jsonlines, kafkalog_cli.render.progress\n"
+        script += "os.setegid(65534); os.seteuid(65534); main()"
+        runs = [
+            subprocess.run([sys.executable, "-c", script, "dump", path], capture_output=True, text=True, check=False)
+            for path in (str(home), directory)
+        ]
+    assert [(run.returncode, "no permission to look at what is in it" in run.stdout + run.stderr) for run in runs] == [
+        (3, True),
+        (4, True),
+    ]
+    assert "dir.unreadable" in runs[1].stdout
 
 
 def test_what_is_neither_file_nor_directory(tmp_path: Path) -> None:

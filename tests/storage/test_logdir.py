@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,23 @@ def test_a_healthy_log_directory_has_no_finding(tmp_path: Path) -> None:
     assert found.is_clean
     assert found.is_broker_dir
     assert not found.findings
+
+
+def test_what_has_a_partitions_name_and_is_no_directory(tmp_path: Path) -> None:
+    """The whole log directory of a 4.3.1 broker went offline when it was to lead the partition of such a link."""
+    (tmp_path / "t-1").symlink_to("missing")
+    os.mkfifo(tmp_path / "t-2")
+    (tmp_path / "notes").symlink_to("missing")
+    found = make(tmp_path, "t-0")
+    assert codes(found) == [("notes", "file.broken-link"), ("t-1", "dir.no-directory"), ("t-2", "dir.no-directory")]
+    finding = found.findings[1]
+    assert (finding.severity, finding.topic, finding.partition) == ("error", "t", 1)
+    assert "nothing that can be read: no such file or directory." in finding.message
+
+
+def test_links_beside_partitions_that_somebody_copied_are_harmless(tmp_path: Path) -> None:
+    (tmp_path / "t-1").symlink_to("missing")
+    assert codes(make(tmp_path, "t-0", files=())) == [("t-1", "file.broken-link")]
 
 
 def test_a_log_directory_of_kafka_0_7_has_no_files_of_its_own(tmp_path: Path) -> None:

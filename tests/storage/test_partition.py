@@ -5,6 +5,7 @@ What a broker does about each was seen with Kafka 4.3.1 (0.7.2 for `.kafka` file
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from kafkalog_core.errors import NotFoundError
 from kafkalog_core.format.names import FileKind
 from kafkalog_core.storage import partition as module
-from kafkalog_core.storage.partition import Partition, directory_basename, read_partition
+from kafkalog_core.storage.partition import Partition, partition_name, read_partition
 from kafkalog_core.storage.segment import SegmentState
 from kafkalog_core.tables import FINDING
 
@@ -243,6 +244,37 @@ def test_strange_files_are_ignored_and_said(home: Path) -> None:
     assert {finding.severity for finding in found.findings} == {"info"}
 
 
+def test_what_has_a_logs_name_and_is_no_file(home: Path) -> None:
+    """A 4.3.1 broker passes over each of these, and over the records that should be there."""
+    make(home, *whole(0), *whole(10))
+    (home / named(20, LOG)).symlink_to("missing")
+    (home / named(30, LOG)).mkdir()
+    os.mkfifo(home / named(40, LOG))
+    found = read_partition(str(home))
+    assert [(finding.code, finding.severity, finding.offset) for finding in found.findings] == [
+        ("segment.log-unreadable", "error", offset) for offset in (20, 30, 40)
+    ]
+    assert "nothing that can be read: no such file or directory." in found.findings[0].message
+    assert "a directory inside a partition directory." in found.findings[1].message
+    assert [segment.base_offset for segment in found.segments] == [0, 10]
+    assert {finding.partition for finding in found.findings} == {3}
+
+
+@pytest.mark.parametrize("name", ["5.log", named(20, LOG) + ".deleted", named(20, INDEX), "notes", named(20, ".kafka")])
+def test_links_that_hide_no_records_are_harmless_as_ever(home: Path, name: str) -> None:
+    make(home, *whole(0))
+    (home / name).symlink_to("missing")
+    (finding,) = read_partition(str(home)).findings
+    assert (finding.code, finding.severity) == ("file.broken-link", "warning")
+
+
+def test_a_link_without_a_target_in_a_log_of_kafka_0_7(home: Path) -> None:
+    make(home, named(0, ".kafka"))
+    (home / named(10, ".kafka")).symlink_to("missing")
+    (finding,) = read_partition(str(home)).findings
+    assert (finding.code, finding.offset) == ("segment.log-unreadable", 10)
+
+
 def test_an_empty_partition(home: Path) -> None:
     found = make(home, "partition.metadata")
     assert codes(found) == [("orders-3", "partition.empty")]
@@ -273,7 +305,7 @@ def test_a_partition_of_kafka_0_7(home: Path) -> None:
     assert not found.findings
 
 
-@pytest.mark.parametrize(("second", "code", "size"), [(11, "segment.gap", 1), (7, "segment.overlap", 3)])
+@pytest.mark.parametrize(("second", "code", "size"), [(11, "segment.gap-v07", 1), (7, "segment.overlap-v07", 3)])
 def test_addresses_of_kafka_0_7_must_join(home: Path, second: int, code: str, size: int) -> None:
     found = make(home, named(0, ".kafka"), named(second, ".kafka"))
     (finding,) = found.findings
@@ -297,7 +329,7 @@ def test_a_segment_of_kafka_0_7_that_goes_away(home: Path, monkeypatch: pytest.M
     listed = module.list_directory(str(home))
     (home / named(0, ".kafka")).unlink()
     monkeypatch.setattr(module, "list_directory", lambda _: listed)
-    assert [finding.code for finding in read_partition(str(home)).findings] == ["segment.gap"]
+    assert [finding.code for finding in read_partition(str(home)).findings] == ["segment.gap-v07"]
 
 
 def test_kafka_0_7_ignores_all_other_files(home: Path) -> None:
@@ -339,7 +371,20 @@ def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
 def test_the_name_of_a_directory_however_it_is_spelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "t-0").mkdir()
     monkeypatch.chdir(tmp_path / "t-0")
-    assert [directory_basename(path) for path in (".", "../t-0/", f"{tmp_path}/t-0//")] == ["t-0"] * 3
+    assert [partition_name(path).raw for path in (".", "../t-0/", f"{tmp_path}/t-0//")] == ["t-0"] * 3
+
+
+def test_a_link_goes_by_its_own_name(tmp_path: Path) -> None:
+    """As brokers do with what is in their log directory; a name that is of no partition gives way to the target's."""
+    make(tmp_path / "t-0", *whole(0))
+    for link in ("other-7", "current"):
+        (tmp_path / link).symlink_to("t-0")
+    named_by = {link: read_partition(f"{tmp_path}/{link}") for link in ("t-0", "other-7", "current")}
+    assert {link: (found.topic, found.partition) for link, found in named_by.items()} == {
+        "t-0": ("t", 0),
+        "other-7": ("other", 7),
+        "current": ("t", 0),
+    }
 
 
 def test_findings_are_rows_of_findings(home: Path) -> None:

@@ -26,9 +26,7 @@ from kafkalog_core.format.kernels.constants import (
     R_VALUE_SIZE,
 )
 from kafkalog_core.format.kernels.json_text import text_size
-
-BOUND_NAMES = cython.declare(cython.longlong, 128)  # names, quotes and commas of a header
-BOUND_BYTE = cython.declare(cython.longlong, 6)  # a byte as \u00xx
+from kafkalog_core.format.kernels.programs import BOUND_BYTE, BOUND_NAMES
 
 
 @cython.cfunc

@@ -16,15 +16,21 @@ __all__ = ["put_again", "put_encoded", "put_int", "put_piece", "put_text", "text
 from kafkalog_core.format.kernels.programs import MODE_BASE64, PIECE_BASE64, PIECE_HEX
 
 if cython.compiled:
+    from cython.cimports.kafkalog_core.format.kernels.json_copy import (
+        JSON_NO_TEXT,
+        json_copy,
+        json_copy_escaped,
+        json_integer,
+    )
     from cython.cimports.libc.string import memcpy
 
-MAX_DIGITS = cython.declare(cython.Py_ssize_t, 20)  # of an unsigned 64-bit integer
 # A literal over 31 bits would be a Python integer in compiled code.
 ONES = cython.declare(cython.ulonglong, 0x0101010101010101)
 HIGHS = cython.declare(cython.ulonglong, 0x8080808080808080)
 SPACES = cython.declare(cython.ulonglong, 0x2020202020202020)
 QUOTES = cython.declare(cython.ulonglong, 0x2222222222222222)
 SLASHES = cython.declare(cython.ulonglong, 0x5C5C5C5C5C5C5C5C)
+DELETES = cython.declare(cython.ulonglong, 0x7F7F7F7F7F7F7F7F)
 
 
 @cython.cfunc
@@ -69,46 +75,13 @@ def put_again(
 @cython.exceptval(check=False)
 def put_int(value: cython.longlong, w: cython.pointer[cython.uchar], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Decimal digits of any 64-bit integer."""
-    left: cython.ulonglong
-    if 0 <= value < 10:
-        w[at] = 0x30 + value
-        return at + 1
-    if value < 0:
-        w[at] = 0x2D  # -
-        at += 1
-        left = -(value + 1)
-        left += 1
+    if cython.compiled:
+        at += json_integer(value, w + at)
     else:
-        left = value
-    return _put_digits(left, w, at)
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _put_digits(left: cython.ulonglong, w: cython.pointer[cython.uchar], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Digits are counted first and then written in their places, the last ones first, two at a time."""
-    rest: cython.ulonglong
-    limit: cython.ulonglong = 10
-    two: cython.Py_ssize_t
-    end: cython.Py_ssize_t
-    q: cython.Py_ssize_t = at + 1
-    while q - at < MAX_DIGITS and left >= limit:
-        limit *= 10
-        q += 1
-    end = q
-    while left >= 100:
-        rest = left // 100
-        two = left - rest * 100
-        q -= 2
-        w[q] = 0x30 + two // 10
-        w[q + 1] = 0x30 + two % 10
-        left = rest
-    q -= 1
-    w[q] = 0x30 + left % 10
-    if left >= 10:
-        w[q - 1] = 0x30 + left // 10
-    return end
+        digits = b"%d" % value
+        w[at : at + len(digits)] = digits
+        at += len(digits)
+    return at
 
 
 @cython.cfunc
@@ -121,28 +94,52 @@ def put_text(
     at: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
     """Escaped text with its closing quote; -1 where the bytes are not exact UTF-8."""
+    seen: cython.Py_ssize_t
+    if cython.compiled and json_copy != cython.NULL:
+        seen = json_copy(p + q, end - q, w + at)
+        if seen >= JSON_NO_TEXT:
+            return -1
+    else:
+        seen = _survey(p, q, end)
+        if seen > 0x7F:
+            if not _is_utf8(p, q, end):
+                return -1
+            seen = (seen & 1) | _has_c1(p, q, end)
+        if not seen:
+            if cython.compiled:
+                memcpy(cython.address(w[at]), cython.address(p[q]), end - q)
+            else:
+                w[at : at + end - q] = p[q:end]
+    at = at + end - q if not seen else _put_escaped(p, q, end, w, at)
+    w[at] = 0x22
+    return at + 1
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _put_escaped(
+    p: cython.pointer[cython.const[cython.uchar]],
+    begin: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    w: cython.pointer[cython.uchar],
+    at: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """Text in which something must be escaped."""
     c: cython.uchar
-    seen: cython.uchar = _survey(p, q, end)
-    if seen > 0x7F and not _is_utf8(p, q, end):
-        return -1
-    if not seen & 1:
-        if cython.compiled:
-            memcpy(cython.address(w[at]), cython.address(p[q]), end - q)
-        else:
-            w[at : at + end - q] = p[q:end]
-        at += end - q
-        w[at] = 0x22
-        return at + 1
+    q: cython.Py_ssize_t = begin
+    if cython.compiled and json_copy_escaped != cython.NULL:
+        return at + json_copy_escaped(p + begin, end - begin, w + at)
     while q < end:
         c = p[q]
-        if c < 0x20 or c == 0x22 or c == 0x5C:
+        if c < 0x20 or c == 0x22 or c == 0x5C or c == 0x7F:
             at = _put_escape(c, w, at)
+        elif 0x80 <= c < 0xA0 and q > begin and p[q - 1] == 0xC2:  # of U+0080 to U+009F the first byte is written
+            at = _put_escape(c, w, at - 1)
         else:
             w[at] = c
             at += 1
         q += 1
-    w[at] = 0x22
-    return at + 1
+    return at
 
 
 @cython.cfunc
@@ -156,6 +153,7 @@ def text_size(
     """At least what `size` bytes at `q` take as text, base64 or hexadecimal; 0 for null."""
     k: cython.Py_ssize_t
     c: cython.uchar
+    before: cython.uchar = 0
     escapes: cython.longlong = 0
     if size < 0:
         return 0
@@ -165,7 +163,8 @@ def text_size(
         return 2 * size + 4  # base64 takes less, a key of a header may be hexadecimal
     for k in range(q, q + size):
         c = p[k]
-        escapes += (c < 0x20) | (c == 0x22) | (c == 0x5C)
+        escapes += (c < 0x20) | (c == 0x22) | (c == 0x5C) | (c == 0x7F) | ((before == 0xC2) & (c < 0xA0))
+        before = c
     return size + 5 * escapes
 
 
@@ -175,12 +174,13 @@ def text_size(
 def _survey(
     p: cython.pointer[cython.const[cython.uchar]], q: cython.Py_ssize_t, end: cython.Py_ssize_t
 ) -> cython.uchar:
-    """Bit 7: a byte is not ASCII; bit 0: one must be escaped."""
+    """Bit 7: a byte is not ASCII; bit 0: one that is must be escaped."""
     c: cython.uchar
     seen: cython.uchar = 0
     x: cython.ulonglong = 0
     quote: cython.ulonglong
     slash: cython.ulonglong
+    delete: cython.ulonglong
     odd: cython.ulonglong = 0
     high: cython.ulonglong = 0
     if cython.compiled:  # eight bytes at a time (Bit Twiddling Hacks: a byte less than n, a byte equal to n)
@@ -188,14 +188,33 @@ def _survey(
             memcpy(cython.address(x), cython.address(p[q]), 8)
             quote = x ^ QUOTES
             slash = x ^ SLASHES
-            odd |= ((x - SPACES) & ~x) | ((quote - ONES) & ~quote) | ((slash - ONES) & ~slash)
+            delete = x ^ DELETES
+            odd |= ((x - SPACES) & ~x) | ((quote - ONES) & ~quote)
+            odd |= ((slash - ONES) & ~slash) | ((delete - ONES) & ~delete)
             high |= x
             q += 8
         seen = ((odd & HIGHS) != 0) | (((high & HIGHS) != 0) << 7)
     while q < end:
         c = p[q]
-        seen |= (c & 0x80) | (c < 0x20) | (c == 0x22) | (c == 0x5C)
+        seen |= (c & 0x80) | (c < 0x20) | (c == 0x22) | (c == 0x5C) | (c == 0x7F)
         q += 1
+    return seen
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _has_c1(
+    p: cython.pointer[cython.const[cython.uchar]], q: cython.Py_ssize_t, end: cython.Py_ssize_t
+) -> cython.uchar:
+    """1 where UTF-8 has a letter from U+0080 to U+009F, which terminals take for a command."""
+    k: cython.Py_ssize_t
+    c: cython.uchar
+    before: cython.uchar
+    seen: cython.uchar = 0
+    for k in range(q + 1, end):
+        c = p[k]
+        before = p[k - 1]
+        seen |= (before == 0xC2) & (c < 0xA0)
     return seen
 
 
@@ -298,17 +317,22 @@ def put_encoded(
             w[at + 1] = t[alphabet + (p[q] & 0x0F)]
             at += 2
             q += 1
-    while q < end:
+    while end - q >= 3:
+        bits = (p[q] << 16) | (p[q + 1] << 8) | p[q + 2]
+        w[at] = t[alphabet + (bits >> 18)]
+        w[at + 1] = t[alphabet + ((bits >> 12) & 0x3F)]
+        w[at + 2] = t[alphabet + ((bits >> 6) & 0x3F)]
+        w[at + 3] = t[alphabet + (bits & 0x3F)]
+        at += 4
+        q += 3
+    if q < end:
         bits = p[q] << 16
         if q + 1 < end:
             bits |= p[q + 1] << 8
-        if q + 2 < end:
-            bits |= p[q + 2]
         w[at] = t[alphabet + (bits >> 18)]
         w[at + 1] = t[alphabet + ((bits >> 12) & 0x3F)]
-        w[at + 2] = t[alphabet + ((bits >> 6) & 0x3F)] if q + 1 < end else 0x3D
-        w[at + 3] = t[alphabet + (bits & 0x3F)] if q + 2 < end else 0x3D
+        w[at + 2] = t[alphabet + ((bits >> 6) & 0x3F)] if q + 1 < end else 0x3D  # =
+        w[at + 3] = 0x3D
         at += 4
-        q += 3
     w[at] = 0x22
     return at + 1

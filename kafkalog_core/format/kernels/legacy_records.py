@@ -7,6 +7,7 @@ try:
 except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
     from kafkalog_core.format.kernels import _cython as cython
 
+from kafkalog_core.format.kernels.checksum import crc32_of
 from kafkalog_core.format.kernels.constants import (
     APPEND_TIME,
     B_ATTRIBUTES,
@@ -90,7 +91,7 @@ def decode_legacy(
             s[S_POSITION] = b[B_START * b_capacity + s[S_BATCH]]
             s[S_ORDINAL] = 0
             s[S_SHIFT] = 0
-        result = _legacy_entry(p, b, b_capacity, r, r_capacity, s)
+        result = _legacy_entry(memory, p, b, b_capacity, r, r_capacity, s)
         if result != DECODE_DONE:
             break
         s[S_BATCH] += 1
@@ -99,8 +100,8 @@ def decode_legacy(
 
 
 @cython.cfunc
-@cython.exceptval(check=False)
 def _legacy_entry(
+    memory: object,
     p: cython.pointer[cython.const[cython.uchar]],
     b: cython.pointer[cython.longlong],
     b_capacity: cython.Py_ssize_t,
@@ -142,6 +143,10 @@ def _legacy_entry(
             r[R_BATCH * capacity + row] = batch
             r[R_OFFSET * capacity + row] = wrapped(int64(p, q) + s[S_SHIFT])
             r[R_NEXT * capacity + row] = wrapped(r[R_OFFSET * capacity + row] + 1)
+            if wrapper:  # the outer checksum covers what is compressed, consumers look at this one too
+                r[R_CRC_OK * capacity + row] = (
+                    crc32_of(memory, p, q + MAGIC_AT, q + OVERHEAD + size) == r[R_CRC * capacity + row]
+                )
             if wrapper and (attributes & APPEND_TIME) and b[B_FORMAT * b_capacity + batch] == 1:
                 r[R_TIME * capacity + row] = b[B_MAX_TIME * b_capacity + batch]
             q += OVERHEAD + size

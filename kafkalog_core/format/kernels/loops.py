@@ -11,10 +11,19 @@ try:
 except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
     from kafkalog_core.format.kernels import _cython as cython
 
+from kafkalog_core.format.kernels.batch_checks import check_batches
+from kafkalog_core.format.kernels.headers import find_contradiction, find_outside
+from kafkalog_core.format.kernels.index_checks import check_offset_entries
+from kafkalog_core.format.kernels.index_order import is_ordered, mark_disorder
 from kafkalog_core.format.kernels.legacy_records import decode_legacy
 from kafkalog_core.format.kernels.log_walk import walk
+from kafkalog_core.format.kernels.markers import read_markers
 from kafkalog_core.format.kernels.ndjson import write_rows
+from kafkalog_core.format.kernels.producer_table import find_producer, index_producers
+from kafkalog_core.format.kernels.producers import replay
+from kafkalog_core.format.kernels.record_checks import check_records
 from kafkalog_core.format.kernels.search import find_candidate, find_candidate_v07
+from kafkalog_core.format.kernels.timeindex_checks import check_time_entries
 from kafkalog_core.format.kernels.v07_records import decode_v07
 from kafkalog_core.format.kernels.v07_walk import walk_v07
 from kafkalog_core.format.kernels.v2_records import decode_v2
@@ -22,11 +31,23 @@ from kafkalog_core.format.kernels.v2_records import decode_v2
 __all__ = [
     "COMPILED",
     "SOURCE_HASH",
+    "check_batches",
+    "check_offset_entries",
+    "check_records",
+    "check_time_entries",
     "decode_legacy",
     "decode_v07",
     "decode_v2",
     "find_candidate",
     "find_candidate_v07",
+    "find_contradiction",
+    "find_outside",
+    "find_producer",
+    "index_producers",
+    "is_ordered",
+    "mark_disorder",
+    "read_markers",
+    "replay",
     "walk",
     "walk_v07",
     "write_rows",

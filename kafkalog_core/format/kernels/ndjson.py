@@ -46,6 +46,14 @@ from kafkalog_core.format.kernels.json_text import (
     put_text,
 )
 from kafkalog_core.format.kernels.programs import (
+    C_HEAD_BATCH,
+    C_HEAD_SIZE,
+    C_HEAD_START,
+    C_HEAD_STEP,
+    C_SIZE,
+    C_TAIL_BATCH,
+    C_TAIL_SIZE,
+    C_TAIL_START,
     MODE_BASE64,
     MODE_TEXT,
     OP_BATCH_BIT,
@@ -55,6 +63,7 @@ from kafkalog_core.format.kernels.programs import (
     OP_BATCH_NAME,
     OP_CONTROL,
     OP_END,
+    OP_HEAD,
     OP_HEADERS,
     OP_RECORD_INT,
     OP_RECORD_INT_OR_NULL,
@@ -68,11 +77,6 @@ from kafkalog_core.format.kernels.programs import (
 )
 
 __all__ = ["write_rows"]
-
-
-C_BATCH = cython.declare(cython.Py_ssize_t, 0)
-C_START = cython.declare(cython.Py_ssize_t, 1)
-C_SIZE = cython.declare(cython.Py_ssize_t, 2)
 
 
 def write_rows(
@@ -97,7 +101,7 @@ def write_rows(
     e_view: cython.longlong[::1] = template.entries
     m_view: cython.const[cython.uchar][::1] = b"\x01" if selection is None else selection
     w_view: cython.uchar[::1] = out
-    c_view: cython.longlong[::1] = array("q", (-1, 0, 0))
+    c_view: cython.longlong[::1] = array("q", [-1] * C_SIZE)
     count: cython.Py_ssize_t = batches.count if records is None else records.count
     mode: cython.Py_ssize_t = template.mode
     literals: cython.longlong = template.bound
@@ -163,14 +167,15 @@ def _put_line(
     w: cython.pointer[cython.uchar],
     at: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """One line: the program of the batch's format, from operation `step` on.
-
-    `c` remembers the last tail: its batch (-1: none), where it was written, its size (0: not known yet).
-    """
+    """One line: the program of the batch's format, from operation `step` on. `c`: the last head and tail."""
     operation: cython.longlong
     x: cython.longlong
     y: cython.longlong
     start: cython.Py_ssize_t
+    line: cython.Py_ssize_t = at
+    if c[C_HEAD_BATCH] == batch:
+        at = put_again(c[C_HEAD_START], c[C_HEAD_SIZE], w, at)
+        step = c[C_HEAD_STEP]
     while True:
         operation = o[step * OPERATION_SIZE]
         x = o[step * OPERATION_SIZE + 1]
@@ -183,8 +188,6 @@ def _put_line(
             at = put_int(b[x * b_capacity + batch], w, at)
         elif operation == OP_BATCH_BIT:
             at = put_piece(t, s, y + ((b[B_ATTRIBUTES * b_capacity + batch] & x) != 0), w, at)
-        elif operation == OP_BATCH_NAME:
-            at = put_piece(t, s, y + b[x * b_capacity + batch], w, at)
         elif operation == OP_TEXT:
             start = r[x * r_capacity + row]
             at = _put_bytes(p, start, r[(x + 1) * r_capacity + row], t, s, y, mode, w, at)
@@ -193,20 +196,37 @@ def _put_line(
             at = _put_headers(p, h, h_capacity, start, r[R_HEADER_COUNT * r_capacity + row], t, s, y, mode, w, at)
         elif operation == OP_SEQUENCE:
             at = put_int(_sequence(b, b_capacity, batch, r[R_OFFSET * r_capacity + row]), w, at)
-        elif operation == OP_CONTROL:
-            at = _put_control(p, b, b_capacity, batch, r, r_capacity, row, t, s, y, w, at)
+        elif operation == OP_HEAD:
+            _keep_head(c, batch, line, at, step)
         elif operation == OP_TAIL:
-            if c[C_BATCH] == batch and c[C_SIZE] > 0:
-                return put_again(c[C_START], c[C_SIZE], w, at)
-            c[C_BATCH] = batch if _tails_are_alike(b, b_capacity, batch) else -1
-            c[C_START] = at
-            c[C_SIZE] = 0
+            if c[C_TAIL_BATCH] == batch and c[C_TAIL_SIZE] > 0:
+                return put_again(c[C_TAIL_START], c[C_TAIL_SIZE], w, at)
+            c[C_TAIL_BATCH] = batch if _tails_are_alike(b, b_capacity, batch) else -1
+            c[C_TAIL_START] = at
+            c[C_TAIL_SIZE] = 0
         elif operation == OP_END:
-            if c[C_BATCH] == batch:
-                c[C_SIZE] = at - c[C_START]
+            if c[C_TAIL_BATCH] == batch:
+                c[C_TAIL_SIZE] = at - c[C_TAIL_START]
             return at
         else:
-            at = _put_rare(operation, x, y, b, b_capacity, batch, r, r_capacity, row, t, s, w, at)
+            at = _put_rare(operation, x, y, p, b, b_capacity, batch, r, r_capacity, row, t, s, w, at)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _keep_head(
+    c: cython.pointer[cython.longlong],
+    batch: cython.Py_ssize_t,
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    step: cython.Py_ssize_t,
+) -> cython.void:
+    """Remember what the lines of a batch begin with."""
+    c[C_HEAD_BATCH] = batch
+    c[C_HEAD_START] = start
+    c[C_HEAD_SIZE] = end - start
+    c[C_HEAD_STEP] = step
 
 
 @cython.cfunc
@@ -225,6 +245,7 @@ def _put_rare(
     operation: cython.longlong,
     x: cython.longlong,
     y: cython.longlong,
+    p: cython.pointer[cython.const[cython.uchar]],
     b: cython.pointer[cython.longlong],
     b_capacity: cython.Py_ssize_t,
     batch: cython.Py_ssize_t,
@@ -236,8 +257,12 @@ def _put_rare(
     w: cython.pointer[cython.uchar],
     at: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Operations of batches and of old formats."""
+    """Operations of batches, of tails, and of old formats."""
     value: cython.longlong
+    if operation == OP_BATCH_NAME:
+        return put_piece(t, s, y + b[x * b_capacity + batch], w, at)
+    if operation == OP_CONTROL:
+        return _put_control(p, b, b_capacity, batch, r, r_capacity, row, t, s, y, w, at)
     if operation == OP_RECORD_NAME:
         return put_piece(t, s, y + r[x * r_capacity + row], w, at)
     if operation == OP_BATCH_CRC_OK:

@@ -25,6 +25,7 @@ OPERATIONS: Final = (
     "sequence",  # sequence number of the record
     "control",  # null, or piece b + control type
     "v07_magic",  # 0 or 1
+    "head",  # up to here lines of one batch are alike
     "tail",  # from here on lines of one batch are alike, unless its records have sequence numbers or control types
 )
 OP_END: Final = OPERATIONS.index("end")
@@ -42,7 +43,18 @@ OP_HEADERS: Final = OPERATIONS.index("headers")
 OP_SEQUENCE: Final = OPERATIONS.index("sequence")
 OP_CONTROL: Final = OPERATIONS.index("control")
 OP_V07_MAGIC: Final = OPERATIONS.index("v07_magic")
+OP_HEAD: Final = OPERATIONS.index("head")
 OP_TAIL: Final = OPERATIONS.index("tail")
+
+# --- what is remembered from line to line: heads and tails are copied -------------------------------------------------
+C_HEAD_BATCH: Final = 0  # -1: of none
+C_HEAD_START: Final = 1  # where it was written
+C_HEAD_SIZE: Final = 2
+C_HEAD_STEP: Final = 3  # the operation behind it
+C_TAIL_BATCH: Final = 4
+C_TAIL_START: Final = 5
+C_TAIL_SIZE: Final = 6  # 0: not known yet
+C_SIZE: Final = 7
 
 # --- the first pieces of every template, and how bytes are written ----------------------------------------------------
 FIRST_PIECES: Final = (
@@ -55,4 +67,6 @@ PIECE_BASE64: Final = 1
 PIECE_HEX: Final = 2
 MODE_TEXT: Final = 0
 MODE_BASE64: Final = 1
+BOUND_NAMES: Final = 128  # names, quotes and commas of a header
+BOUND_BYTE: Final = 6  # a byte as \u00xx
 SLACK: Final = 16  # bytes behind texts and buffers that a copy in whole steps may touch

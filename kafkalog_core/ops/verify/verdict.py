@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from array import array
-
     from kafkalog_core.findings import Finding
 
-__all__ = ["ControlMarker", "EpochStart", "PartitionVerdict", "ProducerChain", "SegmentVerdict"]
+__all__ = ["EpochStart", "OffsetGap", "PartitionVerdict", "PlaceVerdict", "SegmentVerdict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,32 +21,37 @@ class EpochStart:
 
 
 @dataclass(frozen=True, slots=True)
-class ControlMarker:
-    """What the record of a control batch says; `type_id` 0 abort, 1 commit; None: not readable."""
+class OffsetGap:
+    """Offsets that are in no batch, before the batch at `position`."""
 
-    type_id: int | None
-    coordinator_epoch: int
-
-
-@dataclass(slots=True)
-class ProducerChain:
-    """The batches of a segment that have a producer, in order: what a replay of producer state needs of them.
-
-    `rows` holds columns of the batch table (`columns.BATCH_FIELDS`) one after another, `markers` what the control
-    batches among them say, by row.
-    """
-
-    count: int = 0
-    rows: array[int] | None = None
-    markers: dict[int, ControlMarker] = field(default_factory=dict)
+    position: int
+    first_offset: int
+    last_offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentVerdict:
-    """One checked segment.
+    """One checked segment. Offsets and timestamps are null where there is no batch, or none that has one.
 
-    `damage` are damaged spans (position, size_bytes) of the log, in order and not touching. Offsets and timestamps are
-    null where there is no batch (no timestamp). `last_epoch` is the leader epoch of the last batch, -1: none.
+    Args:
+        path: of its log.
+        base_offset: the number in its name.
+        size_bytes: of the log.
+        is_last: whether it is the active segment.
+        mtime_ms: modification time of the log.
+        batches: whole ones.
+        records: in them, as far as headers count them or they were decoded.
+        first_offset: of the first batch.
+        last_offset: of the last batch.
+        first_timestamp_ms: of the first batch that has one.
+        max_timestamp_ms: the largest.
+        formats: of its batches.
+        epochs: where leader epochs start.
+        is_thinned: whether batches hold fewer records than their offsets span: the mark of compaction.
+        gaps: offsets between two batches that are in none, the first ones, where nothing is damaged.
+        damage: damaged spans (position, size_bytes), in order and not touching.
+        lost_offsets: spans of offsets (first, last) that may have been in them.
+        findings: about its log and indexes.
     """
 
     path: str
@@ -64,10 +67,11 @@ class SegmentVerdict:
     max_timestamp_ms: int | None
     formats: tuple[str, ...]
     epochs: tuple[EpochStart, ...]
-    has_offset_holes: bool
+    is_thinned: bool
+    gaps: tuple[OffsetGap, ...]
     damage: tuple[tuple[int, int], ...]
+    lost_offsets: tuple[tuple[int, int], ...]
     findings: tuple[Finding, ...]
-    chain: ProducerChain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,3 +89,11 @@ class PartitionVerdict:
     log_start_offset: int | None
     log_end_offset: int | None
     at_risk_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceVerdict:
+    """What was found about a log directory, or about a file that was named itself."""
+
+    path: str
+    findings: tuple[Finding, ...]

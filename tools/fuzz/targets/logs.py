@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog_core.format import decode, kernels
+from kafkalog_core.format import arena, kernels
 from kafkalog_core.format.columns import (
     BATCH_FIELDS,
     FORMAT_V07,
@@ -49,7 +49,7 @@ for _module in (sources, scanner, resync):
 for _module in (scanner, resync):
     vars(_module).update(SMALL_WINDOW_BYTES=128)
 vars(sources).update(DISK_BLOCK_BYTES=BLOCK_BYTES)
-vars(decode).update(ARENA_BYTES=400)
+vars(arena).update(ARENA_BYTES=400)
 BatchColumns.__init__.__defaults__ = (5,)
 
 
@@ -255,18 +255,14 @@ def _bytes(memory: memoryview, start: int, size: int) -> bytes | None:
 
 def _backwards(run: Run, rows: int) -> list[object]:
     """The same values as `_decoded_run`, put into its order."""
-    found: list[object] = []
+    parts: list[list[object]] = []
     columns = RecordColumns(rows)
-    for row in range(run.batches.count):
-        parts: list[list[object]] = []
-        damages: list[object] = []
-        for item in decode_backwards(run.memory, run.batches, row, max_bytes=INFLATED_LIMIT_BYTES, records=columns):
-            if isinstance(item, PayloadDamage):
-                damages.append((item.batch, item.reason, item.detail, item.records_before))
-            else:
-                parts.append(list(_rows(item)))
-        found += [record for part in reversed(parts) for record in part] + damages
-    return found
+    for item in decode_backwards(run.memory, run.batches, max_bytes=INFLATED_LIMIT_BYTES, records=columns):
+        if isinstance(item, PayloadDamage):
+            parts.append([(item.batch, item.reason, item.detail, item.records_before)])
+        else:
+            parts.append(list(_rows(item)))
+    return [value for part in reversed(parts) for value in part]
 
 
 def _chunks(writer: Lines, switches: _Switches, run: Run) -> Iterator[BatchChunk | RecordChunk]:

@@ -1,0 +1,197 @@
+"""A partition as blocks to be drawn: a segment each, or many whole ones together, with where they are damaged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.ops.verify.spans import damage_map
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog_core.ops.verify.verdict import PartitionVerdict, SegmentVerdict
+
+__all__ = ["Block", "Drawing", "Mark", "Seam", "drawing_of", "tail"]
+
+BLOCKS: Final = 160
+"""Blocks of one partition that are drawn."""
+APART: Final = 48
+"""Segments that are drawn each by itself, however whole; of more, whole neighbours are drawn as one block."""
+MARKS: Final = 4000
+"""Marks of one partition."""
+_RANK: Final = {"info": 1, "warning": 2, "error": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A damaged part of a block, from and to a share of its width, and the first damaged byte."""
+
+    start: float
+    end: float
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seam:
+    """What is between a block and the one before it: offsets that neither has (`gap`), or that both have."""
+
+    is_gap: bool
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """`count` segments: the first one's path and base offset, the bytes, offsets and times of all.
+
+    `severity` is the worst of the findings about any of their files; null: none.
+    """
+
+    path: str
+    base_offset: int
+    count: int
+    size_bytes: int
+    batches: int
+    records: int
+    first_offset: int | None
+    last_offset: int | None
+    first_timestamp_ms: int | None
+    max_timestamp_ms: int | None
+    is_last: bool
+    severity: str | None
+    marks: tuple[Mark, ...]
+    damage_count: int
+    damage_bytes: int
+    lost_offsets: tuple[tuple[int, int], ...]
+    gaps: int
+    seam: Seam | None
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The blocks of a partition; `hidden` counts segments beyond them."""
+
+    blocks: tuple[Block, ...]
+    hidden: int
+
+
+def tail(path: str) -> str:
+    """The last part of a path."""
+    return path.rstrip("/").rpartition("/")[2] or path
+
+
+def stem(path: str) -> str:
+    """Directory and number of a segment's file, which all its files share."""
+    head, slash, name = path.rpartition("/")
+    return f"{head}{slash}{name.partition('.')[0]}"
+
+
+def drawing_of(verdict: PartitionVerdict) -> Drawing:
+    """A bounded number of blocks, in the order of the segments."""
+    severities: dict[str, str] = {}
+    for finding in verdict.findings:
+        key = stem(finding.path)
+        severities[key] = max(severities.get(key, "info"), finding.severity, key=lambda name: _RANK[name])
+    segments = verdict.segments
+    cells = min(max(MARKS // max(min(len(segments), BLOCKS), 1), 16), 200)
+    singles = [_block(segments, index, severities, cells) for index in range(len(segments))]
+    blocks = singles if len(singles) <= APART else _merged(singles)
+    shown = blocks[:BLOCKS]
+    return Drawing(tuple(shown), sum(block.count for block in blocks[BLOCKS:]))
+
+
+def _block(segments: Sequence[SegmentVerdict], index: int, severities: dict[str, str], cells: int) -> Block:
+    segment = segments[index]
+    return Block(
+        path=segment.path,
+        base_offset=segment.base_offset,
+        count=1,
+        size_bytes=segment.size_bytes,
+        batches=segment.batches,
+        records=segment.records,
+        first_offset=segment.first_offset,
+        last_offset=segment.last_offset,
+        first_timestamp_ms=segment.first_timestamp_ms,
+        max_timestamp_ms=segment.max_timestamp_ms,
+        is_last=segment.is_last,
+        severity=severities.get(stem(segment.path)),
+        marks=_marks(segment, cells),
+        damage_count=len(segment.damage),
+        damage_bytes=sum(size_bytes for _, size_bytes in segment.damage),
+        lost_offsets=segment.lost_offsets[:cells],
+        gaps=len(segment.gaps),
+        seam=_seam(segments[index - 1], segment) if index else None,
+    )
+
+
+def _marks(segment: SegmentVerdict, cells: int) -> tuple[Mark, ...]:
+    """Runs of damaged cells; each with the damaged byte that comes first in it."""
+    if not segment.damage:
+        return ()
+    marks: list[Mark] = []
+    shown = [*damage_map(segment, cells), False]
+    start: int | None = None
+    size_bytes = max(segment.size_bytes, 1)
+    positions = iter(segment.damage)
+    for cell, is_damaged in enumerate(shown):
+        if is_damaged and start is None:
+            start = cell
+        elif not is_damaged and start is not None:
+            from_byte = start * size_bytes // cells
+            position = next((at for at, length in positions if at + max(length, 1) > from_byte), from_byte)
+            marks.append(Mark(start / cells, cell / cells, position))
+            start = None
+    return tuple(marks)
+
+
+def _seam(before: SegmentVerdict, segment: SegmentVerdict) -> Seam | None:
+    if before.last_offset is None:
+        return None
+    is_v07 = "v07" in before.formats  # its last offset is the address behind the last message
+    expected = before.last_offset + (0 if is_v07 else 1)
+    first = segment.base_offset
+    if first > expected:
+        return Seam(True, expected, first - 1)
+    return Seam(False, first, expected - 1) if first < expected else None
+
+
+def _merged(singles: Sequence[Block]) -> list[Block]:
+    """Whole neighbours together; what is damaged, oddly placed or last stays by itself."""
+    result: list[Block] = []
+    for block in singles:
+        if result and _is_plain(block) and _is_plain(result[-1]):
+            result[-1] = _joined(result[-1], block)
+        else:
+            result.append(block)
+    return result
+
+
+def _is_plain(block: Block) -> bool:
+    return not (block.marks or block.is_last or block.seam or block.severity in {"warning", "error"})
+
+
+def _joined(first: Block, second: Block) -> Block:
+    times = [time for time in (first.max_timestamp_ms, second.max_timestamp_ms) if time is not None]
+    return Block(
+        path=first.path,
+        base_offset=first.base_offset,
+        count=first.count + second.count,
+        size_bytes=first.size_bytes + second.size_bytes,
+        batches=first.batches + second.batches,
+        records=first.records + second.records,
+        first_offset=second.first_offset if first.first_offset is None else first.first_offset,
+        last_offset=first.last_offset if second.last_offset is None else second.last_offset,
+        first_timestamp_ms=(
+            second.first_timestamp_ms if first.first_timestamp_ms is None else first.first_timestamp_ms
+        ),
+        max_timestamp_ms=max(times, default=None),
+        is_last=False,
+        severity=first.severity or second.severity,
+        marks=(),
+        damage_count=0,
+        damage_bytes=0,
+        lost_offsets=(),
+        gaps=first.gaps + second.gaps,
+        seam=first.seam,
+    )

@@ -1,0 +1,192 @@
+"""Findings about the text files of a broker: what they say beside the logs, and beside each other."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkalog_core.findings.kinds import FindingType
+
+__all__ = ["CHECKPOINTS"]
+
+_REPLICA: Final = "Where other replicas exist, let them elect a leader before this broker is started."
+_BEHIND: Final = "The log ends before what a broker wrote down of it: records are gone, or this is the log of another."
+
+CHECKPOINTS: Final = {
+    "checkpoint.repeated": FindingType(
+        "error",
+        "Line {line} is a second entry of {name}; the last one counts.",
+        "Takes the last one; 0.8.2 to 0.10.0 refuse the file.",
+        "Delete the line that is wrong, and lower the count in line 2 by one.",
+        "A broker writes one entry a partition: the file was edited or put together by hand.",
+    ),
+    "checkpoint.negative-offset": FindingType(
+        "error",
+        "Line {line} gives {value} for {name}; neither offsets nor partition numbers are negative.",
+        "Raises a negative high watermark or log start offset to the start of the log, and recovers every "
+        "segment after "
+        "an unclean stop for a negative recovery point.",
+        "Put the right offset there, or delete the line and lower the count in line 2 by one.",
+        "A broker never writes a negative number into this file.",
+    ),
+    "checkpoint.no-partition": FindingType(
+        "warning",
+        "Line {line} names {name}, offset {offset}, of which there is no directory here{elsewhere}.",
+        "Ignores the entry and drops it when it next writes the file.",
+        "Look for the directory: lost, moved to another log directory, or deleted on purpose.",
+        "A checkpoint names a partition that is not in its log directory. Normal shortly after a deletion or a "
+        "move, and "
+        "in a copy that leaves partitions out.",
+    ),
+    "checkpoint.missing": FindingType(
+        "error",
+        "The log directory has no {name}, which every broker of its release makes when it starts.",
+        "Makes an empty one: {effect}.",
+        "Restore it from a backup of the same time as the logs, or let the broker make one.",
+        "A file that a broker has in each of its log directories is not there: it was deleted, or not copied.",
+    ),
+    "checkpoint.emptied": FindingType(
+        "warning",
+        "The file is empty, and there are {count} partitions beside it.",
+        "Takes it for empty: {effect}.",
+        "Restore it from a backup of the same time as the logs, or let the broker write a new one.",
+        "An empty file is what a broker makes at its very first start. After a clean stop it always holds something, "
+        "so that an empty one was cut: an error then.",
+    ),
+    "recovery-point.beyond-end": FindingType(
+        "error",
+        "The recovery point is {value}, the log ends at {end}: {missing} offsets that were flushed to disk are "
+        "missing.",
+        "Lowers it to the end of the log and goes on without them; after a crash it recovers the last segment alone.",
+        f"Look for what was lost. {_REPLICA}",
+        _BEHIND,
+    ),
+    "recovery-point.not-at-end": FindingType(
+        "error",
+        "The recovery point is {value}, the log ends at {end}, and there is the mark of a clean stop, which "
+        "leaves both "
+        "the same.",
+        "Believes the mark and recovers nothing: damage in the log stays unseen.",
+        "Delete .kafka_cleanshutdown, and the broker recovers the log from the recovery point.",
+        "A clean stop flushes every log and writes its end down. So the mark of the clean stop is not of these "
+        "files, or "
+        "they were changed after it.",
+    ),
+    "recovery-point.none": FindingType(
+        "info",
+        "There is no recovery point for it.",
+        "Takes 0: recovers all segments after an unclean stop.",
+        "Nothing has to be done; recovery may take long.",
+        "The checkpoint of recovery points does not name the partition: it is new, or it was moved here by "
+        "hand. After a "
+        "clean stop every partition is named: a warning then.",
+    ),
+    "high-watermark.beyond-end": FindingType(
+        "error",
+        "The high watermark is {value}, the log ends at {end}: {missing} that had been committed went missing.",
+        "Lowers it to the end of the log. As a leader it goes on without them, and followers cut them off theirs.",
+        f"Look for what was lost. {_REPLICA}",
+        _BEHIND,
+    ),
+    "high-watermark.below-end": FindingType(
+        "info",
+        "The high watermark is {value}, the log ends at {end}: the rest, {missing}, may not be on all replicas.",
+        "Shows consumers nothing above it until the replicas agree on another.",
+        "Nothing has to be done.",
+        "Normal on a partition with several replicas. A single replica stops with both the same.",
+    ),
+    "high-watermark.below-start": FindingType(
+        "warning",
+        "The high watermark is {value}, below the start of the log, {start}.",
+        "Raises it to the start of the log.",
+        "Nothing has to be done if the broker had just deleted old segments; else look for those that are missing.",
+        "A high watermark never stands below the start of the log, but for some seconds after old segments were "
+        "deleted.",
+    ),
+    "log-start.beyond-end": FindingType(
+        "error",
+        "The log start offset is {value}, the log ends at {end}.",
+        "Deletes every segment of the partition at its next start, and begins anew at offset {value}.",
+        "Do not start the broker. Delete the line in log-start-offset-checkpoint, and lower the count in line 2 "
+        "by one.",
+        "A broker takes this for a log that was cut by mistake and throws all of it away (2.8 and later).",
+    ),
+    "cleaner-offset.beyond-end": FindingType(
+        "warning",
+        "The log was compacted up to offset {value}, it says, and ends at {end}.",
+        "Ignores the entry and compacts from the start of the log again.",
+        "Look whether records are missing at the end of the log.",
+        "Compaction never reaches the end of the log, so the log was cut behind its back.",
+    ),
+    "epochs.not-ascending": FindingType(
+        "error",
+        "Line {line} (epoch {epoch} from offset {offset}) does not come after epoch {before_epoch} from offset "
+        "{before_offset}.",
+        "Drops the earlier entries that contradict it, or the entry itself, from its memory; followers may then "
+        "be told "
+        "to cut their logs at wrong places.",
+        "Delete the file: an unclean start builds it anew out of the batches that it recovers.",
+        "Leader epochs and their first offsets both go up from line to line.",
+    ),
+    "epochs.missing": FindingType(
+        "error",
+        "The partition has no leader-epoch-checkpoint, though its batches have leader epochs.",
+        "Makes an empty one: followers find the place to cut their logs by the high watermark, which may lose records.",
+        "Put it back from a copy; else nothing has to be done on a partition with one replica.",
+        "Every broker since 0.11 makes this file with the partition.",
+    ),
+    "partition-metadata.missing": FindingType(
+        "error",
+        "The partition has no partition.metadata and so no topic id.",
+        "Does not take it for its own: renames the directory to one that ends in -stray, and makes an empty partition.",
+        "Write the file: `version: 0`, and in a second line `topic_id: ` with the id that kafka-topics.sh "
+        "--describe shows.",
+        "A KRaft broker knows partitions by the id of their topic.",
+    ),
+    "partition-metadata.other-topic-id": FindingType(
+        "error",
+        "Its topic id is {topic_id}, that of {other}, a partition of the same topic, is {other_id}.",
+        "Does not take for its own the one whose id the cluster does not know: renames its directory to one "
+        "that ends in "
+        "-stray, and makes an empty partition.",
+        "Find the id with kafka-topics.sh --describe. A directory with another id is of a topic that was deleted and "
+        "made again, or was put here by hand.",
+        "All partitions of a topic have its id.",
+    ),
+    "partition-metadata.shared-topic-id": FindingType(
+        "error",
+        "Its topic id, {topic_id}, is that of {other} too, a partition of another topic.",
+        "Renames the directory to one that ends in -stray where the id is not that of the topic of its name.",
+        "Find the ids with kafka-topics.sh --describe: one of the two was renamed or copied by hand.",
+        "Each topic has an id of its own.",
+    ),
+    "meta.no-directory-id": FindingType(
+        "info",
+        "The log directory has no directory.id.",
+        "Makes one at its next start (3.7 and later).",
+        "Nothing has to be done, unless the line was deleted: then put it back, as the cluster knows where "
+        "partitions are "
+        "by this id.",
+        "Releases before 3.7 do not know it.",
+    ),
+    "quorum-state.other-cluster": FindingType(
+        "error",
+        "Its cluster id is {cluster_id}, that in meta.properties is {other_id}.",
+        "Does not start.",
+        "Find out of which cluster the directory is, and put back the other file.",
+        "The metadata log and the log directory around it are of two clusters.",
+    ),
+    "file.too-large": FindingType(
+        "error",
+        "It has {size_bytes} bytes, where files of this kind have some hundred; it was not read.",
+        "Reads all of it into memory, and refuses what is in it.",
+        "Move it away, and put it back from a copy.",
+        "A file of some lines has grown beyond any of its kind.",
+    ),
+    "file.more-lines": FindingType(
+        "warning",
+        "There is more behind what a broker reads.",
+        "Does not read it.",
+        "Delete what does not belong there.",
+        "Kafka writes one or two lines into this file.",
+    ),
+}

@@ -1,0 +1,258 @@
+"""What is odd in the headers of batches, and the figures of a segment that headers tell, in one pass."""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
+    from kafkalog_core.format.kernels import _cython as cython
+
+from kafkalog_core.format.kernels.constants import (
+    APPEND_TIME,
+    B_ATTRIBUTES,
+    B_BASE_OFFSET,
+    B_BASE_TIME,
+    B_COUNT,
+    B_EPOCH,
+    B_FORMAT,
+    B_LAST_OFFSET,
+    B_MAX_TIME,
+    B_PID,
+    B_POSITION,
+    BC_BATCHES,
+    BC_BEFORE,
+    BC_EPOCH,
+    BC_FIRST,
+    BC_FIRST_TIME,
+    BC_FORMATS,
+    BC_FUTURE,
+    BC_FUTURE_AT,
+    BC_FUTURE_FROM,
+    BC_HOLES,
+    BC_LARGEST,
+    BC_LAST,
+    BC_MAX_TIME,
+    BC_MORE,
+    BC_MUTED,
+    BC_NEGATIVE,
+    BC_NEGATIVE_AT,
+    BC_ODD,
+    BC_PREVIOUS,
+    BC_PRODUCERS,
+    BC_RECORDS,
+    BC_WRAPPERS,
+    CLOSE_LOOK,
+    CODEC_LZ4,
+    CODEC_ZSTD,
+    CODECS,
+    HORIZON,
+    MAGIC_V2,
+    MAX_OFFSET,
+    ODD_ATTRIBUTES,
+    ODD_BITS,
+    ODD_CODEC,
+    ODD_EPOCH,
+    ODD_EPOCH_BACK,
+    ODD_EPOCH_START,
+    ODD_OVERFLOW,
+    ODD_TIMES,
+    UNKNOWN_V0,
+    UNKNOWN_V1,
+    UNKNOWN_V2,
+    V07,
+)
+from kafkalog_core.format.kernels.integers import wrapped
+
+__all__ = ["check_batches"]
+
+
+def check_batches(batches: object, first: cython.Py_ssize_t, state: object) -> int:
+    """Pass over rows from `first` on, up to the first that is odd and not muted; the number of rows: none is.
+
+    `state` holds the `BC_*` cells; the row that is returned is counted in them, and BC_ODD says what is odd of it.
+    """
+    cells_view: cython.longlong[::1] = batches.cells
+    state_view: cython.longlong[::1] = state
+    capacity: cython.Py_ssize_t = batches.capacity
+    count: cython.Py_ssize_t = batches.count
+    row: cython.Py_ssize_t = first
+    b: cython.pointer[cython.longlong]
+    s: cython.pointer[cython.longlong]
+    if cython.compiled:
+        b = cython.address(cells_view[0])
+        s = cython.address(state_view[0])
+    else:
+        b, s = cells_view, state_view
+    if s[BC_BATCHES] == 0 and row < count:
+        s[BC_FIRST] = b[B_BASE_OFFSET * capacity + row]
+    while row < count:
+        s[BC_ODD] = 0
+        s[BC_FORMATS] |= 1 << b[B_FORMAT * capacity + row]
+        if b[B_FORMAT * capacity + row] == MAGIC_V2:
+            row = _pass_v2(b, capacity, row, count, s)
+        else:
+            _legacy(b, capacity, row, s)
+            row += 1
+        if s[BC_ODD] & s[BC_MUTED]:
+            _count_muted(s)
+        if s[BC_ODD]:
+            return row - 1
+    return count
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _pass_v2(
+    b: cython.pointer[cython.longlong],
+    capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+    count: cython.Py_ssize_t,
+    s: cython.pointer[cython.longlong],
+) -> cython.Py_ssize_t:
+    """Batches of magic 2 up to behind the first odd one, or to another format; returns the row to go on with."""
+    begun: cython.Py_ssize_t = row
+    base: cython.longlong
+    last: cython.longlong
+    records: cython.longlong
+    time: cython.longlong
+    base_time: cython.longlong
+    epoch: cython.longlong = s[BC_EPOCH]
+    expected: cython.longlong = wrapped(s[BC_PREVIOUS] + 1)
+    latest: cython.longlong = s[BC_MAX_TIME]
+    future: cython.longlong = s[BC_FUTURE_FROM]
+    largest: cython.longlong = s[BC_LARGEST]
+    total: cython.longlong = 0
+    holes: cython.longlong = 0
+    producers: cython.longlong = 0
+    if s[BC_PREVIOUS] == -2:
+        expected = b[B_BASE_OFFSET * capacity + row]
+    while row < count and b[B_FORMAT * capacity + row] == MAGIC_V2:
+        base = b[B_BASE_OFFSET * capacity + row]
+        last = b[B_LAST_OFFSET * capacity + row]
+        records = b[B_COUNT * capacity + row]
+        time = b[B_MAX_TIME * capacity + row]
+        base_time = b[B_BASE_TIME * capacity + row]
+        total += records if records > 0 else 0
+        holes += base > expected or records <= wrapped(last - base)
+        producers += b[B_PID * capacity + row] >= 0
+        if time > latest:
+            s[BC_FIRST_TIME] = time if latest < 0 else s[BC_FIRST_TIME]
+            latest = time
+        if time > future or time < -1 or base_time < -1:
+            _odd_times(b, capacity, row, s)
+        if b[B_EPOCH * capacity + row] != epoch:
+            epoch = _epoch(b[B_EPOCH * capacity + row], epoch, s)
+        if time < base_time or b[B_ATTRIBUTES * capacity + row] & CLOSE_LOOK or last > largest:
+            s[BC_ODD] |= _odd_header(b, capacity, row, s)
+        expected = wrapped(last + 1)
+        row += 1
+        if s[BC_ODD]:
+            break
+    s[BC_BATCHES] += row - begun
+    s[BC_EPOCH] = epoch
+    s[BC_PREVIOUS] = s[BC_LAST] = wrapped(expected - 1)
+    s[BC_MAX_TIME] = latest
+    s[BC_RECORDS] += total
+    s[BC_HOLES] += holes
+    s[BC_PRODUCERS] += producers
+    return row
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _odd_times(
+    b: cython.pointer[cython.longlong],
+    capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+    s: cython.pointer[cython.longlong],
+) -> cython.void:
+    """Count timestamps in the future and before 1970. A first timestamp may be a delete horizon, in the future."""
+    largest: cython.longlong = b[B_MAX_TIME * capacity + row]
+    if largest > s[BC_FUTURE_FROM]:
+        if s[BC_FUTURE] == 0:
+            s[BC_FUTURE_AT] = b[B_POSITION * capacity + row]
+        s[BC_FUTURE] += 1
+    if largest < -1 or b[B_BASE_TIME * capacity + row] < -1:
+        if s[BC_NEGATIVE] == 0:
+            s[BC_NEGATIVE_AT] = b[B_POSITION * capacity + row]
+        s[BC_NEGATIVE] += 1
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _epoch(epoch: cython.longlong, before: cython.longlong, s: cython.pointer[cython.longlong]) -> cython.longlong:
+    """A leader epoch other than the one before; returns what the next is compared to."""
+    if epoch < -1:
+        s[BC_ODD] |= ODD_EPOCH
+    if epoch < 0:  # -1: a batch that the cleaner made of an older format has none
+        return before
+    s[BC_ODD] |= ODD_EPOCH_START if epoch > before else ODD_EPOCH_BACK
+    s[BC_BEFORE] = before
+    return epoch
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _odd_header(
+    b: cython.pointer[cython.longlong],
+    capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+    s: cython.pointer[cython.longlong],
+) -> cython.longlong:
+    """Attributes, offsets too far from the base, and the order of two timestamps where both are those of records."""
+    odd: cython.longlong = 0
+    attributes: cython.longlong = b[B_ATTRIBUTES * capacity + row]
+    magic: cython.longlong = b[B_FORMAT * capacity + row]
+    if attributes & (UNKNOWN_V2 if magic == MAGIC_V2 else UNKNOWN_V1 if magic == 1 else UNKNOWN_V0):
+        odd = ODD_ATTRIBUTES
+    if attributes & CODECS > (CODEC_ZSTD if magic == MAGIC_V2 else CODEC_LZ4):
+        odd |= ODD_CODEC
+    if b[B_LAST_OFFSET * capacity + row] > s[BC_LARGEST]:
+        s[BC_LARGEST] = MAX_OFFSET
+        odd |= ODD_OVERFLOW
+    if (
+        b[B_MAX_TIME * capacity + row] < b[B_BASE_TIME * capacity + row]
+        and (attributes & (APPEND_TIME | HORIZON)) == 0
+        and b[B_COUNT * capacity + row] > 0
+    ):
+        odd |= ODD_TIMES
+    return odd
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _legacy(
+    b: cython.pointer[cython.longlong],
+    capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+    s: cython.pointer[cython.longlong],
+) -> cython.void:
+    """A message of v07, v0 or v1: one record, or a wrapper, whose records and first offset only its content knows."""
+    base: cython.longlong = b[B_BASE_OFFSET * capacity + row]
+    time: cython.longlong = b[B_MAX_TIME * capacity + row]
+    s[BC_BATCHES] += 1
+    if b[B_COUNT * capacity + row] < 0:
+        s[BC_WRAPPERS] += 1
+    else:
+        s[BC_RECORDS] += b[B_COUNT * capacity + row]
+        if s[BC_PREVIOUS] != -2 and base > wrapped(s[BC_PREVIOUS] + 1):
+            s[BC_HOLES] += b[B_FORMAT * capacity + row] != V07
+    s[BC_PREVIOUS] = s[BC_LAST] = b[B_LAST_OFFSET * capacity + row]
+    if b[B_FORMAT * capacity + row] == V07:
+        return
+    if time > s[BC_MAX_TIME]:
+        s[BC_FIRST_TIME] = time if s[BC_MAX_TIME] < 0 else s[BC_FIRST_TIME]
+        s[BC_MAX_TIME] = time
+    _odd_times(b, capacity, row, s)
+    s[BC_ODD] = _odd_header(b, capacity, row, s)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _count_muted(s: cython.pointer[cython.longlong]) -> cython.void:
+    """Count those bits of BC_ODD that are muted, and take them out."""
+    bit: cython.Py_ssize_t
+    for bit in range(ODD_BITS):
+        if s[BC_ODD] & s[BC_MUTED] & (1 << bit):
+            s[BC_MORE + bit] += 1
+    s[BC_ODD] &= ~s[BC_MUTED]

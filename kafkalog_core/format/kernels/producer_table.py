@@ -1,0 +1,197 @@
+"""The producers of a replay: found by id, added, and their open transactions in the order in which these began.
+
+A producer is a row of cells (`P_*`); `slots` finds it by its id: an open-addressing table of row + 1, 0 where nothing
+is. Open transactions are a list through these rows, by first offset, because the transaction index asks for the first.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
+    from kafkalog_core.format.kernels import _cython as cython
+
+from kafkalog_core.format.kernels.constants import (
+    E_ABORTED,
+    E_FIRST,
+    E_LAST,
+    E_PID,
+    E_SIZE,
+    E_STABLE,
+    G_CAPACITY,
+    G_COUNT,
+    G_ENDED,
+    G_HOLES,
+    G_MASK,
+    G_NEWEST,
+    G_OLDEST,
+    P_BATCHES,
+    P_BEFORE,
+    P_BEHIND,
+    P_COORDINATOR,
+    P_EPOCH,
+    P_HOLES,
+    P_PID,
+    P_SIZE,
+    P_TIME,
+    P_TXN_FIRST,
+)
+
+__all__ = ["begin_transaction", "end_transaction", "find", "find_producer", "index_producers", "insert"]
+
+
+def find_producer(producer_id: cython.longlong, state: object, producers: object, slots: object) -> cython.Py_ssize_t:
+    """The first cell of a producer; -1: it is not known."""
+    g_view: cython.longlong[::1] = state
+    r_view: cython.longlong[::1] = producers
+    s_view: cython.longlong[::1] = slots
+    g: cython.pointer[cython.longlong]
+    r: cython.pointer[cython.longlong]
+    s: cython.pointer[cython.longlong]
+    if cython.compiled:
+        g = cython.address(g_view[0])
+        r = cython.address(r_view[0])
+        s = cython.address(s_view[0])
+    else:
+        g, r, s = g_view, r_view, s_view
+    return find(producer_id, g, r, s)
+
+
+def index_producers(state: object, producers: object, slots: object) -> None:
+    """Fill an empty table of ids."""
+    g_view: cython.longlong[::1] = state
+    r_view: cython.longlong[::1] = producers
+    s_view: cython.longlong[::1] = slots
+    g: cython.pointer[cython.longlong]
+    r: cython.pointer[cython.longlong]
+    s: cython.pointer[cython.longlong]
+    number: cython.Py_ssize_t
+    if cython.compiled:
+        g = cython.address(g_view[0])
+        r = cython.address(r_view[0])
+        s = cython.address(s_view[0])
+    else:
+        g, r, s = g_view, r_view, s_view
+    for number in range(g[G_COUNT]):
+        s[_slot(r[number * P_SIZE + P_PID], g, r, s)] = number + 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def find(
+    pid: cython.longlong,
+    g: cython.pointer[cython.longlong],
+    r: cython.pointer[cython.longlong],
+    s: cython.pointer[cython.longlong],
+) -> cython.Py_ssize_t:
+    """The first cell of a producer; -1: it is not known."""
+    slot: cython.Py_ssize_t = _slot(pid, g, r, s)
+    return (s[slot] - 1) * P_SIZE if s[slot] != 0 else -1
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _slot(
+    pid: cython.longlong,
+    g: cython.pointer[cython.longlong],
+    r: cython.pointer[cython.longlong],
+    s: cython.pointer[cython.longlong],
+) -> cython.Py_ssize_t:
+    """Where a producer stands in the table, or would. Ids are given out in blocks of a thousand, so low bits differ."""
+    mask: cython.longlong = g[G_MASK]
+    slot: cython.Py_ssize_t = (pid ^ (pid >> 7) ^ (pid >> 20) ^ (pid >> 40)) & mask
+    while s[slot] != 0 and r[(s[slot] - 1) * P_SIZE + P_PID] != pid:
+        slot = (slot + 1) & mask
+    return slot
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def insert(
+    pid: cython.longlong,
+    epoch: cython.longlong,
+    g: cython.pointer[cython.longlong],
+    r: cython.pointer[cython.longlong],
+    s: cython.pointer[cython.longlong],
+) -> cython.Py_ssize_t:
+    """A new producer, of whom nothing but the epoch is known; -1: there is no room."""
+    at: cython.Py_ssize_t = g[G_COUNT] * P_SIZE
+    if g[G_COUNT] >= g[G_CAPACITY]:
+        return -1
+    g[G_COUNT] += 1
+    s[_slot(pid, g, r, s)] = g[G_COUNT]
+    r[at + P_PID] = pid
+    r[at + P_EPOCH] = epoch
+    r[at + P_COORDINATOR] = -1
+    r[at + P_TIME] = -1
+    r[at + P_TXN_FIRST] = -1
+    r[at + P_BEFORE] = -1
+    r[at + P_BEHIND] = -1
+    r[at + P_HOLES] = g[G_HOLES]
+    r[at + P_BATCHES] = -1
+    return at
+
+
+# --- open transactions ------------------------------------------------------------------------------------------------
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def begin_transaction(
+    r: cython.pointer[cython.longlong],
+    at: cython.Py_ssize_t,
+    offset: cython.longlong,
+    g: cython.pointer[cython.longlong],
+) -> cython.void:
+    """Put a transaction into the list, behind those that began before it: the newest but where offsets go back."""
+    before: cython.Py_ssize_t = g[G_NEWEST]
+    behind: cython.Py_ssize_t = -1
+    while before >= 0 and r[before + P_TXN_FIRST] > offset:
+        behind = before
+        before = r[before + P_BEFORE]
+    r[at + P_TXN_FIRST] = offset
+    r[at + P_BEFORE] = before
+    r[at + P_BEHIND] = behind
+    if before >= 0:
+        r[before + P_BEHIND] = at
+    else:
+        g[G_OLDEST] = at
+    if behind >= 0:
+        r[behind + P_BEFORE] = at
+    else:
+        g[G_NEWEST] = at
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def end_transaction(
+    r: cython.pointer[cython.longlong],
+    at: cython.Py_ssize_t,
+    offset: cython.longlong,
+    is_aborted: cython.bint,
+    g: cython.pointer[cython.longlong],
+    e: cython.pointer[cython.longlong],
+) -> cython.void:
+    """Take a transaction out of the list and give it out, with the first offset of those that are still open."""
+    before: cython.Py_ssize_t = r[at + P_BEFORE]
+    behind: cython.Py_ssize_t = r[at + P_BEHIND]
+    out: cython.Py_ssize_t = g[G_ENDED] * E_SIZE
+    if before >= 0:
+        r[before + P_BEHIND] = behind
+    else:
+        g[G_OLDEST] = behind
+    if behind >= 0:
+        r[behind + P_BEFORE] = before
+    else:
+        g[G_NEWEST] = before
+    g[G_ENDED] += 1
+    e[out + E_PID] = r[at + P_PID]
+    e[out + E_FIRST] = r[at + P_TXN_FIRST]
+    e[out + E_LAST] = offset
+    e[out + E_ABORTED] = is_aborted
+    e[out + E_STABLE] = offset + 1 if g[G_OLDEST] < 0 else r[g[G_OLDEST] + P_TXN_FIRST]
+    r[at + P_TXN_FIRST] = -1
+    r[at + P_BEFORE] = -1
+    r[at + P_BEHIND] = -1

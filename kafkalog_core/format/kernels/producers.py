@@ -1,0 +1,280 @@
+"""The replay of producer state over rows of the batch columns: what one batch does to its producer, as in a broker.
+
+Sources: ProducerAppendInfo, ProducerStateEntry, ProducerStateManager (4.3.1), origin REPLICATION, which checks nothing
+but epochs. Rows that a leader would have taken without a word are carried out one after another; at the first other
+one the caller is asked, who says what is odd of it and has it carried out without checks.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
+    from kafkalog_core.format.kernels import _cython as cython
+
+from kafkalog_core.format.kernels.constants import (
+    B_ATTRIBUTES,
+    B_BASE_OFFSET,
+    B_COUNT,
+    B_FORMAT,
+    B_LAST_OFFSET,
+    B_MAX_TIME,
+    B_PEPOCH,
+    B_PID,
+    B_SEQUENCE,
+    CONTROL,
+    G_ENDED,
+    G_HOLES,
+    M_COORDINATOR,
+    M_ROW,
+    M_SIZE,
+    M_TYPE,
+    MAGIC_V2,
+    MARKER_ABORT,
+    MAX_SEQUENCE,
+    P_BATCHES,
+    P_COORDINATOR,
+    P_DELTA,
+    P_EPOCH,
+    P_HOLES,
+    P_OFFSET,
+    P_SEQUENCE,
+    P_TIME,
+    P_TXN_FIRST,
+    PLAIN,
+    PLAIN_UNSEQUENCED,
+    PLAIN_WITH_GAPS,
+    RECENT,
+    TRANSACTIONAL,
+)
+from kafkalog_core.format.kernels.integers import wrapped
+from kafkalog_core.format.kernels.producer_table import begin_transaction, end_transaction, find, insert
+
+__all__ = ["replay"]
+
+
+def replay(
+    columns: object,
+    markers: object,
+    first: cython.Py_ssize_t,
+    last: cython.Py_ssize_t,
+    mode: cython.Py_ssize_t,
+    state: object,
+    producers: object,
+    slots: object,
+    ended: object,
+) -> cython.Py_ssize_t:
+    """Carry out batches `first` to `last` (exclusive), up to the first that is not plain; returns its row, or `last`.
+
+    Args:
+        columns: batch columns.
+        markers: the `M_*` cells of the control batches among them that hold a marker, by row.
+        first: row to start with.
+        last: row to stop before.
+        mode: PLAIN; PLAIN_WITH_GAPS (sequence numbers may jump forward, as compaction makes them do);
+            PLAIN_UNSEQUENCED (they say nothing); or ANY: whatever can be carried out is.
+        state: the `G_*` cells; G_ENDED is the number of rows of `ended` that are filled, from 0 on in each call.
+        producers: the `P_*` cells, `P_SIZE` a producer.
+        slots: the table of producer ids.
+        ended: room for an ended transaction for each row, `E_SIZE` cells each.
+
+    In any mode it stops where there is no room for a new producer, and at a control batch that holds no marker.
+    """
+    b_view: cython.longlong[::1] = columns.cells
+    m_view: cython.longlong[::1] = markers
+    g_view: cython.longlong[::1] = state
+    r_view: cython.longlong[::1] = producers
+    s_view: cython.longlong[::1] = slots
+    e_view: cython.longlong[::1] = ended
+    b: cython.pointer[cython.longlong]
+    m: cython.pointer[cython.longlong]
+    g: cython.pointer[cython.longlong]
+    r: cython.pointer[cython.longlong]
+    s: cython.pointer[cython.longlong]
+    e: cython.pointer[cython.longlong]
+    capacity: cython.Py_ssize_t = columns.capacity
+    row: cython.Py_ssize_t
+    k: cython.Py_ssize_t = 0
+    g_view[G_ENDED] = 0
+    if first >= last:
+        return first
+    if cython.compiled:
+        b = cython.address(b_view[0])
+        m = cython.address(m_view[0])
+        g = cython.address(g_view[0])
+        r = cython.address(r_view[0])
+        s = cython.address(s_view[0])
+        e = cython.address(e_view[0])
+    else:
+        b, m, g, r, s, e = b_view, m_view, g_view, r_view, s_view, e_view
+    row = first
+    while row < last:
+        if b[B_FORMAT * capacity + row] == MAGIC_V2:
+            if b[B_PID * capacity + row] < 0:
+                if mode and not _is_plain_stranger(b, capacity, row):
+                    break
+            elif not b[B_ATTRIBUTES * capacity + row] & CONTROL:
+                if not _data(b, capacity, row, mode, g, r, s):
+                    break
+            else:
+                while m[k + M_ROW] < row:
+                    k += M_SIZE
+                if not _marker(b, capacity, row, m, k, mode, g, r, s, e):
+                    break
+        row += 1
+    return row
+
+
+# --- what a row is ----------------------------------------------------------------------------------------------------
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _is_plain_stranger(
+    b: cython.pointer[cython.longlong], capacity: cython.Py_ssize_t, row: cython.Py_ssize_t
+) -> cython.bint:
+    """A batch of no producer; some clients write 0 for the epoch or the sequence that it has not."""
+    epoch: cython.longlong = b[B_PEPOCH * capacity + row]
+    sequence: cython.longlong = b[B_SEQUENCE * capacity + row]
+    if b[B_PID * capacity + row] != -1 or b[B_ATTRIBUTES * capacity + row] & TRANSACTIONAL:
+        return False
+    return (epoch == -1 or epoch == 0) and (sequence == -1 or sequence == 0)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _data(
+    b: cython.pointer[cython.longlong],
+    capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+    mode: cython.Py_ssize_t,
+    g: cython.pointer[cython.longlong],
+    r: cython.pointer[cython.longlong],
+    s: cython.pointer[cython.longlong],
+) -> cython.bint:
+    """Carry out a batch of records; False: it is not plain, or there is no room."""
+    pid: cython.longlong = b[B_PID * capacity + row]
+    epoch: cython.longlong = b[B_PEPOCH * capacity + row]
+    sequence: cython.longlong = b[B_SEQUENCE * capacity + row]
+    base: cython.longlong = b[B_BASE_OFFSET * capacity + row]
+    last: cython.longlong = b[B_LAST_OFFSET * capacity + row]
+    is_transactional: cython.bint = (b[B_ATTRIBUTES * capacity + row] & TRANSACTIONAL) != 0
+    at: cython.Py_ssize_t = find(pid, g, r, s)
+    delta: cython.longlong = wrapped(last - base)
+    recent: cython.Py_ssize_t
+    if mode and (epoch < 0 or sequence < 0):
+        return False
+    if at < 0:
+        at = insert(pid, epoch, g, r, s)
+        if at < 0:
+            return False
+    elif mode and not _follows(r, at, epoch, sequence, is_transactional, mode, g[G_HOLES]):
+        return False
+    r[at + P_HOLES] = g[G_HOLES]
+    if r[at + P_EPOCH] != epoch:
+        r[at + P_EPOCH] = epoch
+        r[at + P_BATCHES] = 0
+    if r[at + P_BATCHES] == -1:
+        r[at + P_BATCHES] = 0
+    recent = r[at + P_BATCHES] % RECENT
+    r[at + P_OFFSET + recent] = last
+    r[at + P_DELTA + recent] = delta
+    r[at + P_SEQUENCE + recent] = _last_sequence(sequence, delta)
+    r[at + P_BATCHES] += 1
+    r[at + P_TIME] = b[B_MAX_TIME * capacity + row]
+    if is_transactional and r[at + P_TXN_FIRST] < 0:
+        begin_transaction(r, at, base, g)
+    return True
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _follows(
+    r: cython.pointer[cython.longlong],
+    at: cython.Py_ssize_t,
+    epoch: cython.longlong,
+    sequence: cython.longlong,
+    is_transactional: cython.bint,
+    mode: cython.Py_ssize_t,
+    holes: cython.longlong,
+) -> cython.bint:
+    """Whether a batch follows the last one of its producer without a word."""
+    is_open: cython.bint = r[at + P_TXN_FIRST] >= 0
+    batches: cython.longlong = r[at + P_BATCHES]
+    expected: cython.longlong = 0
+    if r[at + P_HOLES] != holes or (is_open and not is_transactional):
+        return False
+    if epoch != r[at + P_EPOCH]:
+        return epoch > r[at + P_EPOCH] and not is_open and (sequence == 0 or mode != PLAIN)
+    if batches < 0 or mode == PLAIN_UNSEQUENCED:
+        return True
+    if batches > 0:
+        expected = r[at + P_SEQUENCE + (batches - 1) % RECENT]
+        expected = 0 if expected == MAX_SEQUENCE else expected + 1
+    if sequence == expected:
+        return True
+    if mode != PLAIN_WITH_GAPS:
+        return False
+    return ((sequence - expected) & MAX_SEQUENCE) <= MAX_SEQUENCE // 2
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _marker(
+    b: cython.pointer[cython.longlong],
+    capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+    m: cython.pointer[cython.longlong],
+    k: cython.Py_ssize_t,
+    mode: cython.Py_ssize_t,
+    g: cython.pointer[cython.longlong],
+    r: cython.pointer[cython.longlong],
+    s: cython.pointer[cython.longlong],
+    e: cython.pointer[cython.longlong],
+) -> cython.bint:
+    """Carry out a control batch; False: it is not plain, holds no marker, or there is no room. An empty one is none."""
+    pid: cython.longlong = b[B_PID * capacity + row]
+    epoch: cython.longlong = b[B_PEPOCH * capacity + row]
+    coordinator: cython.longlong = m[k + M_COORDINATOR]
+    at: cython.Py_ssize_t
+    if mode and (b[B_SEQUENCE * capacity + row] != -1 or not b[B_ATTRIBUTES * capacity + row] & TRANSACTIONAL):
+        return False
+    if b[B_COUNT * capacity + row] == 0:
+        return True
+    if m[k + M_ROW] != row:
+        return False
+    at = find(pid, g, r, s)
+    if mode and not (
+        at >= 0
+        and r[at + P_HOLES] == g[G_HOLES]
+        and r[at + P_TXN_FIRST] >= 0
+        and epoch >= r[at + P_EPOCH]
+        and coordinator >= r[at + P_COORDINATOR]
+    ):
+        return False
+    if at < 0:
+        at = insert(pid, epoch, g, r, s)
+        if at < 0:
+            return False
+    r[at + P_HOLES] = g[G_HOLES]
+    if r[at + P_EPOCH] != epoch:
+        r[at + P_EPOCH] = epoch
+        r[at + P_BATCHES] = 0
+    r[at + P_COORDINATOR] = coordinator
+    r[at + P_TIME] = b[B_MAX_TIME * capacity + row]
+    if r[at + P_TXN_FIRST] >= 0:
+        end_transaction(r, at, b[B_BASE_OFFSET * capacity + row], m[k + M_TYPE] == MARKER_ABORT, g, e)
+    return True
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _last_sequence(sequence: cython.longlong, delta: cython.longlong) -> cython.longlong:
+    """DefaultRecordBatch.lastSequence: behind the highest number comes 0; without a first there is no last."""
+    if sequence == -1:
+        return -1
+    if sequence > MAX_SEQUENCE - delta:
+        return delta - (MAX_SEQUENCE - sequence) - 1
+    return sequence + delta

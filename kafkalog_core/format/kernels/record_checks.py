@@ -1,0 +1,286 @@
+"""What is odd in decoded records, held against the headers of their batches.
+
+That a record of magic 2 stands outside of its batch's offsets is told by `headers.find_outside`.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
+    from kafkalog_core.format.kernels import _cython as cython
+
+from kafkalog_core.format.kernels.constants import (
+    APPEND_TIME,
+    B_ATTRIBUTES,
+    B_CODEC,
+    B_FORMAT,
+    B_LAST_OFFSET,
+    B_MAX_TIME,
+    CONTROL,
+    LEAST,
+    MAGIC_V2,
+    MARKER_ABORT,
+    MARKER_COMMIT,
+    MARKER_KEY_SIZE,
+    MARKER_VALUE_SIZE,
+    MAX_OFFSET,
+    ODD_CONTROL,
+    ODD_CONTROL_KEY,
+    ODD_CONTROL_VALUE,
+    ODD_CRC,
+    ODD_LAST,
+    ODD_MARKERS,
+    ODD_ORDER,
+    ODD_OVERLAP,
+    ODD_RECORD_BITS,
+    ODD_TIME_OVER,
+    ODD_TIME_UNDER,
+    R_BATCH,
+    R_CRC_OK,
+    R_KEY,
+    R_KEY_SIZE,
+    R_OFFSET,
+    R_TIME,
+    R_VALUE,
+    R_VALUE_SIZE,
+    RC_ABOUT,
+    RC_BATCH,
+    RC_BEFORE,
+    RC_COUNT,
+    RC_FIRST,
+    RC_HOLES,
+    RC_INNER,
+    RC_JOINED,
+    RC_MARKER,
+    RC_MORE,
+    RC_MUTED,
+    RC_ODD,
+    RC_OFFSET,
+    RC_RECORDS,
+    RC_ROW,
+    RC_SAID,
+    RC_TIME,
+    RC_WRAPPED,
+    V07,
+)
+from kafkalog_core.format.kernels.integers import int16, wrapped
+
+__all__ = ["check_records"]
+
+
+def check_records(memory: object, batches: object, records: object, first: cython.Py_ssize_t, state: object) -> int:
+    """Pass over records from row `first` on; returns the row to go on with, RC_ODD is 0 where nothing is odd up to it.
+
+    Args:
+        memory: the buffer that the spans of the records refer to.
+        batches: their batch columns.
+        records: record columns; without rows, the batch in hand ends.
+        first: row to start with.
+        state: the `RC_*` cells. RC_ODD: what is odd, of the batch in row RC_ABOUT and the record in row RC_ROW.
+    """
+    data: cython.const[cython.uchar][::1] = memory
+    b_view: cython.longlong[::1] = batches.cells
+    r_view: cython.longlong[::1] = records.cells
+    s_view: cython.longlong[::1] = state
+    b_capacity: cython.Py_ssize_t = batches.capacity
+    r_capacity: cython.Py_ssize_t = records.capacity
+    count: cython.Py_ssize_t = records.count
+    row: cython.Py_ssize_t = first
+    p: cython.pointer[cython.const[cython.uchar]]
+    b: cython.pointer[cython.longlong]
+    r: cython.pointer[cython.longlong]
+    s: cython.pointer[cython.longlong]
+    odd: cython.longlong = 0
+    if cython.compiled:
+        p = cython.address(data[0]) if data.shape[0] else cython.NULL
+        b = cython.address(b_view[0])
+        r = cython.address(r_view[0])
+        s = cython.address(s_view[0])
+    else:
+        p, b, r, s = data, b_view, r_view, s_view
+    s[RC_ODD] = 0
+    while row < count:
+        if r[R_BATCH * r_capacity + row] != s[RC_BATCH]:
+            _end_batch(b, b_capacity, s)
+            if s[RC_ODD]:
+                return row
+            odd = _begin_batch(b, b_capacity, r, r_capacity, row, s)
+        row = _pass_records(p, b, b_capacity, r, r_capacity, row, count, odd, s)
+        odd = 0
+        if s[RC_ODD]:
+            return row
+    if count == 0:
+        _end_batch(b, b_capacity, s)
+    return count
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _begin_batch(
+    b: cython.pointer[cython.longlong],
+    b_capacity: cython.Py_ssize_t,
+    r: cython.pointer[cython.longlong],
+    r_capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+    s: cython.pointer[cython.longlong],
+) -> cython.longlong:
+    """Take a batch in hand; what is odd of its first record: where a wrapper starts, only its content knows."""
+    batch: cython.Py_ssize_t = r[R_BATCH * r_capacity + row]
+    offset: cython.longlong = r[R_OFFSET * r_capacity + row]
+    before: cython.longlong = s[RC_BEFORE]
+    s[RC_BATCH] = batch
+    s[RC_COUNT] = s[RC_SAID] = s[RC_MARKER] = 0
+    s[RC_INNER] = offset
+    s[RC_OFFSET] = s[RC_TIME] = LEAST
+    if s[RC_RECORDS] == 0:
+        s[RC_FIRST] = offset
+    if b[B_FORMAT * b_capacity + batch] >= MAGIC_V2 or b[B_CODEC * b_capacity + batch] == 0:
+        return 0
+    if batch > 0:
+        before = b[B_LAST_OFFSET * b_capacity + batch - 1]
+    if before == -2:
+        return 0
+    if offset <= before:
+        return ODD_OVERLAP
+    if offset > wrapped(before + 1) and (batch > 0 or s[RC_JOINED]):
+        s[RC_HOLES] += 1
+    return 0
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _end_batch(
+    b: cython.pointer[cython.longlong], b_capacity: cython.Py_ssize_t, s: cython.pointer[cython.longlong]
+) -> cython.void:
+    """What all records of the batch in hand together show."""
+    batch: cython.Py_ssize_t = s[RC_BATCH]
+    odd: cython.longlong = 0
+    if batch < 0:
+        return
+    s[RC_BATCH] = -1
+    if b[B_FORMAT * b_capacity + batch] < MAGIC_V2 and b[B_CODEC * b_capacity + batch] != 0:
+        s[RC_WRAPPED] += s[RC_COUNT]
+        if s[RC_COUNT] <= wrapped(s[RC_OFFSET] - s[RC_INNER]):
+            s[RC_HOLES] += 1
+        if s[RC_OFFSET] != b[B_LAST_OFFSET * b_capacity + batch]:
+            odd = ODD_LAST
+    if _knows_times(b, b_capacity, batch) and s[RC_TIME] < b[B_MAX_TIME * b_capacity + batch]:
+        odd |= ODD_TIME_UNDER
+    if odd:
+        _say(odd, batch, -1, s)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _knows_times(
+    b: cython.pointer[cython.longlong], b_capacity: cython.Py_ssize_t, batch: cython.Py_ssize_t
+) -> cython.bint:
+    """Whether the header's largest timestamp is to be that of a record: of magic 1 and 2, by the producer's clock."""
+    if b[B_ATTRIBUTES * b_capacity + batch] & APPEND_TIME:
+        return False
+    return b[B_FORMAT * b_capacity + batch] == MAGIC_V2 or b[B_FORMAT * b_capacity + batch] == 1
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _pass_records(
+    p: cython.pointer[cython.const[cython.uchar]],
+    b: cython.pointer[cython.longlong],
+    b_capacity: cython.Py_ssize_t,
+    r: cython.pointer[cython.longlong],
+    r_capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+    count: cython.Py_ssize_t,
+    odd: cython.longlong,
+    s: cython.pointer[cython.longlong],
+) -> cython.Py_ssize_t:
+    """The records of the batch in hand, `odd` is known of the first, up to an odd one; the row to go on with."""
+    batch: cython.Py_ssize_t = s[RC_BATCH]
+    begun: cython.Py_ssize_t = row
+    previous: cython.longlong = s[RC_OFFSET]
+    latest: cython.longlong = s[RC_TIME]
+    top: cython.longlong = MAX_OFFSET
+    offset: cython.longlong
+    time: cython.longlong
+    ascends: cython.bint = b[B_FORMAT * b_capacity + batch] != V07
+    control: cython.bint = (
+        b[B_FORMAT * b_capacity + batch] == MAGIC_V2 and b[B_ATTRIBUTES * b_capacity + batch] & CONTROL
+    )
+    if _knows_times(b, b_capacity, batch):
+        top = b[B_MAX_TIME * b_capacity + batch]
+    while row < count and r[R_BATCH * r_capacity + row] == batch:
+        offset = r[R_OFFSET * r_capacity + row]
+        time = r[R_TIME * r_capacity + row]
+        if offset <= previous and ascends:
+            odd |= ODD_ORDER
+        if time > latest:
+            latest = time
+            if time > top:
+                odd |= ODD_TIME_OVER
+        if r[R_CRC_OK * r_capacity + row] == 0:
+            odd |= ODD_CRC
+        if control:
+            odd |= _odd_control(p, r, r_capacity, row, s[RC_COUNT] + row - begun, s)
+        previous = offset
+        row += 1
+        if odd:
+            _say(odd, batch, row - 1, s)
+            odd = 0
+            if s[RC_ODD]:
+                break
+    s[RC_OFFSET] = previous
+    s[RC_TIME] = latest
+    s[RC_COUNT] += row - begun
+    s[RC_RECORDS] += row - begun
+    return row
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _odd_control(
+    p: cython.pointer[cython.const[cython.uchar]],
+    r: cython.pointer[cython.longlong],
+    capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+    ordinal: cython.Py_ssize_t,
+    s: cython.pointer[cython.longlong],
+) -> cython.longlong:
+    """A control record: its key, and what ends a transaction; other types are left to the caller."""
+    odd: cython.longlong = 0
+    kind: cython.longlong
+    at: cython.Py_ssize_t = r[R_KEY * capacity + row]
+    if s[RC_MARKER]:
+        odd = ODD_MARKERS
+    if r[R_KEY_SIZE * capacity + row] < MARKER_KEY_SIZE or int16(p, at) < 0:
+        return odd | ODD_CONTROL_KEY
+    kind = int16(p, at + 2)
+    if kind != MARKER_ABORT and kind != MARKER_COMMIT:
+        return odd | ODD_CONTROL
+    if ordinal == 0:
+        s[RC_MARKER] = 1
+    if r[R_VALUE_SIZE * capacity + row] < MARKER_VALUE_SIZE or int16(p, r[R_VALUE * capacity + row]) < 0:
+        odd |= ODD_CONTROL_VALUE
+    return odd
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _say(
+    odd: cython.longlong, batch: cython.Py_ssize_t, row: cython.Py_ssize_t, s: cython.pointer[cython.longlong]
+) -> cython.void:
+    """Put into RC_ODD what was not yet said of the batch and is not muted."""
+    muted: cython.longlong
+    bit: cython.Py_ssize_t
+    odd &= ~s[RC_SAID]
+    s[RC_SAID] |= odd & ~ODD_CONTROL
+    muted = odd & s[RC_MUTED]
+    if muted:
+        for bit in range(ODD_RECORD_BITS):
+            if muted & (1 << bit):
+                s[RC_MORE + bit] += 1
+    s[RC_ODD] = odd & ~muted
+    s[RC_ABOUT] = batch
+    s[RC_ROW] = row

@@ -1,0 +1,165 @@
+"""What only several log directories together can tell: ids, marks, and partitions that are in two of them.
+
+Directories of several brokers may have been given at once; only those of one broker are held against each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog_core.findings import found
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.ops.verify.brokerdir import BrokerDir
+    from kafkalog_core.storage.logdir import PartitionPath
+
+__all__ = ["TopicId", "check_across", "check_topic_ids"]
+
+_Said = tuple[str, "Finding"]
+"""The directory that a finding is said of, and the finding."""
+
+
+class TopicId(NamedTuple):
+    """The topic id of a partition, as its partition.metadata at `path` says."""
+
+    cluster_id: str | None
+    place: PartitionPath
+    path: str
+    topic_id: str
+
+
+def check_across(broker_dirs: Sequence[BrokerDir]) -> Iterator[_Said]:
+    """Findings about log directories beside each other, each with the path of the directory that it is said of."""
+    yield from _check_ids(broker_dirs)
+    for group in _brokers(broker_dirs):
+        yield from _check_meta(group)
+        yield from _check_marks(group)
+        yield from _check_partitions(group)
+
+
+def check_topic_ids(topic_ids: Iterable[TopicId]) -> Iterator[_Said]:
+    """Findings about topic ids: a topic has one, and no other topic has it."""
+    of_topic: dict[tuple[str | None, str | None], TopicId] = {}
+    of_id: dict[tuple[str | None, str], TopicId] = {}
+    for topic_id in topic_ids:
+        topic = topic_id.place.name.topic
+        first = of_topic.setdefault((topic_id.cluster_id, topic), topic_id)
+        owner = of_id.setdefault((topic_id.cluster_id, topic_id.topic_id), topic_id)
+        if first.topic_id != topic_id.topic_id:
+            yield _topic_id_finding("partition-metadata.other-topic-id", topic_id, first)
+        if owner.place.name.topic != topic:
+            yield _topic_id_finding("partition-metadata.shared-topic-id", topic_id, owner)
+
+
+def _topic_id_finding(code: str, topic_id: TopicId, other: TopicId) -> _Said:
+    name = topic_id.place.name
+    finding = found(
+        code,
+        topic_id.path,
+        topic=name.topic,
+        partition=name.partition,
+        topic_id=topic_id.topic_id,
+        other=repr(other.place.name.raw),
+        other_id=other.topic_id,
+    )
+    return topic_id.place.path, finding
+
+
+# --- ids --------------------------------------------------------------------------------------------------------------
+def _check_ids(broker_dirs: Sequence[BrokerDir]) -> Iterator[_Said]:
+    """Every directory against the first one that has the id."""
+    known = [broker_dir for broker_dir in broker_dirs if broker_dir.meta is not None and not broker_dir.meta.is_refused]
+    directory_ids: dict[str, BrokerDir] = {}
+    for broker_dir in known:
+        if broker_dir.directory_id is None:
+            continue
+        other = directory_ids.setdefault(broker_dir.directory_id, broker_dir)
+        if other is not broker_dir:
+            yield _meta_finding("dir.same-directory-id", broker_dir, other, value=broker_dir.directory_id)
+    for broker_dir in known[1:]:
+        first = known[0]
+        nodes, clusters = (broker_dir.node_id, first.node_id), (broker_dir.cluster_id, first.cluster_id)
+        if None not in nodes and nodes[0] != nodes[1]:
+            key = "node.id" if broker_dir.is_kraft else "broker.id"
+            yield _meta_finding("dir.other-node", broker_dir, first, key=key, value=nodes[0], other_value=nodes[1])
+        elif None not in clusters and clusters[0] != clusters[1]:
+            yield _meta_finding("dir.other-cluster", broker_dir, first, value=clusters[0], other_value=clusters[1])
+
+
+def _meta_finding(
+    code: str,
+    broker_dir: BrokerDir,
+    other: BrokerDir,
+    *,
+    key: str | None = None,
+    value: str | None = None,
+    other_value: str | None = None,
+) -> _Said:
+    finding = found(code, broker_dir.meta_path, other=other.path, key=key, value=value, other_value=other_value)
+    return broker_dir.path, finding
+
+
+def _brokers(broker_dirs: Sequence[BrokerDir]) -> list[list[BrokerDir]]:
+    """Directories by broker; where there is one broker alone, those that do not say whose they are belong to it.
+
+    One broker is one node id: where only the cluster id differs, the id is wrong.
+    """
+    groups: dict[str | None, list[BrokerDir]] = {}
+    for broker_dir in broker_dirs:
+        groups.setdefault(broker_dir.node_id, []).append(broker_dir)
+    unknown = groups.pop(None, [])
+    if len(groups) <= 1:
+        return [[broker_dir for broker_dir in broker_dirs if broker_dir in unknown or broker_dir.node_id in groups]]
+    return list(groups.values())
+
+
+# --- one broker -------------------------------------------------------------------------------------------------------
+def _check_meta(group: Sequence[BrokerDir]) -> Iterator[_Said]:
+    kraft = next((broker_dir for broker_dir in group if broker_dir.meta is not None and broker_dir.is_kraft), None)
+    identified = next((broker_dir for broker_dir in group if broker_dir.directory_id is not None), None)
+    for broker_dir in group:
+        if broker_dir.meta is None and kraft is not None and not broker_dir.is_kraft:
+            yield broker_dir.path, found("meta.missing-kraft", broker_dir.meta_path, severity="error")
+        elif broker_dir.meta is not None and broker_dir.directory_id is None and identified is not None:
+            yield _meta_finding("dir.without-directory-id", broker_dir, identified)
+
+
+def _check_marks(group: Sequence[BrokerDir]) -> Iterator[_Said]:
+    clean = next((broker_dir for broker_dir in group if broker_dir.log_dir.is_clean), None)
+    if clean is None:
+        return
+    for broker_dir in group:
+        if not broker_dir.log_dir.is_clean and broker_dir.log_dir.partitions:
+            path = f"{broker_dir.path}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}"
+            yield broker_dir.path, found("dir.unclean-beside-clean", path, other=clean.path)
+
+
+def _check_partitions(group: Sequence[BrokerDir]) -> Iterator[_Said]:
+    """The same partition in two directories; in one and the same it is told with that directory."""
+    first: dict[tuple[str | None, int | None, DirectoryState], tuple[BrokerDir, PartitionPath]] = {}
+    served = (DirectoryState.CURRENT, DirectoryState.FUTURE)
+    places = [
+        (broker_dir, place)
+        for state in served
+        for broker_dir in group
+        for place in broker_dir.log_dir.partitions
+        if place.name.state is state
+    ]
+    for broker_dir, place in places:
+        name = place.name
+        known_dir, known = first.setdefault((name.topic, name.partition, name.state), (broker_dir, place))
+        if known_dir is not broker_dir:
+            code = "dir.second-metadata-log" if name.topic == METADATA_TOPIC else "dir.in-two-log-dirs"
+            yield broker_dir.path, _partition_finding(code, place, known)
+        elif name.state is DirectoryState.FUTURE and (name.topic, name.partition, DirectoryState.CURRENT) in first:
+            current_dir, current = first[name.topic, name.partition, DirectoryState.CURRENT]
+            if current_dir is not broker_dir:
+                yield broker_dir.path, _partition_finding("dir.moving", place, current)
+
+
+def _partition_finding(code: str, place: PartitionPath, other: PartitionPath) -> Finding:
+    return found(code, place.path, topic=place.name.topic, partition=place.name.partition, other=other.path)

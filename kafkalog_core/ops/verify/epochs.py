@@ -1,0 +1,65 @@
+"""The leader-epoch-checkpoint of a partition against the leader epochs of its batches."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from kafkalog_core.format.checkpoint import EpochEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog_core.ops.verify.sink import Sink
+    from kafkalog_core.ops.verify.textfiles import EpochText
+    from kafkalog_core.ops.verify.verdict import EpochStart
+
+__all__ = ["check_epochs"]
+
+
+def check_epochs(
+    text: EpochText, starts: Sequence[EpochStart], start_offset: int, end_offset: int, sink: Sink, *, is_clean: bool
+) -> None:
+    """Compare both ways.
+
+    An entry may name an epoch without batches: a leader that took none, or whose batches are gone. `starts` are the
+    first batches of the epochs that the log has, in its order; `start_offset` and `end_offset` are those of the log.
+    `is_clean`: whether the broker was stopped, so that what it had to write is written.
+    """
+    entries = [placed.entry for placed in text.entries if isinstance(placed.entry, EpochEntry)]
+    entries.sort(key=lambda entry: (entry.leader_epoch, entry.start_offset))
+    epochs = [entry.leader_epoch for entry in entries]
+    for start in starts:
+        at = bisect_right(epochs, start.epoch) - 1
+        if at < 0 or epochs[at] != start.epoch:
+            sink.add("epochs.missing-entry", text.path, offset=start.offset, epoch=start.epoch)
+            continue
+        behind = entries[at + 1].start_offset if at + 1 < len(entries) else None
+        said = entries[at].start_offset
+        if said > start.offset or (behind is not None and behind <= start.offset):
+            sink.add("epochs.wrong-start", text.path, offset=start.offset, epoch=start.epoch, said=said)
+    first = next((placed for placed in text.entries if isinstance(placed.entry, EpochEntry)), None)
+    if first is not None and isinstance(first.entry, EpochEntry) and 0 <= first.entry.start_offset < start_offset:
+        sink.add(
+            "epochs.before-start",
+            text.path,
+            position=first.position,
+            size_bytes=first.size_bytes,
+            offset=first.entry.start_offset,
+            severity="error" if is_clean else None,
+            epoch=first.entry.leader_epoch,
+            start=start_offset,
+        )
+    for placed in text.entries:
+        entry = placed.entry
+        if isinstance(entry, EpochEntry) and entry.start_offset > end_offset:
+            sink.add(
+                "epochs.beyond-end",
+                text.path,
+                position=placed.position,
+                size_bytes=placed.size_bytes,
+                offset=entry.start_offset,
+                epoch=entry.leader_epoch,
+                said=entry.start_offset,
+                end=end_offset,
+            )

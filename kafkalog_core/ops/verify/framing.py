@@ -1,0 +1,123 @@
+"""What of a log file is no batch: every `Damage` of the scan as a finding, with the offsets that are lost in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.findings import found
+from kafkalog_core.findings.logs import DAMAGE_CODES, ZERO_TAIL
+from kafkalog_core.storage.scan import APPEND_CUT
+
+if TYPE_CHECKING:
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.ops.verify.check import SegmentTask
+    from kafkalog_core.ops.verify.sink import Sink
+    from kafkalog_core.storage.scan import Damage, Run
+
+__all__ = ["FramingCheck"]
+
+FILE_CUT: Final = "a file that was cut, as no append goes on in it"
+
+
+_KEPT: Final = 3
+"""How many of the last batches are kept in mind: one whose offsets are wrong is seen when the next one has come."""
+_PLACE: Final = ("position", "base_offset", "last_offset")
+
+
+class FramingCheck:
+    """Damaged places wait for the batch behind them, which tells what offsets are lost in them.
+
+    What a broker does about them depends on what is around the segment: `findings.logs.DAMAGE_REASONS` leads back from
+    the codes to the reasons, for whoever knows that.
+    """
+
+    def __init__(self, task: SegmentTask, sink: Sink) -> None:
+        self._task = task
+        self._sink = sink
+        self._path = "" if task.segment.log is None else task.segment.log.path
+        self._waiting: list[Damage] = []
+        self._last: list[tuple[int, ...]] = [(0, 0, max(task.segment.base_offset, 0) - 1)]
+
+    def run(self, run: Run) -> None:
+        """What was damaged before it ends at its first offset."""
+        batches = run.batches
+        if self._waiting:
+            first = batches.column("base_offset")[0]
+            if first < 0:  # a compressed message: where it starts only its content knows
+                self._put(f", up to those of the compressed message that ends with {batches.column('last_offset')[0]}")
+            else:
+                self._put(None, first)
+        columns = (batches.column(name)[-_KEPT:] for name in _PLACE)
+        self._last = [*self._last[batches.count :], *zip(*columns, strict=True)][-_KEPT:]
+
+    def damage(self, damage: Damage) -> None:
+        """Take one damaged place."""
+        if damage.size_bytes:
+            self._waiting.append(damage)
+            return
+        position, detail = damage.position, damage.detail
+        wrong = self._too_high()
+        if wrong is not None:
+            position, last = wrong
+            detail = f"they end with {last}, but the batch behind it, at byte {damage.position}, has lower ones"
+        code = DAMAGE_CODES[damage.reason]
+        self._sink.add(code, self._path, position=position, offset=damage.next_offset, detail=detail)
+
+    def finish(self, size_bytes: int) -> None:
+        """What is damaged at the end of the file has no batch behind it."""
+        if self._waiting:
+            self._put("", size_bytes=size_bytes)
+
+    def _too_high(self) -> tuple[int, int] | None:
+        """Position and last offset of the last batch but one, if it is the wrong one: without it offsets rise.
+
+        They must also leave room for it, else it is the last batch that stands where it should not.
+        """
+        if len(self._last) < _KEPT:
+            return None
+        (_, _, last_before), (position, first, last), (_, first_behind, last_behind) = self._last
+        span = 0 if first < 0 else max(last - first, 0)
+        lowest_behind = last_behind if first_behind < 0 else first_behind
+        return (position, last) if lowest_behind > last_before + 1 + span else None
+
+    def _put(self, open_end: str | None, behind: int | None = None, *, size_bytes: int | None = None) -> None:
+        """Findings for all that waits; `behind`: offset of the next batch, `open_end`: what is said without."""
+        waiting, self._waiting = self._waiting, []
+        lost = _lost(waiting[0].next_offset, behind, open_end)
+        if lost and len(waiting) > 1:
+            lost += f" (these are {len(waiting)} damaged places in a row)"
+        for damage in waiting:
+            end = damage.position + damage.size_bytes
+            self._sink.put(self._finding(damage, lost, is_tail=end == size_bytes))
+
+    def _finding(self, damage: Damage, lost: str, *, is_tail: bool) -> Finding:
+        task = self._task
+        code = DAMAGE_CODES[damage.reason]
+        if is_tail and damage.reason == "zero-filled":
+            code = ZERO_TAIL
+        return found(
+            code,
+            self._path,
+            topic=task.topic,
+            partition=task.partition,
+            position=damage.position,
+            size_bytes=damage.size_bytes,
+            offset=damage.next_offset,
+            severity=None if task.is_last or code != ZERO_TAIL else "error",
+            end=damage.position + damage.size_bytes - 1,
+            detail=damage.detail if task.is_last else damage.detail.replace(APPEND_CUT, FILE_CUT),
+            lost=lost,
+        )
+
+
+def _lost(first: int | None, behind: int | None, open_end: str | None) -> str:
+    """What offsets are lost from `first` on, as the end of a sentence."""
+    if first is None:
+        return ""
+    if behind is None:
+        return f"; nothing of offset {first} and above can be read here{open_end}"
+    if behind <= first:
+        return "; no offsets are missing here"
+    if behind == first + 1:
+        return f"; nothing of offset {first} can be read"
+    return f"; nothing of offsets {first} to {behind - 1} can be read"

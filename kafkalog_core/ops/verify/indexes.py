@@ -1,0 +1,298 @@
+"""Offset and time indexes against their log, entry by entry, in the one pass over the log.
+
+What is demanded is what every release's indexes hold: the entry of an offset index names the start of a batch and an
+offset from there on, before the place of the next entry; that of a time index the largest timestamp so far, and an
+offset of the batch that has it. Where the log is damaged no entry is judged.
+"""
+
+from __future__ import annotations
+
+from array import array
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import NotFoundError, StorageError
+from kafkalog_core.format import kernels
+from kafkalog_core.format.columns import BatchColumns
+from kafkalog_core.format.kernels import constants as c
+from kafkalog_core.format.layout import MAX_INT32, MAX_INT64, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from kafkalog_core.ops.verify.index_entries import EntryWindows
+from kafkalog_core.ops.verify.index_texts import CODES, describe
+from kafkalog_core.ops.verify.sink import SHOWN
+from kafkalog_core.storage.listing import stat_path
+
+if TYPE_CHECKING:
+    from kafkalog_core.format.layout import Layout
+    from kafkalog_core.ops.verify.check import SegmentTask
+    from kafkalog_core.ops.verify.sink import Sink
+    from kafkalog_core.storage.listing import FileInfo
+    from kafkalog_core.storage.scan import Damage, Run
+
+__all__ = ["OffsetIndexCheck", "TimeIndexCheck"]
+
+SPARSE_BYTES: Final = 16 * 1024 * 1024
+"""Log without an entry that no index interval and no append explains."""
+_SMALL_BYTES: Final = 64 * 1024
+"""A stretch of log that is searched in no time; small ones come about, too, where a broker was restarted often."""
+_CLOSES: Final = 2
+"""Time entries more than offset entries allow that stops and starts of a broker may have made."""
+_STALE: Final = "; an active segment's index may keep what a truncation of its log has left"
+_MARK_FIELDS: Final = ("position", "size_bytes", "format", "base_offset", "last_offset")
+
+
+class _IndexCheck:
+    """What both have in common: the entries, the merge, the faults."""
+
+    is_time: bool
+    subject: str
+    layout: Layout
+
+    def __init__(self, task: SegmentTask, sink: Sink, file: FileInfo | None) -> None:
+        self._task = task
+        self._sink = sink
+        self._windows = None if file is None else EntryWindows(file.path, self.layout, is_time=self.is_time)
+        self._is_open = False
+        self._mark = BatchColumns(1)
+        self._rows = array("q", bytes(8 * c.FAULT_ROWS * c.FAULT_SIZE))
+        self._faults: list[list[int]] = []
+        self._more: dict[str, int] = {}
+        self._state = array("q", bytes(8 * c.INDEX_STATE))
+        base_offset = task.segment.base_offset
+        self._state[c.I_BASE], self._state[c.I_LAST] = base_offset, max(base_offset, -MAX_INT64) - 1
+        self._state[c.I_GOOD] = -1
+        self._state[c.I_LIMIT] = MAX_INT32 + 1
+
+    def run(self, run: Run) -> None:
+        """Check the entries that go with these batches."""
+        self._check(run.batches)
+
+    def damage(self, damage: Damage) -> None:
+        """Entries that go with damaged bytes are not judged."""
+        if damage.size_bytes:
+            self._check_mark(c.ROW_DAMAGE, damage.position, damage.size_bytes)
+
+    def finish(self, size_bytes: int) -> None:
+        """What is left of the index points behind the log, unless that has grown; then say what was found."""
+        if not self._has_grown(size_bytes):
+            self._check_mark(c.ROW_END, size_bytes, MAX_INT64 - size_bytes)
+        windows = self._windows
+        if windows is None:
+            return
+        with suppress(StorageError):  # the other index went away; its own check says so
+            self._end(windows, size_bytes)
+        self._faults = _joined(self._faults)
+        self._report(windows)
+
+    def _end(self, windows: EntryWindows, size_bytes: int) -> None:
+        raise NotImplementedError
+
+    def _has_grown(self, size_bytes: int) -> bool:
+        """Whether a live broker has appended to the log since it was read: the index may know of that."""
+        log = self._task.segment.log
+        if not self._task.is_last or log is None:
+            return False
+        try:
+            return stat_path(log.path).st_size > size_bytes
+        except StorageError:
+            return True
+
+    def _check_mark(self, kind: int, position: int, size_bytes: int) -> None:
+        mark = self._mark
+        mark.count = 1
+        no_offset = -MAX_INT64
+        for name, value in zip(_MARK_FIELDS, (position, size_bytes, kind, no_offset, no_offset), strict=True):
+            mark.column(name)[0] = value
+        self._check(mark)
+
+    def _check(self, batches: BatchColumns) -> None:
+        state = self._state
+        state[c.I_ROW] = 0
+        try:
+            if not self._is_open:
+                self._open()
+            while self._windows is not None and not self._is_passed(self._windows):
+                result = self._call(self._windows, batches)
+                self._take()
+                if result == kernels.INDEX_DONE:
+                    break
+                if result == kernels.INDEX_MORE:
+                    self._windows.advance(state)
+        except StorageError as error:
+            path = error.path or ""
+            code = "file.vanished" if isinstance(error, NotFoundError) else "file.not-readable"
+            self._sink.add(code, path, reason=error.message)
+            self._windows = None
+
+    def _open(self) -> None:
+        self._is_open = True
+        if self._windows is not None:
+            self._windows.open(self._state)
+
+    def _is_passed(self, windows: EntryWindows) -> bool:
+        raise NotImplementedError
+
+    def _call(self, windows: EntryWindows, batches: BatchColumns) -> int:
+        check = kernels.check_time_entries if self.is_time else kernels.check_offset_entries
+        return check(windows.data, windows.window, windows.has_more, windows.marks, batches, self._state, self._rows)
+
+    def _take(self) -> None:
+        """Take the faults away; one that goes on from the last one taken is counted to it."""
+        for row in range(self._state[c.I_FAULTS]):
+            fault = self._rows[row * c.FAULT_SIZE : (row + 1) * c.FAULT_SIZE].tolist()
+            if len(_joined([*self._faults[-1:], fault])) == len(self._faults[-1:]):
+                continue
+            code = CODES[fault[c.F_CODE]]
+            shown = self._more.get(code, 0)
+            self._more[code] = shown + 1
+            if shown < SHOWN:
+                self._faults.append(fault)
+        self._state[c.I_FAULTS] = 0
+
+    def _report(self, windows: EntryWindows) -> None:
+        task, state = self._task, self._state
+        size = self.layout.size
+        has_room = task.is_last and windows.used < windows.count
+        for fault in self._faults:
+            code = f"{self.subject}.{CODES[fault[c.F_CODE]]}"
+            offset = fault[c.F_SECOND if self.is_time else c.F_FIRST]
+            is_stale = has_room and fault[c.F_SLOT] > state[c.I_GOOD]
+            self._sink.add(
+                code,
+                windows.path,
+                position=fault[c.F_SLOT] * size,
+                size_bytes=fault[c.F_COUNT] * size,
+                offset=None if offset < 0 else offset,
+                severity="warning" if is_stale else None,
+                problem=describe(fault, is_time=self.is_time) + (_STALE if is_stale else ""),
+            )
+        for code, count in self._more.items():
+            self._sink.count_more(f"{self.subject}.{code}", windows.path, max(0, count - SHOWN))
+        for position, size_bytes in windows.unreadable:
+            self._sink.add(f"{self.subject}.unreadable", windows.path, position=position, size_bytes=size_bytes)
+        used_bytes, end = windows.used * size, windows.count * size
+        if used_bytes < end and not task.is_last:
+            self._sink.add(
+                f"{self.subject}.zero-entries", windows.path, position=used_bytes, size_bytes=end - used_bytes
+            )
+        if windows.partial_bytes:
+            self._sink.add(
+                f"{self.subject}.partial-entry",
+                windows.path,
+                position=end,
+                size_bytes=windows.partial_bytes,
+                problem=f"{windows.partial_bytes} bytes stand behind its {windows.count} entries of {size} bytes",
+            )
+
+
+def _joined(faults: list[list[int]]) -> list[list[int]]:
+    """Faults of one code whose entries stand one behind the other become one, in place."""
+    joined: list[list[int]] = []
+    for fault in faults:
+        last = joined[-1] if joined else None
+        if (
+            last
+            and CODES[last[c.F_CODE]] == CODES[fault[c.F_CODE]]
+            and last[c.F_SLOT] + last[c.F_COUNT] == fault[c.F_SLOT]
+        ):
+            last[c.F_COUNT] += fault[c.F_COUNT]
+        else:
+            joined.append(fault)
+    return joined
+
+
+class OffsetIndexCheck(_IndexCheck):
+    """The `.index` of a segment."""
+
+    is_time = False
+    subject = "index"
+    layout = OFFSET_INDEX_ENTRY
+
+    def __init__(self, task: SegmentTask, sink: Sink) -> None:
+        super().__init__(task, sink, task.segment.index)
+        self._state[c.I_LEAST] = 1
+        self._state[c.I_OPEN] = -1
+        if not task.is_last:  # what the active one's log has come to is known at its end
+            self._state[c.I_LIMIT] = min(task.segment.size_bytes, MAX_INT32 + 1)
+        self._last_start, self._last_offset = 0, task.segment.base_offset - 1
+
+    def run(self, run: Run) -> None:
+        """Check the entries that go with these batches."""
+        super().run(run)
+        self._last_start = run.batches.column("position")[-1]
+        self._last_offset = run.batches.column("last_offset")[-1]
+
+    def _is_passed(self, windows: EntryWindows) -> bool:
+        state = self._state
+        return not windows.has_more and state[c.I_ENTRY] == windows.window and state[c.I_OPEN] < 0
+
+    def _end(self, windows: EntryWindows, size_bytes: int) -> None:
+        state = self._state
+        for fault in self._faults:  # some were marked before the log's end was known
+            is_beyond = fault[c.F_CODE] == c.FAULT_UNSORTED and fault[c.F_SECOND] >= size_bytes
+            if is_beyond or (fault[c.F_CODE] == c.FAULT_BEYOND and fault[c.F_POSITION] < 0):
+                fault[c.F_CODE] = c.FAULT_BEYOND
+                fault[c.F_POSITION], fault[c.F_LAST] = size_bytes, self._last_offset
+        stretch, start = state[c.I_STRETCH], state[c.I_STRETCH_START]
+        if self._last_start - state[c.I_INDEXED] > stretch:
+            stretch, start = self._last_start - state[c.I_INDEXED], state[c.I_INDEXED]
+        problem = self._lacks_entries(windows)
+        if stretch > SPARSE_BYTES:
+            problem = f"none for {stretch:,} bytes of log, from byte {start} on"
+        if problem:
+            self._sink.add(
+                "index.sparse",
+                windows.path,
+                position=windows.used * self.layout.size,
+                severity=None if stretch > _SMALL_BYTES else "info",
+                problem=problem,
+            )
+
+    def _lacks_entries(self, windows: EntryWindows) -> str | None:
+        """Whether the time index has more entries than this one explains: one each, and one for every close."""
+        file = self._task.segment.timeindex
+        allowed = 2 * windows.used + _CLOSES
+        if file is None or file.size_bytes <= allowed * TIME_INDEX_ENTRY.size:
+            return None
+        if EntryWindows(file.path, TIME_INDEX_ENTRY, is_time=True).is_zero(allowed):
+            return None
+        return f"{windows.used}, where the time index, which gets its entries with it, has more than {allowed}"
+
+
+class TimeIndexCheck(_IndexCheck):
+    """The `.timeindex` of a segment."""
+
+    is_time = True
+    subject = "timeindex"
+    layout = TIME_INDEX_ENTRY
+
+    def __init__(self, task: SegmentTask, sink: Sink) -> None:
+        super().__init__(task, sink, task.segment.timeindex)
+        self._state[c.I_TOP] = self._state[c.I_TOP_V2] = -1
+
+    def _is_passed(self, windows: EntryWindows) -> bool:
+        del windows
+        return False
+
+    def _end(self, windows: EntryWindows, size_bytes: int) -> None:
+        """A closed segment's last entry holds its largest timestamp."""
+        del size_bytes
+        state = self._state
+        top = state[c.I_TOP]
+        is_last_good = windows.used > 0 and state[c.I_GOOD] == windows.used - 1
+        if self._task.is_last or top < 0 or windows.count > windows.used:
+            return
+        if windows.used and (not is_last_good or state[c.I_GOOD_FIRST] >= top):
+            return
+        held = f"the batch at byte {state[c.I_TOP_POSITION]}, up to offset {state[c.I_TOP_OFFSET]}, has {top}"
+        code, problem = "timeindex.empty", held
+        if windows.used:
+            code = "timeindex.incomplete"
+            problem = f"its last entry, {windows.used - 1}, says {state[c.I_GOOD_FIRST]}, and {held}"
+        self._sink.add(
+            code,
+            windows.path,
+            position=max(0, windows.used - 1) * self.layout.size,
+            offset=state[c.I_TOP_OFFSET],
+            severity=None if state[c.I_TOP_V2] == top else "info",  # 0.10.0 had no time index
+            problem=problem,
+        )

@@ -1,0 +1,286 @@
+"""What only a whole log directory can tell, or all those of a broker together: see `LogDirs`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.findings import found
+from kafkalog_core.findings.logs import DAMAGE_CODES
+from kafkalog_core.format.checkpoint import OffsetEntry
+from kafkalog_core.format.names import (
+    METADATA_TOPIC,
+    DirectoryState,
+    FileKind,
+    fixed_file_name,
+    segment_file_name,
+)
+from kafkalog_core.ops.entry_faults import EntryFile
+from kafkalog_core.ops.targets import LogDirTarget, PartitionTarget
+from kafkalog_core.ops.verify.across import TopicId, check_across, check_topic_ids
+from kafkalog_core.ops.verify.brokerdir import BrokerDir, read_broker_dir
+from kafkalog_core.ops.verify.context import PartitionContext
+from kafkalog_core.ops.verify.disposition import (
+    DamagePlace,
+    SegmentExtent,
+    disposition,
+)
+from kafkalog_core.ops.verify.offsets import check_partition_offsets
+from kafkalog_core.ops.verify.ownership import (
+    OWNERSHIP_CODES,
+    check_directories,
+    check_files,
+    is_read_only_mount,
+)
+from kafkalog_core.ops.verify.textfiles import read_properties
+from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
+from kafkalog_core.storage.logdir import PartitionPath, read_log_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kafkalog_core.findings import Finding, Severity
+    from kafkalog_core.ops.targets import Target
+
+__all__ = ["LogDirs"]
+
+_REASON_OF_CODE: Final = {code: reason for reason, code in DAMAGE_CODES.items()} | {"log.zero-tail": "zero-filled"}
+_WORSE: Final = frozenset({"dir.future-beside-current", "meta.missing-kraft"})
+"""What a listing warns of, and what stops a broker."""
+_EFFECTS: Final = {
+    FileKind.RECOVERY_POINT: "it recovers every segment after an unclean stop",
+    FileKind.HIGH_WATERMARK: "it shows consumers nothing until the replicas agree on high watermarks",
+    FileKind.LOG_START_OFFSET: "records that were deleted by request, and not yet from the disk, come back",
+}
+_Verdict = PartitionVerdict | PlaceVerdict
+
+
+class LogDirs:
+    """The log directories around the partitions that are checked; what is found there goes with theirs.
+
+    For each partition `context` is asked for before it is checked and `refined` afterwards, then `verdict` for each log
+    directory, and `across` last of all.
+    """
+
+    def __init__(self, targets: Iterable[Target]) -> None:
+        self._targets = [target for target in targets if isinstance(target, LogDirTarget | PartitionTarget)]
+        self._broker_dirs: dict[str, BrokerDir | None] = {}
+        self._places: dict[str, tuple[BrokerDir | None, PartitionPath]] = {}
+        self._topic_ids: list[TopicId] = []
+        self._foreign: set[str] = set()
+        self._where: dict[tuple[str | None, int | None], list[str]] = {}
+        for target in self._targets:
+            for place in target.partitions if isinstance(target, LogDirTarget) else (target.place,):
+                if place.name.state is DirectoryState.CURRENT:
+                    self._where.setdefault((place.name.topic, place.name.partition), []).append(place.path)
+
+    def context(self, target: PartitionTarget | LogDirTarget, place: PartitionPath) -> PartitionContext:
+        """What its log directory says of a partition."""
+        broker_dir = self._broker_dir(target)
+        self._places[place.path] = broker_dir, place
+        return PartitionContext() if broker_dir is None else broker_dir.context(place.name)
+
+    def refined(self, verdict: _Verdict) -> _Verdict:
+        """A verdict with what follows from its place: what a broker does about damage, checkpoints, topic id."""
+        if not isinstance(verdict, PartitionVerdict) or verdict.path not in self._places:
+            return verdict
+        broker_dir, place = self._places.pop(verdict.path)
+        if any(finding.code == "dir.foreign-owner" for finding in verdict.findings):
+            self._foreign.add(verdict.path)
+        context = PartitionContext() if broker_dir is None else broker_dir.context(place.name)
+        extents = [SegmentExtent(segment.base_offset, segment.size_bytes) for segment in verdict.segments]
+        findings = [*_with_dispositions(verdict, extents, context)]
+        is_served = place.name.state is DirectoryState.CURRENT and place.name.topic != METADATA_TOPIC
+        if broker_dir is not None and broker_dir.log_dir.is_broker_dir and is_served and _is_measured(verdict):
+            start, end = verdict.log_start_offset, verdict.log_end_offset
+            findings += check_partition_offsets(broker_dir, place.name, place.path, start, end)
+        findings += self._topic_id_findings(broker_dir, place)
+        findings += _cluster_findings(broker_dir, place)
+        return replace(verdict, findings=tuple(findings))
+
+    def verdict(self, target: LogDirTarget) -> PlaceVerdict:
+        """What was found about a log directory itself."""
+        log_dir = target.log_dir
+        findings = [
+            replace(finding, severity="error") if finding.code in _WORSE else finding
+            for finding in log_dir.findings
+            if finding.code not in OWNERSHIP_CODES
+        ]
+        findings += check_files(log_dir.path, log_dir.files)
+        if log_dir.remote_index_cache:
+            findings += check_files(os.path.dirname(log_dir.remote_index_cache[0].path), log_dir.remote_index_cache)
+        if is_read_only_mount(log_dir.path):
+            findings.append(found("dir.read-only-mount", log_dir.path))
+        broker_dir = self._broker_dir(target)
+        if broker_dir is not None and log_dir.is_broker_dir:
+            findings += broker_dir.findings
+            findings += _file_findings(broker_dir)
+        if target.is_whole:
+            findings += check_directories(place.path for place in target.partitions if place.path not in self._foreign)
+            if broker_dir is not None and log_dir.is_broker_dir:
+                findings += self._entries_without_partition(broker_dir)
+        return PlaceVerdict(path=target.path, findings=tuple(findings))
+
+    def across(self) -> Iterator[PlaceVerdict]:
+        """What only several log directories together can tell, by the directory that it is said of."""
+        broker_dirs = [
+            broker_dir
+            for target in self._targets
+            if isinstance(target, LogDirTarget)
+            and (broker_dir := self._broker_dir(target)) is not None
+            and broker_dir.log_dir.is_broker_dir
+        ]
+        by_place: dict[str, list[Finding]] = {}
+        for path, finding in (*check_across(broker_dirs), *check_topic_ids(self._topic_ids)):
+            by_place.setdefault(path, []).append(finding)
+        for path, findings in by_place.items():
+            yield PlaceVerdict(path=path, findings=tuple(findings))
+
+    def _broker_dir(self, target: PartitionTarget | LogDirTarget) -> BrokerDir | None:
+        path = target.path if isinstance(target, LogDirTarget) else target.log_dir
+        if path is None:
+            return None
+        key = os.path.abspath(path)
+        if key not in self._broker_dirs:
+            try:
+                log_dir = target.log_dir if isinstance(target, LogDirTarget) else read_log_dir(path)
+                self._broker_dirs[key] = read_broker_dir(log_dir)
+            except StorageError:  # a partition was named, and what is around it is not to be seen
+                self._broker_dirs[key] = None
+        return self._broker_dirs[key]
+
+    def _topic_id_findings(self, broker_dir: BrokerDir | None, place: PartitionPath) -> Iterator[Finding]:
+        file = EntryFile(
+            path=f"{place.path}/{fixed_file_name(FileKind.PARTITION_METADATA)}",
+            kind=FileKind.PARTITION_METADATA,
+            topic=place.name.topic,
+            partition=place.name.partition,
+        )
+        try:
+            text = read_properties(file)
+        except StorageError as error:
+            yield file.finding("file.not-readable", reason=error.message)
+            return
+        if text is None:
+            return
+        yield from text.findings
+        topic_id = text.contents.properties[1].value if len(text.contents.properties) > 1 else None
+        is_meant = place.name.state in {DirectoryState.CURRENT, DirectoryState.FUTURE}
+        if topic_id is not None and is_meant and not text.is_refused:
+            cluster_id = None if broker_dir is None else broker_dir.cluster_id
+            self._topic_ids.append(TopicId(cluster_id, place, text.path, topic_id))
+
+    def _entries_without_partition(self, broker_dir: BrokerDir) -> Iterator[Finding]:
+        """Each partition once, at the first checkpoint that names it."""
+        told: set[tuple[str | None, int | None]] = {
+            (place.name.topic, place.name.partition) for place in broker_dir.log_dir.partitions
+        }
+        for text in broker_dir.offsets.values():
+            for key, placed in text.file.entries.items():
+                entry = placed.entry
+                if text.is_refused or key in told or not isinstance(entry, OffsetEntry):
+                    continue
+                told.add(key)
+                elsewhere = next(iter(self._where.get(key, ())), None)
+                finding = found(
+                    "checkpoint.no-partition",
+                    text.file.path,
+                    topic=entry.topic,
+                    partition=entry.partition,
+                    position=placed.position,
+                    size_bytes=placed.size_bytes,
+                    offset=entry.offset,
+                    line=entry.line,
+                    name=f"{entry.topic}-{entry.partition}",
+                    elsewhere="" if elsewhere is None else f"; there is one in {os.path.dirname(elsewhere)}",
+                )
+                yield finding
+
+
+def _is_measured(verdict: PartitionVerdict) -> bool:
+    return verdict.log_end_offset is not None or not verdict.segments
+
+
+def _with_dispositions(
+    verdict: PartitionVerdict, extents: Sequence[SegmentExtent], context: PartitionContext
+) -> Iterator[Finding]:
+    """Findings of damage with what a broker does about it in this place."""
+    indexes = {segment.path: index for index, segment in enumerate(verdict.segments) if "v07" not in segment.formats}
+    for finding in verdict.findings:
+        reason = _REASON_OF_CODE.get(finding.code)
+        index = indexes.get(finding.path)
+        if reason is None or index is None or finding.position is None:
+            yield finding
+            continue
+        index_name = segment_file_name(extents[index].base_offset, FileKind.OFFSET_INDEX)
+        has_index = os.path.lexists(f"{os.path.dirname(finding.path)}/{index_name}")
+        place = DamagePlace(
+            reason=reason,
+            position=finding.position,
+            size_bytes=finding.size_bytes or 0,
+            segments=[*extents[:index], replace(extents[index], has_index=has_index), *extents[index + 1 :]],
+            index=index,
+            topic=verdict.topic,
+        )
+        result = disposition(place, context)
+        yield replace(finding, broker_action=result.broker_action, severity=result.severity or finding.severity)
+
+
+def _cluster_findings(broker_dir: BrokerDir | None, place: PartitionPath) -> Iterator[Finding]:
+    """Whether the metadata log is of the cluster that the log directory is of."""
+    if broker_dir is None or place.name.topic != METADATA_TOPIC or broker_dir.cluster_id is None:
+        return
+    file = EntryFile(path=f"{place.path}/{fixed_file_name(FileKind.QUORUM_STATE)}", kind=FileKind.QUORUM_STATE)
+    try:
+        text = read_properties(file)
+    except StorageError:  # told with the partition
+        return
+    cluster_id = None if text is None else text.contents.get("clusterId")
+    if cluster_id and cluster_id != broker_dir.cluster_id:
+        finding = file.finding("quorum-state.other-cluster", cluster_id=cluster_id, other_id=broker_dir.cluster_id)
+        yield replace(finding, topic=place.name.topic, partition=place.name.partition)
+
+
+# --- the files at the top ---------------------------------------------------------------------------------------------
+def _file_findings(broker_dir: BrokerDir) -> Iterator[Finding]:
+    """Checkpoints that are missing or were emptied; a directory id that is missing."""
+    meta = broker_dir.meta
+    if meta is not None and not meta.is_refused and broker_dir.is_kraft and broker_dir.directory_id is None:
+        yield found("meta.no-directory-id", broker_dir.meta_path)
+    partitions = [place for place in broker_dir.log_dir.partitions if _is_counted(place)]
+    if not partitions:
+        return
+    for kind, effect in _EFFECTS.items():
+        path = f"{broker_dir.path}/{fixed_file_name(kind)}"
+        if _is_expected(kind, broker_dir, partitions) and not os.path.lexists(path):
+            yield found("checkpoint.missing", path, name=fixed_file_name(kind), effect=effect)
+        text = broker_dir.offsets.get(kind)
+        if text is not None and not text.file.size_bytes:
+            severity = _severity_of_emptied(kind, broker_dir)
+            yield found("checkpoint.emptied", path, count=len(partitions), effect=effect, severity=severity)
+
+
+def _is_counted(place: PartitionPath) -> bool:
+    return place.name.state is DirectoryState.CURRENT and place.name.topic != METADATA_TOPIC
+
+
+def _is_expected(kind: FileKind, broker_dir: BrokerDir, partitions: Iterable[PartitionPath]) -> bool:
+    """Whether the release that left this directory makes the file: 0.8.0 has one of them, 0.11 all."""
+    is_later = broker_dir.meta is not None or FileKind.LOG_START_OFFSET in broker_dir.offsets
+    if kind is FileKind.RECOVERY_POINT:
+        return is_later or FileKind.CLEANER_OFFSET in broker_dir.offsets
+    if kind is FileKind.HIGH_WATERMARK:
+        return is_later or FileKind.RECOVERY_POINT in broker_dir.offsets
+    if broker_dir.is_kraft:
+        return True
+    epochs = fixed_file_name(FileKind.LEADER_EPOCH)
+    return any(os.path.lexists(f"{place.path}/{epochs}") for place in partitions)
+
+
+def _severity_of_emptied(kind: FileKind, broker_dir: BrokerDir) -> Severity:
+    if broker_dir.log_dir.is_clean:
+        return "error"
+    others = [text for other, text in broker_dir.offsets.items() if other in _EFFECTS and other is not kind]
+    return "warning" if any(text.file.size_bytes for text in others) else "info"

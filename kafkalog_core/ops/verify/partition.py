@@ -1,0 +1,240 @@
+"""One partition: its segments one after another, and what only all of them together can tell.
+
+The order of the calls is that of the offsets: `begin` a segment, hand over its batches (`replay`, `hole`), `end` it
+with its verdict. It does not matter which process has scanned the segment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, segment_file_name
+from kafkalog_core.ops.chain import COMPACTED_TOPICS, OffsetSpan, chain_findings
+from kafkalog_core.ops.entry_faults import EntryFile
+from kafkalog_core.ops.verify.companions import refine
+from kafkalog_core.ops.verify.disposition import SegmentExtent, at_risk, at_risk_finding
+from kafkalog_core.ops.verify.epochs import check_epochs
+from kafkalog_core.ops.verify.producer_checks import ProducerChecks
+from kafkalog_core.ops.verify.sink import Sink
+from kafkalog_core.ops.verify.textfiles import read_epochs
+from kafkalog_core.ops.verify.txn_index import Doubt, check_txn_index
+from kafkalog_core.ops.verify.verdict import PartitionVerdict
+from kafkalog_core.storage.segment import SegmentState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.format.columns import BatchColumns
+    from kafkalog_core.ops.producers import Marker
+    from kafkalog_core.ops.verify.context import PartitionContext
+    from kafkalog_core.ops.verify.verdict import EpochStart, SegmentVerdict
+    from kafkalog_core.storage.listing import FileInfo
+    from kafkalog_core.storage.partition import Partition
+    from kafkalog_core.storage.segment import Segment
+
+__all__ = ["PartitionChecker"]
+
+
+class PartitionChecker:
+    """Checks over the segments of one partition; a `Chain` for the scan of each of them."""
+
+    def __init__(self, partition: Partition, context: PartitionContext) -> None:
+        self._partition = partition
+        self._context = context
+        self._sink = Sink(partition.topic, partition.partition)
+        self._verdicts: list[SegmentVerdict] = []
+        self._segment: Segment | None = None
+        self._start_offset = _start_offset(partition, context)
+        self._producers = ProducerChecks(partition, context, self._start_offset)
+        self._is_compacted = partition.topic in COMPACTED_TOPICS or context.cleaner_offset is not None
+
+    def begin(self, segment: Segment) -> None:
+        """The next segment of the log."""
+        self._segment = segment
+        if self._verdicts and segment.base_offset > _next_offset(self._verdicts[-1]):
+            self._producers.hole()
+        self._producers.begin("" if segment.log is None else segment.log.path, segment.base_offset)
+
+    def replay(self, batches: BatchColumns, markers: Mapping[int, Marker]) -> None:
+        """Batches of the segment, in order; see `chain.Chain`."""
+        self._producers.replay(batches, markers)
+
+    def hole(self) -> None:
+        """Something of the segment could not be read here; see `chain.Chain`."""
+        self._producers.hole()
+
+    def end(self, verdict: SegmentVerdict) -> None:
+        """The segment has been read to its end."""
+        self._is_compacted = self._is_compacted or verdict.is_thinned
+        segment = self._segment
+        if self._partition.format == "log" and segment is not None:
+            doubt = Doubt(
+                start_offset=self._start_offset,
+                damage=verdict.lost_offsets,
+                is_compacted=self._is_compacted,
+                is_rebuilt=self._is_rebuilt(verdict),
+            )
+            check_txn_index(segment, self._producers.aborted, doubt, self._sink)
+            self._check_epoch_order(verdict)
+        self._verdicts.append(verdict)
+
+    def finish(self) -> PartitionVerdict:
+        """Everything that was found: about names and small files, the segments one by one, and all of them together."""
+        partition, context = self._partition, self._context
+        verdicts = self._verdicts
+        formats = {name for verdict in verdicts for name in verdict.formats}
+        findings = list(refine(partition, context, formats))
+        for verdict in verdicts:
+            findings += verdict.findings
+        end_offset = _next_offset(verdicts[-1]) if verdicts else None
+        if partition.format == "log":
+            findings += self._over_all(end_offset)
+        extents = [
+            SegmentExtent(verdict.base_offset, verdict.size_bytes, segment.index is not None)
+            for verdict, segment in zip(verdicts, partition.segments, strict=True)
+        ]
+        risk = at_risk(extents, context)
+        if risk is not None:
+            topic, number = partition.topic, partition.partition
+            findings.append(at_risk_finding(risk, partition.path, context, topic=topic, partition=number))
+        return PartitionVerdict(
+            path=partition.path,
+            topic=partition.topic,
+            partition=partition.partition,
+            segments=tuple(verdicts),
+            findings=tuple(findings),
+            log_start_offset=self._start_offset if verdicts else None,
+            log_end_offset=end_offset,
+            at_risk_bytes=None if context.is_clean is None else 0 if risk is None else risk.size_bytes,
+        )
+
+    def _over_all(self, end_offset: int | None) -> list[Finding]:
+        partition = self._partition
+        for segment in self._verdicts:
+            self._check_gaps(segment)
+        gaps = chain_findings(
+            [_span(verdict) for verdict in self._verdicts],
+            is_compacted=lambda: self._is_compacted,
+            topic=partition.topic,
+            partition=partition.partition,
+        )
+        findings = [replace(gap, severity="error") if self._is_loss(gap) else gap for gap in gaps]
+        if end_offset is not None:
+            findings += self._producers.finish(end_offset, is_compacted=self._is_compacted)
+            self._check_epoch_file(end_offset)
+            self._check_snapshots(end_offset)
+        return [*findings, *self._sink.findings]
+
+    def _is_loss(self, gap: Finding) -> bool:
+        """Whether nothing explains a gap: the log was never compacted, and no replacement is about to fill it."""
+        if gap.code != "segment.gap" or self._context.is_cleaned is not False or gap.offset is None:
+            return False
+        replacements = (other for other in self._partition.other_segments if other.state is SegmentState.SWAP)
+        return not any(other.base_offset == gap.offset for other in replacements)
+
+    def _check_gaps(self, verdict: SegmentVerdict) -> None:
+        """Offsets that are in no batch, in a log of which nothing says that it was compacted."""
+        if not self._is_compacted:
+            for gap in verdict.gaps:
+                self._sink.add(
+                    "batch.gap",
+                    verdict.path,
+                    position=gap.position,
+                    offset=gap.first_offset,
+                    severity=None if self._context.is_cleaned is False else "warning",
+                    last=gap.last_offset,
+                )
+
+    def _check_epoch_order(self, verdict: SegmentVerdict) -> None:
+        """The first leader epoch of a segment is not below the last one of those before."""
+        before = max((start.epoch for other in self._verdicts for start in other.epochs[-1:]), default=-1)
+        first = next(iter(verdict.epochs), None)
+        if first is not None and first.epoch < before:
+            self._sink.add(
+                "batch.epoch-back",
+                verdict.path,
+                position=first.position,
+                offset=first.offset,
+                epoch=first.epoch,
+                before=before,
+            )
+
+    def _check_epoch_file(self, end_offset: int) -> None:
+        file = next((file for file in self._partition.metadata_files if _is_epoch_file(file)), None)
+        if file is None:
+            return
+        try:
+            text = read_epochs(EntryFile(path=file.path, kind=FileKind.LEADER_EPOCH))
+        except StorageError:  # said by whoever looks at the small files
+            return
+        starts: list[EpochStart] = []
+        for verdict in self._verdicts:
+            for start in verdict.epochs:
+                if start.offset >= self._start_offset and (not starts or start.epoch > starts[-1].epoch):
+                    starts.append(start)
+        if not text.is_refused:
+            known = [] if self._has_forgotten_epochs() else starts
+            check_epochs(text, known, self._start_offset, end_offset, self._sink, is_clean=bool(self._context.is_clean))
+
+    def _check_snapshots(self, end_offset: int) -> None:
+        """Brokers that write partition.metadata (2.8) write a snapshot at every roll, and at a clean stop."""
+        partition = self._partition
+        if not self._is_served() or not any(_is_topic_id_file(file) for file in partition.metadata_files):
+            return
+        last = partition.segments[-1]
+        if len(partition.segments) > 1 and last.snapshot is None:
+            offset, occasion = last.base_offset, "when the last segment was begun"
+        elif self._context.is_clean and end_offset > last.base_offset and not self._has_snapshot(end_offset):
+            offset, occasion = end_offset, "at the clean stop"
+        else:
+            return
+        path = f"{partition.path}/{segment_file_name(offset, FileKind.SNAPSHOT)}"
+        self._sink.add("snapshot.missing", path, offset=offset, occasion=occasion)
+
+    def _has_snapshot(self, offset: int) -> bool:
+        return any(file.name.base_offset == offset for file in self._partition.snapshots)
+
+    def _is_served(self) -> bool:
+        name = self._partition.name
+        return name.state is DirectoryState.CURRENT and name.topic != METADATA_TOPIC
+
+    def _has_forgotten_epochs(self) -> bool:
+        """Whether a broker has emptied the file: it does so at a return to an older format, and before a deletion."""
+        formats = {name for verdict in self._verdicts for name in verdict.formats}
+        return bool(formats - {"v2"}) or self._partition.name.state is DirectoryState.DELETE
+
+    def _is_rebuilt(self, verdict: SegmentVerdict) -> bool:
+        """Whether an unclean start recovers this segment, and builds its indexes anew."""
+        context = self._context
+        if context.is_clean is not False:
+            return False
+        return verdict.is_last or _next_offset(verdict) > (context.recovery_point or 0)
+
+
+def _is_epoch_file(file: FileInfo) -> bool:
+    return file.name.kind is FileKind.LEADER_EPOCH and file.name.state is FileState.LIVE
+
+
+def _is_topic_id_file(file: FileInfo) -> bool:
+    return file.name.kind is FileKind.PARTITION_METADATA and file.name.state is FileState.LIVE
+
+
+def _start_offset(partition: Partition, context: PartitionContext) -> int:
+    """What a broker serves from: the first base offset, or the checkpointed log start offset where it is higher."""
+    first = partition.segments[0].base_offset if partition.segments else 0
+    return max(first, context.log_start_offset or 0)
+
+
+def _next_offset(verdict: SegmentVerdict) -> int:
+    return verdict.base_offset if verdict.last_offset is None else max(verdict.base_offset, verdict.last_offset + 1)
+
+
+def _span(verdict: SegmentVerdict) -> OffsetSpan:
+    tail_end = sum(verdict.damage[-1]) if verdict.damage else 0
+    is_torn = tail_end >= verdict.size_bytes > 0
+    return OffsetSpan(
+        verdict.path, verdict.base_offset, verdict.last_offset, batches_end=0, damage_end=tail_end if is_torn else 0
+    )

@@ -1,0 +1,144 @@
+"""The replay of a partition's producer state, and what is odd of its batches: findings, transactions, snapshots."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.ops.chain import COMPACTED_TOPICS
+from kafkalog_core.ops.producer_anomalies import ANOMALIES
+from kafkalog_core.ops.producers import CompletedTxn, ProducerStates, sequences_of
+from kafkalog_core.ops.verify.sink import Sink
+from kafkalog_core.ops.verify.snapshots import check_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.format.columns import BatchColumns
+    from kafkalog_core.ops.producer_anomalies import Anomaly, Marker
+    from kafkalog_core.ops.verify.context import PartitionContext
+    from kafkalog_core.storage.partition import Partition
+
+__all__ = ["ProducerChecks"]
+
+_CODES: Final = {
+    "sequence-gap": "producer.sequence-gap",
+    "sequence-back": "producer.sequence-back",
+    "duplicate-batch": "producer.duplicate-batch",
+    "epoch-back": "producer.epoch-back",
+    "epoch-start": "producer.epoch-start",
+    "coordinator-epoch-back": "producer.coordinator-epoch-back",
+    "transaction-cut": "txn.cut",
+    "plain-in-transaction": "txn.plain-inside",
+    "marker-without-transaction": "txn.marker-alone",
+    "marker-unreadable": "txn.marker-unreadable",
+}
+_FIELD_KINDS: Final = frozenset({"epoch-missing", "sequence-missing", "control-fields", "producer-missing"})
+_EXPLAINED: Final = frozenset({"sequence-gap", "sequence-back", "epoch-start", "transaction-cut"})
+"""What is no sign of damage where batches are missing for another reason: compaction, or damage that is told itself."""
+
+
+class ProducerChecks:
+    """Fed with the batches of a partition in the order of its log."""
+
+    def __init__(self, partition: Partition, context: PartitionContext, start_offset: int) -> None:
+        self._start_offset = start_offset
+        self._sink = Sink(partition.topic, partition.partition)
+        self._explained = Sink(partition.topic, partition.partition)
+        self._snapshots = [(file.name.base_offset or 0, file.path) for file in partition.snapshots]
+        compacted = partition.topic in COMPACTED_TOPICS or context.cleaner_offset is not None
+        self._states = ProducerStates(sequences=sequences_of(partition.topic, is_compacted=compacted))
+        self._path = ""
+        self._hole_end: int | None = None
+        self._is_behind_hole = False
+        self._has_producers = False
+        self._aborted: list[CompletedTxn] = []
+
+    def begin(self, path: str, base_offset: int) -> None:
+        """The log at `path` comes next."""
+        self._path = path
+        self._check_snapshots(base_offset)
+        self._aborted = []
+
+    def replay(self, batches: BatchColumns, markers: Mapping[int, Marker]) -> None:
+        """Batches in order, cut where a snapshot was taken."""
+        self._has_producers = True
+        lasts = batches.column("last_offset")
+        if self._is_behind_hole:
+            self._is_behind_hole = False
+            self._hole_end = batches.column("base_offset")[0] - 1
+        first = 0
+        while self._snapshots and self._snapshots[0][0] <= lasts[-1]:
+            row = max(first, bisect_left(lasts, self._snapshots[0][0]))
+            self._advance(batches, markers, first, row)
+            self._check_snapshots(self._snapshots[0][0])
+            first = row
+        self._advance(batches, markers, first, batches.count)
+
+    def hole(self) -> None:
+        """Something of the log is missing here."""
+        self._states.hole()
+        self._is_behind_hole = True
+
+    @property
+    def aborted(self) -> list[CompletedTxn]:
+        """Transactions whose ABORT marker is in the log at hand, in the order of the markers."""
+        return self._aborted
+
+    @property
+    def has_producers(self) -> bool:
+        """Whether any batch had a producer."""
+        return self._has_producers
+
+    def finish(self, end_offset: int, *, is_compacted: bool) -> list[Finding]:
+        """The log ends at `end_offset`: what was found. `is_compacted`: missing batches are nothing odd."""
+        self._check_snapshots(end_offset)
+        for offset, path in self._snapshots:
+            self._sink.add("snapshot.beyond-end", path, offset=offset, end=end_offset)
+            check_snapshot(path, None, self._start_offset, self._sink, self._explained)
+        for transaction in self._states.open_transactions():
+            if not transaction.is_behind_hole:
+                producer, first = transaction.producer_id, transaction.first_offset
+                self._sink.add("txn.open", self._path, offset=first, producer=producer)
+        findings = list(self._sink.findings)
+        return findings if is_compacted else [*findings, *self._explained.findings]
+
+    def _advance(self, batches: BatchColumns, markers: Mapping[int, Marker], first: int, last: int) -> None:
+        if first >= last:
+            return
+        for event in self._states.replay(batches, markers, first=first, last=last):
+            if not isinstance(event, CompletedTxn):
+                self._odd(event)
+            elif event.is_aborted:
+                self._aborted.append(event)
+
+    def _odd(self, anomaly: Anomaly) -> None:
+        kind = anomaly.kind
+        if kind in _EXPLAINED and anomaly.behind_hole:
+            return
+        code = "producer.fields" if kind in _FIELD_KINDS else _CODES.get(kind)
+        if code is None:
+            return
+        sink = self._explained if kind in _EXPLAINED else self._sink
+        sink.add(
+            code,
+            self._path,
+            position=anomaly.position,
+            offset=anomaly.offset,
+            producer=anomaly.producer_id,
+            epoch=anomaly.producer_epoch,
+            expected=anomaly.expected,
+            actual=anomaly.actual,
+            missing=anomaly.missing,
+            related=anomaly.related_offset,
+            what=ANOMALIES[kind].meaning,
+        )
+
+    def _check_snapshots(self, offset: int) -> None:
+        """Those that were taken up to an offset that the replay has reached."""
+        while self._snapshots and self._snapshots[0][0] <= offset:
+            at, path = self._snapshots.pop(0)
+            is_known = at >= self._start_offset and not self._is_behind_hole
+            start_offset = self._start_offset if self._hole_end is None else self._hole_end + 1
+            check_snapshot(path, self._states if is_known else None, start_offset, self._sink, self._explained)

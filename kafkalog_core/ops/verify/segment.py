@@ -1,0 +1,139 @@
+"""One segment by itself: one scan of its log that feeds every check, in any process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog_core.errors import NotFoundError, StorageError
+from kafkalog_core.format.layout import MAX_INT64
+from kafkalog_core.ops.producer_markers import markers_of
+from kafkalog_core.ops.verify.batches import BatchCheck
+from kafkalog_core.ops.verify.framing import FramingCheck
+from kafkalog_core.ops.verify.indexes import OffsetIndexCheck, TimeIndexCheck
+from kafkalog_core.ops.verify.records import RecordCheck
+from kafkalog_core.ops.verify.sink import Sink
+from kafkalog_core.ops.verify.verdict import SegmentVerdict
+from kafkalog_core.storage.scan import Run, ScanOptions, scan
+from kafkalog_core.storage.source import Change, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog_core.ops.verify.chain import Chain
+    from kafkalog_core.ops.verify.check import Check, SegmentTask
+    from kafkalog_core.storage.listing import FileInfo
+    from kafkalog_core.storage.scan import Damage
+
+__all__ = ["check_segment"]
+
+_CHANGE_CODES = {
+    Change.GREW: "file.grew",
+    Change.SHRANK: "file.shrank",
+    Change.REPLACED: "file.replaced",
+    Change.MODIFIED: "file.modified",
+}
+
+
+def check_segment(task: SegmentTask, chain: Chain, advance: Callable[[int], None]) -> SegmentVerdict:
+    """Everything that a segment tells by itself.
+
+    Batches with a producer go to `chain`; `advance` is told of bytes of log as they are read. What cannot be opened or
+    read is a finding, never an exception.
+    """
+    sink = Sink(task.topic, task.partition)
+    log = task.segment.log
+    if log is None:
+        raise AssertionError("a segment without a log is no task")
+    checker = _SegmentChecker(task, sink, chain)
+    try:
+        with Source.open(log.path) as source:
+            checker.scan(source, advance)
+    except StorageError as error:
+        code = "file.vanished" if isinstance(error, NotFoundError) else "file.not-readable"
+        sink.add(code, log.path, reason=error.message)
+    return checker.verdict(log)
+
+
+class _SegmentChecker:
+    def __init__(self, task: SegmentTask, sink: Sink, chain: Chain) -> None:
+        self._task = task
+        self._sink = sink
+        self._chain = chain
+        self._batches = BatchCheck(task, sink)
+        self._checks: list[Check] = [FramingCheck(task, sink), self._batches]
+        if not task.is_v07:
+            self._checks += [OffsetIndexCheck(task, sink), TimeIndexCheck(task, sink)]
+        if task.level == "records":
+            self._checks.append(RecordCheck(task, sink))
+        self._damage: list[tuple[int, int]] = []
+        self._lost_offsets: list[tuple[int, int]] = []
+        self._lost_from: int | None = None
+
+    def scan(self, source: Source, advance: Callable[[int], None]) -> None:
+        """Read the log to its end."""
+        task = self._task
+        options = ScanOptions(max_batch_bytes=task.max_batch_bytes, check=task.level != "headers", resync=True)
+        for item in scan(source, base_offset=task.segment.base_offset, is_v07=task.is_v07, options=options):
+            if isinstance(item, Run):
+                self._run(item)
+                last = item.batches.count - 1
+                position = item.batches.column("position")
+                advance(position[last] + item.batches.column("size_bytes")[last] - position[0])
+                continue
+            for check in self._checks:
+                check.damage(item)
+            if item.size_bytes:
+                self._add_damage(item)
+                advance(item.size_bytes)
+        if self._lost_from is not None:
+            self._lost_offsets.append((self._lost_from, MAX_INT64))
+        for check in self._checks:
+            check.finish(source.size_bytes)
+        change = source.refresh()
+        if change is not Change.NONE:
+            self._sink.add(_CHANGE_CODES[change], source.path)
+
+    def _run(self, run: Run) -> None:
+        if self._lost_from is not None:
+            base, last = run.batches.column("base_offset")[0], run.batches.column("last_offset")[0]
+            self._lost_offsets.append((self._lost_from, (last if base < 0 else base) - 1))
+            self._lost_from = None
+        for check in self._checks:
+            check.run(run)
+        if not self._task.is_v07 and self._batches.has_producers:
+            markers = markers_of(run.memory, run.batches, max_bytes=self._task.max_batch_bytes)
+            self._chain.replay(run.batches, markers)
+
+    def _add_damage(self, damage: Damage) -> None:
+        self._chain.hole()
+        if self._lost_from is None:
+            self._lost_from = self._task.segment.base_offset if damage.next_offset is None else damage.next_offset
+        position, size_bytes = damage.position, damage.size_bytes
+        if self._damage and sum(self._damage[-1]) == position:
+            position, size_bytes = self._damage[-1][0], self._damage[-1][1] + size_bytes
+            self._damage.pop()
+        self._damage.append((position, size_bytes))
+
+    def verdict(self, log: FileInfo) -> SegmentVerdict:
+        """All that is known now."""
+        figures = self._batches.figures
+        return SegmentVerdict(
+            path=log.path,
+            base_offset=self._task.segment.base_offset,
+            size_bytes=log.size_bytes,
+            is_last=self._task.is_last,
+            mtime_ms=log.mtime_ns // 1_000_000,
+            batches=figures.batches,
+            records=figures.records,
+            first_offset=figures.first_offset,
+            last_offset=figures.last_offset,
+            first_timestamp_ms=figures.first_timestamp_ms,
+            max_timestamp_ms=figures.max_timestamp_ms,
+            formats=figures.formats,
+            epochs=figures.epochs,
+            is_thinned=figures.has_offset_holes,
+            gaps=(),
+            damage=tuple(self._damage),
+            lost_offsets=tuple(self._lost_offsets),
+            findings=self._sink.findings,
+        )

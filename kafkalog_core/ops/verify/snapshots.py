@@ -1,0 +1,112 @@
+"""Producer snapshots against the state that a replay of the log gives at their offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import FormatError, NotFoundError, StorageError
+from kafkalog_core.format.layout import SNAPSHOT_ENTRY, SNAPSHOT_HEADER
+from kafkalog_core.format.snapshot import decode_snapshot
+from kafkalog_core.storage.source import Source
+
+if TYPE_CHECKING:
+    from kafkalog_core.format.snapshot import ProducerEntry
+    from kafkalog_core.ops.producers import ProducerStates
+    from kafkalog_core.ops.verify.sink import Sink
+
+__all__ = ["MAX_SNAPSHOT_BYTES", "check_snapshot"]
+
+MAX_SNAPSHOT_BYTES: Final = 64 * 1024 * 1024
+"""A million and a half of producers; a broker holds all of them in memory."""
+
+
+def check_snapshot(path: str, states: ProducerStates | None, start_offset: int, sink: Sink, differences: Sink) -> None:
+    """Check a snapshot by itself and, where `states` are known at its offset, against them.
+
+    Args:
+        path: of the file.
+        states: what a replay gives at its offset; None: not known.
+        start_offset: from where on the replay knows the log; what producers did before only the snapshot knows.
+        sink: takes what is wrong with the file itself.
+        differences: takes what it says otherwise than the log, which compaction explains.
+    """
+    entries = _read(path, sink)
+    if entries is None:
+        return
+    seen: set[int] = set()
+    for slot, entry in enumerate(entries):
+        position = SNAPSHOT_HEADER.size + slot * SNAPSHOT_ENTRY.size
+        if entry.producer_id in seen:
+            sink.add("snapshot.repeated-producer", path, position=position, producer=entry.producer_id)
+        seen.add(entry.producer_id)
+        if states is not None:
+            _compare(path, position, entry, states.entry(entry.producer_id), start_offset, differences)
+
+
+def _read(path: str, sink: Sink) -> tuple[ProducerEntry, ...] | None:
+    try:
+        with Source.open(path) as source:
+            if source.size_bytes > MAX_SNAPSHOT_BYTES:
+                sink.add("file.too-large", path, size_bytes=source.size_bytes)
+                return None
+            return decode_snapshot(source.read(0, source.size_bytes))
+    except FormatError as error:
+        sink.add("snapshot.corrupt", path, position=error.position or 0, problem=error.message)
+    except StorageError as error:
+        code = "file.vanished" if isinstance(error, NotFoundError) else "file.not-readable"
+        sink.add(code, path, reason=error.message)
+    return None
+
+
+def _compare(
+    path: str, position: int, entry: ProducerEntry, state: ProducerEntry | None, start_offset: int, sink: Sink
+) -> None:
+    if state is None:
+        if entry.last_offset >= start_offset or (start_offset == 0 and entry.has_batch):
+            sink.add(
+                "snapshot.unknown-producer",
+                path,
+                position=position,
+                offset=entry.last_offset,
+                producer=entry.producer_id,
+            )
+        return
+    if _is_before(entry, state, start_offset):
+        return
+    differences = _differences(entry, state, start_offset)
+    if differences:
+        sink.add(
+            "snapshot.wrong-state",
+            path,
+            position=position,
+            size_bytes=SNAPSHOT_ENTRY.size,
+            offset=entry.last_offset if entry.has_batch else None,
+            producer=entry.producer_id,
+            said=", ".join(f"{name} {said}" for name, said, _ in differences),
+            meant=", ".join(f"{name} {meant}" for name, _, meant in differences),
+        )
+
+
+def _is_before(entry: ProducerEntry, state: ProducerEntry, start_offset: int) -> bool:
+    """Whether a producer was last seen before the place from which on the replay knows the log."""
+    if start_offset == 0:
+        return False
+    return max(entry.last_offset, state.last_offset) < start_offset
+
+
+def _differences(entry: ProducerEntry, state: ProducerEntry, start_offset: int) -> list[tuple[str, int, int]]:
+    """What a snapshot says otherwise than the log; what was before the start of the log only the snapshot knows."""
+    names = ["producer_epoch", "timestamp_ms"]
+    if (state.has_batch or not entry.has_batch or start_offset == 0) and not _counts_marker(entry, state):
+        names += ["last_sequence", "last_offset", "offset_delta"]
+    if state.coordinator_epoch >= 0 or start_offset == 0:
+        names.append("coordinator_epoch")
+    if not 0 <= entry.current_txn_first_offset < start_offset:
+        names.append("current_txn_first_offset")
+    pairs = ((name, int(getattr(entry, name)), int(getattr(state, name))) for name in names)
+    return [(name.removesuffix("_ms").replace("_", " "), said, meant) for name, said, meant in pairs if said != meant]
+
+
+def _counts_marker(entry: ProducerEntry, state: ProducerEntry) -> bool:
+    """Whether the last batch of an entry is a marker: 0.11 to 1.1 take the offset of a marker for the last one."""
+    return entry.offset_delta == 0 and entry.last_offset > state.last_offset and state.coordinator_epoch >= 0

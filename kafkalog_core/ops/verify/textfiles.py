@@ -1,0 +1,287 @@
+"""The text files of a log directory and of its partitions: what they say, and everything that is wrong in them.
+
+Each reader takes one file and gives its values and its findings, with the line and the byte where it is wrong. What the
+values mean beside the log and beside each other is told by `logdir`.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import NotFoundError, StorageError
+from kafkalog_core.format.checkpoint import EpochEntry, OffsetEntry, Verdict, read_epoch_checkpoint
+from kafkalog_core.format.names import FileKind, FileState, parse_file_name
+from kafkalog_core.format.properties import MAX_PROPERTY_FILE_BYTES, PropertyFile
+from kafkalog_core.format.textfile import iter_lines
+from kafkalog_core.ops.checkpoints import CheckpointFile, PlacedLine, TextWindows, placed_lines, read_checkpoint
+from kafkalog_core.ops.entry_faults import EntryDamage, EntryFile
+from kafkalog_core.ops.text_entries import PROPERTY_READERS
+from kafkalog_core.ops.verify.sink import Sink
+from kafkalog_core.storage.source import Source, UnreadableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.format.textfile import MalformedLine, Refusal
+
+__all__ = ["EpochText", "OffsetText", "PropertyText", "read_epochs", "read_offsets", "read_properties"]
+
+_LINE_OF_REFUSAL: Final = {"unsupported-version": 1, "count-mismatch": 2, "negative-count": 2}
+_UTF8_CODE: Final = "invalid-utf8"
+_CODE_GROUPS: Final = {
+    FileKind.META_PROPERTIES: "meta",
+    FileKind.PARTITION_METADATA: "partition-metadata",
+    FileKind.QUORUM_STATE: "quorum-state",
+}
+_KEY_OF_REFUSAL: Final = {
+    "bad-node-id": ("node.id", "broker.id"),
+    "bad-directory-id": ("directory.id",),
+    "unsupported-version": ("version", "data_version"),
+    "bad-topic-id": ("topic_id",),
+    "zero-topic-id": ("topic_id",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetText:
+    """An offset checkpoint. `is_refused`: a broker does not take a single one of its entries."""
+
+    file: CheckpointFile
+    is_refused: bool
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochText:
+    """A leader-epoch-checkpoint; `entries` are those that can be read, in the order of the file."""
+
+    path: str
+    entries: tuple[PlacedLine, ...]
+    is_refused: bool
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyText:
+    """A property file; `contents` are empty where it cannot be read."""
+
+    path: str
+    contents: PropertyFile
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether a broker refuses the file."""
+        return self.contents.refusal is not None
+
+
+def read_offsets(path: str, kind: FileKind) -> OffsetText | None:
+    """An offset checkpoint; null: there is none. Raises AccessError."""
+    try:
+        file = read_checkpoint(path, kind)
+    except NotFoundError:
+        return None
+    place = _with_state(EntryFile(path=path, kind=kind))
+    sink = Sink()
+    _put_faults(sink, place, file.malformed, file.verdict, file.lost)
+    for repeated in file.repeated:
+        _put_repeated(sink, place, repeated)
+    for placed in file.entries.values():
+        entry = placed.entry
+        if isinstance(entry, OffsetEntry) and (entry.offset < 0 or entry.partition < 0):
+            sink.put(_negative_offset(place, placed, entry))
+    is_refused = file.lost is not None or file.verdict.refusal is not None
+    return OffsetText(file=file, is_refused=is_refused, findings=sink.findings)
+
+
+def read_epochs(file: EntryFile) -> EpochText:
+    """A leader-epoch-checkpoint. Raises NotFoundError or AccessError.
+
+    The first thousand entries that do not ascend are told; those are repaired by a broker in its memory.
+    """
+    file = _with_state(file)
+    entries: list[PlacedLine] = []
+    malformed: list[MalformedLine] = []
+    verdict = Verdict(version=None, declared_count=None, entry_count=0, refusal=None)
+    with Source.open(file.path) as source:
+        text = TextWindows(source)
+        for item in placed_lines(read_epoch_checkpoint, source, text):
+            if isinstance(item, PlacedLine):
+                entries.append(item)
+            elif isinstance(item, Verdict):
+                verdict = item
+            elif len(malformed) < _MAX_MALFORMED:
+                malformed.append(item)
+    sink = Sink(file.topic, file.partition)
+    _put_faults(sink, file, malformed, verdict, text.lost, negative=_first_negative(entries))
+    _put_disorder(sink, file, entries)
+    is_refused = text.lost is not None or verdict.refusal is not None
+    return EpochText(path=file.path, entries=tuple(entries), is_refused=is_refused, findings=sink.findings)
+
+
+def read_properties(file: EntryFile) -> PropertyText | None:
+    """A property file; null: there is none. Raises AccessError."""
+    file = _with_state(file)
+    try:
+        with Source.open(file.path) as source:
+            if source.size_bytes > MAX_PROPERTY_FILE_BYTES:
+                return _unread(file, file.finding("file.too-large", size_bytes=source.size_bytes))
+            data = source.read(0, source.size_bytes)
+    except NotFoundError:
+        return None
+    except UnreadableError as error:
+        finding = file.finding("file.not-readable", position=error.position, reason=error.message)
+        return _unread(file, finding)
+    contents = PROPERTY_READERS[file.kind](data)
+    sink = Sink(file.topic, file.partition)
+    refusal = contents.refusal
+    if refusal is not None:
+        position, size_bytes = _place_in(data, contents, refusal)
+        sink.put(file.refused(refusal, position=position, size_bytes=size_bytes))
+    for line in contents.malformed:
+        fault = file.malformed_line(line)
+        if not isinstance(fault, EntryDamage):  # of a marker words do not count, but no broker writes others
+            sink.put(replace(fault, severity="warning") if file.state is FileState.LIVE else fault)
+        elif refusal is not None and not refusal.problem.startswith(f"line {line.line}"):
+            code = f"{_CODE_GROUPS[file.kind]}.malformed-line"
+            sink.put(file.finding(code, position=line.position, size_bytes=line.size_bytes, problem=fault.detail))
+        elif refusal is None:  # behind what a broker reads
+            sink.put(file.finding("file.more-lines", position=line.position, size_bytes=line.size_bytes))
+    return PropertyText(path=file.path, contents=contents, findings=sink.findings)
+
+
+_MAX_MALFORMED: Final = 1000
+
+
+def _put_faults(
+    sink: Sink,
+    file: EntryFile,
+    malformed: Iterable[MalformedLine],
+    verdict: Verdict,
+    lost: UnreadableError | None,
+    negative: PlacedLine | None = None,
+) -> None:
+    """The first thing that is wrong decides what a broker does; every other malformed line is told too."""
+    if lost is not None:
+        sink.put(file.finding("file.not-readable", position=lost.position, reason=lost.message))
+        return
+    refusal = verdict.refusal
+    if refusal is None:
+        return
+    lines = list(malformed)
+    first = next((line for line in lines if refusal.problem == f"line {line.line}: {line.problem}"), None)
+    if first is not None:
+        position: int | None = first.position
+        size_bytes: int | None = first.size_bytes
+    elif negative is not None and refusal.code == "negative-epoch":
+        position, size_bytes = negative.position, negative.size_bytes
+    else:
+        position, size_bytes = _place_of_line(file.path, _LINE_OF_REFUSAL.get(refusal.code, 1))
+    action = file.refused(refusal, position=position, size_bytes=size_bytes)
+    sink.put(action)
+    if file.state is not FileState.LIVE:  # nobody reads it, so that one word is enough
+        return
+    for line in lines:
+        if line is not first:
+            code = f"checkpoint.{_UTF8_CODE if 'UTF-8' in line.problem else 'malformed-line'}"
+            problem = f"line {line.line}: {line.problem}"
+            finding = file.finding(code, position=line.position, size_bytes=line.size_bytes, problem=problem)
+            sink.put(replace(finding, broker_action=action.broker_action))
+
+
+def _put_repeated(sink: Sink, file: EntryFile, placed: PlacedLine) -> None:
+    entry = placed.entry
+    if isinstance(entry, OffsetEntry):
+        finding = file.finding(
+            "checkpoint.repeated",
+            position=placed.position,
+            size_bytes=placed.size_bytes,
+            offset=entry.offset,
+            line=entry.line,
+            name=f"{entry.topic}-{entry.partition}",
+        )
+        sink.put(replace(finding, topic=entry.topic, partition=entry.partition))
+
+
+def _negative_offset(file: EntryFile, placed: PlacedLine, entry: OffsetEntry) -> Finding:
+    finding = file.finding(
+        "checkpoint.negative-offset",
+        position=placed.position,
+        size_bytes=placed.size_bytes,
+        line=entry.line,
+        name=f"{entry.topic}-{entry.partition}",
+        value=entry.offset,
+    )
+    return replace(finding, topic=entry.topic, partition=entry.partition, offset=entry.offset)
+
+
+def _first_negative(entries: Iterable[PlacedLine]) -> PlacedLine | None:
+    return next(
+        (
+            placed
+            for placed in entries
+            if isinstance(placed.entry, EpochEntry) and min(placed.entry.leader_epoch, placed.entry.start_offset) < 0
+        ),
+        None,
+    )
+
+
+def _put_disorder(sink: Sink, file: EntryFile, entries: Iterable[PlacedLine]) -> None:
+    """Entries whose epoch or offset is not above those of the entry before."""
+    before: EpochEntry | None = None
+    for placed in entries:
+        entry = placed.entry
+        if not isinstance(entry, EpochEntry):
+            continue
+        if before is not None and (
+            entry.leader_epoch <= before.leader_epoch or entry.start_offset <= before.start_offset
+        ):
+            finding = file.finding(
+                "epochs.not-ascending",
+                position=placed.position,
+                size_bytes=placed.size_bytes,
+                offset=entry.start_offset,
+                line=entry.line,
+                epoch=entry.leader_epoch,
+                before_epoch=before.leader_epoch,
+                before_offset=before.start_offset,
+            )
+            sink.put(finding)
+        before = entry
+
+
+def _with_state(file: EntryFile) -> EntryFile:
+    """A broker overwrites a temporary file, whatever is in it."""
+    return replace(file, state=parse_file_name(os.path.basename(file.path)).state)
+
+
+def _place_of_line(path: str, number: int) -> tuple[int | None, int | None]:
+    """Byte and size of one of the first lines; a look at the file as it is now."""
+    try:
+        with Source.open(path) as source:
+            for line in iter_lines(TextWindows(source).windows()):
+                if line.number == number:
+                    return line.position, line.size_bytes
+    except StorageError:
+        return None, None
+    return None, None
+
+
+def _place_in(data: bytes, contents: PropertyFile, refusal: Refusal) -> tuple[int, int]:
+    """Byte and size of the line that a broker refuses; all of the file where it is what is missing."""
+    for line in contents.malformed:
+        if refusal.problem.startswith(f"line {line.line}"):
+            return line.position, line.size_bytes
+    keys = _KEY_OF_REFUSAL.get(refusal.code, ())
+    number = next((item.line for item in reversed(contents.properties) if item.key in keys), None)
+    for found_line in iter_lines((data,)):
+        if found_line.number == number:
+            return found_line.position, found_line.size_bytes
+    return 0, len(data)
+
+
+def _unread(file: EntryFile, finding: Finding) -> PropertyText:
+    return PropertyText(path=file.path, contents=PropertyFile(), findings=(finding,))

@@ -1,0 +1,177 @@
+"""Transaction indexes against the log: entries of a segment, and the aborted transactions whose markers it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import NotFoundError, StorageError
+from kafkalog_core.format.index import iter_txn_entries, split_size
+from kafkalog_core.format.layout import TXN_INDEX_ENTRY
+from kafkalog_core.storage.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from kafkalog_core.ops.producers import CompletedTxn
+    from kafkalog_core.ops.verify.sink import Sink
+    from kafkalog_core.storage.segment import Segment
+
+__all__ = ["Doubt", "check_txn_index"]
+
+_SIZE: Final = TXN_INDEX_ENTRY.size
+_RUN_ENTRIES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """Why a log may not tell of all the transactions that an index names.
+
+    `start_offset`: the log starts here, so transactions may have begun before. `damage`: spans of offsets
+    (first, last) that could not be read. `is_compacted`: markers and data may have been cleaned away.
+    `is_rebuilt`: an unclean start recovers the segment and builds the index anew.
+    """
+
+    start_offset: int
+    damage: tuple[tuple[int, int], ...]
+    is_compacted: bool
+    is_rebuilt: bool
+
+    def explains(self, first_offset: int, last_offset: int) -> bool:
+        """Whether the log cannot be asked about a transaction."""
+        if self.is_compacted or first_offset < self.start_offset:
+            return True
+        return any(first <= last_offset and first_offset <= last for first, last in self.damage)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    slot: int
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+    @property
+    def position(self) -> int:
+        return self.slot * _SIZE
+
+
+def check_txn_index(segment: Segment, aborted: Iterable[CompletedTxn], doubt: Doubt, sink: Sink) -> None:
+    """Compare a segment's transaction index, or that there is none, with the transactions that end in the segment."""
+    meant = {txn.last_offset: txn for txn in aborted}
+    if segment.txnindex is None:
+        _missing(_index_path(segment), meant, doubt, sink)
+        return
+    path = segment.txnindex.path
+    try:
+        with Source.open(path) as source:
+            seen = _compare(source, segment.base_offset, meant, doubt, sink)
+    except StorageError as error:
+        code = "file.vanished" if isinstance(error, NotFoundError) else "file.not-readable"
+        sink.add(code, path, reason=error.message)
+        return
+    _missing(path, {last: txn for last, txn in meant.items() if last not in seen}, doubt, sink)
+
+
+def _compare(source: Source, base_offset: int, meant: Mapping[int, CompletedTxn], doubt: Doubt, sink: Sink) -> set[int]:
+    """Check every entry; returns the offsets of the markers that have one."""
+    path = source.path
+    before: int | None = None
+    seen: set[int] = set()
+    for entry in _entries(source, sink):
+        last = entry.last_offset
+        if before is not None and last <= before:
+            sink.add("txnindex.unsorted", path, position=entry.position, slot=entry.slot, last=last, before=before)
+        before = last
+        if last < base_offset:
+            sink.add("txnindex.below-base", path, position=entry.position, slot=entry.slot, last=last, base=base_offset)
+            continue
+        txn = meant.get(last)
+        if txn is not None:
+            seen.add(last)
+            _compare_entry(entry, txn, doubt, path, sink)
+        elif not doubt.explains(entry.first_offset, last):
+            sink.add(
+                "txnindex.unknown-entry",
+                path,
+                position=entry.position,
+                size_bytes=_SIZE,
+                offset=entry.first_offset,
+                slot=entry.slot,
+                producer=entry.producer_id,
+                last=last,
+            )
+    return seen
+
+
+def _compare_entry(entry: _Entry, txn: CompletedTxn, doubt: Doubt, path: str, sink: Sink) -> None:
+    said, meant = (entry.producer_id, entry.first_offset), (txn.producer_id, txn.first_offset)
+    if said != meant and not doubt.explains(min(entry.first_offset, txn.first_offset), txn.last_offset):
+        sink.add(
+            "txnindex.wrong-entry",
+            path,
+            position=entry.position,
+            size_bytes=_SIZE,
+            offset=entry.first_offset,
+            slot=entry.slot,
+            said=_words(*said),
+            meant=_words(*meant),
+        )
+    stable = txn.last_stable_offset
+    if entry.last_stable_offset < stable and not doubt.explains(entry.last_stable_offset, txn.last_offset):
+        sink.add(
+            "txnindex.last-stable-offset",
+            path,
+            position=entry.position,
+            size_bytes=_SIZE,
+            offset=entry.last_stable_offset,
+            slot=entry.slot,
+            said=entry.last_stable_offset,
+            meant=stable,
+        )
+
+
+def _missing(path: str, meant: Mapping[int, CompletedTxn], doubt: Doubt, sink: Sink) -> None:
+    if doubt.is_compacted:
+        return  # the cleaner keeps an entry only where data of the transaction is left
+    for txn in meant.values():
+        if not doubt.explains(txn.first_offset, txn.last_offset):
+            sink.add(
+                "txnindex.missing-entry",
+                path,
+                offset=txn.first_offset,
+                severity="warning" if doubt.is_rebuilt else None,
+                producer=txn.producer_id,
+                last=txn.last_offset,
+            )
+
+
+def _entries(source: Source, sink: Sink) -> Iterator[_Entry]:
+    count, partial_bytes = split_size(TXN_INDEX_ENTRY, source.size_bytes)
+    slot = 0
+    while slot < count:
+        run = source.window(slot * _SIZE, min(_RUN_ENTRIES, count - slot) * _SIZE)
+        whole = len(run) // _SIZE
+        if not whole:
+            break
+        for version, *fields in iter_txn_entries(run[: whole * _SIZE]):
+            if version >> 8 > 0:  # the reader looks at the first of the two bytes alone
+                sink.add("txnindex.bad-version", source.path, position=slot * _SIZE, size_bytes=_SIZE, version=version)
+            else:
+                if version:
+                    position = slot * _SIZE
+                    sink.add("txnindex.odd-version", source.path, position=position, slot=slot, version=version)
+                yield _Entry(slot, *fields)
+            slot += 1
+    if partial_bytes:
+        sink.add("txnindex.partial-entry", source.path, position=count * _SIZE, size_bytes=partial_bytes)
+
+
+def _index_path(segment: Segment) -> str:
+    log = segment.log
+    return "" if log is None else log.path.removesuffix(".log") + ".txnindex"
+
+
+def _words(producer_id: int, first_offset: int) -> str:
+    return f"producer {producer_id} from offset {first_offset} on"

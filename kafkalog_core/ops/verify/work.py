@@ -1,0 +1,139 @@
+"""The pieces that a verification is cut into: a partition, or one segment of a large one. Plain values and functions.
+
+Whoever has the time does them: this process or another one. A partition is listed by the one that checks it, as a log
+directory may hold ten thousands of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.findings import found
+from kafkalog_core.ops.verify.chain import NO_CHAIN, Spool, Spooled
+from kafkalog_core.ops.verify.check import SegmentTask
+from kafkalog_core.ops.verify.partition import PartitionChecker
+from kafkalog_core.ops.verify.segment import check_segment
+from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict
+from kafkalog_core.storage.partition import Partition, read_partition
+from kafkalog_core.storage.segment import SegmentState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog_core.ops.verify.check import Level
+    from kafkalog_core.ops.verify.context import PartitionContext
+    from kafkalog_core.storage.segment import Segment
+
+__all__ = [
+    "SPLIT_BYTES",
+    "Depth",
+    "PartitionWork",
+    "SegmentResult",
+    "Split",
+    "check_partition",
+    "check_split_segment",
+    "finished",
+]
+
+SPLIT_BYTES: Final = 64 * 1024 * 1024
+"""A partition of several segments is worth several processes from this size on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Depth:
+    """How everything is checked; see `VerifyRequest`."""
+
+    level: Level
+    now_ms: int
+    max_batch_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionWork:
+    """A partition to check; `may_split`: give it back when it is large."""
+
+    path: str
+    context: PartitionContext
+    depth: Depth
+    may_split: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A partition too large for one process: its segments, to be checked by several."""
+
+    partition: Partition
+    context: PartitionContext
+    tasks: tuple[SegmentTask, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentResult:
+    """A checked segment of a `Split`, and what its partition's replay needs of it."""
+
+    verdict: SegmentVerdict
+    spooled: Spooled
+
+
+def check_partition(work: PartitionWork, advance: Callable[[int], None]) -> PartitionVerdict | PlaceVerdict | Split:
+    """Check a partition, or cut a large one into its segments."""
+    try:
+        partition = read_partition(work.path)
+    except StorageError as error:
+        return PlaceVerdict(path=work.path, findings=(found("dir.unreadable", work.path, reason=error.message),))
+    tasks = segment_tasks(partition, work.depth)
+    if work.may_split and len(tasks) > 1 and sum(task.segment.size_bytes for task in tasks) > SPLIT_BYTES:
+        return Split(partition, work.context, tasks)
+    checker = PartitionChecker(partition, work.context)
+    for task in tasks:
+        checker.begin(task.segment)
+        checker.end(check_segment(task, checker, advance))
+    return finished(checker, partition, work.depth, advance)
+
+
+def finished(
+    checker: PartitionChecker, partition: Partition, depth: Depth, advance: Callable[[int], None]
+) -> PartitionVerdict:
+    """The verdict of a partition whose segments are checked, with what is wrong in finished replacements.
+
+    A broker puts those in the place of segments at its next start, whatever is in them.
+    """
+    verdict = checker.finish()
+    findings = list(verdict.findings)
+    for segment in partition.other_segments:
+        if segment.state is SegmentState.SWAP and segment.log is not None:
+            task = segment_task(partition, segment, depth, is_last=False)
+            findings += check_segment(task, NO_CHAIN, advance).findings
+    return replace(verdict, findings=tuple(findings))
+
+
+def check_split_segment(task: SegmentTask, spool_directory: str, advance: Callable[[int], None]) -> SegmentResult:
+    """Check a segment for the process that puts its partition together."""
+    with Spool(spool_directory) as spool:
+        verdict = check_segment(task, spool, advance)
+        return SegmentResult(verdict, spool.spooled())
+
+
+def segment_tasks(partition: Partition, depth: Depth) -> tuple[SegmentTask, ...]:
+    """One task for each live segment, in the order of their base offsets."""
+    last = len(partition.segments) - 1
+    return tuple(
+        segment_task(partition, segment, depth, is_last=index == last)
+        for index, segment in enumerate(partition.segments)
+    )
+
+
+def segment_task(partition: Partition, segment: Segment, depth: Depth, *, is_last: bool) -> SegmentTask:
+    """The task for one segment."""
+    return SegmentTask(
+        segment=segment,
+        topic=partition.topic,
+        partition=partition.partition,
+        is_v07=partition.format == "v07",
+        is_last=is_last,
+        level=depth.level,
+        now_ms=depth.now_ms,
+        max_batch_bytes=depth.max_batch_bytes,
+    )

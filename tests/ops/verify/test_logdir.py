@@ -1,0 +1,369 @@
+"""Log directories beside their partitions and beside each other."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog_core.findings import found
+from kafkalog_core.ops.targets import LogDirTarget, resolve
+from kafkalog_core.ops.verify.logdir import LogDirs
+from kafkalog_core.ops.verify.verdict import PartitionVerdict, SegmentVerdict
+from tests import build
+from tests.ops.verify.dirs import CLUSTER, DIRECTORY_IDS, Found, brief, find, write_log_dir, write_partition
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RECOVERY = "recovery-point-offset-checkpoint"
+WATERMARK = "replication-offset-checkpoint"
+LOG_START = "log-start-offset-checkpoint"
+CLEANER = "cleaner-offset-checkpoint"
+UNCLEAN = Found("info", "dir.unclean", ".kafka_cleanshutdown", None)
+UUID = "0123456789abcdef0123456789abcdef"
+
+
+def checkpoint(directory: Path, name: str, *entries: tuple[str, int, int]) -> None:
+    (directory / name).write_bytes(build.offset_checkpoint(entries))
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_healthy_log_dir(tmp_path: Path, is_clean: bool) -> None:
+    write_log_dir(tmp_path / "a", ["t-0", "t-1", "u-0"], is_clean=is_clean)
+    assert brief(find(tmp_path / "a")) == ([] if is_clean else [UNCLEAN])
+
+
+# --- offsets beside the log -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("name", "value", "is_clean", "expected"),
+    [
+        (RECOVERY, 101, True, [Found("error", "recovery-point.beyond-end", RECOVERY, 4)]),
+        (RECOVERY, 101, False, [Found("error", "recovery-point.beyond-end", RECOVERY, 4)]),
+        (RECOVERY, 99, True, [Found("error", "recovery-point.not-at-end", RECOVERY, 4)]),
+        (RECOVERY, 99, False, []),
+        (RECOVERY, -1, True, [Found("error", "checkpoint.negative-offset", RECOVERY, 4)]),
+        (WATERMARK, 101, False, [Found("error", "high-watermark.beyond-end", WATERMARK, 4)]),
+        (WATERMARK, 40, True, [Found("info", "high-watermark.below-end", WATERMARK, 4)]),
+        (WATERMARK, 40, False, []),
+        (LOG_START, 100, True, []),
+        (LOG_START, 101, True, [Found("error", "log-start.beyond-end", LOG_START, 4)]),
+        (CLEANER, 99, True, []),
+        (CLEANER, 101, True, [Found("warning", "cleaner-offset.beyond-end", CLEANER, 4)]),
+    ],
+)
+def test_offsets(tmp_path: Path, name: str, value: int, is_clean: bool, expected: list[Found]) -> None:
+    directory = write_log_dir(tmp_path / "a", is_clean=is_clean)
+    checkpoint(directory, name, ("t", 0, value))
+    assert [item for item in brief(find(directory)) if item != UNCLEAN] == expected
+
+
+def test_the_log_start_moves_the_bounds(tmp_path: Path) -> None:
+    directory = write_log_dir(tmp_path / "a")
+    checkpoint(directory, LOG_START, ("t", 0, 60))
+    checkpoint(directory, WATERMARK, ("t", 0, 50))
+    (item,) = find(directory)
+    assert (item.code, item.topic, item.partition, item.offset) == ("high-watermark.below-start", "t", 0, 50)
+
+
+def test_a_partition_without_segments_has_lost_what_was_flushed(tmp_path: Path) -> None:
+    directory = write_log_dir(tmp_path / "a")
+    for file in (directory / "t-0").iterdir():
+        file.unlink()
+    assert [(item.severity, item.code) for item in find(directory)] == [
+        ("info", "partition.empty"),
+        ("error", "recovery-point.beyond-end"),
+        ("error", "high-watermark.beyond-end"),
+    ]
+
+
+def test_a_refused_checkpoint_says_nothing_of_partitions(tmp_path: Path) -> None:
+    directory = write_log_dir(tmp_path / "a")
+    (directory / RECOVERY).write_bytes(build.offset_checkpoint([("t", 0, 7)], count=9))
+    assert brief(find(directory)) == [Found("error", "checkpoint.count-mismatch", RECOVERY, 2)]
+
+
+@pytest.mark.parametrize(("is_clean", "severity"), [(True, "warning"), (False, "info")])
+def test_a_partition_that_no_checkpoint_names(tmp_path: Path, is_clean: bool, severity: str) -> None:
+    directory = write_log_dir(tmp_path / "a", ["t-0", "t-1"], is_clean=is_clean)
+    checkpoint(directory, RECOVERY, ("t", 0, 100))
+    assert Found(severity, "recovery-point.none", "t-1", None) in brief(find(directory))
+
+
+def test_a_checkpoint_that_names_what_is_not_there(tmp_path: Path) -> None:
+    directory = write_log_dir(tmp_path / "a")
+    for name in (RECOVERY, WATERMARK):
+        checkpoint(directory, name, ("t", 0, 100), ("gone", 3, 7))
+    (item,) = find(directory)
+    assert brief([item]) == [Found("warning", "checkpoint.no-partition", RECOVERY, 12)]
+    assert "Line 4 names gone-3, offset 7" in item.message
+
+
+@pytest.mark.parametrize("name", [RECOVERY, WATERMARK, LOG_START])
+@pytest.mark.parametrize(("is_clean", "severity"), [(True, "error"), (False, "warning")])
+def test_emptied_checkpoints(tmp_path: Path, name: str, is_clean: bool, severity: str) -> None:
+    directory = write_log_dir(tmp_path / "a", is_clean=is_clean)
+    (directory / name).write_bytes(b"")
+    assert Found(severity, "checkpoint.emptied", name, None) in brief(find(directory))
+
+
+@pytest.mark.parametrize("name", [RECOVERY, WATERMARK, LOG_START])
+def test_missing_checkpoints(tmp_path: Path, name: str) -> None:
+    directory = write_log_dir(tmp_path / "a")
+    (directory / name).unlink()
+    assert brief(find(directory)) == [Found("error", "checkpoint.missing", name, None)]
+
+
+def test_a_release_without_the_other_checkpoints(tmp_path: Path) -> None:
+    """Kafka 0.8.0 writes high watermarks and the mark, and nothing else."""
+    directory = write_log_dir(tmp_path / "a")
+    for name in (RECOVERY, LOG_START, CLEANER, "meta.properties"):
+        (directory / name).unlink()
+    for name in ("leader-epoch-checkpoint", "partition.metadata"):
+        (directory / "t-0" / name).unlink()
+    assert brief(find(directory, formats=["v0"])) == []
+
+
+# --- ids --------------------------------------------------------------------------------------------------------------
+def meta(directory: Path, **changes: str | None) -> None:
+    values: dict[str, str | None] = {
+        "version": "1",
+        "node.id": "1",
+        "cluster.id": CLUSTER,
+        "directory.id": DIRECTORY_IDS[1],
+    }
+    values |= {key.replace("_", "."): value for key, value in changes.items()}
+    kept = {key: value for key, value in values.items() if value is not None}
+    (directory / "meta.properties").write_bytes(build.meta_properties(kept))
+
+
+def two_dirs(path: Path, second: tuple[str, ...] = ("u-0",)) -> tuple[Path, Path]:
+    return write_log_dir(path / "a", ["t-0"]), write_log_dir(path / "b", second, number=1)
+
+
+def test_two_healthy_dirs(tmp_path: Path) -> None:
+    assert brief(find(*two_dirs(tmp_path))) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"cluster_id": "QmFkQ2x1c3RlcklkMTIzNA"}, [("error", "dir.other-cluster")]),
+        ({"node_id": "2"}, [("warning", "dir.other-node")]),
+        ({"directory_id": DIRECTORY_IDS[0]}, [("error", "dir.same-directory-id")]),
+        ({"directory_id": None}, [("info", "meta.no-directory-id"), ("warning", "dir.without-directory-id")]),
+    ],
+)
+def test_meta_properties_of_two_dirs(
+    tmp_path: Path, changes: dict[str, str | None], expected: list[tuple[str, str]]
+) -> None:
+    first, second = two_dirs(tmp_path)
+    meta(second, **changes)
+    findings = find(first, second)
+    assert [(item.severity, item.code) for item in findings] == expected
+    assert {item.path for item in findings} == {f"{second}/meta.properties"}
+
+
+def test_one_dir_of_a_kraft_broker_without_meta_properties(tmp_path: Path) -> None:
+    first, second = two_dirs(tmp_path)
+    (second / "meta.properties").unlink()
+    assert Found("error", "meta.missing-kraft", "meta.properties", None) in brief(find(first, second))
+
+
+def test_a_dir_that_was_not_closed(tmp_path: Path) -> None:
+    first, second = two_dirs(tmp_path)
+    (second / ".kafka_cleanshutdown").unlink()
+    assert brief(find(first, second))[-1] == Found("warning", "dir.unclean-beside-clean", ".kafka_cleanshutdown", None)
+
+
+# --- partitions in several places -------------------------------------------------------------------------------------
+def test_a_partition_in_two_dirs(tmp_path: Path) -> None:
+    first, second = two_dirs(tmp_path, ("t-0",))
+    assert brief(find(first, second)) == [Found("error", "dir.in-two-log-dirs", "t-0", None)]
+
+
+def test_a_replica_on_another_broker_is_no_second_copy(tmp_path: Path) -> None:
+    first, second = two_dirs(tmp_path, ("t-0",))
+    meta(second, node_id="2")
+    assert [item.code for item in find(first, second)] == ["dir.other-node"]
+
+
+def test_a_partition_that_moves(tmp_path: Path) -> None:
+    first, second = two_dirs(tmp_path)
+    write_partition(second / f"t-0.{UUID}-future", topic_id="t" + "A" * 21)
+    assert [(item.severity, item.code) for item in find(first, second)] == [
+        ("info", "dir.future"),
+        ("info", "dir.moving"),
+    ]
+
+
+def test_a_partition_that_moves_within_one_dir(tmp_path: Path) -> None:
+    directory = write_log_dir(tmp_path / "a")
+    shutil.copytree(directory / "t-0", directory / f"t-0.{UUID}-future")
+    assert ("error", "dir.future-beside-current") in [(item.severity, item.code) for item in find(directory)]
+
+
+def test_a_partition_that_was_moved_by_hand(tmp_path: Path) -> None:
+    first, second = two_dirs(tmp_path, ("u-0", "u-1"))
+    (second / "u-1").rename(first / "u-1")
+    findings = find(first, second)
+    assert [(item.severity, item.code) for item in findings] == [
+        ("warning", "recovery-point.none"),
+        ("warning", "checkpoint.no-partition"),
+    ]
+    assert f"there is one in {first}" in findings[1].message
+
+
+def test_two_metadata_logs(tmp_path: Path) -> None:
+    first, second = two_dirs(tmp_path)
+    for directory in (first, second):
+        write_partition(directory / "__cluster_metadata-0", topic_id="A" * 21 + "Q")
+    assert Found("error", "dir.second-metadata-log", "__cluster_metadata-0", None) in brief(find(first, second))
+
+
+# --- topic ids --------------------------------------------------------------------------------------------------------
+def topic_id(directory: Path, value: str) -> None:
+    (directory / "partition.metadata").write_bytes(build.partition_metadata(value))
+
+
+def test_partitions_of_a_topic_with_different_ids(tmp_path: Path) -> None:
+    directory = write_log_dir(tmp_path / "a", ["t-0", "t-1"])
+    topic_id(directory / "t-1", "x" * 21 + "A")
+    (item,) = find(directory)
+    assert (item.severity, item.code) == ("error", "partition-metadata.other-topic-id")
+    assert item.path == f"{directory}/t-1/partition.metadata"
+
+
+def test_topics_with_one_id(tmp_path: Path) -> None:
+    directory = write_log_dir(tmp_path / "a", ["t-0", "u-0"])
+    topic_id(directory / "u-0", "t" + "A" * 21)
+    assert [item.code for item in find(directory)] == ["partition-metadata.shared-topic-id"]
+
+
+def test_a_partition_set_aside_may_have_an_older_id(tmp_path: Path) -> None:
+    directory = write_log_dir(tmp_path / "a")
+    write_partition(directory / f"t-0.{UUID}-stray", topic_id="x" * 21 + "A")
+    assert [item.code for item in find(directory)] == ["dir.stray"]
+
+
+# --- what is missing in a partition -----------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("leader-epoch-checkpoint", "epochs.missing"), ("partition.metadata", "partition-metadata.missing")],
+)
+def test_missing_small_files(tmp_path: Path, name: str, code: str) -> None:
+    directory = write_log_dir(tmp_path / "a")
+    (directory / "t-0" / name).unlink()
+    assert brief(find(directory)) == [Found("error", code, name, None)]
+
+
+def test_a_bare_partition_is_not_a_brokers(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(bytes(100))
+    assert [(item.severity, item.code) for item in find(tmp_path / "t-0")] == [("warning", "segment.index-missing")]
+
+
+def segments(path: Path, count: int) -> Path:
+    partition = write_partition(path)
+    for index in range(1, count):
+        for suffix in ("log", "index", "timeindex"):
+            (partition / f"{index * 10:020d}.{suffix}").write_bytes(bytes(100) if suffix == "log" else b"")
+    return partition
+
+
+@pytest.mark.parametrize(("suffix"), ["index", "timeindex"])
+def test_a_lost_index(tmp_path: Path, suffix: str) -> None:
+    """That of the active segment may not have been made yet; one of a closed segment has been."""
+    partition = segments(tmp_path / "t-0", 3)
+    for base_offset in (10, 20):
+        (partition / f"{base_offset:020d}.{suffix}").unlink()
+    assert brief(find(partition)) == [
+        Found("error", f"segment.{suffix}-missing", f"{10:020d}.log", None),
+        Found("warning", f"segment.{suffix}-missing", f"{20:020d}.log", None),
+    ]
+
+
+def test_an_index_that_compaction_has_not_renamed_yet(tmp_path: Path) -> None:
+    partition = segments(tmp_path / "t-0", 3)
+    (partition / f"{10:020d}.index").rename(partition / f"{10:020d}.index.swap")
+    assert ("warning", "segment.index-missing") in [(item.severity, item.code) for item in find(partition)]
+
+
+def test_a_copy_without_any_index_is_one_finding(tmp_path: Path) -> None:
+    partition = segments(tmp_path / "t-0", 4)
+    for file in [*partition.glob("*.index"), *partition.glob("*.timeindex")]:
+        file.unlink()
+    assert brief(find(partition)) == [Found("warning", "partition.no-companions", "t-0", None)]
+
+
+def test_a_replacement_without_its_index(tmp_path: Path) -> None:
+    partition = segments(tmp_path / "t-0", 3)
+    (partition / f"{10:020d}.log.swap").write_bytes(bytes(50))
+    assert ("error", "segment.swap-index-missing") in [(item.severity, item.code) for item in find(partition)]
+    (partition / f"{10:020d}.index.cleaned").touch()  # a crash between two renames
+    assert ("warning", "segment.swap-index-missing") in [(item.severity, item.code) for item in find(partition)]
+
+
+def test_an_index_that_would_replace_another_one(tmp_path: Path) -> None:
+    """The log of a replacement is renamed before its indexes, and those that it replaces have gone by then."""
+    partition = segments(tmp_path / "t-0", 3)
+    (partition / f"{10:020d}.index.swap").touch()
+    assert brief(find(partition)) == [Found("warning", "segment.swap", f"{10:020d}.index.swap", None)]
+
+
+def test_a_segment_of_redpanda(tmp_path: Path) -> None:
+    partition = segments(tmp_path / "t-0", 2)
+    (partition / "0-1-v1.log").touch()
+    (partition / "0-1-v1.base_index").touch()
+    assert brief(find(partition)) == [
+        Found("info", "segment.redpanda", "0-1-v1.base_index", None),
+        Found("error", "segment.redpanda", "0-1-v1.log", None),
+    ]
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
+def segment_verdict(path: str) -> SegmentVerdict:
+    return SegmentVerdict(
+        path=path,
+        base_offset=0,
+        size_bytes=100,
+        is_last=True,
+        mtime_ms=0,
+        batches=1,
+        records=100,
+        first_offset=0,
+        last_offset=99,
+        first_timestamp_ms=None,
+        max_timestamp_ms=None,
+        formats=("v2",),
+        epochs=(),
+        is_thinned=False,
+        gaps=(),
+        damage=((40, 60),),
+        lost_offsets=(),
+        findings=(),
+    )
+
+
+def test_damage_is_told_with_what_this_broker_will_do(tmp_path: Path) -> None:
+    directory = write_log_dir(tmp_path / "a")
+    (target,) = resolve([str(directory)])
+    assert isinstance(target, LogDirTarget)
+    log_dirs = LogDirs([target])
+    log_dirs.context(target, target.partitions[0])
+    path = f"{directory}/t-0"
+    damage = found("log.zero-tail", f"{path}/{0:020d}.log", position=40, size_bytes=60, lost="")
+    verdict = PartitionVerdict(
+        path=path,
+        topic="t",
+        partition=0,
+        segments=(segment_verdict(f"{path}/{0:020d}.log"),),
+        findings=(damage,),
+        log_start_offset=0,
+        log_end_offset=100,
+        at_risk_bytes=0,
+    )
+    (item,) = log_dirs.refined(verdict).findings
+    assert item.severity == "error"
+    assert (item.broker_action or "").startswith("Does not start")
