@@ -65,7 +65,7 @@ class Source:
         self._file = file
         self._opened = os.fstat(file.fileno())
         self.size_bytes = self._opened.st_size
-        self._buffer = bytearray(WINDOW_BYTES)
+        self._buffer = bytearray(min(WINDOW_BYTES, self.size_bytes))  # most files are small
         self._view = memoryview(self._buffer)
 
     @classmethod

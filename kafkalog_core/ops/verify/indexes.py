@@ -238,7 +238,7 @@ class OffsetIndexCheck(_IndexCheck):
         problem = self._lacks_entries(windows)
         if stretch > SPARSE_BYTES:
             problem = f"none for {stretch:,} bytes of log, from byte {start} on"
-        if problem:
+        if problem and not self._faults and not windows.unreadable:
             self._sink.add(
                 "index.sparse",
                 windows.path,

@@ -57,7 +57,9 @@ class Sink:
     def put(self, finding: Finding) -> None:
         """Put in a finding that is made already."""
         if self._is_shown(finding.code, finding.path):
-            self._append(replace(finding, topic=finding.topic or self._topic, partition=finding.partition))
+            if finding.topic is None:
+                finding = replace(finding, topic=self._topic, partition=self._partition)
+            self._append(finding)
 
     def count_more(self, code: str, path: str, count: int) -> None:
         """`count` more findings of a code in a file that were not made one by one."""
