@@ -62,7 +62,7 @@ def _groups(key: str, root: str, findings: Iterable[tuple[int, Finding]]) -> Htm
             "li",
             element("p", badge(severity), " ", _code_link(code), class_="head"),
             element("ul", *(_place(key, root, number, finding) for number, finding in places), class_="places"),
-            _texts({"A broker": action, "Cure": cure}),
+            _texts({"A broker": [action], "Cure": [cure]}),
             class_=f"finding {severity}",
         )
         for (severity, code, action, cure), places in sorted(groups.items(), key=lambda item: _RANK[item[0][0]])
@@ -88,9 +88,12 @@ def _where(finding: Finding, root: str) -> str:
     return f"{path} at byte {finding.position:,}{size}"
 
 
-def _texts(texts: Mapping[str, str]) -> Html:
-    pairs = [join([element("dt", label), element("dd", said)]) for label, said in texts.items() if said]
-    return element("dl", *pairs, class_="texts") if pairs else Html()
+def _texts(texts: Mapping[str, Iterable[str]]) -> Html | None:
+    parts: list[Html] = []
+    for label, sayings in texts.items():
+        told = [element("dd", said) for said in sayings if said]
+        parts += [element("dt", label), *told] if told else []
+    return element("dl", *parts, class_="texts") if parts else None
 
 
 # --- by code ----------------------------------------------------------------------------------------------------------
@@ -101,7 +104,7 @@ def code_section(code: str, group: Code, links: Mapping[str, str]) -> Html:
     head = element("h3", badge(group.severity), " ", element("span", code, class_="mono"), " ", _small(times))
     body = [
         element("p", kind.meaning) if kind is not None and kind.meaning else None,
-        _texts({"A broker": _sayings(group.actions), "Cure": _sayings(group.cures)}),
+        _texts({"A broker": _often(group.actions), "Cure": _often(group.cures)}),
         element("ul", *(_code_place(name, finding, links) for name, finding in group.places), class_="places"),
         _more(group),
     ]
@@ -112,9 +115,9 @@ def _small(text: str) -> Html:
     return element("span", text, class_="note")
 
 
-def _sayings(texts: Counter[str]) -> str:
+def _often(texts: Counter[str]) -> list[str]:
     """What was said of it, the most often said first."""
-    return " / ".join(said for said, _ in texts.most_common())
+    return [said for said, _ in texts.most_common()]
 
 
 def _code_place(name: str, finding: Finding, links: Mapping[str, str]) -> Html:

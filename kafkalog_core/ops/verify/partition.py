@@ -7,7 +7,7 @@ with its verdict. It does not matter which process has scanned the segment.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, segment_file_name
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.segment import Segment
 
 __all__ = ["PartitionChecker"]
+
+_LEFT_BY_CRASH: Final = frozenset({"index.zero-entries", "timeindex.zero-entries", "timeindex.incomplete"})
+"""What a loss of power leaves behind in a segment that was just closed."""
 
 
 class PartitionChecker:
@@ -88,7 +91,7 @@ class PartitionChecker:
         formats = {name for verdict in verdicts for name in verdict.formats}
         findings = list(refine(partition, context, formats))
         for verdict in verdicts:
-            findings += verdict.findings
+            findings += self._judged(verdict)
         end_offset = _next_offset(verdicts[-1]) if verdicts else None
         if partition.format == "log":
             findings += self._over_all(end_offset)
@@ -110,6 +113,14 @@ class PartitionChecker:
             log_end_offset=end_offset,
             at_risk_bytes=None if context.is_clean is None else 0 if risk is None else risk.size_bytes,
         )
+
+    def _judged(self, verdict: SegmentVerdict) -> list[Finding]:
+        """Findings of a segment; what a crash leaves in an index is no error where recovery builds it anew."""
+        is_rebuilt = self._is_rebuilt(verdict)
+        return [
+            replace(finding, severity="warning") if is_rebuilt and finding.code in _LEFT_BY_CRASH else finding
+            for finding in verdict.findings
+        ]
 
     def _over_all(self, end_offset: int | None) -> list[Finding]:
         partition = self._partition

@@ -1,0 +1,186 @@
+"""The top of the page: what is wrong, how much of it, and what happens next, for somebody who reads no further."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from kafkalog_cli.render.cells import count_of, human_bytes, time_cell
+from kafkalog_cli.render.report_html import Html, element, join, number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog_cli.render.report_data import Code, Collected, RunFacts
+    from kafkalog_core.findings import Finding
+
+__all__ = ["facts", "headline", "worst_codes"]
+
+WORST: Final = 8
+"""Codes that the table below the headline names."""
+_NAMES: Final = 3
+_TARGETS: Final = 12
+_LEVELS: Final = {
+    "headers": "headers (batch headers, indexes and small files)",
+    "checksums": "checksums (every byte; records not decoded)",
+    "records": "records (every byte, every record decoded)",
+}
+
+
+def headline(collected: Collected, summary: Mapping[str, object]) -> Html:
+    """One sentence in large letters, and what it means."""
+    severities = cast("dict[str, int]", summary.get("severities") or {})
+    state = "damaged" if severities.get("error") else "warnings" if severities.get("warning") else "clean"
+    sentences = [_how_much(collected, summary), _lost(collected), _around(collected), _at_risk(collected)]
+    if state == "damaged":
+        sentences.append(
+            "Copy what is damaged to another disk before a broker starts on this one: its start may cut or delete it."
+        )
+    elif state == "warnings":
+        sentences.append("Nothing is damaged. A warning is what a healthy broker may leave behind, yet worth a look.")
+    return element(
+        "section",
+        element("h2", _title(state, collected, summary), id="verdict"),
+        *(element("p", sentence) for sentence in sentences if sentence),
+        class_=f"verdict {state}",
+        aria_labelledby="verdict",
+    )
+
+
+def _title(state: str, collected: Collected, summary: Mapping[str, object]) -> str:
+    partitions, damaged = collected.partitions, collected.states["damaged"]
+    if damaged:
+        return f"Damaged: {damaged:,} of {count_of_number(partitions, 'partition')}"
+    if state == "damaged":
+        return f"Errors, but in none of {count_of_number(partitions, 'partition')}" if partitions else "Errors"
+    if not partitions and not summary.get("files"):
+        return "Nothing to check was there" if state == "clean" else "Warnings, and no partition"
+    whole = f"{count_of_number(partitions, 'partition')} without damage" if partitions else "no damage"
+    if state == "warnings":
+        return f"Warnings: {whole}"
+    return f"No damage: {count_of_number(partitions, 'partition')} checked" if partitions else "No damage"
+
+
+def count_of_number(count: int, noun: str) -> str:
+    """`1 partition`, `12,000 partitions`."""
+    return count_of(count, noun) if count == 1 else f"{count:,} {noun}s"
+
+
+def _how_much(collected: Collected, summary: Mapping[str, object]) -> str:
+    places = summary.get("damage_count")
+    if not places:
+        return ""
+    size = human_bytes(summary.get("damage_bytes"))
+    names = [str(row["name"]) for row in collected.listed if row["damage_count"]]
+    where = f" of {_listed(names)}" if names else ""
+    return f"In {count_of(places, 'place')} of the logs{where}, {size} hold no whole batch."
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _NAMES
+    shown = ", ".join(names[:_NAMES])
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+def _lost(collected: Collected) -> str:
+    if not collected.lost_offsets:
+        return ""
+    return (
+        f"Up to {collected.lost_offsets:,} records may have been in them, going by the offsets that are missing there."
+    )
+
+
+def _around(collected: Collected) -> str:
+    errors = [finding for place in collected.places for finding in place.findings if finding.severity == "error"]
+    if not errors:
+        return ""
+    return f"{count_of(len(errors), 'error')} {'is' if len(errors) == 1 else 'are'} about directories and files around."
+
+
+def _at_risk(collected: Collected) -> str:
+    if not collected.at_risk_bytes:
+        return ""
+    return (
+        f"The last stop was not clean: a broker reads {human_bytes(collected.at_risk_bytes)} behind the recovery "
+        "points again at its next start, and cuts what is not whole there."
+    )
+
+
+# --- what happens next ------------------------------------------------------------------------------------------------
+def worst_codes(collected: Collected, links: Mapping[str, str]) -> Html | None:
+    """A table of the worst codes: where, what is wrong, what a broker will do, what mends it."""
+    ranked = collected.codes_by_rank()
+    wanted = "error" if any(code.severity == "error" for _, code in ranked) else "warning"
+    shown = [(name, code) for name, code in ranked if code.severity == wanted]
+    if not shown:
+        return None
+    titles = ("Where", "What is wrong", "What a broker does at its next start, or later", "What mends it")
+    head = element("tr", *(element("th", title, scope="col") for title in titles))
+    rows = [_worst_row(name, code, links) for name, code in shown[:WORST]]
+    table = element("table", element("thead", head), element("tbody", *rows), class_="next")
+    rest = len(shown) - WORST
+    more = element("p", "and ", element("a", f"{rest} more kinds of finding", href="#codes"), class_="note")
+    return element(
+        "section",
+        element("h2", "What is wrong, and what happens next", id="next"),
+        element("div", table, class_="scroll", tabindex=0),
+        more if rest > 0 else None,
+    )
+
+
+def _worst_row(name: str, code: Code, links: Mapping[str, str]) -> Html:
+    first = code.places[0][1]
+    more = code.severities.total() - 1
+    others = element("a", f"and {more:,} more of this code", href=f"#c-{name}", class_="note") if more else None
+    return element(
+        "tr",
+        element("th", _where(code, links), scope="row"),
+        element("td", first.message, " ", others, data_label="What is wrong"),
+        element("td", first.broker_action or "Nothing.", data_label="A broker"),
+        element("td", first.cure or "Nothing needs to be done.", data_label="What mends it"),
+    )
+
+
+def _where(code: Code, links: Mapping[str, str]) -> Html:
+    anchors: dict[str, str | None] = {}
+    for name, finding in code.places:
+        anchors.setdefault(name, link_of(finding, links))
+    shown = [element("a", name, href=f"#{at}") if at else name for name, at in list(anchors.items())[:_NAMES]]
+    lines = [element("div", item, class_="mono") for item in shown]
+    if len(anchors) > _NAMES:
+        lines.append(element("div", "and others", class_="note"))
+    return join(lines)
+
+
+def link_of(finding: Finding, links: Mapping[str, str]) -> str | None:
+    """The section of the partition or directory that a finding is about."""
+    return links.get(finding.path) or links.get(finding.path.rpartition("/")[0])
+
+
+# --- facts ------------------------------------------------------------------------------------------------------------
+def facts(run: RunFacts, collected: Collected, summary: Mapping[str, object], finished_ms: int) -> Html:
+    """Figures of the run."""
+    severities = cast("dict[str, int]", summary.get("severities") or {})
+    found = [f"{number(severities[name])} {name}" for name in ("error", "warning", "info") if severities.get(name)]
+    seconds = max((finished_ms - run.started_ms) / 1000, 0.001)
+    size_bytes = cast("int", summary.get("bytes") or 0)
+    speed = f" ({human_bytes(int(size_bytes / seconds))}/s)" if seconds >= 1 else ""
+    pairs: list[tuple[str, object]] = [
+        ("Log read", f"{human_bytes(size_bytes)} in {count_of(summary.get('files'), 'file')}"),
+        ("Batches", number(summary.get("batches"))),
+        ("Records", number(summary.get("records"))),
+        ("Formats", ", ".join(sorted(collected.formats)) or "none"),
+        ("Findings", ", ".join(found) or "none"),
+        ("Level", _LEVELS.get(run.level, run.level)),
+        ("Started", time_cell(run.started_ms)),
+        ("Took", f"{seconds:,.1f} s{speed}"),
+        ("Exit status", number(summary.get("exit_status"))),
+        ("Made by", f"kafkalog {run.version}"),
+    ]
+    cards = [element("div", element("dt", label), element("dd", said)) for label, said in pairs]
+    targets = [element("div", path, class_="mono") for path in run.targets[:_TARGETS]]
+    if len(run.targets) > _TARGETS:
+        targets.append(element("div", f"and {len(run.targets) - _TARGETS:,} more", class_="note"))
+    cards.append(element("div", element("dt", "What was checked"), element("dd", *targets), class_="wide"))
+    if run.selection:
+        cards.append(element("div", element("dt", "Only"), element("dd", run.selection)))
+    return element("dl", *cards, class_="facts")
