@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final
 
-__all__ = ["ProcessPass", "description", "dump_process"]
+__all__ = ["ProcessPass", "description", "dump_process", "verify_process"]
 
 _CPUINFO: Final = Path("/proc/cpuinfo")
 _PACKAGES: Final = ("crc32c", "isal", "lz4", "python-snappy", "zstandard", "Cython", "aiokafka", "cramjam")
@@ -41,12 +41,22 @@ def description() -> dict[str, object]:
 
 
 def dump_process(path: str, *options: str) -> ProcessPass:
-    """`kafkalog dump` of a file as a process of its own, its output thrown away.
+    """`kafkalog dump` of a file as a process of its own, its output thrown away."""
+    return _process("dump", *options, path)
+
+
+def verify_process(path: str, *options: str) -> ProcessPass:
+    """`kafkalog verify --quiet` as a process of its own; nothing must be damaged."""
+    return _process("verify", "--quiet", *options, path)
+
+
+def _process(*arguments: str) -> ProcessPass:
+    """A command of ours, which must end with 0.
 
     It is started by a small process in between (this module run as a script): Linux counts the memory of whoever starts
     a process as the started one's own peak.
     """
-    command = [sys.executable, "-m", "kafkalog_cli", "dump", *options, path]
+    command = [sys.executable, "-m", "kafkalog_cli", *arguments]
     starter = [sys.executable, "-m", __name__, *command]
     done = subprocess.run(starter, stdout=subprocess.PIPE, check=True)
     exit_status, seconds, cpu_seconds, peak_rss_bytes = json.loads(done.stdout)
@@ -58,7 +68,7 @@ def dump_process(path: str, *options: str) -> ProcessPass:
 def _run(command: list[str]) -> tuple[int, float, float, int]:
     """Exit status, wall time, processor time and largest resident set of a process."""
     start = perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     seconds = perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)

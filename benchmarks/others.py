@@ -22,13 +22,14 @@ from aiokafka.record import memory_records
 from kafkalog_core.format import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from benchmarks.data import LogFile
 
 __all__ = ["AIOKAFKA", "JavaTool", "aiokafka_seconds"]
 
 WINDOW_BYTES: Final = 1024 * 1024
+PRINT: Final = ("--print-data-log",)
 KAFKA_VERSION: Final = "4.3.1"
 CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "kafkalog-bench"
 _JVM: Final = (
@@ -92,7 +93,7 @@ def _windows(path: str) -> Iterator[bytes]:
 
 
 class JavaTool:
-    """DumpLogSegments --print-data-log of one Kafka release. `missing` says why it cannot be run, or is empty."""
+    """DumpLogSegments of one Kafka release. `missing` says why it cannot be run, or is empty."""
 
     def __init__(self) -> None:
         self.jars = CACHE / f"kafka-tools-{KAFKA_VERSION}"
@@ -118,14 +119,23 @@ class JavaTool:
         told = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True)
         return told.stderr.splitlines()[0]
 
-    def seconds(self, path: str) -> float:
+    def seconds(self, path: str, options: Sequence[str] = PRINT) -> float:
         """Wall time of one run over a file, start included."""
+        seconds = self.seconds_within(None, path, options)
+        return 0.0 if seconds is None else seconds
+
+    def seconds_within(self, limit_seconds: float | None, path: str, options: Sequence[str]) -> float | None:
+        """Wall time of one run over a file, start included; null: it was stopped at the limit."""
         command = ["java", *_JVM, "-cp", f"{self.jars}/*", "org.apache.kafka.tools.DumpLogSegments"]
         start = perf_counter()
-        subprocess.run(
-            [*command, "--print-data-log", "--files", path],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=True,
-        )
+        try:
+            subprocess.run(
+                [*command, *options, "--files", path],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                check=True,
+                timeout=limit_seconds,
+            )
+        except subprocess.TimeoutExpired:
+            return None
         return perf_counter() - start

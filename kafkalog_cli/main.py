@@ -125,11 +125,7 @@ def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) 
     del parameter
     if not value or ctx.resilient_parsing:
         return
-    metadata = import_module("importlib.metadata")
-    try:
-        version = metadata.version("kafkalog")
-    except metadata.PackageNotFoundError:
-        version = "from a source tree"
+    version = import_module("kafkalog_cli.version").version()
     try:
         compiled = import_module("kafkalog_core.format.kernels").COMPILED
     except ImportError as error:  # one that was compiled from another text

@@ -130,7 +130,7 @@ DAMAGE: Final = _table(
     Column(
         "next_offset",
         "int64",
-        "first offset expected here by what stands before it, inside of a whole batch the first not read; null: unknown",
+        "first offset expected here by what stands before, inside of a whole batch the first not read; null: unknown",
     ),
     Column(
         "severity",

@@ -13,6 +13,10 @@ MODULES = sorted([*ROOT.glob("kafkalog_core/**/*.py"), *ROOT.glob("kafkalog_cli/
 MODULE_LINES = 400
 LAYOUT_LINES = 500
 FUNCTION_LINES = 70
+WRITERS = {
+    "kafkalog_cli/commands/bench.py": "makes a file of its own in a temporary place",
+    "kafkalog_cli/outfile.py": "writes the file that a user asked for, never among those of a broker",
+}
 
 
 def _ids(path: Path) -> str:
@@ -45,8 +49,8 @@ def test_layouts_are_spelled_in_layout_alone(path: Path) -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=_ids)
 def test_nothing_is_opened_for_writing(path: Path) -> None:
-    """Until there is the one door that writes, nobody writes; `bench` makes a file of its own in a temporary place."""
+    """Those that may are named in WRITERS, each with its reason."""
     text = path.read_text(encoding="utf-8")
     opened = r"""open\([^)]*["'][wax]b?\+?["']|(?<!formatter)\.write_(text|bytes)\("""
     changed = r"""os\.(rename|replace|remove|unlink|truncate|fsync)\("""
-    assert path.name == "bench.py" or not re.search(f"{opened}|{changed}", text)
+    assert _ids(path) in WRITERS or not re.search(f"{opened}|{changed}", text)

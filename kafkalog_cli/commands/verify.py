@@ -12,7 +12,9 @@ import click
 from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
 from kafkalog_cli.exits import ExitStatus
-from kafkalog_cli.render import open_progress, open_verdicts
+from kafkalog_cli.outfile import OutFile
+from kafkalog_cli.render import RunFacts, open_progress, open_report, open_verdicts
+from kafkalog_cli.version import version
 from kafkalog_core.format import kernels
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.targets import resolve
@@ -30,6 +32,7 @@ __all__ = ["verify_command"]
 EXAMPLES = (
     Example("kafkalog verify /var/lib/kafka", "Check a whole log directory"),
     Example("kafkalog verify --quiet --fail-on warning /data/*/kafka && echo fine", "Check all disks in a script"),
+    Example("kafkalog verify --report verify.html /var/lib/kafka", "And a page for those who ask how bad it is"),
     Example("kafkalog verify --level checksums --topic 'pay*' /var/lib/kafka", "Some topics, without their records"),
 )
 
@@ -54,6 +57,11 @@ EXAMPLES = (
     help="The least severity of a finding that makes the exit status 4.",
 )
 @click.option("--quiet", is_flag=True, help="Only the summary line, on stderr, and the exit status.")
+@click.option(
+    "--report",
+    metavar="FILE.html",
+    help="Also write a page for a browser: verdict, damage maps, timelines, cures. Not among the files of a broker.",
+)
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
@@ -82,12 +90,27 @@ def verify_command(
     if not kernels.COMPILED:
         click.echo("kafkalog: no compiled kernels here; the interpreted ones are about 100 times slower", err=True)
     report = Report(fail_on=str(given["fail_on"]))
-    writer = open_verdicts("quiet" if given["quiet"] else options.chosen_output(given["output"]))
+    writers = [open_verdicts("quiet" if given["quiet"] else options.chosen_output(given["output"]))]
+    if given["report"] is not None:
+        file = OutFile(str(given["report"]), request.targets)
+        writers.append(open_report(file, _run_facts(paths, selection, request)))
     with open_progress(shares_terminal=False) as progress:
         if sys.stderr.isatty():
             progress.expect(log_bytes(request.targets))
         for verdict in verify(request, progress):
             count(verdict, report)
-            writer.write(verdict)
-    writer.finish(report.summary_row())
+            for writer in writers:
+                writer.write(verdict)
+    for writer in writers:
+        writer.finish(report.summary_row())
     return int(report.exit_status)
+
+
+def _run_facts(paths: tuple[str, ...], selection: Selection, request: VerifyRequest) -> RunFacts:
+    return RunFacts(
+        version=version(),
+        level=request.level,
+        targets=paths,
+        selection=str(selection),
+        started_ms=request.now_ms,
+    )

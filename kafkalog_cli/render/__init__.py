@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from kafkalog_cli.render.verdicts import VerdictWriter, open_verdicts
+from kafkalog_cli.render.report_data import RunFacts
+from kafkalog_cli.render.verdicts import VerdictWriter, open_report, open_verdicts
 from kafkalog_cli.render.writer import Settings, Writer, open_progress, open_writer
 
-__all__ = ["Settings", "VerdictWriter", "Writer", "open_progress", "open_verdicts", "open_writer"]
+__all__ = [
+    "RunFacts",
+    "Settings",
+    "VerdictWriter",
+    "Writer",
+    "open_progress",
+    "open_report",
+    "open_verdicts",
+    "open_writer",
+]

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
-from kafkalog_cli.render.report_data import Collected, RunFacts
+from kafkalog_cli.render.report_data import Collected
 from kafkalog_cli.render.report_page import Page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
+    from kafkalog_cli.outfile import OutFile
+    from kafkalog_cli.render.report_data import RunFacts
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 
-__all__ = ["HtmlReport", "RunFacts"]
+__all__ = ["HtmlReport"]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 class HtmlReport:
-    """Takes verdicts as they come, then gives the page; memory and page do not grow with the number of partitions."""
+    """Takes verdicts as they come and writes the page at last: memory and page do not grow with the partitions."""
 
-    def __init__(self, run: RunFacts) -> None:
+    def __init__(self, file: OutFile, run: RunFacts, now_ms: Callable[[], int] = _now_ms) -> None:
+        self._file = file
         self._run = run
+        self._now_ms = now_ms
         self._collected = Collected()
 
     def write(self, verdict: PartitionVerdict | PlaceVerdict) -> None:
         """Keep what of a verdict is to be shown."""
         self._collected.add(verdict)
 
-    def page(self, summary: Mapping[str, object], finished_ms: int) -> Iterator[str]:
-        """The text of the page, in pieces."""
-        yield from Page(self._run, self._collected, summary, finished_ms).pieces()
+    def finish(self, summary: Mapping[str, object]) -> None:
+        """Write the page. Raises AccessError."""
+        self._file.write(Page(self._run, self._collected, summary, self._now_ms()).pieces())

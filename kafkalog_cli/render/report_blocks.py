@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.ops.verify.spans import damage_map
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, SegmentVerdict
 
-__all__ = ["Block", "Drawing", "Mark", "Seam", "drawing_of", "tail"]
+__all__ = ["Block", "Drawing", "Losses", "Mark", "Seam", "drawing_of", "losses_of", "lost_count", "stem", "tail"]
 
 BLOCKS: Final = 160
 """Blocks of one partition that are drawn."""
@@ -20,6 +21,7 @@ APART: Final = 48
 """Segments that are drawn each by itself, however whole; of more, whole neighbours are drawn as one block."""
 MARKS: Final = 4000
 """Marks of one partition."""
+_GAP: Final = "segment.gap"
 _RANK: Final = {"info": 1, "warning": 2, "error": 3}
 
 
@@ -39,6 +41,14 @@ class Seam:
     is_gap: bool
     first_offset: int
     last_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Spans of offsets of one segment that may be lost; `is_open`: and more, up to nobody knows where."""
+
+    spans: tuple[tuple[int, int], ...]
+    is_open: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +97,35 @@ def stem(path: str) -> str:
     return f"{head}{slash}{name.partition('.')[0]}"
 
 
+def losses_of(segments: Sequence[SegmentVerdict], index: int) -> Losses:
+    """What may be lost in a segment, up to where the next one begins."""
+    end = segments[index + 1].base_offset if index + 1 < len(segments) else None
+    spans, is_open = [], False
+    for first, last in segments[index].lost_offsets:
+        if end is None and last >= MAX_INT64:
+            is_open = True
+        elif end is None or first < end:
+            spans.append((first, last if end is None else min(last, end - 1)))
+    return Losses(tuple(spans), is_open)
+
+
+def lost_count(verdict: PartitionVerdict) -> int:
+    """Offsets that are in no batch that can be read: in damaged places, and between segments where that is an error."""
+    gaps = {finding.path for finding in verdict.findings if finding.code == _GAP and finding.severity == "error"}
+    spans: list[tuple[int, int]] = []
+    for index, segment in enumerate(verdict.segments):
+        if "v07" in segment.formats:  # its offsets are bytes, not records
+            continue
+        spans += losses_of(verdict.segments, index).spans if segment.lost_offsets else ()
+        seam = _seam(verdict.segments[index - 1], segment) if index and segment.path in gaps else None
+        spans += [(seam.first_offset, seam.last_offset)] if seam is not None and seam.is_gap else []
+    count, end = 0, -1
+    for first, last in sorted(spans):
+        count += max(last - max(first, end + 1) + 1, 0)
+        end = max(end, last)
+    return count
+
+
 def drawing_of(verdict: PartitionVerdict) -> Drawing:
     """A bounded number of blocks, in the order of the segments."""
     severities: dict[str, str] = {}
@@ -119,8 +158,8 @@ def _block(segments: Sequence[SegmentVerdict], index: int, severities: dict[str,
         marks=_marks(segment, cells),
         damage_count=len(segment.damage),
         damage_bytes=sum(size_bytes for _, size_bytes in segment.damage),
-        lost_offsets=segment.lost_offsets[:cells],
-        gaps=len(segment.gaps),
+        lost_offsets=losses_of(segments, index).spans[:cells],
+        gaps=segment.gap_count,
         seam=_seam(segments[index - 1], segment) if index else None,
     )
 

@@ -18,7 +18,8 @@ __all__ = ["timeline"]
 
 WIDTH: Final = 1000.0
 HEIGHT: Final = 240.0
-_LEFT: Final = 150.0
+_STRIP_ROOM: Final = 24.0
+_LETTER: Final = 6.6
 _TOP: Final = 12.0
 _BOTTOM: Final = 200.0
 _RIGHT: Final = 988.0
@@ -34,10 +35,16 @@ class _Scale:
     first_offset: int
     last_offset: int
 
+    @property
+    def left(self) -> float:
+        """Where the plot begins: labels of offsets stand before it."""
+        longest = max(len(f"{self.first_offset:,}"), len(f"{self.last_offset:,}"), len("offsets"))
+        return longest * _LETTER + _STRIP_ROOM
+
     def x(self, time_ms: int) -> float:
         """Where a time is; what lies outside stands at the edge."""
         inside = min(max(time_ms, self.first_time), self.last_time) - self.first_time
-        return _LEFT + inside * (_RIGHT - _LEFT) / max(self.last_time - self.first_time, 1)
+        return self.left + inside * (_RIGHT - self.left) / max(self.last_time - self.first_time, 1)
 
     def y(self, offset: int) -> float:
         """Where an offset is, the first one at the bottom."""
@@ -55,6 +62,7 @@ def timeline(drawing: Drawing, name: str, now_ms: int) -> Html:
         "svg",
         _axes(scale),
         *(_strip(block, scale) for block in blocks),
+        *(_gap(block, scale) for block in blocks),
         *(_lost(block, scale) for block in blocks),
         *(_box(block, scale) for block in blocks),
         viewBox=f"0 0 {WIDTH:.0f} {HEIGHT:.0f}",
@@ -96,10 +104,10 @@ def _times(blocks: Iterable[Block]) -> Iterable[int]:
 def _axes(scale: _Scale) -> Html:
     middle = (scale.first_time + scale.last_time) // 2
     parts = [
-        element("rect", x=_LEFT, y=_TOP, width=_RIGHT - _LEFT, height=_BOTTOM - _TOP, class_="plot"),
-        element("text", f"{scale.last_offset:,}", x=_LEFT - 20, y=_TOP + 10, text_anchor="end"),
-        element("text", f"{scale.first_offset:,}", x=_LEFT - 20, y=_BOTTOM, text_anchor="end"),
-        element("text", "offsets", x=_LEFT - 20, y=(_TOP + _BOTTOM) / 2, text_anchor="end", class_="axis"),
+        element("rect", x=scale.left, y=_TOP, width=_RIGHT - scale.left, height=_BOTTOM - _TOP, class_="plot"),
+        element("text", f"{scale.last_offset:,}", x=scale.left - 20, y=_TOP + 10, text_anchor="end"),
+        element("text", f"{scale.first_offset:,}", x=scale.left - 20, y=_BOTTOM, text_anchor="end"),
+        element("text", "offsets", x=scale.left - 20, y=(_TOP + _BOTTOM) / 2, text_anchor="end", class_="axis"),
     ]
     if scale.last_time - scale.first_time > 1:
         at = scale.x(middle)
@@ -107,8 +115,8 @@ def _axes(scale: _Scale) -> Html:
         parts.append(element("text", _time(middle), x=at, y=_BOTTOM + 18, text_anchor="middle"))
     if scale.last_time != scale.first_time:
         parts.append(element("text", _time(scale.last_time), x=_RIGHT, y=_BOTTOM + 18, text_anchor="end"))
-    parts.append(element("text", _time(scale.first_time), x=_LEFT, y=_BOTTOM + 18))
-    parts.append(element("text", "timestamps of the batches, UTC", x=_LEFT, y=_BOTTOM + 34, class_="axis"))
+    parts.append(element("text", _time(scale.first_time), x=scale.left, y=_BOTTOM + 18))
+    parts.append(element("text", "timestamps of the batches, UTC", x=scale.left, y=_BOTTOM + 34, class_="axis"))
     return join(parts)
 
 
@@ -119,7 +127,15 @@ def _time(time_ms: int) -> str:
 def _strip(block: Block, scale: _Scale) -> Html:
     """Offsets that the segment holds, on the scale at the left."""
     top, height = _vertical(block.first_offset or 0, block.last_offset or 0, scale)
-    return element("rect", x=_LEFT - _STRIP - 2, y=top, width=_STRIP, height=height, class_="held")
+    return element("rect", x=scale.left - _STRIP - 2, y=top, width=_STRIP, height=height, class_="held")
+
+
+def _gap(block: Block, scale: _Scale) -> Html | None:
+    """Offsets before the segment that are in none, on the scale at the left."""
+    if block.seam is None or not block.seam.is_gap:
+        return None
+    top, height = _vertical(block.seam.first_offset, block.seam.last_offset, scale)
+    return element("rect", x=scale.left - _STRIP - 1, y=top, width=_STRIP - 2, height=height, class_="gap")
 
 
 def _lost(block: Block, scale: _Scale) -> Html:
@@ -132,9 +148,9 @@ def _lost(block: Block, scale: _Scale) -> Html:
             element(
                 "rect",
                 title,
-                x=_LEFT - _STRIP - 2,
+                x=scale.left - _STRIP - 2,
                 y=top,
-                width=_RIGHT - _LEFT + _STRIP + 2,
+                width=_RIGHT - scale.left + _STRIP + 2,
                 height=height,
                 class_="lost",
             )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from kafkalog_cli.render.report_blocks import Drawing, drawing_of, tail
+from kafkalog_cli.render.report_blocks import Drawing, drawing_of, losses_of, lost_count, tail
 from kafkalog_core.ops.verify.rows import partition_row, state_of
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 
@@ -29,6 +29,9 @@ PLACE_FINDINGS: Final = 400
 """Findings about log directories and single files that are told in full."""
 CODE_PLACES: Final = 12
 CODE_TEXTS: Final = 4
+Kept = TypeVar("Kept")
+_NO_START: Final = ("Does not start.", "Does not start:", "Does not start,")
+"""How an action begins that needs no condition for it."""
 _RANK: Final = {"error": 0, "warning": 1, "info": 2}
 
 
@@ -79,6 +82,11 @@ class Code:
         """The worst."""
         return min(self.severities, key=lambda severity: _RANK.get(severity, 2))
 
+    @property
+    def stops_broker(self) -> bool:
+        """Whether a broker does not start because of it."""
+        return self.severity == "error" and any(action.startswith(_NO_START) for action in self.actions)
+
     def add(self, name: str, finding: Finding) -> None:
         """Count a finding of the partition or place of that name."""
         is_worst = not self.severities or _RANK[finding.severity] < _RANK[self.severity]
@@ -101,7 +109,9 @@ class Collected:
         self.codes: dict[str, Code] = {}
         self.clean: list[Mapping[str, object]] = []
         self.places: list[Place] = []
+        self.place_count = 0
         self.lost_offsets = 0
+        self.has_open_losses = False
         self.at_risk_bytes = 0
         self.formats: set[str] = set()
         self._details: list[tuple[tuple[int, ...], Detail]] = []
@@ -112,11 +122,14 @@ class Collected:
     def add(self, verdict: PartitionVerdict | PlaceVerdict) -> None:
         """Count a verdict and keep what of it is to be shown."""
         name = tail(verdict.path)
+        is_partition = isinstance(verdict, PartitionVerdict)
         for finding in verdict.findings:
-            self.codes.setdefault(finding.code, Code()).add(name, finding)
+            place = name if is_partition or finding.path == verdict.path else f"{name}/{tail(finding.path)}"
+            self.codes.setdefault(finding.code, Code()).add(place, finding)
         if isinstance(verdict, PartitionVerdict):
             self._add_partition(verdict, name)
         elif verdict.findings:
+            self.place_count += 1
             room = max(PLACE_FINDINGS - self._place_findings, 1)
             findings = _worst(verdict.findings, room)
             self._place_findings += len(findings)
@@ -140,20 +153,23 @@ class Collected:
         return self.states.total()
 
     def codes_by_rank(self) -> list[tuple[str, Code]]:
-        """The worst first, then by how often they were found."""
-        return sorted(
-            self.codes.items(), key=lambda item: (_RANK[item[1].severity], -item[1].severities.total(), item[0])
-        )
+        """The worst first: what keeps a broker from starting, then by how often it was found."""
+
+        def rank(item: tuple[str, Code]) -> tuple[int, bool, int, str]:
+            code, group = item
+            return _RANK[group.severity], not group.stops_broker, -group.severities.total(), code
+
+        return sorted(self.codes.items(), key=rank)
 
     def _add_partition(self, verdict: PartitionVerdict, name: str) -> None:
         state = state_of(verdict)
         self._seen += 1
         self.states[state] += 1
         self.at_risk_bytes += verdict.at_risk_bytes or 0
-        for segment in verdict.segments:
+        for index, segment in enumerate(verdict.segments):
             self.formats.update(segment.formats)
-            if "v07" not in segment.formats:  # its offsets are bytes, not records
-                self.lost_offsets += sum(last - first + 1 for first, last in segment.lost_offsets)
+            self.has_open_losses |= bool(segment.lost_offsets) and losses_of(verdict.segments, index).is_open
+        self.lost_offsets += lost_count(verdict)
         row = partition_row(verdict) | {"name": name, "key": f"p{self._seen}"}
         if state == "clean":
             if len(self.clean) < LISTED:
@@ -184,7 +200,7 @@ def _badness(item: tuple[tuple[int, ...], object]) -> tuple[int, ...]:
     return item[0]
 
 
-def _keep(heap: list[tuple[tuple[int, ...], object]] | list, item: tuple, limit: int) -> None:
+def _keep(heap: list[tuple[tuple[int, ...], Kept]], item: tuple[tuple[int, ...], Kept], limit: int) -> None:
     """Put an item in and the least bad one out where there are too many."""
     if len(heap) < limit:
         heapq.heappush(heap, item)

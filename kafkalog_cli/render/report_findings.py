@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["badge", "code_section", "finding_list", "numbered"]
 
+_SHORT: Final = 400
 _RANK: Final = {"error": 0, "warning": 1, "info": 2}
 _SIGNS: Final = {
     "error": "\N{HEAVY MULTIPLICATION X}",
@@ -84,7 +85,7 @@ def _where(finding: Finding, root: str) -> str:
     path = finding.path.removeprefix(root.rstrip("/") + "/") if finding.path != root else "."
     if finding.position is None:
         return path if path != "." else "the directory"
-    size = "" if finding.size_bytes is None else f" ({human_bytes(finding.size_bytes)})"
+    size = "" if not finding.size_bytes else f" ({human_bytes(finding.size_bytes)})"
     return f"{path} at byte {finding.position:,}{size}"
 
 
@@ -117,13 +118,18 @@ def _small(text: str) -> Html:
 
 def _often(texts: Counter[str]) -> list[str]:
     """What was said of it, the most often said first."""
-    return [said for said, _ in texts.most_common()]
+    return [_cut(said) for said, _ in texts.most_common()]
+
+
+def _cut(said: str) -> str:
+    """As every code is shown, however large the page has become, none of its texts may be long."""
+    return said if len(said) <= _SHORT else said[:_SHORT] + "..."
 
 
 def _code_place(name: str, finding: Finding, links: Mapping[str, str]) -> Html:
     anchor = links.get(finding.path.rpartition("/")[0]) or links.get(finding.path)
-    shown = element("a", name, href=f"#{anchor}") if anchor else name
-    return element("li", element("span", shown, class_="mono where"), " ", finding.message)
+    shown = element("a", _cut(name), href=f"#{anchor}") if anchor else _cut(name)
+    return element("li", element("span", shown, class_="mono where"), " ", _cut(finding.message))
 
 
 def _more(group: Code) -> Html | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from kafkalog_cli.render.cells import count_of, human_bytes, time_cell
-from kafkalog_cli.render.report_html import Html, element, join, number
+from kafkalog_cli.render.cells import count_of, human_bytes
+from kafkalog_cli.render.report_html import Html, element, join, moment, number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,16 +13,17 @@ if TYPE_CHECKING:
     from kafkalog_cli.render.report_data import Code, Collected, RunFacts
     from kafkalog_core.findings import Finding
 
-__all__ = ["facts", "headline", "worst_codes"]
+__all__ = ["count_of_number", "facts", "headline", "worst_codes"]
 
-WORST: Final = 8
-"""Codes that the table below the headline names."""
+WORST: Final = 10
+"""Rows of the table below the headline."""
 _NAMES: Final = 3
 _TARGETS: Final = 12
+_NOUNS: Final = {"error": "error", "warning": "warning", "info": "normal one"}
 _LEVELS: Final = {
-    "headers": "headers (batch headers, indexes and small files)",
-    "checksums": "checksums (every byte; records not decoded)",
-    "records": "records (every byte, every record decoded)",
+    "headers": "headers: no checksums",
+    "checksums": "checksums: every byte",
+    "records": "records: everything",
 }
 
 
@@ -30,7 +31,13 @@ def headline(collected: Collected, summary: Mapping[str, object]) -> Html:
     """One sentence in large letters, and what it means."""
     severities = cast("dict[str, int]", summary.get("severities") or {})
     state = "damaged" if severities.get("error") else "warnings" if severities.get("warning") else "clean"
-    sentences = [_how_much(collected, summary), _lost(collected), _around(collected), _at_risk(collected)]
+    sentences = [
+        _no_start(collected),
+        _how_much(collected, summary),
+        _lost(collected),
+        _around(collected),
+        _at_risk(collected),
+    ]
     if state == "damaged":
         sentences.append(
             "Copy what is damaged to another disk before a broker starts on this one: its start may cut or delete it."
@@ -72,7 +79,18 @@ def _how_much(collected: Collected, summary: Mapping[str, object]) -> str:
     size = human_bytes(summary.get("damage_bytes"))
     names = [str(row["name"]) for row in collected.listed if row["damage_count"]]
     where = f" of {_listed(names)}" if names else ""
-    return f"In {count_of(places, 'place')} of the logs{where}, {size} hold no whole batch."
+    return f"{size} in {count_of(places, 'place')} of the logs{where} hold no whole batch."
+
+
+def _no_start(collected: Collected) -> str:
+    names = [
+        finding.path
+        for _, code in collected.codes_by_rank()
+        if code.stops_broker
+        for _, finding in code.places
+        if finding.severity == "error"
+    ]
+    return f"A broker does not start on this disk as it is, because of {_listed(names)}." if names else ""
 
 
 def _listed(names: list[str]) -> str:
@@ -82,18 +100,20 @@ def _listed(names: list[str]) -> str:
 
 
 def _lost(collected: Collected) -> str:
-    if not collected.lost_offsets:
-        return ""
-    return (
-        f"Up to {collected.lost_offsets:,} records may have been in them, going by the offsets that are missing there."
-    )
+    if collected.lost_offsets:
+        more = ", and at the end of a log nobody knows how many more" if collected.has_open_losses else ""
+        return f"Up to {collected.lost_offsets:,} records may be lost: so many offsets can be read nowhere here{more}."
+    if collected.has_open_losses:
+        return "How many records were in them cannot be told: it is the end of a log."
+    return ""
 
 
 def _around(collected: Collected) -> str:
     errors = [finding for place in collected.places for finding in place.findings if finding.severity == "error"]
     if not errors:
         return ""
-    return f"{count_of(len(errors), 'error')} {'is' if len(errors) == 1 else 'are'} about directories and files around."
+    verb = "is" if len(errors) == 1 else "are"
+    return f"{count_of(len(errors), 'error')} {verb} about the log directory and its own files."
 
 
 def _at_risk(collected: Collected) -> str:
@@ -115,10 +135,10 @@ def worst_codes(collected: Collected, links: Mapping[str, str]) -> Html | None:
         return None
     titles = ("Where", "What is wrong", "What a broker does at its next start, or later", "What mends it")
     head = element("tr", *(element("th", title, scope="col") for title in titles))
-    rows = [_worst_row(name, code, links) for name, code in shown[:WORST]]
-    table = element("table", element("thead", head), element("tbody", *rows), class_="next")
-    rest = len(shown) - WORST
-    more = element("p", "and ", element("a", f"{rest} more kinds of finding", href="#codes"), class_="note")
+    rows = [row for name, code in shown for row in _worst_rows(name, code, links)]
+    table = element("table", element("thead", head), element("tbody", *rows[:WORST]), class_="next")
+    rest = len(rows) - WORST
+    more = element("p", f"and {count_of(rest, 'more case')}: ", element("a", "findings by code", href="#codes"))
     return element(
         "section",
         element("h2", "What is wrong, and what happens next", id="next"),
@@ -127,22 +147,32 @@ def worst_codes(collected: Collected, links: Mapping[str, str]) -> Html | None:
     )
 
 
-def _worst_row(name: str, code: Code, links: Mapping[str, str]) -> Html:
-    first = code.places[0][1]
-    more = code.severities.total() - 1
+def _worst_rows(name: str, code: Code, links: Mapping[str, str]) -> list[Html]:
+    """A row for each thing that a broker does about it; the last one tells how many more there are."""
+    groups: dict[tuple[str | None, str | None], list[tuple[str, Finding]]] = {}
+    for place in code.places:
+        groups.setdefault((place[1].broker_action, place[1].cure), []).append(place)
+    rest = code.severities.total() - len(code.places)
+    counts = [len(places) for places in groups.values()]
+    counts[-1] += rest
+    return [_worst_row(name, places, count - 1, links) for places, count in zip(groups.values(), counts, strict=True)]
+
+
+def _worst_row(name: str, places: list[tuple[str, Finding]], more: int, links: Mapping[str, str]) -> Html:
+    first = places[0][1]
     others = element("a", f"and {more:,} more of this code", href=f"#c-{name}", class_="note") if more else None
     return element(
         "tr",
-        element("th", _where(code, links), scope="row"),
+        element("th", _where(places, links), scope="row"),
         element("td", first.message, " ", others, data_label="What is wrong"),
         element("td", first.broker_action or "Nothing.", data_label="A broker"),
         element("td", first.cure or "Nothing needs to be done.", data_label="What mends it"),
     )
 
 
-def _where(code: Code, links: Mapping[str, str]) -> Html:
+def _where(places: list[tuple[str, Finding]], links: Mapping[str, str]) -> Html:
     anchors: dict[str, str | None] = {}
-    for name, finding in code.places:
+    for name, finding in places:
         anchors.setdefault(name, link_of(finding, links))
     shown = [element("a", name, href=f"#{at}") if at else name for name, at in list(anchors.items())[:_NAMES]]
     lines = [element("div", item, class_="mono") for item in shown]
@@ -160,7 +190,7 @@ def link_of(finding: Finding, links: Mapping[str, str]) -> str | None:
 def facts(run: RunFacts, collected: Collected, summary: Mapping[str, object], finished_ms: int) -> Html:
     """Figures of the run."""
     severities = cast("dict[str, int]", summary.get("severities") or {})
-    found = [f"{number(severities[name])} {name}" for name in ("error", "warning", "info") if severities.get(name)]
+    found = [count_of(severities[name], noun) for name, noun in _NOUNS.items() if severities.get(name)]
     seconds = max((finished_ms - run.started_ms) / 1000, 0.001)
     size_bytes = cast("int", summary.get("bytes") or 0)
     speed = f" ({human_bytes(int(size_bytes / seconds))}/s)" if seconds >= 1 else ""
@@ -171,7 +201,7 @@ def facts(run: RunFacts, collected: Collected, summary: Mapping[str, object], fi
         ("Formats", ", ".join(sorted(collected.formats)) or "none"),
         ("Findings", ", ".join(found) or "none"),
         ("Level", _LEVELS.get(run.level, run.level)),
-        ("Started", time_cell(run.started_ms)),
+        ("Started", moment(run.started_ms)),
         ("Took", f"{seconds:,.1f} s{speed}"),
         ("Exit status", number(summary.get("exit_status"))),
         ("Made by", f"kafkalog {run.version}"),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_cli.render.cells import NONE, safe_text
+from kafkalog_cli.render.cells import NONE, safe_text, time_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Html", "element", "join", "number", "text"]
+__all__ = ["Html", "element", "join", "moment", "number", "text"]
 
 LONGEST_TEXT: Final = 2000
 _VOID: Final = frozenset({"meta", "input", "br"})
@@ -37,7 +37,7 @@ def join(children: Iterable[object]) -> Html:
     return Html("".join(text(child) for child in children if child is not None))
 
 
-def element(name: str, *children: object, **attributes: object) -> Html:
+def element(name: str, /, *children: object, **attributes: object) -> Html:
     """One element.
 
     Attributes: a trailing underscore is dropped, others become dashes; null and false leave the attribute out, true
@@ -52,6 +52,11 @@ def element(name: str, *children: object, **attributes: object) -> Html:
 def number(value: object) -> str:
     """`1,234`, or a dash where it is not known."""
     return f"{value:,}" if isinstance(value, int) else NONE
+
+
+def moment(time_ms: object) -> str:
+    """A time to the second, UTC, where nobody needs it closer: `2023-11-14 22:13:20`."""
+    return time_cell(time_ms).replace("T", " ").partition(".")[0]
 
 
 def _attribute(name: str, value: object) -> str:

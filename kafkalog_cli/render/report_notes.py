@@ -22,20 +22,20 @@ _SIGNS: Final = (
 )
 _UNSEEN: Final = {
     "headers": (
-        "Level headers: no checksum was computed and no record decoded. A flipped bit inside of a batch is not noticed; "
-        "--level records notices it.",
+        "Level headers: no checksum was computed and no record decoded. A flipped bit inside of a batch is not "
+        "noticed; --level records notices it."
     ),
     "checksums": (
         "Level checksums: records were not decoded. Contents that were written wrong under a good checksum are not "
-        "noticed; --level records notices them.",
+        "noticed; --level records notices them."
     ),
-    "records": (),
 }
 _NEVER: Final = (
-    "What leaves no trace: whole batches cut off cleanly at the end of the log, batches that are missing from a "
-    "compacted log, an entry that is missing from an offset index, which is sparse anyway.",
-    "Other replicas: this is one broker's disk. Whether a lost record still exists elsewhere, only the other brokers "
-    "know.",
+    (
+        "What leaves no trace: whole batches cut off cleanly at the end of the log, batches that are missing from a "
+        "compacted log, an entry that is missing from an offset index, which is sparse anyway."
+    ),
+    "Other replicas: this is one broker's disk. Whether a lost record still exists, only the other brokers know.",
     "The meaning of records: whether an application finds its data right.",
     "Anything that changed after its file had been read, where a broker was running.",
 )
@@ -45,19 +45,25 @@ _READING: Final = (
     ("Clean", "nothing but normal life (severity info) was found."),
     (
         "At risk",
-        "bytes behind the recovery point of a broker that did not stop cleanly: it reads them again when it starts, "
-        "and cuts the log at the first batch that is not whole.",
+        (
+            "bytes behind the recovery point of a broker that did not stop cleanly: it reads them again when it "
+            "starts, and cuts the log at the first batch that is not whole."
+        ),
     ),
     (
         "Map of segments",
-        "one block a segment, in the order of the offsets; red marks stand where the file is damaged. A mark with a "
-        "finding leads to it. The numbers below are first offsets, as in the file names.",
+        (
+            "one block a segment, in the order of the offsets; red marks stand where the file is damaged, and lead to "
+            "the finding. The numbers below are first offsets, as in the file names."
+        ),
     ),
     (
         "Offsets over time",
-        "a box for each segment, from its first to its largest timestamp and its first to its last offset. In a "
-        "healthy log they climb from the lower left to the upper right. The strip at the left shows which offsets are "
-        "in a segment; red lines are offsets that may be lost.",
+        (
+            "a box for each segment, from its first to its largest timestamp and its first to its last offset. In a "
+            "healthy log they climb from the lower left to the upper right. The strip at the left shows which offsets "
+            "are in a segment; red lines are offsets that may be lost."
+        ),
     ),
 )
 
@@ -80,7 +86,7 @@ def _sign(kind: str) -> Html:
 
 def not_checked(run: RunFacts) -> Html:
     """What the check did not look at, and what it cannot see."""
-    unseen = [*_UNSEEN.get(run.level, ())]
+    unseen = [_UNSEEN[run.level]] if run.level in _UNSEEN else []
     if run.selection:
         unseen.append(f"Everything but {run.selection}: it was not asked for.")
     items = [element("li", sentence) for sentence in (*unseen, *_NEVER)]

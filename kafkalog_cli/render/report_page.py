@@ -7,11 +7,10 @@ import hashlib
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_cli.render.cells import NONE, count_of, human_bytes, span, time_cell
+from kafkalog_cli.render.cells import count_of, human_bytes, span, time_cell
 from kafkalog_cli.render.report_chart import timeline
-from kafkalog_cli.render.report_data import Detail, Place
 from kafkalog_cli.render.report_findings import badge, code_section, finding_list, numbered
-from kafkalog_cli.render.report_headline import facts, headline, worst_codes
+from kafkalog_cli.render.report_headline import count_of_number, facts, headline, worst_codes
 from kafkalog_cli.render.report_html import Html, element, join, number
 from kafkalog_cli.render.report_maps import Anchors, segment_map, segment_table
 from kafkalog_cli.render.report_notes import how_to_read, legend, not_checked
@@ -20,32 +19,30 @@ from kafkalog_cli.render.report_tables import clean_rows, state_bar, table_end, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from kafkalog_cli.render.report_data import Collected, RunFacts
+    from kafkalog_cli.render.report_data import Collected, Detail, Place, RunFacts
 
 __all__ = ["Page"]
 
-LARGEST_PAGE: Final = 16_000_000
-"""Characters of a page, about: what comes behind is counted and named no more."""
-_ROWS_SHARE: Final = LARGEST_PAGE // 5
-_DETAILS_SHARE: Final = LARGEST_PAGE // 2
+ROWS_SIZE: Final = 2_000_000
+"""Characters of a table of partitions: what comes behind is counted and named no more."""
+DETAILS_SIZE: Final = 6_000_000
+"""Characters of all partitions that are told one by one."""
+PLACES_SIZE: Final = 2_000_000
+"""Characters of all log directories and single files."""
+_REFUSALS: Final = 5
 
 
-class _Share:
-    """What is left of the room that a section may take."""
-
-    def __init__(self, size: int) -> None:
-        self._left = size
-        self.refused = 0
-
-    def taken(self, pieces: Iterable[Html]) -> Iterator[Html]:
-        """The pieces that fit."""
-        for piece in pieces:
-            if len(piece) > self._left:
-                self._left = 0
-                self.refused += 1
-                continue
-            self._left -= len(piece)
-            yield piece
+def _fitting(pieces: Iterable[tuple[str, Html]], size: int) -> dict[str, Html]:
+    """Pieces by their keys, as far as there is room; none is made any more once some did not fit."""
+    taken: dict[str, Html] = {}
+    refused = 0
+    for key, piece in pieces:
+        if len(piece) <= size:
+            size -= len(piece)
+            taken[key] = piece
+        elif (refused := refused + 1) >= _REFUSALS:
+            break
+    return taken
 
 
 class Page:
@@ -56,22 +53,23 @@ class Page:
         self._collected = collected
         self._summary = summary
         self._finished_ms = finished_ms
-        self._details = collected.details
-        self._links = {str(detail.row["path"]): detail.key for detail in self._details}
-        self._links |= {place.path: place.key for place in collected.places}
+        self._details = _fitting(((detail.key, self._detail(detail)) for detail in collected.details), DETAILS_SIZE)
+        self._places = _fitting(((place.key, _place(place)) for place in collected.places), PLACES_SIZE)
+        self._links = {str(one.row["path"]): one.key for one in collected.details if one.key in self._details}
+        self._links |= {place.path: place.key for place in collected.places if place.key in self._places}
 
     def pieces(self) -> Iterator[str]:
         """The text of the page."""
         style, script = _resource("report.css"), _resource("report.js")
         yield _head(style, script)
-        yield _top()
+        yield _top(has_findings=bool(self._collected.codes))
         yield headline(self._collected, self._summary)
         yield state_bar(self._collected.states)
         yield worst_codes(self._collected, self._links) or ""
         yield facts(self._run, self._collected, self._summary, self._finished_ms)
         yield from self._tables()
-        yield from self._partitions()
-        yield from self._places()
+        yield from self._one_by_one()
+        yield from self._around()
         yield from self._codes()
         yield join([not_checked(self._run), how_to_read()])
         yield f"</main><script>{script}</script></body></html>\n"
@@ -81,33 +79,33 @@ class Page:
         yield '<section><h2 id="partitions">Partitions</h2>'
         listed, clean, states = self._collected.listed, self._collected.clean, self._collected.states
         if listed:
-            share = _Share(_ROWS_SHARE)
+            rows = _fitting(worst_rows(listed, self._links), ROWS_SIZE)
             yield table_start("Partitions that are not clean, the worst first", is_worst=True)
-            yield from share.taken(worst_rows(listed, self._links))
+            yield from rows.values()
             yield table_end()
-            yield _left_out(states["damaged"] + states["warnings"] - len(listed) + share.refused, "partition")
+            yield _left_out(states["damaged"] + states["warnings"] - len(rows), "partition")
         if clean:
-            share = _Share(_ROWS_SHARE)
-            yield f"<details><summary>{number(states['clean'])} clean</summary>"
+            rows = _fitting(clean_rows(clean), ROWS_SIZE)
+            yield f"<details><summary>{count_of_number(states['clean'], 'clean partition')}</summary>"
             yield table_start("Clean partitions", is_worst=False)
-            yield from share.taken(clean_rows(clean))
+            yield from rows.values()
             yield table_end()
-            yield _left_out(states["clean"] - len(clean) + share.refused, "clean partition")
+            yield _left_out(states["clean"] - len(rows), "clean partition")
             yield "</details>"
         if not listed and not clean:
             yield element("p", "No partition was among what was checked.", class_="note")
         yield "</section>"
 
     # --- partitions one by one ----------------------------------------------------------------------------------------
-    def _partitions(self) -> Iterator[str]:
-        if not self._details:
+    def _one_by_one(self) -> Iterator[str]:
+        states = self._collected.states
+        worth_telling = states["damaged"] + states["warnings"]
+        if not worth_telling:
             return
-        share = _Share(_DETAILS_SHARE)
         yield '<section><h2 id="details">Partitions that are not clean, one by one</h2>'
         yield legend()
-        yield from share.taken(self._detail(detail) for detail in self._details)
-        states = self._collected.states
-        yield _left_out(states["damaged"] + states["warnings"] - len(self._details) + share.refused, "partition")
+        yield from self._details.values()
+        yield _left_out(worth_telling - len(self._details), "partition")
         yield "</section>"
 
     def _detail(self, detail: Detail) -> Html:
@@ -132,11 +130,12 @@ class Page:
         )
 
     # --- the rest -----------------------------------------------------------------------------------------------------
-    def _places(self) -> Iterator[str]:
+    def _around(self) -> Iterator[str]:
         if not self._collected.places:
             return
         yield '<section><h2 id="places">Log directories and single files</h2>'
-        yield from _Share(_ROWS_SHARE).taken(_place(place) for place in self._collected.places)
+        yield from self._places.values()
+        yield _left_out(self._collected.place_count - len(self._places), "place")
         yield "</section>"
 
     def _codes(self) -> Iterator[str]:
@@ -145,12 +144,11 @@ class Page:
             return
         told = [(code, group) for code, group in codes if group.severity != "info"]
         normal = [(code, group) for code, group in codes if group.severity == "info"]
-        share = _Share(_ROWS_SHARE)
         yield '<section><h2 id="codes">Findings by code</h2>'
-        yield from share.taken(code_section(code, group, self._links) for code, group in told)
+        yield from (code_section(code, group, self._links) for code, group in told)
         if normal:
             yield f"<details><summary>{count_of(len(normal), 'code')} of severity info: normal life</summary>"
-            yield from share.taken(code_section(code, group, self._links) for code, group in normal)
+            yield from (code_section(code, group, self._links) for code, group in normal)
             yield "</details>"
         yield "</section>"
 
@@ -167,9 +165,8 @@ def _figures(row: Mapping[str, object]) -> str:
         parts.append(f"damaged in {count_of(row['damage_count'], 'place')}, {human_bytes(row['damage_bytes'])}")
     if row.get("at_risk_bytes"):
         parts.append(f"{human_bytes(row['at_risk_bytes'])} behind the recovery point, at risk")
-    newest = time_cell(row.get("max_timestamp_ms"))
-    if newest != NONE:
-        parts.append(f"newest timestamp {newest}")
+    if row.get("max_timestamp_ms") is not None:
+        parts.append(f"newest timestamp {time_cell(row['max_timestamp_ms'])}")
     return "; ".join(parts)
 
 
@@ -187,7 +184,9 @@ def _place(place: Place) -> Html:
 def _left_out(count: int, noun: str) -> str:
     if count <= 0:
         return ""
-    return element("p", f"and {count:,} more {noun}{'s' * (count != 1)}: --output ndjson has all of them", class_="note")
+    return element(
+        "p", f"and {count:,} more {noun}{'s' * (count != 1)}: --output ndjson has all of them", class_="note"
+    )
 
 
 # --- frame ------------------------------------------------------------------------------------------------------------
@@ -211,10 +210,11 @@ def _head(style: str, script: str) -> str:
     return f'<!DOCTYPE html>\n<html lang="en"><head>{metas}<style>{style}</style></head>\n<body>'
 
 
-def _top() -> Html:
+def _top(*, has_findings: bool) -> Html:
     links = [("partitions", "Partitions"), ("codes", "Findings by code"), ("reading", "How to read this")]
+    links = [link for link in links if has_findings or link[0] != "codes"]
     skip = element("a", "To the verdict", href="#verdict", class_="skip")
     nav = element("nav", *(element("a", shown, href=f"#{at}") for at, shown in links), aria_label="Sections")
     toggle = element("button", "Theme: as the system", type="button", id="theme", hidden=True)
     header = element("header", element("h1", "kafkalog verify"), nav, toggle)
-    return Html(f'{skip}{header}<main>')
+    return Html(f"{skip}{header}<main>")

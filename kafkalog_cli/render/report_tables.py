@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from kafkalog_cli.render.cells import NONE, human_bytes, span, time_cell
+from kafkalog_cli.render.cells import NONE, human_bytes, span
 from kafkalog_cli.render.report_findings import badge
-from kafkalog_cli.render.report_html import Html, element, number
+from kafkalog_cli.render.report_html import Html, element, moment, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,9 +32,7 @@ def _counted(title: str, name: str) -> _Column:
 
 
 def _sized(title: str, name: str) -> _Column:
-    return _Column(
-        title, lambda row: human_bytes(row[name]) if row.get(name) else NONE, lambda row: row.get(name) or 0
-    )
+    return _Column(title, lambda row: human_bytes(row[name]) if row.get(name) else NONE, lambda row: row.get(name) or 0)
 
 
 def _offsets(row: Mapping[str, object]) -> str:
@@ -47,7 +45,7 @@ _BASIC: Final = (
     _counted("Segments", "segments"),
     _counted("Records", "records"),
     _Column("Offsets", _offsets, lambda row: row.get("log_end_offset") or 0),
-    _Column("Newest timestamp", lambda row: time_cell(row.get("max_timestamp_ms")), kind="mono"),
+    _Column("Newest (UTC)", lambda row: moment(row.get("max_timestamp_ms")), kind="num"),
 )
 _WORST: Final = (
     _Column("State", lambda row: badge(str(row["state"])), lambda row: STATES.index(str(row["state"])), "state"),
@@ -61,8 +59,9 @@ _WORST: Final = (
 
 def table_start(caption: str, *, is_worst: bool) -> Html:
     """Up to where the rows begin."""
-    titles = ["Partition", *(column.title for column in (_WORST if is_worst else _BASIC))]
-    head = element("tr", *(element("th", title, scope="col") for title in titles))
+    columns = _WORST if is_worst else _BASIC
+    titles = [element("th", column.title, scope="col", class_=column.kind) for column in columns]
+    head = element("tr", element("th", "Partition", scope="col"), *titles)
     table = f'<div class="scroll" tabindex="0"><table class="sortable">{element("caption", caption)}'
     return Html(f"{table}{element('thead', head)}<tbody>")
 
@@ -72,18 +71,18 @@ def table_end() -> Html:
     return Html("</tbody></table></div>")
 
 
-def worst_rows(rows: Iterable[Mapping[str, object]], links: Mapping[str, str]) -> Iterator[Html]:
-    """Rows of partitions that are not clean, with links to their sections."""
+def worst_rows(rows: Iterable[Mapping[str, object]], links: Mapping[str, str]) -> Iterator[tuple[str, Html]]:
+    """Keys and rows of partitions that are not clean, with links to their sections."""
     for row in rows:
         anchor = links.get(str(row["path"]))
         name = element("a", row["name"], href=f"#{anchor}") if anchor else row["name"]
-        yield _row(row, name, _WORST)
+        yield str(row["key"]), _row(row, name, _WORST)
 
 
-def clean_rows(rows: Iterable[Mapping[str, object]]) -> Iterator[Html]:
-    """Rows of clean partitions."""
+def clean_rows(rows: Iterable[Mapping[str, object]]) -> Iterator[tuple[str, Html]]:
+    """Keys and rows of clean partitions."""
     for row in rows:
-        yield _row(row, row["name"], _BASIC)
+        yield str(row["key"]), _row(row, row["name"], _BASIC)
 
 
 def _row(row: Mapping[str, object], name: object, columns: Iterable[_Column]) -> Html:

@@ -12,9 +12,11 @@ from kafkalog_core.ops.verify.rows import rows_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kafkalog_cli.outfile import OutFile
+    from kafkalog_cli.render.report_data import RunFacts
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 
-__all__ = ["VerdictWriter", "open_verdicts"]
+__all__ = ["VerdictWriter", "open_report", "open_verdicts"]
 
 
 class VerdictWriter(Protocol):
@@ -49,3 +51,8 @@ def open_verdicts(output: str) -> VerdictWriter:
         module = import_module("kafkalog_cli.render.verdict_table")
         return cast("VerdictWriter", module.QuietVerdicts() if output == "quiet" else module.VerdictTable())
     return RowVerdicts(open_writer(output, Settings(tables=(tables.PARTITION, tables.FINDING))))
+
+
+def open_report(file: OutFile, run: RunFacts) -> VerdictWriter:
+    """The writer of the HTML report, which is in its file when it has been finished."""
+    return cast("VerdictWriter", import_module("kafkalog_cli.render.report").HtmlReport(file, run))

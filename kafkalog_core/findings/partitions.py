@@ -143,8 +143,18 @@ PARTITIONS: Final = {
         "Loads the log without a word about it; consumers pass over these offsets.",
         "Copy the partition from a healthy replica, or look there for the missing records.",
         meaning=(
-            "Offsets are missing between two batches of a segment, and nothing says that the log was compacted: batches "
-            "were lost. A warning where that is not known, as for a partition without its log directory."
+            "Offsets are missing between two batches of a segment, and nothing says that the log was compacted: "
+            "batches were lost. A warning where that is not known, as for a partition without its log directory."
+        ),
+    ),
+    "batch.gaps": FindingType(
+        "warning",
+        "Offsets are missing in {count} places, the first time {offset} to {last}, as in a log that was compacted.",
+        "Loads the log; consumers pass over these offsets.",
+        "Nothing needs to be done if the topic is a compacted one. If it is not, compare the partition with a replica.",
+        meaning=(
+            "Offsets are missing between batches in many places, which is what compaction leaves. A warning where the "
+            "log directory has not compacted the log itself: then it is a copy of a leader's that was, or much is lost."
         ),
     ),
     "segment.overlap": FindingType(

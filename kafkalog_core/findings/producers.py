@@ -69,7 +69,7 @@ PRODUCERS: Final = {
     ),
     "producer.fields": FindingType(
         "warning",
-        "The producer fields of the batch contradict each other: {what}",
+        "The producer fields of the batch contradict each other: {what}.",
         _REPLAYED,
         f"{_WRITTEN_SO}.",
         "Producer id, epoch, sequence and the transactional bit of a batch do not go together: no broker and no client "
@@ -161,7 +161,7 @@ PRODUCERS: Final = {
     ),
     "txnindex.partial-entry": FindingType(
         "error",
-        "{size_bytes} bytes stand behind the last whole entry.",
+        "Behind the last whole entry stand {size_bytes} bytes.",
         "Ignores them, and appends entries behind them that it cannot read later.",
         _DROP_TXNINDEX,
         "The size of a transaction index is no multiple of 34 bytes.",
@@ -180,6 +180,13 @@ PRODUCERS: Final = {
         "Takes the last of them.",
         _DROP_SNAPSHOT,
         "A snapshot names every producer once.",
+    ),
+    "snapshot.later-producer": FindingType(
+        "error",
+        "Producer {producer} has offset {offset} in it, and the snapshot is of offset {name_offset}.",
+        "Trusts it, if it is the newest: takes batches for duplicates that it has not yet read.",
+        _DROP_SNAPSHOT,
+        "A snapshot holds what producers did before its offset: it was renamed, or its bytes were changed.",
     ),
     "snapshot.beyond-end": FindingType(
         "error",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
@@ -154,6 +155,7 @@ _LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _OFFSET_DIGITS: Final = 20
 _MAX_NAME_LENGTH: Final = 255
 _MAX_TOPIC_LENGTH: Final = 249
+_NAMES_KEPT: Final = 1024  # ten thousand partitions have files of the same names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +199,7 @@ class DirectoryName:
         return self.raw == directory_name(self.topic, self.partition, self.state, self.uuid)
 
 
+@lru_cache(_NAMES_KEPT)
 def parse_file_name(name: str) -> FileName:
     """Kind, state and numbers of a file name; `FileKind.UNKNOWN` where it says nothing."""
     special = _parse_special(name)

@@ -215,7 +215,8 @@ class Dumper:
                 code = "high-watermark.unknown"
                 return None, [found(code, unit.path, topic=unit.topic, partition=unit.partition)]
         options = self._request.scan_options
-        following, is_whole = (), True
+        following: tuple[LogFile, ...] = ()
+        is_whole = True
         if any(
             isinstance(target, FileTarget) and target.path == unit.files[0].path for target in self._request.targets
         ):

@@ -37,6 +37,7 @@ _MODES: Final[dict[Sequences, int]] = {
     "gaps": k.PLAIN_WITH_GAPS,
     "unchecked": k.PLAIN_UNSEQUENCED,
 }
+_TXN_MARKERS: Final = frozenset({k.MARKER_ABORT, k.MARKER_COMMIT})
 _GROUP_OFFSETS: Final = "__consumer_offsets"
 _FIRST_CAPACITY: Final = 64
 _STATE_VERSION: Final = 1
@@ -128,7 +129,8 @@ class ProducerStates:
         last = batches.count if last is None else last
         if last - first > len(self._ended) // k.E_SIZE:
             self._ended = array("q", bytes(8 * k.E_SIZE * (last - first)))
-        cells = array("q", chain.from_iterable((row, *markers[row]) for row in sorted(markers)))
+        markers = {row: markers[row] for row in sorted(markers) if markers[row].type_id in _TXN_MARKERS}
+        cells = array("q", chain.from_iterable((row, *marker) for row, marker in markers.items()))
         cells.extend((last, 0, 0))
         events: list[CompletedTxn | Anomaly] = []
         row = first
@@ -172,9 +174,6 @@ class ProducerStates:
         """A row that the kernel asks about: there is no room, or something is odd of it."""
         if self._state[k.G_COUNT] == self._state[k.G_CAPACITY]:
             self._make_room(2 * self._state[k.G_CAPACITY])
-        if marker is not None and marker.type_id not in {k.MARKER_ABORT, k.MARKER_COMMIT}:
-            marker = None
-            markers = array("q", (row + 1, 0, 0))
         header = _header(batches, row)
         events += diagnose(header, self._known(header.producer_id), marker, sequences=self.sequences)
         self._advance(batches, markers, row, row + 1, k.ANY, events)

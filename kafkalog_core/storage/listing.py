@@ -9,7 +9,6 @@ import errno
 import os
 import stat
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from kafkalog_core.errors import AccessError, NotFoundError
@@ -75,7 +74,7 @@ class Listing:
 def stat_path(path: str) -> os.stat_result:
     """Stat a path, links followed. Raises NotFoundError or AccessError."""
     try:
-        return Path(path).stat()
+        return os.stat(path)
     except OSError as error:
         raise open_error(path, error) from error
     except ValueError as error:  # a NUL in it

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format import kernels
-from kafkalog_core.format.columns import BatchColumns
+from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns
 from kafkalog_core.format.layout import DISK_BLOCK_BYTES, MAX_BATCH_BYTES, MAX_INT64
 from kafkalog_core.storage.framing import LogFraming, V07Framing
 from kafkalog_core.storage.resync import Search, count_zeros
@@ -113,7 +113,7 @@ class _Scanner:
         self._resynced = False
         self._wanted = WINDOW_BYTES
         self._expected = 0
-        self._batches = BatchColumns()
+        self._batches = BatchColumns(min(BATCH_ROWS, source.size_bytes // framing.min_entry_bytes + 1))
         self._probe = BatchColumns(2)
         self._search = Search(source, framing, options.max_batch_bytes)
         self._holds_to = self._searched_to = -1

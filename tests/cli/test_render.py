@@ -95,7 +95,7 @@ def test_places(row, text):
 
 
 def test_every_row_type_is_shown_somehow():
-    in_lines = {"damage", "finding", "stats", "explanation", "broker_message", "summary"}
+    in_lines = {"damage", "finding", "stats", "partition", "explanation", "broker_message", "summary"}
     assert {name.partition(" ")[0] for name in SHOWN} == TABLES.keys() - in_lines
 
 

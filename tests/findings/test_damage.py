@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 from kafkalog_core.findings.damage import LOG_DAMAGE
-from kafkalog_core.format import decode, kernels
+from kafkalog_core.format import arena, kernels
 from kafkalog_core.storage import scan
 
 
 def test_catalogue_is_what_scan_and_decode_say() -> None:
     text = Path(scan.__file__).read_text(encoding="utf-8")
     framing = set(re.findall(r'"([a-z]+-[a-z]+|unreadable)"', text))
-    payload = {name for _, name in decode._INFLATE_ERRORS} | {"wrapper-value", "headers-limit", "message-crc"}
+    payload = {name for _, name in arena._INFLATE_ERRORS} | {"wrapper-value", "headers-limit", "message-crc", "header-contradiction", "record-offset"}
     assert framing | payload | set(kernels.DECODE_ERRORS.values()) == set(LOG_DAMAGE)

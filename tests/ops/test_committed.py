@@ -8,6 +8,7 @@ import pytest
 
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.ops.committed import CommittedView
+from kafkalog_core.ops.producer_outcomes import Span
 from kafkalog_core.ops.report import Report
 from tests.build import (
     ABORT,
@@ -20,6 +21,7 @@ from tests.build import (
     leader_change_value,
     message_v1,
     offset_checkpoint,
+    txn_index,
     txn_marker,
     wrapper_v1,
 )
@@ -153,17 +155,177 @@ def test_a_fenced_producer(tmp_path: Path) -> None:
     assert committed(tmp_path, log) == [2]
 
 
-def test_an_unreadable_marker_leaves_its_transaction_open(tmp_path: Path) -> None:
-    """A lost commit could be an abort: nothing from there on is promised."""
+# --- what damage hides ------------------------------------------------------------------------------------------------
+SEGMENT = f"{0:020d}"
+
+
+def spoiled(data: bytes) -> bytes:
+    """A batch whose checksum is wrong."""
+    return data[:-1] + bytes([data[-1] ^ 0xFF])
+
+
+def read(
+    path: Path, index: list[tuple[int, int, int, int]] | None = None, **request: object
+) -> tuple[list[int], list[tuple[str, int]]]:
+    """Offsets that are shown as committed, and the findings; `index` are entries of the first segment's index."""
+    if index is not None:
+        (path / f"{SEGMENT}.txnindex").write_bytes(txn_index(index))
+    rows = dump_rows(path, level="records", committed="log-end", **request)
+    found = [(row["code"], row["offset"]) for row in rows if row["type"] == "finding"]
+    return offsets_of(rows), [(code, offset) for code, offset in found if code.startswith("txn.")]
+
+
+def spoil(log: Log, data: bytes, count: int = 1) -> Log:
+    log.data += spoiled(data)
+    log.next += count
+    return log
+
+
+def over_damage(tmp_path: Path, kind: int | None) -> Path:
+    """0 plain, 1 P, 2 damage, 3 plain, 4 P, 5 marker of P if any, 6 plain."""
+    log = spoil(Log().plain().txn(P), txn_marker(COMMIT, offset=2, producer_id=P)).plain().txn(P)
+    if kind is not None:
+        log.end(P, kind)
+    return write_segments(tmp_path / "topic-0", {0: log.plain().data})
+
+
+def test_a_marker_behind_damage_decides_about_what_is_behind_it_alone(tmp_path: Path) -> None:
+    """A marker in the damage may have ended the first data; so nobody knows of it, whatever comes later."""
+    path = over_damage(tmp_path, COMMIT)
+    assert read(path) == ([0, 3, 4, 6], [("txn.undecided", 1)])
+    assert read(over_damage(tmp_path, ABORT)) == ([0, 3, 6], [("txn.undecided", 1)])
+
+
+def test_what_is_said_of_undecided_data(tmp_path: Path) -> None:
+    rows = dump_rows(over_damage(tmp_path, COMMIT), level="records", committed="log-end")
+    finding = next(row for row in rows if row["code" if "code" in row else "type"] == "txn.undecided")
+    assert finding["severity"] == "error"
+    assert finding["file"].endswith(f"{SEGMENT}.log")
+    position = next(row["position"] for row in rows if row["type"] == "damage")
+    where = f"offset 2, from byte {position} of {SEGMENT}.log on"
+    assert finding["message"] == (
+        "Whether the transaction of producer 11 at offset 1 was committed is not known: its marker may be in what "
+        f"cannot be read, {where}. Its records up to there are not shown."
+    )
+
+
+def test_an_index_lists_what_was_aborted_in_damage(tmp_path: Path) -> None:
+    """The marker at offset 2 was ABORT; the COMMIT behind it is of the next transaction."""
+    assert read(over_damage(tmp_path, COMMIT), [(P, 1, 2, 3)]) == ([0, 3, 4, 6], [])
+
+
+def test_an_index_lists_a_transaction_that_goes_on_over_damage(tmp_path: Path) -> None:
+    assert read(over_damage(tmp_path, ABORT), [(P, 1, 5, 6)]) == ([0, 3, 6], [])
+
+
+def test_an_index_that_goes_on_behind_damage_tells_what_was_not_aborted(tmp_path: Path) -> None:
+    """The ABORT at offset 5 is listed with a first offset behind the damage: what was before it was committed."""
+    assert read(over_damage(tmp_path, ABORT), [(P, 4, 5, 6)]) == ([0, 1, 3, 6], [])
+    assert read(over_damage(tmp_path, COMMIT), [(Q, 3, 6, 7)]) == ([0, 1, 3, 4, 6], [])
+
+
+def test_an_index_that_ends_before_damage_tells_nothing(tmp_path: Path) -> None:
+    assert read(over_damage(tmp_path, COMMIT), [(Q, 0, 1, 2)]) == ([0, 3, 4, 6], [("txn.undecided", 1)])
+    assert read(over_damage(tmp_path, COMMIT), []) == ([0, 3, 4, 6], [("txn.undecided", 1)])
+
+
+@pytest.mark.parametrize("entries", [[(P, 1, 2, 3), (Q, 3, 2, 3)], [(P, 3, 2, 3)], [(-1, 1, 2, 3)]])
+def test_an_index_that_cannot_be_true_tells_nothing(tmp_path: Path, entries: list[tuple[int, int, int, int]]) -> None:
+    assert read(over_damage(tmp_path, COMMIT), entries) == ([0, 3, 4, 6], [("txn.undecided", 1)])
+
+
+def test_a_transaction_that_is_open_behind_damage(tmp_path: Path) -> None:
+    """Its first data may have been of another, but offset 4 is open for certain."""
+    assert read(over_damage(tmp_path, None)) == ([0, 3], [("txn.undecided", 1), ("txn.open", 4)])
+
+
+def test_a_transaction_that_ends_in_damage_holds_nothing_back(tmp_path: Path) -> None:
+    """Its marker may be what is damaged: its data is not shown, and what others wrote is."""
+    log = spoil(Log().plain().txn(P), txn_marker(COMMIT, offset=2, producer_id=P)).plain()
+    path = write_segments(tmp_path / "topic-0", {0: log.data})
+    assert read(path) == ([0, 3], [("txn.undecided", 1)])
+    assert read(path, [(P, 1, 2, 3)]) == ([0, 3], [])
+
+
+def test_damage_that_hides_no_offset_hides_no_marker(tmp_path: Path) -> None:
+    log = Log().txn(P)
+    log.data += bytes(100)
+    log.end(P, COMMIT)
+    path = write_segments(tmp_path / "topic-0", {0: log.data})
+    assert read(path, resync=True) == ([0], [])
+
+
+def test_a_torn_tail_is_cut_off(tmp_path: Path) -> None:
+    """A broker cuts it off: no marker was there, so the transaction is open."""
     log = Log().plain().txn(P)
-    marker = txn_marker(COMMIT, offset=2, producer_id=P)
-    log.data += marker[:-1] + b"\xff"
-    log.next = 3
-    path = write_segments(tmp_path / "topic-0", {0: log.plain().data})
+    log.data += txn_marker(COMMIT, offset=2, producer_id=P)[:-3]
+    assert read(write_segments(tmp_path / "topic-0", {0: log.data})) == ([0], [("txn.open", 1)])
+
+
+def test_a_torn_tail_before_another_segment_is_a_hole(tmp_path: Path) -> None:
+    log = Log().plain().txn(P)
+    log.data += txn_marker(COMMIT, offset=2, producer_id=P)[:-3]
+    path = write_segments(tmp_path / "topic-0", {0: log.data, 3: Log(3).plain().end(P, COMMIT).data})
+    assert read(path) == ([0, 3], [("txn.undecided", 1)])
+
+
+def test_a_segment_that_is_lost_is_a_hole(tmp_path: Path) -> None:
+    """Offsets 2 to 4 are in no segment; on a compacted log that says nothing."""
+    parts = {0: Log().plain().txn(P).data, 5: Log(5).end(P, COMMIT).plain().data}
+    path = write_segments(tmp_path / "topic-0", parts)
     rows = dump_rows(path, level="records", committed="log-end")
-    assert offsets_of(rows) == [0]
-    assert [row["reason"] for row in rows if row["type"] == "damage"] == ["crc-mismatch"]
-    assert [(row["code"], row["offset"]) for row in rows if row["type"] == "finding"] == [("txn.open", 1)]
+    assert offsets_of(rows) == [0, 6]
+    message = next(row["message"] for row in rows if row.get("code") == "txn.undecided")
+    assert f"offsets 2 to 4, which are in no segment before {5:020d}.log" in message
+    parts[0] = batch_v2([records(0, 1)[0]], last_offset=0) + Log(1).txn(P).data
+    compacted = write_segments(tmp_path / "__consumer_offsets-0", parts)
+    assert read(compacted) == ([0, 1, 6], [])
+
+
+def test_a_segment_that_cannot_be_read_is_a_hole(tmp_path: Path) -> None:
+    first, last = Log().txn(P).data, Log(5).end(P, ABORT).plain().data
+    path = write_segments(tmp_path / "topic-0", {0: first, 2: b"", 5: last})
+    (path / f"{2:020d}.log").unlink()
+    (path / f"{2:020d}.log").symlink_to(f"{2:020d}.log")
+    assert read(path)[0] == [6]
+
+
+def test_two_holes_in_one_transaction(tmp_path: Path) -> None:
+    """0 P, 1 damage, 2 P, 3 damage, 4 P, 5 COMMIT: each part by itself."""
+    marker = txn_marker(COMMIT, offset=1, producer_id=P)
+    log = spoil(spoil(Log().txn(P), marker).txn(P), marker).txn(P).end(P, COMMIT)
+    path = write_segments(tmp_path / "topic-0", {0: log.data})
+    assert read(path) == ([4], [("txn.undecided", 0), ("txn.undecided", 2)])
+    assert read(path, [(P, 0, 1, 2)]) == ([4], [("txn.undecided", 2)])
+    assert read(path, [(P, 0, 1, 2), (Q, 2, 9, 10)]) == ([2, 4], [])
+
+
+# --- a segment by itself ----------------------------------------------------------------------------------------------
+def by_itself(path: Path, base: int = 0) -> tuple[list[int], list[tuple[str, int]]]:
+    rows = dump_rows(path / f"{base:020d}.log", level="records", committed="log-end")
+    return offsets_of(rows), [(row["code"], row["offset"]) for row in rows if row["type"] == "finding"]
+
+
+def test_a_segment_by_itself_is_decided_by_those_behind_it(tmp_path: Path) -> None:
+    first = Log().plain().txn(P).txn(Q)
+    second = Log(first.next).end(P, COMMIT).txn(3)
+    third = Log(second.next).end(Q, ABORT)
+    path = write_segments(tmp_path / "topic-0", {0: first.data, 3: second.data, 5: third.data})
+    assert by_itself(path) == ([0, 1], [])
+    assert by_itself(path, 3) == ([], [("txn.open", 4)])
+    (path / f"{5:020d}.log").unlink()
+    assert by_itself(path) == ([0, 1], [("txn.open", 2)])
+
+
+def test_a_file_without_its_partition_may_end_inside_of_a_transaction(tmp_path: Path) -> None:
+    log = Log().plain().txn(P).plain()
+    path = write_segments(tmp_path / "evidence", {0: log.data})
+    assert by_itself(path) == ([0, 2], [("txn.end-elsewhere", 1)])
+    write_segments(path, {3: Log(3).end(P, COMMIT).data})
+    assert by_itself(path) == ([0, 1, 2], [])
+    deleted = (path / f"{SEGMENT}.log").rename(path / f"{SEGMENT}.log.deleted")
+    rows = dump_rows(deleted, level="records", committed="log-end")
+    assert offsets_of(rows) == [0, 2]
 
 
 def test_offsets_that_go_back_do_not_pass_the_end(tmp_path: Path) -> None:
@@ -233,14 +395,9 @@ def rename(path: Path) -> Path:
 
 
 # --- the view itself --------------------------------------------------------------------------------------------------
-def test_bounds_of_an_aborted_transaction() -> None:
-    view = CommittedView()
-    view.data(P, 10)
-    view.data(P, 20)
-    view.marker(P, 30, "abort")
-    view.data(Q, 15)
-    view.marker(Q, 40, "commit")
-    view.finish(None)
+def test_bounds_of_hidden_data() -> None:
+    view = CommittedView([Span(P, 40, 50), Span(P, 10, 30), Span(Q, 15, 15)])
     assert view.end_offset is None
-    assert [view.is_aborted(P, offset) for offset in (9, 10, 29, 30, 31)] == [False, True, True, True, False]
-    assert not view.is_aborted(Q, 15)
+    offsets = (9, 10, 29, 30, 31, 39, 40, 50, 51)
+    assert [offset for offset in offsets if view.is_hidden(P, offset)] == [10, 29, 30, 40, 50]
+    assert [offset for offset in offsets if view.is_hidden(3, offset)] == []

@@ -22,13 +22,13 @@ from kafkalog_core.format.kernels.constants import (
     BC_BATCHES,
     BC_BEFORE,
     BC_EPOCH,
+    BC_EXPECTED,
     BC_FIRST,
     BC_FIRST_TIME,
     BC_FORMATS,
     BC_FUTURE,
     BC_FUTURE_AT,
     BC_FUTURE_FROM,
-    BC_HOLES,
     BC_LARGEST,
     BC_LAST,
     BC_MAX_TIME,
@@ -40,6 +40,7 @@ from kafkalog_core.format.kernels.constants import (
     BC_PREVIOUS,
     BC_PRODUCERS,
     BC_RECORDS,
+    BC_THINNED,
     BC_WRAPPERS,
     CLOSE_LOOK,
     CODEC_LZ4,
@@ -54,6 +55,7 @@ from kafkalog_core.format.kernels.constants import (
     ODD_EPOCH,
     ODD_EPOCH_BACK,
     ODD_EPOCH_START,
+    ODD_GAP,
     ODD_OVERFLOW,
     ODD_TIMES,
     UNKNOWN_V0,
@@ -122,7 +124,7 @@ def _pass_v2(
     future: cython.longlong = s[BC_FUTURE_FROM]
     largest: cython.longlong = s[BC_LARGEST]
     total: cython.longlong = 0
-    holes: cython.longlong = 0
+    thinned: cython.longlong = 0
     producers: cython.longlong = 0
     if s[BC_PREVIOUS] == -2:
         expected = b[B_BASE_OFFSET * capacity + row]
@@ -133,7 +135,10 @@ def _pass_v2(
         time = b[B_MAX_TIME * capacity + row]
         base_time = b[B_BASE_TIME * capacity + row]
         total += records if records > 0 else 0
-        holes += base > expected or records <= wrapped(last - base)
+        thinned += records <= wrapped(last - base)
+        if base > expected:
+            s[BC_EXPECTED] = expected
+            s[BC_ODD] |= ODD_GAP
         producers += b[B_PID * capacity + row] >= 0
         if time > latest:
             s[BC_FIRST_TIME] = time if latest < 0 else s[BC_FIRST_TIME]
@@ -153,7 +158,7 @@ def _pass_v2(
     s[BC_PREVIOUS] = s[BC_LAST] = wrapped(expected - 1)
     s[BC_MAX_TIME] = latest
     s[BC_RECORDS] += total
-    s[BC_HOLES] += holes
+    s[BC_THINNED] += thinned
     s[BC_PRODUCERS] += producers
     return row
 
@@ -235,8 +240,9 @@ def _legacy(
         s[BC_WRAPPERS] += 1
     else:
         s[BC_RECORDS] += b[B_COUNT * capacity + row]
-        if s[BC_PREVIOUS] != -2 and base > wrapped(s[BC_PREVIOUS] + 1):
-            s[BC_HOLES] += b[B_FORMAT * capacity + row] != V07
+        if s[BC_PREVIOUS] != -2 and base > wrapped(s[BC_PREVIOUS] + 1) and b[B_FORMAT * capacity + row] != V07:
+            s[BC_EXPECTED] = wrapped(s[BC_PREVIOUS] + 1)
+            s[BC_ODD] |= ODD_GAP
     s[BC_PREVIOUS] = s[BC_LAST] = b[B_LAST_OFFSET * capacity + row]
     if b[B_FORMAT * capacity + row] == V07:
         return
@@ -244,7 +250,7 @@ def _legacy(
         s[BC_FIRST_TIME] = time if s[BC_MAX_TIME] < 0 else s[BC_FIRST_TIME]
         s[BC_MAX_TIME] = time
     _odd_times(b, capacity, row, s)
-    s[BC_ODD] = _odd_header(b, capacity, row, s)
+    s[BC_ODD] |= _odd_header(b, capacity, row, s)
 
 
 @cython.cfunc

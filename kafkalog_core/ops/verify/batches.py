@@ -14,7 +14,7 @@ from kafkalog_core.format.headers import header_contradictions
 from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
 from kafkalog_core.ops.verify.sink import SHOWN
-from kafkalog_core.ops.verify.verdict import EpochStart
+from kafkalog_core.ops.verify.verdict import EpochStart, OffsetGap
 
 if TYPE_CHECKING:
     from kafkalog_core.format.columns import BatchColumns
@@ -54,8 +54,9 @@ class SegmentFigures:
         formats: names of those that occur, `v0`, `v1`, `v2` or `v07`.
         epochs: where leader epochs start; where they go back there is a finding and no start.
         last_epoch: leader epoch of the last batch that has one, -1: none.
-        has_offset_holes: whether offsets are missing inside of batches, between them or before the first, for another
-            reason than damage.
+        is_thinned: whether a batch holds fewer records than its offsets span, as compaction leaves them.
+        gaps: the first places where offsets are in no batch, and nothing is damaged.
+        gap_count: all such places.
     """
 
     batches: int
@@ -68,7 +69,9 @@ class SegmentFigures:
     formats: tuple[str, ...]
     epochs: tuple[EpochStart, ...]
     last_epoch: int
-    has_offset_holes: bool
+    is_thinned: bool
+    gaps: tuple[OffsetGap, ...]
+    gap_count: int
 
 
 class BatchCheck:
@@ -79,6 +82,7 @@ class BatchCheck:
         self._path = "" if task.segment.log is None else task.segment.log.path
         self._now_ms = task.now_ms
         self._epochs: list[EpochStart] = []
+        self._gaps: list[OffsetGap] = []
         self._shown: Counter[int] = Counter()
         base_offset = min(task.segment.base_offset, MAX_INT64)
         self._state = state = array("q", bytes(8 * k.BC_SIZE))
@@ -149,7 +153,9 @@ class BatchCheck:
             formats=tuple(name for magic, name in FORMAT_NAMES.items() if state[k.BC_FORMATS] >> magic & 1),
             epochs=tuple(self._epochs),
             last_epoch=state[k.BC_EPOCH],
-            has_offset_holes=state[k.BC_HOLES] > 0,
+            is_thinned=state[k.BC_THINNED] > 0,
+            gaps=tuple(self._gaps),
+            gap_count=len(self._gaps) + state[k.BC_MORE + k.ODD_GAP.bit_length() - 1],
         )
 
     def _once(self, code: str, count: int, position: int, largest: int = 0, days: int = 0) -> None:
@@ -194,6 +200,10 @@ class BatchCheck:
         offset = batch["last_offset"] if batch["base_offset"] < 0 else batch["base_offset"]
         if odd & k.ODD_EPOCH_START:
             self._epochs.append(EpochStart(batch["leader_epoch"], offset, batch["position"]))
+        if odd & k.ODD_GAP:
+            self._gaps.append(OffsetGap(batch["position"], self._state[k.BC_EXPECTED], batch["base_offset"] - 1))
+            if len(self._gaps) == SHOWN:
+                self._state[k.BC_MUTED] |= k.ODD_GAP
         for bit, code in _CODES.items():
             if not odd & bit:
                 continue

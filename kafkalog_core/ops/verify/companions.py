@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.names import FileName
     from kafkalog_core.ops.verify.context import PartitionContext
+    from kafkalog_core.ops.verify.textfiles import EpochText
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
 
@@ -46,19 +47,24 @@ _ALWAYS_WORSE: Final = frozenset({"segment.misnamed-empty"})
 """What no broker leaves behind, whatever happens to it."""
 
 
-def refine(partition: Partition, context: PartitionContext, formats: Collection[str]) -> Iterator[Finding]:
+def refine(
+    partition: Partition, context: PartitionContext, formats: Collection[str], epochs: EpochText | None = None
+) -> Iterator[Finding]:
     """All findings about the names, owners and text files of a partition; those of its listing are among them.
 
     Args:
         partition: its listing.
         context: what its log directory says of it.
         formats: of the batches that were read, as in `SegmentVerdict.formats`.
+        epochs: its leader-epoch-checkpoint, where it has been read already.
     """
-    for finding in _all_findings(partition, context, formats):
+    for finding in _all_findings(partition, context, formats, epochs):
         yield replace(finding, topic=partition.topic, partition=partition.partition)
 
 
-def _all_findings(partition: Partition, context: PartitionContext, formats: Collection[str]) -> Iterator[Finding]:
+def _all_findings(
+    partition: Partition, context: PartitionContext, formats: Collection[str], epochs: EpochText | None
+) -> Iterator[Finding]:
     bare = _bare_codes(partition)
     if "segment.index-missing" in bare:
         yield found("partition.no-companions", partition.path, count=len(partition.segments))
@@ -67,7 +73,7 @@ def _all_findings(partition: Partition, context: PartitionContext, formats: Coll
             yield _refined(finding, partition)
     yield from check_files(partition.path, partition.files)
     if partition.format == "log":
-        yield from _text_findings(partition)
+        yield from _text_findings(partition, epochs)
         yield from _missing_texts(partition, context, formats)
 
 
@@ -83,9 +89,8 @@ def _refined(finding: Finding, partition: Partition) -> Finding:
     name = parse_file_name(os.path.basename(finding.path))
     if name.kind is FileKind.REDPANDA:
         return found("segment.redpanda", finding.path, severity=finding.severity)
-    if name.state is FileState.SWAP and _would_replace(partition, name):
-        return replace(finding, severity="warning")
-    return replace(finding, severity="error") if _is_worse(finding, partition) else finding
+    is_worse = (name.state is FileState.SWAP and _would_replace(partition, name)) or _is_worse(finding, partition)
+    return replace(finding, severity="error") if is_worse else finding
 
 
 def _is_worse(finding: Finding, partition: Partition) -> bool:
@@ -127,14 +132,14 @@ def _has(partition: Partition, offset: int, kind: FileKind, state: FileState) ->
 
 
 # --- text files -------------------------------------------------------------------------------------------------------
-def _text_findings(partition: Partition) -> Iterator[Finding]:
+def _text_findings(partition: Partition, epochs: EpochText | None) -> Iterator[Finding]:
     for file in partition.metadata_files:
         if file.name.state is not FileState.LIVE:
             continue
         place = EntryFile(path=file.path, kind=file.name.kind, topic=partition.topic, partition=partition.partition)
         try:
             if file.name.kind is FileKind.LEADER_EPOCH:
-                yield from read_epochs(place).findings
+                yield from (epochs or read_epochs(place)).findings
             elif file.name.kind is FileKind.QUORUM_STATE:
                 quorum_state = read_properties(place)
                 yield from () if quorum_state is None else quorum_state.findings

@@ -48,7 +48,7 @@ class FramingCheck:
             else:
                 self._put(None, first)
         columns = (batches.column(name)[-_KEPT:] for name in _PLACE)
-        self._last = [*self._last[batches.count :], *zip(*columns, strict=True)][-_KEPT:]
+        self._last = [*self._last, *zip(*columns, strict=True)][-_KEPT:]
 
     def damage(self, damage: Damage) -> None:
         """Take one damaged place."""

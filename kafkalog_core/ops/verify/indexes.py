@@ -15,7 +15,14 @@ from kafkalog_core.errors import NotFoundError, StorageError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.kernels import constants as c
-from kafkalog_core.format.layout import MAX_INT32, MAX_INT64, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from kafkalog_core.format.layout import (
+    LOG_OVERHEAD,
+    MAX_INT32,
+    MAX_INT64,
+    MIN_ENTRY_SIZE,
+    OFFSET_INDEX_ENTRY,
+    TIME_INDEX_ENTRY,
+)
 from kafkalog_core.ops.verify.index_entries import EntryWindows
 from kafkalog_core.ops.verify.index_texts import CODES, describe
 from kafkalog_core.ops.verify.sink import SHOWN
@@ -155,7 +162,7 @@ class _IndexCheck:
         for fault in self._faults:
             code = f"{self.subject}.{CODES[fault[c.F_CODE]]}"
             offset = fault[c.F_SECOND if self.is_time else c.F_FIRST]
-            is_stale = has_room and fault[c.F_SLOT] > state[c.I_GOOD]
+            is_stale = has_room and fault[c.F_SLOT] > state[c.I_GOOD] and self._may_be_old(fault)
             self._sink.add(
                 code,
                 windows.path,
@@ -182,6 +189,10 @@ class _IndexCheck:
                 size_bytes=windows.partial_bytes,
                 problem=f"{windows.partial_bytes} bytes stand behind its {windows.count} entries of {size} bytes",
             )
+
+    def _may_be_old(self, fault: list[int]) -> bool:
+        """Whether an entry could have been true of a log that was longer: no batch fits in at the last position."""
+        return self.is_time or fault[c.F_SECOND] <= MAX_INT32 - LOG_OVERHEAD - MIN_ENTRY_SIZE
 
 
 def _joined(faults: list[list[int]]) -> list[list[int]]:

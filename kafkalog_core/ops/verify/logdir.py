@@ -54,6 +54,7 @@ _EFFECTS: Final = {
     FileKind.HIGH_WATERMARK: "it shows consumers nothing until the replicas agree on high watermarks",
     FileKind.LOG_START_OFFSET: "records that were deleted by request, and not yet from the disk, come back",
 }
+_V07_ACTION: Final = "Cuts it off: 0.7 reads its last file at every start, up to the first message that is not whole."
 _Verdict = PartitionVerdict | PlaceVerdict
 
 
@@ -208,7 +209,11 @@ def _with_dispositions(
 ) -> Iterator[Finding]:
     """Findings of damage with what a broker does about it in this place."""
     indexes = {segment.path: index for index, segment in enumerate(verdict.segments) if "v07" not in segment.formats}
+    last_v07 = next((segment.path for segment in verdict.segments[-1:] if segment.path not in indexes), None)
     for finding in verdict.findings:
+        if finding.code == "log.torn-tail" and finding.path == last_v07:
+            yield replace(finding, severity="info", broker_action=_V07_ACTION)
+            continue
         reason = _REASON_OF_CODE.get(finding.code)
         index = indexes.get(finding.path)
         if reason is None or index is None or finding.position is None:

@@ -26,10 +26,11 @@ from kafkalog_core.storage.segment import SegmentState
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog_core.findings import Finding
+    from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.ops.producers import Marker
     from kafkalog_core.ops.verify.context import PartitionContext
+    from kafkalog_core.ops.verify.textfiles import EpochText
     from kafkalog_core.ops.verify.verdict import EpochStart, SegmentVerdict
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PartitionChecker"]
 
+_FEW_GAPS: Final = 3
+"""A follower may hold what its leader has compacted, before it compacts it itself; that has gaps everywhere."""
 _LEFT_BY_CRASH: Final = frozenset({"index.zero-entries", "timeindex.zero-entries", "timeindex.incomplete"})
 """What a loss of power leaves behind in a segment that was just closed."""
 
@@ -89,12 +92,13 @@ class PartitionChecker:
         partition, context = self._partition, self._context
         verdicts = self._verdicts
         formats = {name for verdict in verdicts for name in verdict.formats}
-        findings = list(refine(partition, context, formats))
+        epochs = self._read_epochs() if partition.format == "log" else None
+        findings = list(refine(partition, context, formats, epochs))
         for verdict in verdicts:
             findings += self._judged(verdict)
         end_offset = _next_offset(verdicts[-1]) if verdicts else None
         if partition.format == "log":
-            findings += self._over_all(end_offset)
+            findings += self._over_all(end_offset, epochs)
         extents = [
             SegmentExtent(verdict.base_offset, verdict.size_bytes, segment.index is not None)
             for verdict, segment in zip(verdicts, partition.segments, strict=True)
@@ -122,10 +126,9 @@ class PartitionChecker:
             for finding in verdict.findings
         ]
 
-    def _over_all(self, end_offset: int | None) -> list[Finding]:
+    def _over_all(self, end_offset: int | None, epochs: EpochText | None) -> list[Finding]:
         partition = self._partition
-        for segment in self._verdicts:
-            self._check_gaps(segment)
+        self._check_gaps()
         gaps = chain_findings(
             [_span(verdict) for verdict in self._verdicts],
             is_compacted=lambda: self._is_compacted,
@@ -134,30 +137,54 @@ class PartitionChecker:
         )
         findings = [replace(gap, severity="error") if self._is_loss(gap) else gap for gap in gaps]
         if end_offset is not None:
-            findings += self._producers.finish(end_offset, is_compacted=self._is_compacted)
-            self._check_epoch_file(end_offset)
+            is_compacted = self._is_compacted or self._gap_count() > _FEW_GAPS
+            findings += self._producers.finish(end_offset, is_compacted=is_compacted)
+            self._check_epochs(epochs, end_offset)
             self._check_snapshots(end_offset)
         return [*findings, *self._sink.findings]
 
     def _is_loss(self, gap: Finding) -> bool:
         """Whether nothing explains a gap: the log was never compacted, and no replacement is about to fill it."""
-        if gap.code != "segment.gap" or self._context.is_cleaned is not False or gap.offset is None:
+        if gap.code != "segment.gap" or not self._is_whole_else():
             return False
         replacements = (other for other in self._partition.other_segments if other.state is SegmentState.SWAP)
         return not any(other.base_offset == gap.offset for other in replacements)
 
-    def _check_gaps(self, verdict: SegmentVerdict) -> None:
+    def _is_whole_else(self) -> bool:
+        """Whether a gap is a loss: the log dir has not compacted the log, and it is no copy of one that was."""
+        return self._context.is_cleaned is False and not self._is_compacted and self._gap_count() <= _FEW_GAPS
+
+    def _gap_count(self) -> int:
+        return sum(verdict.gap_count for verdict in self._verdicts)
+
+    def _check_gaps(self) -> None:
         """Offsets that are in no batch, in a log of which nothing says that it was compacted."""
-        if not self._is_compacted:
-            for gap in verdict.gaps:
-                self._sink.add(
-                    "batch.gap",
-                    verdict.path,
-                    position=gap.position,
-                    offset=gap.first_offset,
-                    severity=None if self._context.is_cleaned is False else "warning",
-                    last=gap.last_offset,
-                )
+        if self._is_compacted:
+            return
+        gaps = [(verdict, gap) for verdict in self._verdicts for gap in verdict.gaps]
+        count = self._gap_count()
+        if count > _FEW_GAPS:
+            verdict, gap = gaps[0]
+            severity: Severity = "info" if self._context.is_cleaned is None else "warning"
+            self._sink.add(
+                "batch.gaps",
+                verdict.path,
+                position=gap.position,
+                offset=gap.first_offset,
+                severity=severity,
+                last=gap.last_offset,
+                count=count,
+            )
+            return
+        for verdict, gap in gaps:
+            self._sink.add(
+                "batch.gap",
+                verdict.path,
+                position=gap.position,
+                offset=gap.first_offset,
+                severity=None if self._is_whole_else() else "warning",
+                last=gap.last_offset,
+            )
 
     def _check_epoch_order(self, verdict: SegmentVerdict) -> None:
         """The first leader epoch of a segment is not below the last one of those before."""
@@ -173,22 +200,38 @@ class PartitionChecker:
                 before=before,
             )
 
-    def _check_epoch_file(self, end_offset: int) -> None:
-        file = next((file for file in self._partition.metadata_files if _is_epoch_file(file)), None)
+    def _read_epochs(self) -> EpochText | None:
+        """Its leader-epoch-checkpoint; null where it cannot be read, which whoever looks at the small files says."""
+        partition = self._partition
+        file = next((file for file in partition.metadata_files if _is_epoch_file(file)), None)
         if file is None:
-            return
+            return None
+        kind = FileKind.LEADER_EPOCH
         try:
-            text = read_epochs(EntryFile(path=file.path, kind=FileKind.LEADER_EPOCH))
-        except StorageError:  # said by whoever looks at the small files
+            return read_epochs(
+                EntryFile(path=file.path, kind=kind, topic=partition.topic, partition=partition.partition)
+            )
+        except StorageError:
+            return None
+
+    def _check_epochs(self, text: EpochText | None, end_offset: int) -> None:
+        """The leader-epoch-checkpoint against the epochs of the log."""
+        if text is None or text.is_refused:
             return
         starts: list[EpochStart] = []
         for verdict in self._verdicts:
             for start in verdict.epochs:
                 if start.offset >= self._start_offset and (not starts or start.epoch > starts[-1].epoch):
                     starts.append(start)
-        if not text.is_refused:
-            known = [] if self._has_forgotten_epochs() else starts
-            check_epochs(text, known, self._start_offset, end_offset, self._sink, is_clean=bool(self._context.is_clean))
+        known = [] if self._has_forgotten_epochs() else starts
+        check_epochs(
+            text,
+            known,
+            min(self._start_offset, end_offset),
+            end_offset,
+            self._sink,
+            is_clean=bool(self._context.is_clean),
+        )
 
     def _check_snapshots(self, end_offset: int) -> None:
         """Brokers that write partition.metadata (2.8) write a snapshot at every roll, and at a clean stop."""

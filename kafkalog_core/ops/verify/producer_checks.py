@@ -96,7 +96,7 @@ class ProducerChecks:
         self._check_snapshots(end_offset)
         for offset, path in self._snapshots:
             self._sink.add("snapshot.beyond-end", path, offset=offset, end=end_offset)
-            check_snapshot(path, None, self._start_offset, self._sink, self._explained)
+            check_snapshot(path, offset, None, self._start_offset, self._sink, self._explained)
         for transaction in self._states.open_transactions():
             if not transaction.is_behind_hole:
                 producer, first = transaction.producer_id, transaction.first_offset
@@ -132,7 +132,7 @@ class ProducerChecks:
             actual=anomaly.actual,
             missing=anomaly.missing,
             related=anomaly.related_offset,
-            what=ANOMALIES[kind].meaning,
+            what=ANOMALIES[kind].meaning.rstrip("."),
         )
 
     def _check_snapshots(self, offset: int) -> None:
@@ -141,4 +141,4 @@ class ProducerChecks:
             at, path = self._snapshots.pop(0)
             is_known = at >= self._start_offset and not self._is_behind_hole
             start_offset = self._start_offset if self._hole_end is None else self._hole_end + 1
-            check_snapshot(path, self._states if is_known else None, start_offset, self._sink, self._explained)
+            check_snapshot(path, at, self._states if is_known else None, start_offset, self._sink, self._explained)

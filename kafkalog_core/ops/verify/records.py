@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import FormatError
 from kafkalog_core.findings.logs import DAMAGE_CODES
 from kafkalog_core.format import kernels
-from kafkalog_core.format.columns import RecordColumns
+from kafkalog_core.format.columns import RECORD_ROWS, RecordColumns
 from kafkalog_core.format.control import UnknownControl, decode_control_key, decode_control_value
 from kafkalog_core.format.decode import PayloadDamage, decode_run
 from kafkalog_core.format.headers import records_outside
@@ -35,6 +35,9 @@ _CODES: Final = {
     k.ODD_MARKERS: "record.marker-count",
 }
 _CONTROL: Final = k.ODD_CONTROL_KEY | k.ODD_CONTROL_VALUE | k.ODD_CONTROL
+_LEAST_ROWS: Final = 256
+_RECORD_BYTES: Final = 7
+"""The least that a record takes in a batch that is not compressed."""
 _NOT_OPENED: Final = frozenset({"payload", "record-count"})
 """What the decoder says of batches whose header is already known to lie about codec or count."""
 
@@ -51,7 +54,7 @@ class RecordCheck:
         self._sink = sink
         self._path = "" if task.segment.log is None else task.segment.log.path
         self._max_bytes = task.max_batch_bytes
-        self._records = RecordColumns()
+        self._records = RecordColumns(min(RECORD_ROWS, max(_LEAST_ROWS, task.segment.size_bytes // _RECORD_BYTES)))
         self._nothing = RecordColumns(1)
         self._shown: Counter[int] = Counter()
         self._state = state = array("q", bytes(8 * k.RC_SIZE))

@@ -63,8 +63,9 @@ class _SegmentChecker:
         self._checks: list[Check] = [FramingCheck(task, sink), self._batches]
         if not task.is_v07:
             self._checks += [OffsetIndexCheck(task, sink), TimeIndexCheck(task, sink)]
-        if task.level == "records":
-            self._checks.append(RecordCheck(task, sink))
+        self._records = RecordCheck(task, sink) if task.level == "records" else None
+        if self._records is not None:
+            self._checks.append(self._records)
         self._damage: list[tuple[int, int]] = []
         self._lost_offsets: list[tuple[int, int]] = []
         self._lost_from: int | None = None
@@ -131,8 +132,9 @@ class _SegmentChecker:
             max_timestamp_ms=figures.max_timestamp_ms,
             formats=figures.formats,
             epochs=figures.epochs,
-            is_thinned=figures.has_offset_holes,
-            gaps=(),
+            is_thinned=figures.is_thinned or (self._records is not None and self._records.has_offset_holes),
+            gaps=figures.gaps,
+            gap_count=figures.gap_count,
             damage=tuple(self._damage),
             lost_offsets=tuple(self._lost_offsets),
             findings=self._sink.findings,

@@ -89,7 +89,7 @@ def _small_file(target: FileTarget) -> tuple[Finding, ...]:
     file = EntryFile(path=target.path, kind=target.kind, topic=target.topic, partition=target.partition)
     if target.kind is FileKind.SNAPSHOT:
         sink = Sink(target.topic, target.partition)
-        check_snapshot(target.path, None, 0, sink, sink)
+        check_snapshot(target.path, target.file.name.base_offset, None, 0, sink, sink)
         return sink.findings
     if target.kind is FileKind.LEADER_EPOCH:
         return read_epochs(file).findings

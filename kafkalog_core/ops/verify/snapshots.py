@@ -20,11 +20,14 @@ MAX_SNAPSHOT_BYTES: Final = 64 * 1024 * 1024
 """A million and a half of producers; a broker holds all of them in memory."""
 
 
-def check_snapshot(path: str, states: ProducerStates | None, start_offset: int, sink: Sink, differences: Sink) -> None:
+def check_snapshot(
+    path: str, offset: int | None, states: ProducerStates | None, start_offset: int, sink: Sink, differences: Sink
+) -> None:
     """Check a snapshot by itself and, where `states` are known at its offset, against them.
 
     Args:
         path: of the file.
+        offset: the number in its name; None: none.
         states: what a replay gives at its offset; None: not known.
         start_offset: from where on the replay knows the log; what producers did before only the snapshot knows.
         sink: takes what is wrong with the file itself.
@@ -39,6 +42,18 @@ def check_snapshot(path: str, states: ProducerStates | None, start_offset: int, 
         if entry.producer_id in seen:
             sink.add("snapshot.repeated-producer", path, position=position, producer=entry.producer_id)
         seen.add(entry.producer_id)
+        last = max(entry.last_offset, entry.current_txn_first_offset)
+        if offset is not None and last >= offset:
+            sink.add(
+                "snapshot.later-producer",
+                path,
+                position=position,
+                size_bytes=SNAPSHOT_ENTRY.size,
+                offset=last,
+                producer=entry.producer_id,
+                name_offset=offset,
+            )
+            continue
         if states is not None:
             _compare(path, position, entry, states.entry(entry.producer_id), start_offset, differences)
 

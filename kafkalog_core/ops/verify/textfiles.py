@@ -255,7 +255,8 @@ def _put_disorder(sink: Sink, file: EntryFile, entries: Iterable[PlacedLine]) ->
 
 def _with_state(file: EntryFile) -> EntryFile:
     """A broker overwrites a temporary file, whatever is in it."""
-    return replace(file, state=parse_file_name(os.path.basename(file.path)).state)
+    state = parse_file_name(os.path.basename(file.path)).state
+    return file if file.state is state else replace(file, state=state)
 
 
 def _place_of_line(path: str, number: int) -> tuple[int | None, int | None]:

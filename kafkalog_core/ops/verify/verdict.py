@@ -49,6 +49,7 @@ class SegmentVerdict:
         epochs: where leader epochs start.
         is_thinned: whether batches hold fewer records than their offsets span: the mark of compaction.
         gaps: offsets between two batches that are in none, the first ones, where nothing is damaged.
+        gap_count: all such places.
         damage: damaged spans (position, size_bytes), in order and not touching.
         lost_offsets: spans of offsets (first, last) that may have been in them.
         findings: about its log and indexes.
@@ -69,6 +70,7 @@ class SegmentVerdict:
     epochs: tuple[EpochStart, ...]
     is_thinned: bool
     gaps: tuple[OffsetGap, ...]
+    gap_count: int
     damage: tuple[tuple[int, int], ...]
     lost_offsets: tuple[tuple[int, int], ...]
     findings: tuple[Finding, ...]

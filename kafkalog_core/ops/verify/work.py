@@ -22,6 +22,7 @@ from kafkalog_core.storage.segment import SegmentState
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkalog_core.findings import Finding
     from kafkalog_core.ops.verify.check import Level
     from kafkalog_core.ops.verify.context import PartitionContext
     from kafkalog_core.storage.segment import Segment
@@ -101,12 +102,12 @@ def finished(
     A broker puts those in the place of segments at its next start, whatever is in them.
     """
     verdict = checker.finish()
-    findings = list(verdict.findings)
+    findings: list[Finding] = []
     for segment in partition.other_segments:
         if segment.state is SegmentState.SWAP and segment.log is not None:
             task = segment_task(partition, segment, depth, is_last=False)
             findings += check_segment(task, NO_CHAIN, advance).findings
-    return replace(verdict, findings=tuple(findings))
+    return replace(verdict, findings=(*verdict.findings, *findings)) if findings else verdict
 
 
 def check_split_segment(task: SegmentTask, spool_directory: str, advance: Callable[[int], None]) -> SegmentResult:

@@ -1,4 +1,4 @@
-"""Headers that contradict themselves or the batch before, figures of a segment, and what no check of headers can see."""
+"""Headers that contradict themselves or the batch before, the figures of a segment, and what no check of these sees."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkalog_core.format.columns import BATCH_FIELDS, BatchColumns
 from kafkalog_core.format.kernels import constants
 from kafkalog_core.format.layout import BATCH_V2
 from kafkalog_core.ops.verify.verdict import EpochStart
-from tests.build import ZSTD, Record, batch_v2, empty_batch, message_v0, message_v1, message_v07, wrapper_v0, wrapper_v1
+from tests.build import ZSTD, Record, batch_v2, empty_batch, message_v0, message_v07, message_v1, wrapper_v0, wrapper_v1
 from tests.ops.logs import records
 from tests.ops.verify.segments import NOW_MS, Checked, check_bytes
 from tests.twins import TWINS, all_agree, twin
@@ -43,7 +43,7 @@ def test_figures(tmp_path: Path) -> None:
     assert figures.formats == ("v2",)
     assert figures.epochs == (EpochStart(2, 10, 0), EpochStart(7, 20, len(log[0]) + len(log[1])))
     assert figures.last_epoch == 7
-    assert not figures.has_offset_holes
+    assert (figures.is_thinned, figures.gaps, figures.gap_count) == (False, (), 0)
 
 
 def test_figures_of_nothing(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_figures_of_older_formats(tmp_path: Path) -> None:
     assert (figures.first_offset, figures.last_offset) == (0, 7)
     assert (figures.first_timestamp_ms, figures.max_timestamp_ms) == (1004, 1007)
     assert figures.formats == ("v0", "v1", "v2")
-    assert not figures.has_offset_holes
+    assert figures.gaps == ()
     assert check_headers(tmp_path, wrapper_v0(records(0, 3))).figures.first_offset is None
 
 
@@ -69,23 +69,40 @@ def test_figures_of_kafka_0_7(tmp_path: Path) -> None:
     figures = check_bytes(tmp_path, data, suffix="kafka").figures
     assert (figures.batches, figures.records, figures.formats) == (2, 2, ("v07",))
     assert (figures.first_offset, figures.last_offset) == (0, len(data))
-    assert (figures.max_timestamp_ms, figures.has_offset_holes) == (None, False)
+    assert (figures.max_timestamp_ms, figures.gaps) == (None, ())
 
 
 @pytest.mark.parametrize(
-    ("log", "base_offset", "has_holes"),
+    ("log", "base_offset", "gaps"),
     [
-        ([batch_v2(records(0, 5)), batch_v2(records(6, 5))], 0, True),
-        ([batch_v2(records(0, 5), last_offset=7)], 0, True),
-        ([empty_batch(0, 7)], 0, True),
-        ([batch_v2(records(3, 5))], 0, True),
-        ([message_v0(Record(offset=3)), message_v0(Record(offset=5))], 3, True),
-        ([message_v0(Record(offset=3)), message_v0(Record(offset=4))], 3, False),
-        ([batch_v2(records(0, 5)), b"\x7f" * 50, batch_v2(records(8, 5))], 0, False),
+        ([batch_v2(records(0, 5)), batch_v2(records(6, 5))], 0, [(5, 5)]),
+        ([batch_v2(records(3, 5))], 0, [(0, 2)]),
+        ([message_v0(Record(offset=3)), message_v0(Record(offset=9))], 3, [(4, 8)]),
+        ([message_v0(Record(offset=3)), message_v0(Record(offset=4))], 3, []),
+        ([message_v0(Record(offset=3)), wrapper_v0(records(9, 2))], 3, []),
+        ([batch_v2(records(0, 5), last_offset=7), batch_v2(records(8, 5))], 0, []),
+        ([batch_v2(records(0, 5)), b"\x7f" * 50, batch_v2(records(8, 5))], 0, []),
     ],
 )
-def test_holes_but_for_those_of_damage(tmp_path: Path, log: list[bytes], base_offset: int, has_holes: bool) -> None:
-    assert check_headers(tmp_path, *log, base_offset=base_offset).figures.has_offset_holes is has_holes
+def test_gaps_but_for_those_of_damage(
+    tmp_path: Path, log: list[bytes], base_offset: int, gaps: list[tuple[int, int]]
+) -> None:
+    figures = check_headers(tmp_path, *log, base_offset=base_offset).figures
+    assert [(gap.first, gap.last) for gap in figures.gaps] == gaps
+    assert figures.gap_count == len(gaps)
+    assert all(gap.position == len(b"".join(log[:-1])) for gap in figures.gaps)
+
+
+def test_the_first_gaps_are_kept_and_all_are_counted(tmp_path: Path) -> None:
+    figures = check_headers(tmp_path, *(batch_v2(records(2 * at, 1)) for at in range(100))).figures
+    assert (len(figures.gaps), figures.gap_count) == (20, 99)
+
+
+@pytest.mark.parametrize("batch", [batch_v2(records(0, 5), last_offset=7), empty_batch(0, 7)])
+def test_batches_that_compaction_has_thinned_out(tmp_path: Path, batch: bytes) -> None:
+    checked = check_bytes(tmp_path, batch)
+    assert checked.findings == ()
+    assert checked.figures.is_thinned
 
 
 @pytest.mark.parametrize(
@@ -94,11 +111,11 @@ def test_holes_but_for_those_of_damage(tmp_path: Path, log: list[bytes], base_of
         {"base_offset": 4, "last_offset": 3},
         {"records_count": 6},
         {"records_count": -1},
-        {"base_offset": 2**63 - 3, "last_offset": 2**63 - 3 + 5 - 2**64},
+        {"base_offset": 2**63 - 3, "last_offset": 2**63 + 2},
     ],
 )
 def test_counts_that_contradict_offsets(tmp_path: Path, header: dict[str, int]) -> None:
-    data = batch_v2(records(header.get("base_offset", 0), 1), payload=b"", **({"last_offset": 4} | header))
+    data = batch_v2(records(0, 1), payload=b"", **({"last_offset": 4} | header))
     codes = check_bytes(tmp_path, data, level="checksums").codes
     assert "batch.header-contradiction" in codes
 
@@ -193,7 +210,7 @@ def test_an_offset_behind_all_indexes_is_said_once(tmp_path: Path) -> None:
 
 
 def test_flips_of_what_no_checksum_covers(tmp_path: Path) -> None:
-    """Each bit of the fields outside of the checksum, in the middle of dense batches: what is found, and what is not."""
+    """Each bit of the fields outside of the checksum, in a batch between others whose offsets have no gaps."""
     log = [batch_v2(records(5 * at, 5), leader_epoch=3) for at in range(3)]
     unseen = set()
     for field in ("baseOffset", "batchLength", "partitionLeaderEpoch", "magic"):

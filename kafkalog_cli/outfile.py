@@ -1,0 +1,121 @@
+"""The one way in which the CLI writes a file that a user asked for.
+
+It is whole or not there: it is written beside its place under another name, brought to the disk and then renamed.
+Nothing is written among the files of a broker, where a file that no broker knows would itself be damage.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import AccessError, NotFoundError
+from kafkalog_core.ops.targets import FileTarget
+from kafkalog_core.storage.logdir import holds_segments, is_broker_dir
+from kafkalog_core.storage.partition import partition_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkalog_core.ops.targets import Target
+
+__all__ = ["OutFile"]
+
+_PREFIX: Final = ".kafkalog-"
+_ELSEWHERE: Final = "a file of ours would be damage there; name one elsewhere"
+
+
+class OutFile:
+    """A file to be written once or again and again, and whether that is possible at all.
+
+    Args:
+        path: as the user gave it; a link is followed.
+        targets: what the command reads: nothing is written into any of it.
+
+    Raises NotFoundError or AccessError, so that a run of hours does not end with a file that cannot be made.
+    """
+
+    def __init__(self, path: str, targets: Iterable[Target] = ()) -> None:
+        self._path = path
+        self._real = os.path.realpath(path)
+        self._directory = os.path.dirname(self._real)
+        self._check_place()
+        self._check_not_among(targets)
+
+    def write(self, pieces: Iterable[str]) -> None:
+        """Write the whole file, in place of one that is there. Raises AccessError; nothing is left then."""
+        try:
+            self._replace(pieces)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise AccessError(f"cannot be written: {reason}", path=self._path) from error
+
+    def _replace(self, pieces: Iterable[str]) -> None:
+        number, temporary = tempfile.mkstemp(dir=self._directory, prefix=_PREFIX, suffix=".tmp")
+        try:
+            with os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+                file.writelines(pieces)
+                file.flush()
+                os.fchmod(number, self._mode())
+                os.fsync(number)
+            os.replace(temporary, self._real)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+        self._sync_directory()
+
+    def _mode(self) -> int:
+        """That of the file that is there, else what this user's files have."""
+        try:
+            return stat.S_IMODE(os.stat(self._real).st_mode)
+        except OSError:
+            mask = os.umask(0)
+            os.umask(mask)
+            return 0o666 & ~mask
+
+    def _sync_directory(self) -> None:
+        """The file is whole by then; where a directory cannot be synced, that is all there is to be had."""
+        number = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(number)
+        except OSError:
+            return
+        finally:
+            os.close(number)
+
+    # --- before anything is read --------------------------------------------------------------------------------------
+    def _check_place(self) -> None:
+        if not self._path or self._path.endswith("/"):
+            raise NotFoundError("no file name to write to", path=self._path)
+        if not os.path.isdir(self._directory):
+            raise NotFoundError("there is no such directory to write this file into", path=self._path)
+        if os.path.lexists(self._real) and not os.path.isfile(self._real):
+            raise AccessError("cannot be written: it is there, and no regular file", path=self._path)
+        if not os.access(self._directory, os.W_OK | os.X_OK):
+            raise AccessError("cannot be written: no permission to make a file in its directory", path=self._path)
+
+    def _check_not_among(self, targets: Iterable[Target]) -> None:
+        for around in _directories_up(self._directory):
+            if is_broker_dir(around):
+                raise AccessError(f"is in the log directory {around}: {_ELSEWHERE}", path=self._path)
+            if partition_name(around).is_partition and holds_segments(around):
+                raise AccessError(f"is in the partition directory {around}: {_ELSEWHERE}", path=self._path)
+        for target in targets:
+            place = os.path.realpath(target.path)
+            if isinstance(target, FileTarget):
+                if place == self._real:
+                    raise AccessError("is what is to be read; name another file", path=self._path)
+            elif os.path.commonpath([place, self._directory]) == place:
+                raise AccessError(f"is in {target.path}, which is to be read: {_ELSEWHERE}", path=self._path)
+
+
+def _directories_up(path: str) -> Iterable[str]:
+    """A directory and those around it."""
+    while True:
+        yield path
+        around = os.path.dirname(path)
+        if around == path:
+            return
+        path = around

@@ -1,0 +1,207 @@
+"""The one door that writes: whole or not there, and never among the files of a broker."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kafkalog_cli.commands import verify as verify_module
+from kafkalog_cli.main import cli
+from kafkalog_cli.outfile import OutFile
+from kafkalog_core.errors import AccessError, NotFoundError
+from kafkalog_core.ops.targets import resolve
+
+DEMO = Path(__file__).resolve().parents[2] / "fixtures" / "demo"
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes and links of another kind")
+
+
+@pytest.fixture
+def log_dir(tmp_path):
+    return Path(shutil.copytree(DEMO, tmp_path / "logs"))
+
+
+@pytest.fixture
+def place(tmp_path):
+    directory = tmp_path / "out"
+    directory.mkdir()
+    return directory / "page.html"
+
+
+def names(directory):
+    return sorted(path.name for path in directory.iterdir())
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+def test_a_file_is_written_with_the_mode_of_any_other(place):
+    before = os.umask(0o027)
+    try:
+        OutFile(str(place)).write(["a\n", "\u00e9"])
+    finally:
+        os.umask(before)
+    assert place.read_bytes() == b"a\n\xc3\xa9"
+    assert stat.S_IMODE(place.stat().st_mode) == 0o640
+    assert names(place.parent) == ["page.html"]
+
+
+def test_it_is_written_again_with_the_mode_that_it_has(place):
+    file = OutFile(str(place))
+    file.write(["one"])
+    place.chmod(0o600)
+    file.write(["two"])
+    assert place.read_text(encoding="utf-8") == "two"
+    assert stat.S_IMODE(place.stat().st_mode) == 0o600
+
+
+def test_a_link_stays_one(place, tmp_path):
+    link = tmp_path / "link.html"
+    link.symlink_to(place)
+    OutFile(str(link)).write(["text"])
+    assert link.is_symlink()
+    assert place.read_text(encoding="utf-8") == "text"
+
+
+def test_a_name_without_a_directory(place, monkeypatch):
+    monkeypatch.chdir(place.parent)
+    OutFile("here.html").write(["text"])
+    assert names(place.parent) == ["here.html"]
+
+
+def _ends_early(error):
+    yield "half"
+    raise error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError()])
+def test_what_ends_early_leaves_nothing(place, error):
+    place.write_text("before", encoding="utf-8")
+    with pytest.raises(type(error)):
+        OutFile(str(place)).write(_ends_early(error))
+    assert names(place.parent) == ["page.html"]
+    assert place.read_text(encoding="utf-8") == "before"
+
+
+def test_a_full_disk(place, monkeypatch):
+    def full(number):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(AccessError, match=r"page\.html: cannot be written: no space left on device"):
+        OutFile(str(place)).write(["text"])
+    assert names(place.parent) == []
+
+
+def test_a_directory_that_cannot_be_synced_is_no_error(place, monkeypatch):
+    synced = os.fsync
+
+    def refusing(number):
+        if stat.S_ISDIR(os.fstat(number).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        synced(number)
+
+    monkeypatch.setattr(os, "fsync", refusing)
+    OutFile(str(place)).write(["text"])
+    assert names(place.parent) == ["page.html"]
+
+
+# --- places -----------------------------------------------------------------------------------------------------------
+def test_places_that_cannot_be_written(place, tmp_path):
+    with pytest.raises(NotFoundError, match="no such directory"):
+        OutFile(str(tmp_path / "none" / "page.html"))
+    with pytest.raises(NotFoundError, match="no file name"):
+        OutFile(f"{place.parent}/")
+    with pytest.raises(NotFoundError, match="no file name"):
+        OutFile("")
+    with pytest.raises(AccessError, match="no regular file"):
+        OutFile(str(place.parent))
+    with pytest.raises(AccessError, match="no regular file"):
+        OutFile("/dev/null")
+
+
+def test_a_directory_that_must_not_be_written(place, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(AccessError, match="no permission"):
+        OutFile(str(place))
+
+
+@pytest.mark.parametrize("inside", ["page.html", "orders-0/page.html"])
+def test_nothing_is_written_among_the_files_of_a_broker(log_dir, inside):
+    with pytest.raises(AccessError, match="directory"):
+        OutFile(str(log_dir / inside))
+
+
+def test_nor_through_a_link(log_dir, tmp_path):
+    (tmp_path / "link").symlink_to(log_dir / "orders-0")
+    with pytest.raises(AccessError, match="directory"):
+        OutFile(str(tmp_path / "link" / "page.html"))
+
+
+def test_nor_into_what_is_to_be_read(tmp_path):
+    copied = tmp_path / "copied"
+    copied.mkdir()
+    shutil.copytree(DEMO / "orders-0", copied / "orders-0")
+    targets = resolve([str(copied)])
+    (copied / "sub").mkdir()
+    for inside in ("page.html", "sub/page.html"):
+        with pytest.raises(AccessError, match="which is to be read"):
+            OutFile(str(copied / inside), targets)
+    OutFile(str(tmp_path / "page.html"), targets)
+    OutFile(str(tmp_path / "copied.html"), targets)
+
+
+def test_nor_over_a_file_that_is_to_be_read(tmp_path):
+    log = tmp_path / "00000000000000000000.log"
+    shutil.copy(DEMO / "orders-0" / log.name, log)
+    targets = resolve([str(log)])
+    with pytest.raises(AccessError, match="what is to be read"):
+        OutFile(str(log), targets)
+    OutFile(str(tmp_path / "page.html"), targets)
+
+
+# --- verify --report --------------------------------------------------------------------------------------------------
+def verify(*arguments):
+    return CliRunner().invoke(cli, ["verify", "--jobs", "1", "--quiet", *map(str, arguments)])
+
+
+def test_a_report_of_a_whole_disk(log_dir, place):
+    done = verify("--report", place, log_dir)
+    assert done.exit_code == 0, done.output
+    text = place.read_text(encoding="utf-8")
+    assert "No damage: 7 partitions checked" in text or "Warnings: 7 partitions without damage" in text
+    assert text.endswith("</body></html>\n")
+
+
+def test_a_report_of_a_damaged_one(log_dir, place):
+    log = log_dir / "orders-0" / "00000000000000000000.log"
+    changed = bytearray(log.read_bytes())
+    changed[100] ^= 0xFF
+    log.write_bytes(changed)
+    done = verify("--report", place, log_dir)
+    assert done.exit_code == 4, done.output
+    assert "Damaged: 1 of 7 partitions" in place.read_text(encoding="utf-8")
+    assert names(place.parent) == ["page.html"]
+
+
+def test_a_place_that_cannot_be_is_said_before_anything_is_read(log_dir, monkeypatch):
+    monkeypatch.setattr(verify_module, "verify", None)
+    before = names(log_dir)
+    for place in (log_dir / "page.html", log_dir / "none" / "page.html"):
+        done = verify("--report", place, log_dir)
+        assert done.exit_code == 3
+        assert done.stderr.startswith(f"kafkalog: {place}: ")
+    assert names(log_dir) == before
+
+
+def test_what_is_interrupted_leaves_nothing(log_dir, place, monkeypatch):
+    def interrupted(request, progress):
+        yield from ()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(verify_module, "verify", interrupted)
+    assert verify("--report", place, log_dir).exit_code == 1
+    assert names(place.parent) == []
