@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from benchmarks.data import FIRST_SEGMENT, PARTITION, LogFile
@@ -20,17 +21,17 @@ from kafkalog_core.format.names import FileKind, fixed_file_name, segment_file_n
 from kafkalog_core.ops.seeded import FIRST_TIMESTAMP_MS, SEED, Recipe, seeded_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
     from kafkalog_core.ops.seeded import Piece
 
-__all__ = ["IndexedLog", "write_indexed", "write_log_dir", "write_produced", "write_segments"]
+__all__ = ["IndexedLog", "spread_segments", "write_indexed", "write_log_dir", "write_produced", "write_segments"]
 
 PRODUCERS: Final = 10
 _FIRST_PRODUCER: Final = 1000
 _TOPIC_ID: Final = "dY86piI2T52nV-5FQRA3tA"
 _TOPICS: Final = 100
+_EPOCHS: Final = b"0\n1\n0 0\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +104,7 @@ def write_indexed(recipe: Recipe, directory: Path, size_bytes: int) -> IndexedLo
     if known is None:
         for place in places:
             place.mkdir(parents=True, exist_ok=True)
+            (place / fixed_file_name(FileKind.LEADER_EPOCH)).write_bytes(_EPOCHS)
         known = _write_indexed(recipe, size_bytes, log, index, timeindex)
         for place in places[:2]:
             _link(log, place)
@@ -162,6 +164,15 @@ def write_segments(
     return str(place), tuple(logs)
 
 
+def spread_segments(logs: Sequence[LogFile], home: Path) -> str:
+    """A directory of partitions with one of the segments each, which share their files with those given."""
+    for number, log in enumerate(logs):
+        place = home / f"large-{number}"
+        place.mkdir(parents=True, exist_ok=True)
+        _link(Path(log.path), place)
+    return str(home)
+
+
 def _closed(file: BinaryIO, written: int, batches: int, records: int) -> LogFile:
     file.close()
     return LogFile(path=file.name, size_bytes=written, batch_count=batches, record_count=records)
@@ -216,7 +227,7 @@ def _partition_files(batches: list[tuple[bytearray, int, int]], end_offset: int)
         segment_file_name(0, FileKind.OFFSET_INDEX): b"",
         segment_file_name(0, FileKind.TIME_INDEX): layout.TIME_INDEX_ENTRY.struct.pack(time_ms, last_offset),
         segment_file_name(end_offset, FileKind.SNAPSHOT): head + entries,
-        fixed_file_name(FileKind.LEADER_EPOCH): b"0\n1\n0 0\n",
+        fixed_file_name(FileKind.LEADER_EPOCH): _EPOCHS,
     }
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["LogFile", "recipes", "write_log"]
+__all__ = ["FIRST_SEGMENT", "PARTITION", "LogFile", "recipes", "write_log"]
 
 PARTITION: Final = "bench-0"
 FIRST_SEGMENT: Final = "00000000000000000000"

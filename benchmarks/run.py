@@ -63,9 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
     parser.add_argument("date", help="names the result file, as 2026-01-31")
-    parser.add_argument("--size", type=_size, default=10**9, help="bytes of each log, as 1GB or 64MiB (default 1GB)")
+    parser.add_argument("--size", type=size_of, default=10**9, help="bytes of each log, as 1GB or 64MiB (default 1GB)")
     parser.add_argument(
-        "--java-size", type=_size, default=SMALL_BYTES, help="bytes of the Java tool's log (default 64MB)"
+        "--java-size", type=size_of, default=SMALL_BYTES, help="bytes of the Java tool's log (default 64MB)"
     )
     parser.add_argument("--quick", action="store_true", help="logs of 64 MB")
     parser.add_argument("--only", action="append", default=[], help="part of a recipe's name, as v2/none; repeatable")
@@ -82,7 +82,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def _size(text: str) -> int:
+def size_of(text: str) -> int:
+    """Bytes of a size as 1GB or 64MiB."""
     for unit, factor in _UNITS.items():
         if text.endswith(unit):
             return int(float(text.removesuffix(unit)) * factor)

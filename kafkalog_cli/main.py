@@ -16,7 +16,7 @@ from typing import Final, NoReturn
 import click
 
 from kafkalog_cli.exits import ExitStatus
-from kafkalog_core.errors import KafkalogError
+from kafkalog_core.errors import KafkalogError, WorkerLostError
 
 __all__ = ["COMMANDS", "cli", "main"]
 
@@ -85,7 +85,8 @@ class LazyGroup(click.Group):
 def _explain(error: BaseException) -> ExitStatus:
     """One sentence on stderr, and the exit status."""
     if isinstance(error, KafkalogError):
-        sentence, status = str(error), ExitStatus.REFUSED
+        sentence = str(error)
+        status = ExitStatus.CRASH if isinstance(error, WorkerLostError) else ExitStatus.REFUSED
     elif isinstance(error, KeyboardInterrupt):
         sentence, status = "interrupted", ExitStatus.CRASH
     elif isinstance(error, OSError):

@@ -20,6 +20,7 @@ __all__ = [
     "TruncatedError",
     "UnknownFileError",
     "UnsupportedError",
+    "WorkerLostError",
 ]
 
 
@@ -95,3 +96,7 @@ class UnknownFileError(StorageError):
 
 class SelectionError(StorageError):
     """A selection by topic, partition or filter that matches nothing."""
+
+
+class WorkerLostError(KafkalogError):
+    """A process that did some of the work ended in the middle of it, so that the result is not complete."""

@@ -285,6 +285,7 @@ SUMMARY: Final = _table(
     Column("partitions_total", "int64", "partitions there were to read"),
     Column("bytes", "int64", "bytes of log read"),
     Column("bytes_total", "int64", "bytes of log there were to read in those partitions"),
+    Column("unchanged_bytes", "int64", "verify --resume: of those bytes, what an earlier run had read: not read again"),
     Column("batches", "int64", "whole batches seen"),
     Column("unopened_batches", "int64", "those whose records were not decoded, so that damage in them is not noticed"),
     Column("records", "int64", "records shown; of rows of batches, segments and figures: counted by the batch headers"),

@@ -168,8 +168,9 @@ class Collected:
         self.at_risk_bytes += verdict.at_risk_bytes or 0
         for index, segment in enumerate(verdict.segments):
             self.formats.update(segment.formats)
-            self.has_open_losses |= bool(segment.lost_offsets) and losses_of(verdict.segments, index).is_open
-        self.lost_offsets += lost_count(verdict)
+            if state == "damaged":  # elsewhere it is what a crash leaves, which was not acknowledged
+                self.has_open_losses |= bool(segment.lost_offsets) and losses_of(verdict.segments, index).is_open
+        self.lost_offsets += lost_count(verdict) if state == "damaged" else 0
         row = partition_row(verdict) | {"name": name, "key": f"p{self._seen}"}
         if state == "clean":
             if len(self.clean) < LISTED:

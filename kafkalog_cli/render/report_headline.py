@@ -43,7 +43,9 @@ def headline(collected: Collected, summary: Mapping[str, object]) -> Html:
             "Copy what is damaged to another disk before a broker starts on this one: its start may cut or delete it."
         )
     elif state == "warnings":
-        sentences.append("Nothing is damaged. A warning is what a healthy broker may leave behind, yet worth a look.")
+        sentences.insert(
+            0, "Nothing is damaged. A warning is what a healthy broker may leave behind, yet worth a look."
+        )
     return element(
         "section",
         element("h2", _title(state, collected, summary), id="verdict"),
@@ -77,6 +79,9 @@ def _how_much(collected: Collected, summary: Mapping[str, object]) -> str:
     if not places:
         return ""
     size = human_bytes(summary.get("damage_bytes"))
+    if not collected.states["damaged"]:
+        where = count_of(places, "place")
+        return f"{size} in {where} hold no batch, which is normal where they are: a crash left them, or room to grow."
     names = [str(row["name"]) for row in collected.listed if row["damage_count"]]
     where = f" of {_listed(names)}" if names else ""
     return f"{size} in {count_of(places, 'place')} of the logs{where} hold no whole batch."

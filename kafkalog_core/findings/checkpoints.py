@@ -141,6 +141,13 @@ CHECKPOINTS: Final = {
         "--describe shows.",
         "A KRaft broker knows partitions by the id of their topic.",
     ),
+    "partition-metadata.odd-name": FindingType(
+        "error",
+        "Line {line} does not begin with '{name}', as every broker writes it.",
+        "Does not look at the name, only at what is behind the colon.",
+        "Write the name as it should be, or copy the file from another partition of the topic.",
+        "The names in partition.metadata are always the same: the file was changed.",
+    ),
     "partition-metadata.other-topic-id": FindingType(
         "error",
         "Its topic id is {topic_id}, that of {other}, a partition of the same topic, is {other_id}.",

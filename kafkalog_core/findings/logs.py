@@ -151,13 +151,14 @@ _HEADERS: Final = {
         "{count}, the first at byte {position}.",
         "Does not delete the segment, nor any behind it, by retention.ms before that time; new segments may be rolled "
         "too early.",
-        "retention.bytes or kafka-delete-records.sh frees the space; message.timestamp.after.max.ms (3.6 and later) "
+        "Free the space by retention.bytes or kafka-delete-records.sh; message.timestamp.after.max.ms (3.6 and later) "
         "refuses such records.",
         "Timestamps of producers whose clock or unit is wrong, or this machine's clock is.",
     ),
     "batch.negative-timestamp": FindingType(
         "warning",
-        '{count} batches have negative timestamps that do not say "none" (-1), the first at byte {position}.',
+        "Timestamps are negative without saying that there is none (-1); batches with such: {count}, the first at byte "
+        "{position}.",
         "Takes them for none where it searches by time.",
         "Nothing needs to be done on the disk; look at the clock and the code of the producer.",
         "Timestamps before 1970, which Kafka's own producers refuse.",

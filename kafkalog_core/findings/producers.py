@@ -204,10 +204,11 @@ PRODUCERS: Final = {
     ),
     "snapshot.unknown-producer": FindingType(
         "warning",
-        "Producer {producer} has no batch in the log before offset {offset}.",
+        "Producer {producer} has no batch in the log.",
         "Keeps it until it expires.",
         "Nothing needs to be done: it expires a day after its last batch.",
-        "A snapshot names a producer that has written nothing in the log. Its batches may have been removed.",
+        "A snapshot names a producer that has written nothing in the log. An error where the log is whole from there "
+        "on, as then its batches cannot have been removed: the entry was changed.",
     ),
     "snapshot.missing": FindingType(
         "error",

@@ -239,6 +239,11 @@ class ProducerStates:
         rows = array("q", chain.from_iterable(map(_cells_of_entry, entries)))
         return cls._of_rows(rows, 0, sequences=sequences)
 
+    @property
+    def size_bytes(self) -> int:
+        """Size of `state_bytes`."""
+        return 8 * (_STATE_HEAD + k.P_SIZE * self.count)
+
     def state_bytes(self) -> bytes:
         """The whole state, for `from_state`; 192 bytes a producer."""
         count = self.count
@@ -264,8 +269,8 @@ class ProducerStates:
         producer_ids = rows[k.P_PID :: k.P_SIZE]
         if min(producer_ids, default=0) < 0 or len(set(producer_ids)) != len(producer_ids):
             raise FieldError("a producer stands there twice, or has no id")
-        if min(rows[k.P_BATCHES :: k.P_SIZE], default=0) < -1:
-            raise FieldError("a producer with a negative number of batches")
+        if not {-1, *range(2 * k.RECENT)}.issuperset(rows[k.P_BATCHES :: k.P_SIZE]):
+            raise FieldError("a producer with a number of batches that is none")
         states = cls(sequences=sequences)
         count = len(producer_ids)
         states._state[k.G_COUNT], states._state[k.G_HOLES] = count, holes
@@ -290,10 +295,11 @@ class ProducerStates:
 
 
 def _header(batches: BatchColumns, row: int) -> Header:
-    header = Header._make([*(batches.column(name)[row] for name in _HEADER_COLUMNS), -1])
+    cells = batches.row(row)
+    header = Header._make([*map(cells.__getitem__, _HEADER_COLUMNS), -1])
     if header.base_sequence < 0:
         return header
-    delta = batches.column("last_offset")[row] - header.base_offset
+    delta = cells["last_offset"] - header.base_offset
     return header._replace(last_sequence=(header.base_sequence + delta) & MAX_INT32)
 
 

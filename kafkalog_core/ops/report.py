@@ -27,6 +27,7 @@ class Report:
         self.expected_files = 0
         self.expected_partitions = 0
         self.expected_bytes = 0
+        self.unchanged_bytes = 0
         self.unopened_batches = 0
         self.uncounted_batches = 0
         self.batches = 0
@@ -70,6 +71,7 @@ class Report:
             "partitions_total": max(self.partitions, self.expected_partitions),
             "bytes": self.bytes,
             "bytes_total": max(self.bytes, self.expected_bytes),
+            "unchanged_bytes": self.unchanged_bytes,
             "batches": self.batches,
             "unopened_batches": self.unopened_batches,
             "records": self.records,

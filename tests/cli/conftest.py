@@ -91,6 +91,7 @@ def summary(**columns):
         "partitions_total": 1,
         "bytes": 140,
         "bytes_total": 140,
+        "unchanged_bytes": 0,
         "batches": 1,
         "unopened_batches": 0,
         "records": 3,

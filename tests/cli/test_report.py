@@ -232,6 +232,15 @@ def test_kafka_07_has_no_times_and_its_offsets_are_bytes():
     assert "may be lost" not in page.text.partition("How to read this")[0].partition("Partitions")[0]
 
 
+def test_what_a_crash_leaves_is_not_called_a_loss():
+    log = segment(damage=((9000, 1000),), lost_offsets=((100, 120),), is_last=True)
+    problem = finding("log.zero-tail", "info", path=log.path, position=9000)
+    page = page_of(partition(log, findings=(problem,)))
+    check(page)
+    assert "No damage: 1 partition checked 1000 B in 1 place hold no batch, which is normal" in page.text
+    assert "may be lost:" not in page.text
+
+
 # --- maps and timelines -----------------------------------------------------------------------------------------------
 def _shapes(markup, kind):
     """x and width of rectangles."""

@@ -5,6 +5,7 @@ On a log that was compacted batches are gone that the broker saw, so its snapsho
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -59,10 +60,14 @@ def _replayed(path: Path) -> Replayed:
 
 
 def _replay(partition: Partition, states: ProducerStates, result: Replayed) -> None:
+    markers_at: dict[int, int] = {}
     for segment in partition.segments:
         ours = {entry.producer_id: entry for entry in states.snapshot_entries()}
-        pairs = [(ours[entry.producer_id], entry) for entry in _entries(segment) if entry.producer_id in ours]
-        result.states.extend(pairs)
+        result.states.extend(
+            (ours[entry.producer_id], _as_later_releases_say(entry, ours[entry.producer_id], markers_at))
+            for entry in _entries(segment)
+            if entry.producer_id in ours
+        )
         aborted: list[Aborted] = []
         assert segment.log is not None
         with Source.open(segment.log.path) as source:
@@ -73,9 +78,20 @@ def _replay(partition: Partition, states: ProducerStates, result: Replayed) -> N
                 for event in states.replay(item.batches, markers):
                     if isinstance(event, Anomaly):
                         result.odd.append(event)
-                    elif event.is_aborted:
+                        if event.kind == "marker-without-transaction":
+                            markers_at[event.producer_id] = event.offset
+                        continue
+                    markers_at[event.producer_id] = event.last_offset
+                    if event.is_aborted:
                         aborted.append(_as_listed(event))
         result.aborted.append((aborted, _listed(segment)))
+
+
+def _as_later_releases_say(entry: ProducerEntry, ours: ProducerEntry, markers_at: dict[int, int]) -> ProducerEntry:
+    """0.11 takes a marker for the last batch of its producer, of the sequence number of the one before."""
+    if entry.offset_delta == 0 and entry.last_offset == markers_at.get(entry.producer_id):
+        return replace(entry, last_offset=ours.last_offset, offset_delta=ours.offset_delta)
+    return entry
 
 
 def _as_listed(txn: CompletedTxn) -> Aborted:

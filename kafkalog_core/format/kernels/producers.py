@@ -176,11 +176,13 @@ def _data(
         r[at + P_BATCHES] = 0
     if r[at + P_BATCHES] == -1:
         r[at + P_BATCHES] = 0
-    recent = r[at + P_BATCHES] % RECENT
+    recent = r[at + P_BATCHES]
+    if recent >= RECENT:
+        recent -= RECENT
     r[at + P_OFFSET + recent] = last
     r[at + P_DELTA + recent] = delta
     r[at + P_SEQUENCE + recent] = _last_sequence(sequence, delta)
-    r[at + P_BATCHES] += 1
+    r[at + P_BATCHES] = RECENT if r[at + P_BATCHES] == 2 * RECENT - 1 else r[at + P_BATCHES] + 1
     r[at + P_TIME] = b[B_MAX_TIME * capacity + row]
     if is_transactional and r[at + P_TXN_FIRST] < 0:
         begin_transaction(r, at, base, g)
@@ -210,7 +212,7 @@ def _follows(
     if batches < 0 or mode == PLAIN_UNSEQUENCED:
         return True
     if batches > 0:
-        expected = r[at + P_SEQUENCE + (batches - 1) % RECENT]
+        expected = r[at + P_SEQUENCE + (batches - 1 - RECENT if batches > RECENT else batches - 1)]
         expected = 0 if expected == MAX_SEQUENCE else expected + 1
     if sequence == expected:
         return True

@@ -140,8 +140,6 @@ def _begin_batch(
         return 0
     if batch > 0:
         before = b[B_LAST_OFFSET * b_capacity + batch - 1]
-    if before == -2:
-        return 0
     if offset <= before:
         return ODD_OVERLAP
     if offset > wrapped(before + 1) and (batch > 0 or s[RC_JOINED]):
@@ -161,7 +159,6 @@ def _end_batch(
         return
     s[RC_BATCH] = -1
     if b[B_FORMAT * b_capacity + batch] < MAGIC_V2 and b[B_CODEC * b_capacity + batch] != 0:
-        s[RC_WRAPPED] += s[RC_COUNT]
         if s[RC_COUNT] <= wrapped(s[RC_OFFSET] - s[RC_INNER]):
             s[RC_HOLES] += 1
         if s[RC_OFFSET] != b[B_LAST_OFFSET * b_capacity + batch]:
@@ -235,6 +232,8 @@ def _pass_records(
     s[RC_TIME] = latest
     s[RC_COUNT] += row - begun
     s[RC_RECORDS] += row - begun
+    if b[B_FORMAT * b_capacity + batch] != MAGIC_V2 and b[B_CODEC * b_capacity + batch] != 0:
+        s[RC_WRAPPED] += row - begun
     return row
 
 

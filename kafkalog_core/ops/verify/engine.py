@@ -6,109 +6,181 @@ by side, and the segments of a large one too; their verdicts are the same, whoev
 
 from __future__ import annotations
 
-import tempfile
+from collections import deque
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
-from kafkalog_core.ops.targets import FileTarget, LogDirTarget, PartitionTarget
+from kafkalog_core.ops.targets import FileTarget, LogDirTarget
+from kafkalog_core.ops.verify.course import Course, partition_key
 from kafkalog_core.ops.verify.logdir import LogDirs
-from kafkalog_core.ops.verify.partition import PartitionChecker
 from kafkalog_core.ops.verify.pool import Pool
 from kafkalog_core.ops.verify.single import check_file
+from kafkalog_core.ops.verify.state import decode
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
-from kafkalog_core.ops.verify.work import Depth, PartitionWork, Split, check_partition, check_split_segment, finished
+from kafkalog_core.ops.verify.work import (
+    SPLIT_BYTES,
+    Depth,
+    Outcome,
+    PartitionWork,
+    Split,
+    check_partition,
+    check_piece,
+    check_segment_apart,
+    finished,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kafkalog_core.ops.verify.request import VerifyRequest
+    from kafkalog_core.ops.verify.state import Keeper
 
 __all__ = ["verify"]
 
 Verdict = PartitionVerdict | PlaceVerdict
-_SERIAL_PARTITIONS: Final = 16
-"""Partitions that this process checks before it starts others: a process costs as much as some small partitions."""
+_Piece = PartitionWork | FileTarget
+_ALONE_PIECES: Final = 100
+"""Pieces of work that this process does before it starts others: those cost as much as so many small partitions."""
 
 
-def verify(request: VerifyRequest, progress: Progress = NO_PROGRESS) -> Iterator[Verdict]:
+def verify(request: VerifyRequest, progress: Progress = NO_PROGRESS, keeper: Keeper | None = None) -> Iterator[Verdict]:
     """Verdicts: of each target's partitions, then of the target itself; what needs all log directories comes last.
 
-    Raises StorageError where a target itself cannot be opened, and WorkerLostError.
+    Raises StorageError where a target itself cannot be opened, StateError where what `keeper` has kept is not what a
+    run of this release leaves behind, and WorkerLostError.
     """
     with ExitStack() as stack:
-        runner = _Runner(request, progress, stack)
-        yield from runner.verdicts()
+        yield from _Runner(request, progress, keeper, stack).verdicts()
 
 
 class _Runner:
-    def __init__(self, request: VerifyRequest, progress: Progress, stack: ExitStack) -> None:
+    def __init__(self, request: VerifyRequest, progress: Progress, keeper: Keeper | None, stack: ExitStack) -> None:
         self._request = request
         self._progress = progress
+        self._keeper = keeper
         self._stack = stack
         self._depth = Depth(level=request.level, now_ms=request.now_ms, max_batch_bytes=request.max_batch_bytes)
         self._log_dirs = LogDirs(request.targets)
         self._pool: Pool | None = None
-        self._scratch = ""
-        self._serial_left = _SERIAL_PARTITIONS
+        self._alone_bytes = 0
 
     def verdicts(self) -> Iterator[Verdict]:
         """See `verify`."""
+        results = self._results(self._pieces())
         for target in self._request.targets:
-            if isinstance(target, FileTarget):
-                yield check_file(target, self._depth, self._progress.advance)
-                continue
-            for verdict in self._partitions(target):
-                yield self._log_dirs.refined(verdict)
+            count = len(target.partitions) if isinstance(target, LogDirTarget) else 1
+            for _ in range(count):
+                yield self._log_dirs.refined(next(results))
             if isinstance(target, LogDirTarget):
                 yield self._log_dirs.verdict(target)
         yield from self._log_dirs.across()
 
-    def _partitions(self, target: PartitionTarget | LogDirTarget) -> Iterator[Verdict]:
-        works = self._works(target)
-        for work in works:
-            result = check_partition(work, self._progress.advance)
-            if isinstance(result, Split):
-                yield self._merged(result)
-            else:
-                yield result
-            self._serial_left -= 1
-            if self._request.jobs > 1 and (self._pool is not None or self._serial_left <= 0):
-                break
-        if self._request.jobs > 1:
-            yield from self._pooled(works)
+    def _pieces(self) -> Iterator[_Piece]:
+        """All work in the order of its verdicts, made as it is asked for."""
+        for target in self._request.targets:
+            if isinstance(target, FileTarget):
+                yield target
+                continue
+            for place in target.partitions if isinstance(target, LogDirTarget) else (target.place,):
+                yield PartitionWork(
+                    path=place.path,
+                    context=self._log_dirs.context(target, place),
+                    depth=self._depth,
+                    lines=self._lines(place.path),
+                    wants_lines=self._keeper is not None,
+                )
 
-    def _pooled(self, works: Iterator[PartitionWork]) -> Iterator[Verdict]:
-        first = next(works, None)
-        if first is None:  # nothing is left: no process has to be started
+    def _lines(self, path: str) -> Sequence[str]:
+        return () if self._keeper is None else self._keeper.lines_of(partition_key(path))
+
+    # --- by whom ------------------------------------------------------------------------------------------------------
+    def _results(self, pieces: Iterator[_Piece]) -> Iterator[Verdict]:
+        """Verdicts in the order of the pieces; what is little is done here, as other processes cost something too."""
+        if self._request.jobs == 1:
+            for piece in pieces:
+                yield self._verdict(piece, self._alone(piece))
             return
-        for result in self._started_pool().map(check_partition, ((work,) for work in chain([first], works))):
-            yield self._merged(result) if isinstance(result, Split) else result
+        for count, piece in enumerate(pieces):
+            if count >= _ALONE_PIECES or self._alone_bytes > SPLIT_BYTES:
+                yield from self._side_by_side(chain([piece], pieces))
+                return
+            outcome = self._alone(piece, split=1)
+            if isinstance(outcome.result, Split):
+                following = next(pieces, None)
+                if following is not None:
+                    yield from self._side_by_side(chain([piece, following], pieces))
+                    return
+                if len(outcome.result.tasks) == 1:
+                    outcome = self._alone(piece)
+            yield self._verdict(piece, outcome)
 
-    def _works(self, target: PartitionTarget | LogDirTarget) -> Iterator[PartitionWork]:
-        places = (target.place,) if isinstance(target, PartitionTarget) else target.partitions
-        for place in places:
-            yield PartitionWork(
-                path=place.path,
-                context=self._log_dirs.context(target, place),
-                depth=self._depth,
-                may_split=self._request.jobs > 1,
-            )
+    def _alone(self, piece: _Piece, split: int | None = None) -> Outcome:
+        """Do a piece in this process."""
+        if isinstance(piece, FileTarget):
+            return Outcome(check_file(piece, self._depth, self._advance))
+        keep = partial(self._keep, partition_key(piece.path))
+        return check_partition(_with_split(piece, split), self._advance, keep)
 
-    def _merged(self, split: Split) -> PartitionVerdict:
+    def _side_by_side(self, pieces: Iterator[_Piece]) -> Iterator[Verdict]:
+        """Do all of them in other processes."""
+        waiting: deque[_Piece] = deque()
+
+        def given() -> Iterator[tuple[_Piece, Depth]]:
+            for piece in pieces:
+                waiting.append(piece)
+                yield (piece if isinstance(piece, FileTarget) else _with_split(piece, 2)), self._depth
+
+        for outcome in self._started_pool().map(check_piece, given()):
+            yield self._verdict(waiting.popleft(), outcome)
+
+    def _verdict(self, piece: _Piece, outcome: Outcome) -> Verdict:
+        """The verdict of a piece; a partition that is in pieces itself is put together."""
+        for index, line in outcome.lines:
+            self._keep(partition_key(piece.path), index, line)
+        self._skip(outcome.skipped_bytes)
+        if not isinstance(outcome.result, Split):
+            return outcome.result
+        lines = piece.lines if isinstance(piece, PartitionWork) else ()
+        return self._merged(outcome.result, lines)
+
+    def _merged(self, split: Split, lines: Sequence[str]) -> PartitionVerdict:
         """Put a large partition together out of its segments."""
-        checker = PartitionChecker(split.partition, split.context)
+        partition = split.partition
+        records = [decode(line, partition.path) for line in lines[: split.done]]
+        keep = None if self._keeper is None else partial(self._keep, partition_key(partition.path))
+        course = Course(partition, split.context, self._depth.now_ms, records, keep)
+        self._skip(course.skipped_bytes)
         pool = self._started_pool()
-        results = pool.map(check_split_segment, ((task, self._scratch) for task in split.tasks))
+        results = pool.map(check_segment_apart, ((task, pool.scratch) for task in split.tasks))
         for task, result in zip(split.tasks, results, strict=True):
-            checker.begin(task.segment)
-            result.spooled.replay(checker)
-            checker.end(result.verdict)
-        return finished(checker, split.partition, self._depth, self._progress.advance)
+            course.checker.begin(task.segment)
+            result.spooled.replay(course.checker)
+            course.end(result.verdict)
+        return finished(course.checker, partition, self._depth, self._progress.advance)
 
     def _started_pool(self) -> Pool:
         if self._pool is None:
-            self._scratch = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="kafkalog-verify-"))
             self._pool = self._stack.enter_context(Pool(self._request.jobs, self._progress))
         return self._pool
+
+    # --- what is told -------------------------------------------------------------------------------------------------
+    def _advance(self, size_bytes: int) -> None:
+        self._alone_bytes += size_bytes
+        self._progress.advance(size_bytes)
+
+    def _keep(self, partition: str, index: int, line: str) -> None:
+        if self._keeper is not None:
+            self._keeper.keep(partition, index, line)
+
+    def _skip(self, size_bytes: int) -> None:
+        if self._keeper is not None and size_bytes:
+            self._keeper.skipped(size_bytes)
+            self._progress.expect(-size_bytes)
+
+
+def _with_split(work: PartitionWork, split: int | None) -> PartitionWork:
+    return work if work.split == split else replace(work, split=split)

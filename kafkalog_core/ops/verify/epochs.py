@@ -18,14 +18,22 @@ __all__ = ["check_epochs"]
 
 
 def check_epochs(
-    text: EpochText, starts: Sequence[EpochStart], start_offset: int, end_offset: int, sink: Sink, *, is_clean: bool
+    text: EpochText,
+    starts: Sequence[EpochStart],
+    extent: tuple[int, int],
+    sink: Sink,
+    *,
+    is_clean: bool,
+    is_whole: bool,
 ) -> None:
     """Compare both ways.
 
     An entry may name an epoch without batches: a leader that took none, or whose batches are gone. `starts` are the
-    first batches of the epochs that the log has, in its order; `start_offset` and `end_offset` are those of the log.
+    first batches of the epochs that the log has, in its order; `extent` is from its first base offset to its end.
     `is_clean`: whether the broker was stopped, so that what it had to write is written.
+    `is_whole`: no batch is missing between two others.
     """
+    start_offset, end_offset = extent
     entries = [placed.entry for placed in text.entries if isinstance(placed.entry, EpochEntry)]
     entries.sort(key=lambda entry: (entry.leader_epoch, entry.start_offset))
     epochs = [entry.leader_epoch for entry in entries]
@@ -36,7 +44,8 @@ def check_epochs(
             continue
         behind = entries[at + 1].start_offset if at + 1 < len(entries) else None
         said = entries[at].start_offset
-        if said > start.offset or (behind is not None and behind <= start.offset):
+        is_early = is_whole and start is not starts[0] and said < start.offset
+        if is_early or said > start.offset or (behind is not None and behind <= start.offset):
             sink.add("epochs.wrong-start", text.path, offset=start.offset, epoch=start.epoch, said=said)
     first = next((placed for placed in text.entries if isinstance(placed.entry, EpochEntry)), None)
     if first is not None and isinstance(first.entry, EpochEntry) and 0 <= first.entry.start_offset < start_offset:

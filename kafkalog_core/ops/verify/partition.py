@@ -6,7 +6,8 @@ with its verdict. It does not matter which process has scanned the segment.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
@@ -16,19 +17,19 @@ from kafkalog_core.ops.entry_faults import EntryFile
 from kafkalog_core.ops.verify.companions import refine
 from kafkalog_core.ops.verify.disposition import SegmentExtent, at_risk, at_risk_finding
 from kafkalog_core.ops.verify.epochs import check_epochs
-from kafkalog_core.ops.verify.producer_checks import ProducerChecks
-from kafkalog_core.ops.verify.sink import Sink
+from kafkalog_core.ops.verify.producer_checks import ProducerChecks, ProducerPlace
+from kafkalog_core.ops.verify.sink import Sink, SinkPart
 from kafkalog_core.ops.verify.textfiles import read_epochs
 from kafkalog_core.ops.verify.txn_index import Doubt, check_txn_index
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.storage.segment import SegmentState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.format.columns import BatchColumns
-    from kafkalog_core.ops.producers import Marker
+    from kafkalog_core.ops.producers import Marker, ProducerStates
     from kafkalog_core.ops.verify.context import PartitionContext
     from kafkalog_core.ops.verify.textfiles import EpochText
     from kafkalog_core.ops.verify.verdict import EpochStart, SegmentVerdict
@@ -36,12 +37,20 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.segment import Segment
 
-__all__ = ["PartitionChecker"]
+__all__ = ["CheckerPlace", "PartitionChecker"]
 
-_FEW_GAPS: Final = 3
+_FEW_GAPS: Final = 1
 """A follower may hold what its leader has compacted, before it compacts it itself; that has gaps everywhere."""
 _LEFT_BY_CRASH: Final = frozenset({"index.zero-entries", "timeindex.zero-entries", "timeindex.incomplete"})
 """What a loss of power leaves behind in a segment that was just closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckerPlace:
+    """How far the checks over all segments are behind one of them; findings are those since the one before."""
+
+    found: SinkPart
+    producers: ProducerPlace
 
 
 class PartitionChecker:
@@ -65,11 +74,11 @@ class PartitionChecker:
         self._producers.begin("" if segment.log is None else segment.log.path, segment.base_offset)
 
     def replay(self, batches: BatchColumns, markers: Mapping[int, Marker]) -> None:
-        """Batches of the segment, in order; see `chain.Chain`."""
+        """Batches of the segment, in order; see `handover.Chain`."""
         self._producers.replay(batches, markers)
 
     def hole(self) -> None:
-        """Something of the segment could not be read here; see `chain.Chain`."""
+        """Something of the segment could not be read here; see `handover.Chain`."""
         self._producers.hole()
 
     def end(self, verdict: SegmentVerdict) -> None:
@@ -86,6 +95,32 @@ class PartitionChecker:
             check_txn_index(segment, self._producers.aborted, doubt, self._sink)
             self._check_epoch_order(verdict)
         self._verdicts.append(verdict)
+
+    def premise(self, verdict: SegmentVerdict) -> str:
+        """All that what was said behind a segment depends on, beside its files and those before it."""
+        is_compacted = self._partition.topic in COMPACTED_TOPICS or self._context.cleaner_offset is not None
+        return f"{self._partition.format} {self._start_offset} {is_compacted} {self._is_rebuilt(verdict)}"
+
+    def take_place(self) -> CheckerPlace:
+        """How far the checks are behind the segment that was ended last; to be called behind each, or never."""
+        return CheckerPlace(self._sink.take_part(), self._producers.take_place())
+
+    @property
+    def producer_states(self) -> ProducerStates:
+        """All producers behind the segment that was ended last."""
+        return self._producers.states
+
+    def resume(self, places: Sequence[tuple[SegmentVerdict, CheckerPlace]], producers: bytes) -> None:
+        """Go on behind segments that an earlier run has checked; `producers` is the state behind the last of them.
+
+        Raises FieldError where that is none.
+        """
+        for verdict, place in places:
+            self._is_compacted = self._is_compacted or verdict.is_thinned
+            self._verdicts.append(verdict)
+            self._sink.add_part(place.found)
+            self._producers.resume(verdict.path, place.producers)
+        self._producers.resume_states(producers)
 
     def finish(self) -> PartitionVerdict:
         """Everything that was found: about names and small files, the segments one by one, and all of them together."""
@@ -138,7 +173,8 @@ class PartitionChecker:
         findings = [replace(gap, severity="error") if self._is_loss(gap) else gap for gap in gaps]
         if end_offset is not None:
             is_compacted = self._is_compacted or self._gap_count() > _FEW_GAPS
-            findings += self._producers.finish(end_offset, is_compacted=is_compacted)
+            is_whole = self._context.is_cleaned is False and not is_compacted
+            findings += self._producers.finish(end_offset, is_compacted=is_compacted, is_whole=is_whole)
             self._check_epochs(epochs, end_offset)
             self._check_snapshots(end_offset)
         return [*findings, *self._sink.findings]
@@ -155,7 +191,13 @@ class PartitionChecker:
         return self._context.is_cleaned is False and not self._is_compacted and self._gap_count() <= _FEW_GAPS
 
     def _gap_count(self) -> int:
-        return sum(verdict.gap_count for verdict in self._verdicts)
+        """Places inside of segments and between them where offsets are missing."""
+        between = (
+            following.base_offset > _next_offset(verdict)
+            for verdict, following in pairwise(self._verdicts)
+            if not _ends_in_damage(verdict)
+        )
+        return sum(verdict.gap_count for verdict in self._verdicts) + sum(between)
 
     def _check_gaps(self) -> None:
         """Offsets that are in no batch, in a log of which nothing says that it was compacted."""
@@ -163,6 +205,8 @@ class PartitionChecker:
             return
         gaps = [(verdict, gap) for verdict in self._verdicts for gap in verdict.gaps]
         count = self._gap_count()
+        if not gaps:
+            return
         if count > _FEW_GAPS:
             verdict, gap = gaps[0]
             severity: Severity = "info" if self._context.is_cleaned is None else "warning"
@@ -197,7 +241,8 @@ class PartitionChecker:
                 position=first.position,
                 offset=first.offset,
                 epoch=first.epoch,
-                before=before,
+                where="before",
+                beside=before,
             )
 
     def _read_epochs(self) -> EpochText | None:
@@ -224,13 +269,20 @@ class PartitionChecker:
                 if start.offset >= self._start_offset and (not starts or start.epoch > starts[-1].epoch):
                     starts.append(start)
         known = [] if self._has_forgotten_epochs() else starts
+        is_clean = bool(self._context.is_clean)
         check_epochs(
             text,
             known,
-            min(self._start_offset, end_offset),
-            end_offset,
+            (self._verdicts[0].base_offset, end_offset),
             self._sink,
-            is_clean=bool(self._context.is_clean),
+            is_clean=is_clean,
+            is_whole=self._is_whole(),
+        )
+
+    def _is_whole(self) -> bool:
+        """Whether no batch is missing between two others, for whatever reason."""
+        return (
+            not self._is_compacted and not self._gap_count() and not any(verdict.damage for verdict in self._verdicts)
         )
 
     def _check_snapshots(self, end_offset: int) -> None:
@@ -286,9 +338,10 @@ def _next_offset(verdict: SegmentVerdict) -> int:
     return verdict.base_offset if verdict.last_offset is None else max(verdict.base_offset, verdict.last_offset + 1)
 
 
+def _ends_in_damage(verdict: SegmentVerdict) -> bool:
+    return bool(verdict.damage) and sum(verdict.damage[-1]) >= verdict.size_bytes
+
+
 def _span(verdict: SegmentVerdict) -> OffsetSpan:
-    tail_end = sum(verdict.damage[-1]) if verdict.damage else 0
-    is_torn = tail_end >= verdict.size_bytes > 0
-    return OffsetSpan(
-        verdict.path, verdict.base_offset, verdict.last_offset, batches_end=0, damage_end=tail_end if is_torn else 0
-    )
+    damage_end = verdict.size_bytes if _ends_in_damage(verdict) else 0
+    return OffsetSpan(verdict.path, verdict.base_offset, verdict.last_offset, batches_end=0, damage_end=damage_end)

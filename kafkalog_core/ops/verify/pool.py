@@ -1,19 +1,26 @@
 """Processes that do pieces of work, one after another each: results in the order in which the work was given.
 
 Workers leave Ctrl-C to the process that waits for them; it tells them to stop, and they do within one window of a file.
+When it dies, they end too.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import os
+import shutil
 import signal
+import sys
+import tempfile
 from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures import TimeoutError as NotYetError
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from kafkalog_core.errors import KafkalogError
+from kafkalog_core.errors import StorageError, WorkerLostError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -22,8 +29,11 @@ if TYPE_CHECKING:
 
     from kafkalog_core.ops.progress import Progress
 
-__all__ = ["Pool", "WorkerLostError"]
+__all__ = ["Pool"]
 
+START_METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
+"""Not fork: the process has threads of its own, for progress and for waiting."""
+_WORK_MODULE: Final = "kafkalog_core.ops.verify.work"
 _LOOK_SECONDS: Final = 0.2
 _AHEAD: Final = 4
 """Pieces of work that wait for each process: enough to keep it busy, few enough that results do not pile up."""
@@ -31,26 +41,31 @@ _AHEAD: Final = 4
 _Result = TypeVar("_Result")
 
 
-class WorkerLostError(KafkalogError):
-    """A process ended in the middle of its work."""
-
-
 class _StopWorkError(Exception):
     """Whoever waited for the work does so no longer."""
 
 
 class Pool:
-    """`jobs` processes; to be entered. What they read is told to `progress`."""
+    """At most `jobs` processes; to be entered. What they read is told to `progress`.
+
+    `scratch` is a directory for temporary files, which goes away with the pool.
+    """
 
     def __init__(self, jobs: int, progress: Progress) -> None:
         self._jobs = jobs
         self._progress = progress
         self._told_bytes = 0
-        context = multiprocessing.get_context("forkserver")
+        self._directory = tempfile.TemporaryDirectory(prefix="kafkalog-verify-")
+        self.scratch = self._directory.name
+        with _interrupts_held():  # the server of new processes keeps this for them
+            context = _context()
         self._read_bytes: Synchronized[int] = context.Value("q", 0)
         self._stop: Synchronized[int] = context.Value("b", 0)
         self._executor = ProcessPoolExecutor(
-            jobs, mp_context=context, initializer=_start_worker, initargs=(self._read_bytes, self._stop)
+            jobs,
+            mp_context=context,
+            initializer=_start_worker,
+            initargs=(self._read_bytes, self._stop, self.scratch),
         )
 
     def __enter__(self) -> Self:
@@ -62,6 +77,7 @@ class Pool:
         if kind is not None:
             self._stop.value = 1
         self._executor.shutdown(wait=True, cancel_futures=True)
+        self._directory.cleanup()
 
     def map(self, work_of: Callable[..., _Result], pieces: Iterable[tuple[Any, ...]]) -> Iterator[_Result]:
         """The results of `work_of(*piece, advance)` in the order of `pieces`, which are taken as there is room.
@@ -75,10 +91,16 @@ class Pool:
                 piece = next(source, None)
                 if piece is None:
                     break
-                waiting.append(self._executor.submit(_work, work_of, piece))
+                waiting.append(self._submit(work_of, piece))
             if not waiting:
                 return
             yield self._result(waiting.popleft())
+
+    def _submit(self, work_of: Callable[..., _Result], piece: tuple[Any, ...]) -> Future[_Result]:
+        try:
+            return self._executor.submit(_work, work_of, piece)
+        except BrokenProcessPool as error:
+            raise _lost() from error
 
     def _result(self, future: Future[_Result]) -> _Result:
         while True:
@@ -87,25 +109,61 @@ class Pool:
             except NotYetError:
                 continue
             except BrokenProcessPool as error:
-                raise WorkerLostError(
-                    "a process was killed, perhaps for want of memory; --jobs 1 needs least"
-                ) from error
+                raise _lost() from error
             finally:
                 read_bytes = self._read_bytes.value
                 self._progress.advance(read_bytes - self._told_bytes)
                 self._told_bytes = read_bytes
 
 
+def _lost() -> WorkerLostError:
+    return WorkerLostError("a process was killed, perhaps for want of memory; --jobs 1 needs least of it")
+
+
+def _context() -> multiprocessing.context.BaseContext:
+    context = multiprocessing.get_context(START_METHOD)
+    if START_METHOD == "forkserver":
+        from multiprocessing import forkserver  # noqa: PLC0415 -- only where there is one
+
+        context.set_forkserver_preload([_WORK_MODULE])
+        forkserver.ensure_running()
+    return context
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold SIGINT back, so that a process that is started meanwhile never sees one."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+# --- in the other processes -------------------------------------------------------------------------------------------
 _state: dict[str, Any] = {}
 
 
-def _start_worker(read_bytes: Synchronized[int], stop: Synchronized[int]) -> None:
+def _start_worker(read_bytes: Synchronized[int], stop: Synchronized[int], scratch: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _state.update(read_bytes=read_bytes, stop=stop)
+    Thread(target=_end_with_parent, args=(scratch,), daemon=True).start()
+
+
+def _end_with_parent(scratch: str) -> None:
+    """Whoever waited was killed: clean up in its stead."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        shutil.rmtree(scratch, ignore_errors=True)
+        os._exit(1)
 
 
 def _work(work_of: Callable[..., _Result], piece: tuple[Any, ...]) -> _Result:
-    return work_of(*piece, _advance)
+    try:
+        return work_of(*piece, _advance)
+    except StorageError as error:  # some of its kinds do not travel between processes
+        raise StorageError(error.message, path=error.path) from None
 
 
 def _advance(size_bytes: int) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.ops.chain import COMPACTED_TOPICS
 from kafkalog_core.ops.producer_anomalies import ANOMALIES
 from kafkalog_core.ops.producers import CompletedTxn, ProducerStates, sequences_of
-from kafkalog_core.ops.verify.sink import Sink
+from kafkalog_core.ops.verify.sink import Sink, SinkPart
 from kafkalog_core.ops.verify.snapshots import check_snapshot
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.verify.context import PartitionContext
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["ProducerChecks"]
+__all__ = ["ProducerChecks", "ProducerPlace"]
 
 _CODES: Final = {
     "sequence-gap": "producer.sequence-gap",
@@ -39,6 +40,21 @@ _EXPLAINED: Final = frozenset({"sequence-gap", "sequence-back", "epoch-start", "
 """What is no sign of damage where batches are missing for another reason: compaction, or damage that is told itself."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerPlace:
+    """How far a replay is, without the producers' states; findings are those since the place before.
+
+    `reached` is the offset up to which snapshots have been checked.
+    """
+
+    found: SinkPart
+    explained: SinkPart
+    reached: int
+    hole_end: int | None
+    is_behind_hole: bool
+    has_producers: bool
+
+
 class ProducerChecks:
     """Fed with the batches of a partition in the order of its log."""
 
@@ -48,11 +64,13 @@ class ProducerChecks:
         self._explained = Sink(partition.topic, partition.partition)
         self._snapshots = [(file.name.base_offset or 0, file.path) for file in partition.snapshots]
         compacted = partition.topic in COMPACTED_TOPICS or context.cleaner_offset is not None
-        self._states = ProducerStates(sequences=sequences_of(partition.topic, is_compacted=compacted))
+        self._sequences = sequences_of(partition.topic, is_compacted=compacted)
+        self._states = ProducerStates(sequences=self._sequences)
         self._path = ""
         self._hole_end: int | None = None
         self._is_behind_hole = False
         self._has_producers = False
+        self._reached = -1
         self._aborted: list[CompletedTxn] = []
 
     def begin(self, path: str, base_offset: int) -> None:
@@ -75,6 +93,7 @@ class ProducerChecks:
             self._check_snapshots(self._snapshots[0][0])
             first = row
         self._advance(batches, markers, first, batches.count)
+        self._reached = max(self._reached, lasts[-1])
 
     def hole(self) -> None:
         """Something of the log is missing here."""
@@ -91,8 +110,42 @@ class ProducerChecks:
         """Whether any batch had a producer."""
         return self._has_producers
 
-    def finish(self, end_offset: int, *, is_compacted: bool) -> list[Finding]:
-        """The log ends at `end_offset`: what was found. `is_compacted`: missing batches are nothing odd."""
+    @property
+    def states(self) -> ProducerStates:
+        """All producers at the place that the replay has come to."""
+        return self._states
+
+    def take_place(self) -> ProducerPlace:
+        """How far the replay is, and what it found since the last call."""
+        return ProducerPlace(
+            found=self._sink.take_part(),
+            explained=self._explained.take_part(),
+            reached=self._reached,
+            hole_end=self._hole_end,
+            is_behind_hole=self._is_behind_hole,
+            has_producers=self._has_producers,
+        )
+
+    def resume(self, path: str, place: ProducerPlace) -> None:
+        """Go on behind the log at `path`, in the order of logs; the last call is followed by `resume_states`."""
+        self._path = path
+        self._sink.add_part(place.found)
+        self._explained.add_part(place.explained)
+        self._reached = place.reached
+        self._hole_end = place.hole_end
+        self._is_behind_hole = place.is_behind_hole
+        self._has_producers = place.has_producers
+
+    def resume_states(self, data: bytes) -> None:
+        """Go on with what `ProducerStates.state_bytes` gave. Raises FieldError."""
+        self._states = ProducerStates.from_state(data, sequences=self._sequences)
+        self._snapshots = [(offset, path) for offset, path in self._snapshots if offset > self._reached]
+
+    def finish(self, end_offset: int, *, is_compacted: bool, is_whole: bool) -> list[Finding]:
+        """The log ends at `end_offset`: what was found.
+
+        `is_compacted`: missing batches are nothing odd. `is_whole`: the log dir has never compacted it, and it shows.
+        """
         self._check_snapshots(end_offset)
         for offset, path in self._snapshots:
             self._sink.add("snapshot.beyond-end", path, offset=offset, end=end_offset)
@@ -102,7 +155,15 @@ class ProducerChecks:
                 producer, first = transaction.producer_id, transaction.first_offset
                 self._sink.add("txn.open", self._path, offset=first, producer=producer)
         findings = list(self._sink.findings)
-        return findings if is_compacted else [*findings, *self._explained.findings]
+        if is_compacted:
+            return findings
+        explained = self._explained.findings
+        if is_whole:
+            explained = tuple(
+                replace(item, severity="error") if item.code == "snapshot.unknown-producer" else item
+                for item in explained
+            )
+        return [*findings, *explained]
 
     def _advance(self, batches: BatchColumns, markers: Mapping[int, Marker], first: int, last: int) -> None:
         if first >= last:
@@ -137,6 +198,7 @@ class ProducerChecks:
 
     def _check_snapshots(self, offset: int) -> None:
         """Those that were taken up to an offset that the replay has reached."""
+        self._reached = max(self._reached, offset)
         while self._snapshots and self._snapshots[0][0] <= offset:
             at, path = self._snapshots.pop(0)
             is_known = at >= self._start_offset and not self._is_behind_hole

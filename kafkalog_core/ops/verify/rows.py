@@ -30,6 +30,7 @@ def count(verdict: PartitionVerdict | PlaceVerdict, report: Report) -> None:
     """Add a verdict to the report."""
     for finding in verdict.findings:
         report.add_finding(finding.row())
+    report.rows += len(verdict.findings) + isinstance(verdict, PartitionVerdict)
     if not isinstance(verdict, PartitionVerdict):
         return
     report.partitions += 1

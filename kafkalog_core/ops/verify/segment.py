@@ -19,7 +19,7 @@ from kafkalog_core.storage.source import Change, Source
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog_core.ops.verify.chain import Chain
+    from kafkalog_core.ops.verify.handover import Chain
     from kafkalog_core.ops.verify.check import Check, SegmentTask
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.scan import Damage
@@ -118,6 +118,8 @@ class _SegmentChecker:
     def verdict(self, log: FileInfo) -> SegmentVerdict:
         """All that is known now."""
         figures = self._batches.figures
+        opened = self._records  # what headers do not tell of compressed messages
+        wrapped_records, first_offset = (opened.wrapped_records, opened.first_offset) if opened else (0, None)
         return SegmentVerdict(
             path=log.path,
             base_offset=self._task.segment.base_offset,
@@ -125,8 +127,8 @@ class _SegmentChecker:
             is_last=self._task.is_last,
             mtime_ms=log.mtime_ns // 1_000_000,
             batches=figures.batches,
-            records=figures.records,
-            first_offset=figures.first_offset,
+            records=figures.records + wrapped_records,
+            first_offset=first_offset if figures.first_offset is None else figures.first_offset,
             last_offset=figures.last_offset,
             first_timestamp_ms=figures.first_timestamp_ms,
             max_timestamp_ms=figures.max_timestamp_ms,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
@@ -11,10 +11,18 @@ from kafkalog_core.findings import found
 if TYPE_CHECKING:
     from kafkalog_core.findings import Finding, Severity
 
-__all__ = ["SHOWN", "Sink"]
+__all__ = ["SHOWN", "Sink", "SinkPart"]
 
 SHOWN: Final = 20
 """Findings of one code in one file that are given out one by one; the last of them says how many more there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPart:
+    """What was put into a sink meanwhile: findings, and how many there are by now of each code in a file."""
+
+    findings: tuple[Finding, ...]
+    counts: tuple[tuple[str, str, int], ...]
 
 
 class Sink:
@@ -26,6 +34,8 @@ class Sink:
         self._findings: list[Finding] = []
         self._counts: Counter[tuple[str, str]] = Counter()
         self._last: dict[tuple[str, str], int] = {}
+        self._taken = 0
+        self._counted: dict[tuple[str, str], None] = {}
 
     def add(
         self,
@@ -64,6 +74,7 @@ class Sink:
     def count_more(self, code: str, path: str, count: int) -> None:
         """`count` more findings of a code in a file that were not made one by one."""
         self._counts[code, path] += count
+        self._counted[code, path] = None
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -76,8 +87,25 @@ class Sink:
                 findings[index] = replace(last, message=f"{last.message} And {more:,} more of these in this file.")
         return tuple(findings)
 
+    def take_part(self) -> SinkPart:
+        """What was put in since the last call, for `add_part` of another sink."""
+        counts = tuple((code, path, self._counts[code, path]) for code, path in self._counted)
+        part = SinkPart(tuple(self._findings[self._taken :]), counts)
+        self._taken = len(self._findings)
+        self._counted.clear()
+        return part
+
+    def add_part(self, part: SinkPart) -> None:
+        """Put in what another sink had taken."""
+        for finding in part.findings:
+            self._append(finding)
+        for code, path, count in part.counts:
+            self._counts[code, path] = count
+        self._taken = len(self._findings)
+
     def _is_shown(self, code: str, path: str) -> bool:
         self._counts[code, path] += 1
+        self._counted[code, path] = None
         return self._counts[code, path] <= SHOWN
 
     def _append(self, finding: Finding) -> None:

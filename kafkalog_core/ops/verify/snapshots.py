@@ -77,12 +77,12 @@ def _compare(
     path: str, position: int, entry: ProducerEntry, state: ProducerEntry | None, start_offset: int, sink: Sink
 ) -> None:
     if state is None:
-        if entry.last_offset >= start_offset or (start_offset == 0 and entry.has_batch):
+        if entry.last_offset >= start_offset or start_offset == 0:
             sink.add(
                 "snapshot.unknown-producer",
                 path,
                 position=position,
-                offset=entry.last_offset,
+                offset=entry.last_offset if entry.has_batch else None,
                 producer=entry.producer_id,
             )
         return

@@ -150,9 +150,22 @@ def read_properties(file: EntryFile) -> PropertyText | None:
             sink.put(file.finding(code, position=line.position, size_bytes=line.size_bytes, problem=fault.detail))
         elif refusal is None:  # behind what a broker reads
             sink.put(file.finding("file.more-lines", position=line.position, size_bytes=line.size_bytes))
+    if file.kind is FileKind.PARTITION_METADATA and refusal is None:
+        _put_odd_names(sink, file, data, contents)
     return PropertyText(path=file.path, contents=contents, findings=sink.findings)
 
 
+def _put_odd_names(sink: Sink, file: EntryFile, data: bytes, contents: PropertyFile) -> None:
+    """A broker goes by the order of the lines and writes one name for each."""
+    lines = {line.number: line for line in iter_lines((data,))}
+    for item, name in zip(contents.properties, _TOPIC_ID_NAMES, strict=False):
+        line = lines.get(item.line)
+        if item.key != name and line is not None:
+            code = "partition-metadata.odd-name"
+            sink.put(file.finding(code, position=line.position, size_bytes=line.size_bytes, line=item.line, name=name))
+
+
+_TOPIC_ID_NAMES: Final = ("version", "topic_id")
 _MAX_MALFORMED: Final = 1000
 
 

@@ -11,35 +11,41 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
-from kafkalog_core.ops.verify.chain import NO_CHAIN, Spool, Spooled
+from kafkalog_core.ops.targets import FileTarget
 from kafkalog_core.ops.verify.check import SegmentTask
-from kafkalog_core.ops.verify.partition import PartitionChecker
+from kafkalog_core.ops.verify.course import Course, unchanged
+from kafkalog_core.ops.verify.handover import NO_CHAIN, Spool, Spooled
 from kafkalog_core.ops.verify.segment import check_segment
+from kafkalog_core.ops.verify.single import check_file
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict
 from kafkalog_core.storage.partition import Partition, read_partition
 from kafkalog_core.storage.segment import SegmentState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.verify.check import Level
     from kafkalog_core.ops.verify.context import PartitionContext
+    from kafkalog_core.ops.verify.course import Keep
+    from kafkalog_core.ops.verify.partition import PartitionChecker
     from kafkalog_core.storage.segment import Segment
 
 __all__ = [
     "SPLIT_BYTES",
     "Depth",
+    "Outcome",
     "PartitionWork",
     "SegmentResult",
     "Split",
     "check_partition",
-    "check_split_segment",
+    "check_piece",
+    "check_segment_apart",
     "finished",
 ]
 
 SPLIT_BYTES: Final = 64 * 1024 * 1024
-"""A partition of several segments is worth several processes from this size on."""
+"""A partition is worth processes of its own from this size on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,21 +59,43 @@ class Depth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionWork:
-    """A partition to check; `may_split`: give it back when it is large."""
+    """A partition to check.
+
+    Args:
+        path: its directory.
+        context: what its log directory says of it.
+        depth: how deep to look.
+        lines: what an earlier run has left of its first segments.
+        wants_lines: whether to leave some for a later run.
+        split: how many segments, or more, make a large partition one to be given back, to be checked by several
+            processes; null: never.
+    """
 
     path: str
     context: PartitionContext
     depth: Depth
-    may_split: bool
+    lines: Sequence[str] = ()
+    wants_lines: bool = False
+    split: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A partition too large for one process: its segments, to be checked by several."""
+    """A partition too large for one process: its segments behind the first `done`, to be checked by several."""
 
     partition: Partition
     context: PartitionContext
     tasks: tuple[SegmentTask, ...]
+    done: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What has come of a piece of work: `skipped_bytes` of log were not read again, `lines` are for a later run."""
+
+    result: PartitionVerdict | PlaceVerdict | Split
+    skipped_bytes: int = 0
+    lines: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +106,33 @@ class SegmentResult:
     spooled: Spooled
 
 
-def check_partition(work: PartitionWork, advance: Callable[[int], None]) -> PartitionVerdict | PlaceVerdict | Split:
-    """Check a partition, or cut a large one into its segments."""
+def check_piece(piece: PartitionWork | FileTarget, depth: Depth, advance: Callable[[int], None]) -> Outcome:
+    """Check a partition or a file in a process of its own. Raises StorageError where a file cannot be opened."""
+    if isinstance(piece, FileTarget):
+        return Outcome(check_file(piece, depth, advance))
+    lines: list[tuple[int, str]] = []
+    outcome = check_partition(piece, advance, lambda index, line: lines.append((index, line)))
+    return replace(outcome, lines=tuple(lines))
+
+
+def check_partition(work: PartitionWork, advance: Callable[[int], None], keep: Keep) -> Outcome:
+    """Check a partition, or cut a large one into its segments. Raises StateError."""
     try:
         partition = read_partition(work.path)
     except StorageError as error:
-        return PlaceVerdict(path=work.path, findings=(found("dir.unreadable", work.path, reason=error.message),))
-    tasks = segment_tasks(partition, work.depth)
-    if work.may_split and len(tasks) > 1 and sum(task.segment.size_bytes for task in tasks) > SPLIT_BYTES:
-        return Split(partition, work.context, tasks)
-    checker = PartitionChecker(partition, work.context)
+        reason = found("dir.unreadable", work.path, reason=error.message)
+        return Outcome(PlaceVerdict(path=work.path, findings=(reason,)))
+    depth, context = work.depth, work.context
+    known = unchanged(partition, context, work.lines, depth.now_ms) if work.lines else ()
+    tasks = segment_tasks(partition, depth)[len(known) :]
+    is_large = sum(task.segment.size_bytes for task in tasks) > SPLIT_BYTES
+    if is_large and work.split is not None and len(tasks) >= work.split:
+        return Outcome(Split(partition, context, tasks, len(known)))
+    course = Course(partition, context, depth.now_ms, known, keep if work.wants_lines else None)
     for task in tasks:
-        checker.begin(task.segment)
-        checker.end(check_segment(task, checker, advance))
-    return finished(checker, partition, work.depth, advance)
+        course.checker.begin(task.segment)
+        course.end(check_segment(task, course.checker, advance))
+    return Outcome(finished(course.checker, partition, depth, advance), course.skipped_bytes)
 
 
 def finished(
@@ -110,7 +151,7 @@ def finished(
     return replace(verdict, findings=(*verdict.findings, *findings)) if findings else verdict
 
 
-def check_split_segment(task: SegmentTask, spool_directory: str, advance: Callable[[int], None]) -> SegmentResult:
+def check_segment_apart(task: SegmentTask, spool_directory: str, advance: Callable[[int], None]) -> SegmentResult:
     """Check a segment for the process that puts its partition together."""
     with Spool(spool_directory) as spool:
         verdict = check_segment(task, spool, advance)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-__all__ = ["FLAVOURS", "TOPICS", "Batch", "Broker", "Log", "Segment", "build"]
+__all__ = ["FLAVOURS", "TOPICS", "Batch", "Broker", "Log", "Segment", "batches_of", "build", "states_at"]
 
 FLAVOURS: Final = ("plain", "compressed", "transactional", "compacted", "legacy", "mixed", "crashed")
 """Plain, compressed and transactional logs of today's brokers; compacted ones; magic 1; magic 1 below 2; killed."""
@@ -293,22 +293,8 @@ class _Writer:
     def _put(self, batch: Batch) -> None:
         self._log.segments[-1].batches.append(batch)
         self._offset = batch.last + 1
-        if batch.producer_id < 0:
-            return
-        state = self._states.get(batch.producer_id, Producer(producer_id=batch.producer_id))
-        if batch.marker is not None:
-            state = replace(state, coordinator_epoch=3, current_txn_first_offset=-1)
-        else:
-            first = self._open.get(batch.producer_id, -1)
-            delta = batch.last - batch.base
-            state = replace(
-                state,
-                last_sequence=batch.sequence + delta,
-                last_offset=batch.last,
-                offset_delta=delta,
-                current_txn_first_offset=first,
-            )
-        self._states[batch.producer_id] = replace(state, timestamp_ms=batch.timestamp_ms)
+        if batch.producer_id >= 0:
+            self._states[batch.producer_id] = _with_batch(self._states.get(batch.producer_id), batch)
 
     def _append_v1(self) -> None:
         """An append is one compressed message, or some plain ones."""
@@ -370,7 +356,8 @@ def _write_log(broker: Broker, log: Log) -> None:
     directory = broker.path / f"{log.topic}-0"
     directory.mkdir(parents=True)
     for segment in log.segments:
-        _write_segment(directory, segment)
+        room = bytes(120) if not broker.is_clean and segment is log.segments[-1] else b""
+        _write_segment(directory, segment, room)
     if broker.flavour == "legacy":
         return
     for offset, producers in log.snapshots.items():
@@ -379,9 +366,11 @@ def _write_log(broker: Broker, log: Log) -> None:
     (directory / "partition.metadata").write_bytes(partition_metadata(TOPIC_IDS[log.topic]))
 
 
-def _write_segment(directory: Path, segment: Segment) -> None:
+def _write_segment(directory: Path, segment: Segment, room: bytes) -> None:
+    """`room`: what an open index ends with."""
     offsets, times = segment.indexes()
-    write_files(directory, segment.name, {"log": segment.data, "index": offset_index(offsets), "timeindex": time_index(times)})
+    files = {"log": segment.data, "index": offset_index(offsets) + room, "timeindex": time_index(times) + room}
+    write_files(directory, segment.name, files)
     if segment.aborted:
         write_files(directory, segment.name, {"txnindex": txn_index(segment.aborted)})
 
@@ -395,3 +384,29 @@ def write_files(directory: Path, name: str, contents: dict[str, bytes]) -> None:
 def batches_of(segments: Sequence[Segment]) -> list[Batch]:
     """All batches in order."""
     return [batch for segment in segments for batch in segment.batches]
+
+
+def states_at(log: Log, offset: int) -> list[Producer]:
+    """What the batches below an offset leave of each producer."""
+    states: dict[int, Producer] = {}
+    for batch in batches_of(log.segments):
+        if batch.producer_id >= 0 and batch.last < offset:
+            states[batch.producer_id] = _with_batch(states.get(batch.producer_id), batch)
+    return list(states.values())
+
+
+def _with_batch(state: Producer | None, batch: Batch) -> Producer:
+    state = replace(state or Producer(producer_id=batch.producer_id), timestamp_ms=batch.timestamp_ms)
+    if batch.marker is not None:
+        return replace(state, coordinator_epoch=3, current_txn_first_offset=-1)
+    delta = batch.last - batch.base
+    first = state.current_txn_first_offset
+    if batch.is_transactional and first < 0:
+        first = batch.base
+    return replace(
+        state,
+        last_sequence=batch.sequence + delta,
+        last_offset=batch.last,
+        offset_delta=delta,
+        current_txn_first_offset=first,
+    )

@@ -185,10 +185,11 @@ def _true_entry(broker: Broker, files: Files, random: Random) -> Damage | None:
     """An index entry more, of a batch that has none, as it might have been made."""
     log, segment, row = _place(broker, random)
     name = f"{log.topic}-0/{segment.name}.index"
-    entries = list(struct.iter_unpack(">ii", files[name]))
+    entries = [entry for entry in struct.iter_unpack(">ii", files[name]) if any(entry)]
+    room = files[name][8 * len(entries) :]
     batch = segment.batches[row]
     entry = (random.choice((batch.base, batch.last)) - segment.base, segment.positions[row])
-    return _changed(f"entry {entry} added to {name}", {name: offset_index(sorted({*entries, entry}))})
+    return _changed(f"entry {entry} added to {name}", {name: offset_index(sorted({*entries, entry})) + room})
 
 
 def _snapshot(broker: Broker, files: Files, random: Random) -> Damage | None:

@@ -88,7 +88,7 @@ def test_gaps_but_for_those_of_damage(
     tmp_path: Path, log: list[bytes], base_offset: int, gaps: list[tuple[int, int]]
 ) -> None:
     figures = check_headers(tmp_path, *log, base_offset=base_offset).figures
-    assert [(gap.first, gap.last) for gap in figures.gaps] == gaps
+    assert [(gap.first_offset, gap.last_offset) for gap in figures.gaps] == gaps
     assert figures.gap_count == len(gaps)
     assert all(gap.position == len(b"".join(log[:-1])) for gap in figures.gaps)
 
@@ -238,6 +238,13 @@ def test_flips_in_the_last_batch_leave_no_trace_where_they_make_it_higher(tmp_pa
     makes_it_higher = {(byte, bit) for byte, bit in low_bits_of_offset if not 5 >> bit & 1 or byte != 7}
     epoch = {(byte, bit) for byte in range(12, 16) for bit in range(8)} - {(12, 7), (15, 0), (15, 1)}
     assert unseen == makes_it_higher | epoch
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _twins() -> None:
+    """Loaded once, before a test looks at the clock."""
+    for name in TWINS:
+        twin(name)
 
 
 ROWS = st.lists(

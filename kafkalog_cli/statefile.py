@@ -1,0 +1,167 @@
+"""The file of `verify --resume`: what was checked, so that a run that was stopped goes on where it was.
+
+It is always whole: it is written anew under another name and put in its place, every some seconds and at the end. What
+is lost when the machine stops is the work since then.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import IO, TYPE_CHECKING, Final, Self
+
+import click
+
+from kafkalog_cli.outfile import OutFile
+from kafkalog_core.errors import AccessError, KafkalogError
+from kafkalog_core.ops.verify.state import StateError, head_line, head_problem, place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import TracebackType
+
+    from kafkalog_core.ops.verify.request import VerifyRequest
+
+__all__ = ["StateFile"]
+
+SAVE_SECONDS: Final = 10.0
+_SAVE_SHARE: Final = 20
+"""To save takes at most so small a part of the time: a twentieth."""
+_LINE_BYTES: Final = 2**30
+"""The state of millions of producers; a longer line is none of ours."""
+
+_Entry = tuple[int, int] | str
+
+
+class StateFile:
+    """A `Keeper` over a file; to be entered, and saved when left. Lines stay in the file until they are asked for.
+
+    Args:
+        path: as the user gave it; a file that is there is read.
+        request: what is to be verified.
+        version: of this kafkalog.
+
+    Raises StateError for a file that is no state, AccessError for one that cannot be read or written.
+    """
+
+    def __init__(self, path: str, request: VerifyRequest, version: str) -> None:
+        self.skipped_bytes = 0
+        self._path = path
+        self._out = OutFile(path, request.targets)
+        self._head = head_line(request, version)
+        self._entries: dict[str, list[_Entry]] = {}
+        self._file: IO[bytes] | None = None
+        self._is_changed = False
+        self._is_warned = False
+        self._saved_at = time.monotonic()
+        self._pause = SAVE_SECONDS
+        if os.path.lexists(path):
+            self._open(request, version)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_changed:
+            self._save()
+        self._close()
+
+    def lines_of(self, partition: str) -> Sequence[str]:
+        """Lines of a partition's first segments, in order."""
+        return [self._text(entry) for entry in self._entries.get(partition, ())]
+
+    def keep(self, partition: str, index: int, line: str) -> None:
+        """Keep the line of a segment, in the place of what is known of it and those behind it."""
+        entries = self._entries.setdefault(partition, [])
+        entries[index:] = [line]
+        self._is_changed = True
+        if time.monotonic() - self._saved_at > self._pause:
+            self._save()
+
+    def skipped(self, size_bytes: int) -> None:
+        """So many bytes of log were not read again."""
+        self.skipped_bytes += size_bytes
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+    def _open(self, request: VerifyRequest, version: str) -> None:
+        number = 0
+        try:
+            self._file = open(self._path, "rb")  # noqa: SIM115 -- lines are read from it until the end
+            for position, line in _lines(self._file):
+                number += 1
+                if number > 1:
+                    partition, index = place_of(line)
+                    if index != len(self._entries.setdefault(partition, [])):
+                        raise StateError("its segments are not in order")
+                    self._entries[partition].append((position, len(line)))
+                    continue
+                problem = head_problem(line, request, version)
+                if problem is not None:
+                    click.echo(f"kafkalog: {self._path} is not used, {problem}: everything is read", err=True)
+                    self._close()
+                    return
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise AccessError(f"the state of an earlier run cannot be read: {reason}", path=self._path) from error
+        except (StateError, UnicodeDecodeError) as error:
+            reason = error.message if isinstance(error, KafkalogError) else "it is no text"
+            message = f"not the state of an earlier run of kafkalog verify (line {max(1, number)}: {reason})"
+            raise StateError(f"{message}; name another file, or delete it", path=self._path) from error
+        if not number:
+            raise StateError("an empty file, not the state of an earlier run; delete it", path=self._path)
+
+    def _text(self, entry: _Entry) -> str:
+        if isinstance(entry, str):
+            return entry
+        if self._file is None:
+            raise AssertionError("lines without a file")
+        self._file.seek(entry[0])
+        return self._file.read(entry[1]).decode("ascii")
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+    def _save(self) -> None:
+        """Write the file; where that cannot be done the check goes on, and it is tried again later."""
+        start = time.monotonic()
+        try:
+            self._out.write(self._pieces())
+            self._reopen()
+        except AccessError as error:
+            if not self._is_warned:
+                click.echo(f"kafkalog: {error}; the check goes on, but a later run may have to begin anew", err=True)
+            self._is_warned = True
+        self._saved_at = time.monotonic()
+        self._pause = max(SAVE_SECONDS, _SAVE_SHARE * (self._saved_at - start))
+
+    def _pieces(self) -> Iterator[str]:
+        yield self._head
+        for entries in self._entries.values():
+            for entry in entries:
+                yield self._text(entry)
+
+    def _reopen(self) -> None:
+        """From now on all lines are in the file that was written."""
+        self._is_changed = False
+        self._close()
+        self._file = open(self._path, "rb")  # noqa: SIM115 -- as above
+        position = len(self._head)
+        for entries in self._entries.values():
+            for index, entry in enumerate(entries):
+                size_bytes = len(entry) if isinstance(entry, str) else entry[1]
+                entries[index] = (position, size_bytes)
+                position += size_bytes
+
+
+def _lines(file: IO[bytes]) -> Iterator[tuple[int, str]]:
+    """Position and text of each line."""
+    position = 0
+    while line := file.readline(_LINE_BYTES):
+        if not line.endswith(b"\n"):
+            raise StateError("it has no end")
+        yield position, line.decode("ascii")
+        position += len(line)

@@ -1,0 +1,159 @@
+"""What a run leaves behind for the next one: a line of JSON for each segment that was checked, and one at the head.
+
+Lines may come from anywhere: whatever is not as this release writes it is refused. They are values here; where they
+are kept is for others to know.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import zlib
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kafkalog_core.errors import KafkalogError
+from kafkalog_core.findings.catalogue import FINDING_TYPES
+from kafkalog_core.ops.verify.marks import FileMark
+from kafkalog_core.ops.verify.partition import CheckerPlace
+from kafkalog_core.ops.verify.plain import from_plain, shape_of, to_plain
+from kafkalog_core.ops.verify.verdict import SegmentVerdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog_core.ops.verify.request import VerifyRequest
+
+__all__ = ["Keeper", "SegmentRecord", "StateError", "decode", "encode", "head_line", "head_problem", "place_of"]
+
+_FORMAT: Final = "kafkalog verify state"
+_VERSION: Final = 1
+
+
+class StateError(KafkalogError):
+    """What is said to be the state of an earlier run is none, or not one of this release."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentRecord:
+    """One checked segment.
+
+    Args:
+        premise: what the verdict depends on beside the files; see `PartitionChecker.premise`.
+        now_ms: time of the check.
+        marks: of its files.
+        verdict: what was found.
+        place: how far the checks over all segments were behind it.
+        producers: their state behind it, in base64; null: not kept, so that nobody goes on from here.
+    """
+
+    premise: str
+    now_ms: int
+    marks: tuple[FileMark, ...]
+    verdict: SegmentVerdict
+    place: CheckerPlace
+    producers: str | None
+
+    @property
+    def producer_bytes(self) -> bytes | None:
+        """Their state as it was before base64. Raises StateError."""
+        try:
+            return None if self.producers is None else base64.b64decode(self.producers, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise StateError("the state of producers is not base64") from error
+
+
+class Keeper(Protocol):
+    """Keeps lines between runs. Partitions are named by their absolute path, segments by their number from 0 on."""
+
+    def lines_of(self, partition: str) -> Sequence[str]:
+        """Lines of a partition's first segments, in order."""
+
+    def keep(self, partition: str, index: int, line: str) -> None:
+        """Keep the line of a segment; what is known of it and those behind it is no longer true."""
+
+    def skipped(self, size_bytes: int) -> None:
+        """So many bytes of log were not read again."""
+
+
+# --- one line a segment -----------------------------------------------------------------------------------------------
+def encode(partition: str, index: int, record: SegmentRecord, directory: str) -> str:
+    """The line of a segment; `directory` is how the paths in its findings begin."""
+    return _dumps({"partition": partition, "index": index, "segment": to_plain(record, directory)})
+
+
+def place_of(line: str) -> tuple[str, int]:
+    """Partition and number of a line that is right in all its parts. Raises StateError."""
+    values = _loads(line)
+    decode(line, "", values)
+    partition, index = values.get("partition"), values.get("index")
+    if not isinstance(partition, str) or type(index) is not int or index < 0:
+        raise StateError("it names no segment")
+    return partition, index
+
+
+def decode(line: str, directory: str, values: dict[str, object] | None = None) -> SegmentRecord:
+    """The record in a line. Raises StateError."""
+    try:
+        record = from_plain(SegmentRecord, (values or _loads(line)).get("segment"), directory)
+    except ValueError as error:
+        raise StateError(str(error)) from error
+    verdict, log = record.verdict, next(iter(record.marks), None)
+    places = (0, *(place for span in verdict.damage for place in (span[0], sum(span))), verdict.size_bytes)
+    if log is None or log.size_bytes != verdict.size_bytes or any(a > b for a, b in pairwise(places)):
+        raise StateError("its sizes do not agree")
+    producers = record.place.producers
+    parts = (record.place.found, producers.found, producers.explained, verdict)
+    if any(finding.code not in FINDING_TYPES for part in parts for finding in part.findings):
+        raise StateError("it has a code that is not in the catalogue of findings")
+    return record
+
+
+# --- the head ---------------------------------------------------------------------------------------------------------
+def head_line(request: VerifyRequest, version: str) -> str:
+    """The first line: what verdicts depend on that are not of a file."""
+    return _dumps(_head(request, version))
+
+
+def head_problem(line: str, request: VerifyRequest, version: str) -> str | None:
+    """Why the lines behind a head are not to be used, as the end of a sentence; null: they are.
+
+    Raises StateError where it is no head.
+    """
+    values = _loads(line)
+    if values.get("format") != _FORMAT:
+        raise StateError("its first line is not that of a state of kafkalog verify")
+    meant = _head(request, version)
+    if values.get("level") != meant["level"]:
+        return f"it was made with --level {values.get('level')!s:.20}, this run has --level {meant['level']}"
+    if values.get("max_batch_bytes") != meant["max_batch_bytes"]:
+        return "it was made with another --max-batch-bytes"
+    return None if values == meant else "it was made by another release of kafkalog, whose rules differ"
+
+
+def _head(request: VerifyRequest, version: str) -> dict[str, object]:
+    rules = f"{shape_of(SegmentRecord)}{FINDING_TYPES}"
+    return {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "kafkalog": version,
+        "rules": zlib.crc32(rules.encode()),
+        "level": request.level,
+        "max_batch_bytes": request.max_batch_bytes,
+    }
+
+
+def _dumps(values: dict[str, object]) -> str:
+    return json.dumps(values, separators=(",", ":")) + "\n"
+
+
+def _loads(line: str) -> dict[str, object]:
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise StateError("it is no line of JSON") from error
+    if not isinstance(values, dict):
+        raise StateError("it is no JSON object")
+    return values
