@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["EXIT_STATUS_HELP", "ExitStatus"]
+from kafkalog_core.errors import KafkalogError, WorkerLostError
+
+__all__ = ["EXIT_STATUS_HELP", "ExitStatus", "status_of"]
 
 
 class ExitStatus(IntEnum):
@@ -24,3 +26,8 @@ EXIT_STATUS_HELP = {
     ExitStatus.REFUSED: "could not operate: no such file, no permission, a selection that matches nothing",
     ExitStatus.DAMAGE: "done, and damage or another finding of severity error is in the result",
 }
+
+
+def status_of(error: KafkalogError) -> ExitStatus:
+    """The status that a command ends with where it cannot go on."""
+    return ExitStatus.CRASH if isinstance(error, WorkerLostError) else ExitStatus.REFUSED

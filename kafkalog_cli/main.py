@@ -15,8 +15,8 @@ from typing import Final, NoReturn
 
 import click
 
-from kafkalog_cli.exits import ExitStatus
-from kafkalog_core.errors import KafkalogError, WorkerLostError
+from kafkalog_cli.exits import ExitStatus, status_of
+from kafkalog_core.errors import KafkalogError
 
 __all__ = ["COMMANDS", "cli", "main"]
 
@@ -85,8 +85,7 @@ class LazyGroup(click.Group):
 def _explain(error: BaseException) -> ExitStatus:
     """One sentence on stderr, and the exit status."""
     if isinstance(error, KafkalogError):
-        sentence = str(error)
-        status = ExitStatus.CRASH if isinstance(error, WorkerLostError) else ExitStatus.REFUSED
+        sentence, status = str(error), status_of(error)
     elif isinstance(error, KeyboardInterrupt):
         sentence, status = "interrupted", ExitStatus.CRASH
     elif isinstance(error, OSError):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         UnknownFileError,
         UnsupportedError,
     )
+    from kafkalog_core.findings import FINDING_TYPES, Finding
     from kafkalog_core.format.columns import BatchColumns, RecordColumns
     from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_run
     from kafkalog_core.ops.dump import DumpRequest, dump
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.rows import RowChunk, json_line, json_object
     from kafkalog_core.ops.select import Filters
     from kafkalog_core.ops.targets import FileTarget, LogDirTarget, PartitionTarget, Selection, resolve
+    from kafkalog_core.ops.verify.engine import verify
+    from kafkalog_core.ops.verify.request import VerifyRequest
+    from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict
     from kafkalog_core.storage.logdir import LogDir, read_log_dir
     from kafkalog_core.storage.partition import Partition, read_partition
     from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
     from kafkalog_core.tables import TABLES
 
 __all__ = [
+    "FINDING_TYPES",
     "TABLES",
     "AccessError",
     "BatchColumns",
@@ -55,6 +60,7 @@ __all__ = [
     "FieldError",
     "FileTarget",
     "Filters",
+    "Finding",
     "FormatError",
     "KafkalogError",
     "LimitError",
@@ -63,13 +69,16 @@ __all__ = [
     "NotFoundError",
     "Partition",
     "PartitionTarget",
+    "PartitionVerdict",
     "PayloadDamage",
+    "PlaceVerdict",
     "RecordColumns",
     "RecordRun",
     "Report",
     "RowChunk",
     "Run",
     "ScanOptions",
+    "SegmentVerdict",
     "Selection",
     "SelectionError",
     "Source",
@@ -77,6 +86,7 @@ __all__ = [
     "TruncatedError",
     "UnknownFileError",
     "UnsupportedError",
+    "VerifyRequest",
     "decode_run",
     "dump",
     "entries",
@@ -87,6 +97,7 @@ __all__ = [
     "read_partition",
     "resolve",
     "scan",
+    "verify",
 ]
 
 _HOMES = {
@@ -94,6 +105,7 @@ _HOMES = {
         "AccessError ChecksumError FieldError FormatError KafkalogError LimitError NotFoundError SelectionError "
         "StorageError TruncatedError UnknownFileError UnsupportedError"
     ),
+    "findings": "FINDING_TYPES Finding",
     "format.columns": "BatchColumns RecordColumns",
     "format.decode": "PayloadDamage RecordRun decode_run",
     "ops.dump": "DumpRequest dump",
@@ -103,6 +115,9 @@ _HOMES = {
     "ops.rows": "RowChunk json_line json_object",
     "ops.select": "Filters",
     "ops.targets": "FileTarget LogDirTarget PartitionTarget Selection resolve",
+    "ops.verify.engine": "verify",
+    "ops.verify.request": "VerifyRequest",
+    "ops.verify.verdict": "PartitionVerdict PlaceVerdict SegmentVerdict",
     "storage.logdir": "LogDir read_log_dir",
     "storage.partition": "Partition read_partition",
     "storage.scan": "Damage Run ScanOptions scan",

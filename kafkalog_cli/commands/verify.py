@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.exits import ExitStatus, status_of
+from kafkalog_cli.interrupt import Interruption, StoppableProgress, Stopped
 from kafkalog_cli.outfile import OutFile
-from kafkalog_cli.render import RunFacts, open_progress, open_report, open_verdicts
+from kafkalog_cli.render import RunFacts, VerdictWriter, open_progress, open_report, open_verdicts
+from kafkalog_cli.statefile import StateFile
 from kafkalog_cli.version import version
+from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format import kernels
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.targets import resolve
@@ -24,8 +28,10 @@ from kafkalog_core.ops.verify.rows import count
 from kafkalog_core.ops.verify.size import log_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from kafkalog_core.ops.selection import Selection
-    from kafkalog_core.ops.verify.check import Level
+    from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 
 __all__ = ["verify_command"]
 
@@ -33,6 +39,7 @@ EXAMPLES = (
     Example("kafkalog verify /var/lib/kafka", "Check a whole log directory"),
     Example("kafkalog verify --quiet --fail-on warning /data/*/kafka && echo fine", "Check all disks in a script"),
     Example("kafkalog verify --report verify.html /var/lib/kafka", "And a page for those who ask how bad it is"),
+    Example("kafkalog verify --resume /root/verify.state /var/lib/kafka", "A large disk: once more to go on with it"),
     Example("kafkalog verify --level checksums --topic 'pay*' /var/lib/kafka", "Some topics, without their records"),
 )
 
@@ -68,12 +75,19 @@ EXAMPLES = (
     metavar="N",
     help="Processes that read at the same time.  [default: as many as there are cores]",
 )
+@click.option(
+    "--resume",
+    metavar="STATE",
+    help=(
+        "Keep in this file what has been checked, and do not read again what it says was checked before and has not "
+        "changed: size, time of change, inode, and 64 KiB at both ends. Saved every 10 seconds and at the end, Ctrl-C "
+        "included. Not among the files of a broker."
+    ),
+)
 @options.selection_options
 @options.limit_options
 @options.verdict_output_option
-def verify_command(
-    paths: tuple[str, ...], selection: Selection, level: Level, max_batch_bytes: int, **given: object
-) -> int:
+def verify_command(paths: tuple[str, ...], selection: Selection, **given: Any) -> int:
     """Check everything on a disk: logs, indexes, snapshots, checkpoints, names, owners.
 
     PATH is a log directory, a partition directory, a file or a glob of them; give all log directories of a broker
@@ -82,28 +96,67 @@ def verify_command(
     """
     request = VerifyRequest(
         targets=tuple(resolve(paths, selection)),
-        level=level,
+        level=given["level"],
         now_ms=time.time_ns() // 1_000_000,
-        max_batch_bytes=max_batch_bytes,
-        jobs=int(str(given["jobs"] or len(os.sched_getaffinity(0)))),
+        max_batch_bytes=given["max_batch_bytes"],
+        jobs=given["jobs"] or _cores(),
     )
     if not kernels.COMPILED:
         click.echo("kafkalog: no compiled kernels here; the interpreted ones are about 100 times slower", err=True)
-    report = Report(fail_on=str(given["fail_on"]))
-    writers = [open_verdicts("quiet" if given["quiet"] else options.chosen_output(given["output"]))]
-    if given["report"] is not None:
-        file = OutFile(str(given["report"]), request.targets)
-        writers.append(open_report(file, _run_facts(paths, selection, request)))
-    with open_progress(shares_terminal=False) as progress:
-        if sys.stderr.isatty():
+    report = Report(fail_on=given["fail_on"])
+    output = "quiet" if given["quiet"] else options.chosen_output(given["output"])
+    with ExitStack() as stack:
+        state = None if given["resume"] is None else stack.enter_context(StateFile(given["resume"], request, version()))
+        page = _open_page(given["report"], paths, selection, request)
+        writer = open_verdicts(output)
+        _write_all([writer, *page], _verdicts(request, output, state), report)
+        for each in (writer, *page):
+            each.finish(report.summary_row())
+    return int(report.exit_status)
+
+
+def _verdicts(request: VerifyRequest, output: str, state: StateFile | None) -> Iterator[PartitionVerdict | PlaceVerdict]:
+    """The verdicts as they come, up to Ctrl-C. Raises Stopped."""
+    is_shared = output == "quiet" or (sys.stdout.isatty() and output != "table")
+    with Interruption() as interruption, open_progress(shares_terminal=is_shared) as progress:
+        if sys.stderr.isatty() and not is_shared:
             progress.expect(log_bytes(request.targets))
-        for verdict in verify(request, progress):
+        for verdict in verify(request, StoppableProgress(progress, interruption), state):
+            yield verdict
+            interruption.check()
+
+
+def _write_all(
+    writers: Sequence[VerdictWriter],
+    verdicts: Iterable[PartitionVerdict | PlaceVerdict],
+    report: Report,
+) -> None:
+    """Write every verdict; where the next one cannot be had, what is known is shown before that is said."""
+    shown = writers[0]  # a page of half of it would look like one of all
+    try:
+        for verdict in verdicts:
             count(verdict, report)
             for writer in writers:
                 writer.write(verdict)
-    for writer in writers:
-        writer.finish(report.summary_row())
-    return int(report.exit_status)
+    except Stopped:
+        shown.finish(report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)})
+        raise
+    except KafkalogError as error:
+        if report.rows:
+            shown.finish(report.summary_row() | {"exit_status": int(status_of(error))})
+        raise
+
+
+def _open_page(
+    path: str | None, paths: tuple[str, ...], selection: Selection, request: VerifyRequest
+) -> list[VerdictWriter]:
+    """What writes the HTML report, if one was asked for."""
+    return [] if path is None else [open_report(OutFile(path, request.targets), _run_facts(paths, selection, request))]
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _run_facts(paths: tuple[str, ...], selection: Selection, request: VerifyRequest) -> RunFacts:
