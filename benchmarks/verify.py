@@ -43,7 +43,7 @@ PLAIN: Final = Recipe(format="v2", codec="none", shape="16k")
 SINGLE: Final = Recipe(format="v2", codec="none", shape="single")
 _JAVA_OPTIONS: Final = {"java_shallow": (), "java_deep": ("--deep-iteration",)}
 _JAVA_INDEX_OPTIONS: Final = ("--verify-index-only",)
-_JAVA_ENTRIES: Final = (10_000, 20_000, 40_000)
+_JAVA_ENTRIES: Final = (2_500, 5_000, 10_000)
 _JOBS: Final = (1, 2, 4)
 _MEMORY_BYTES: Final = (SMALL_BYTES, 256_000_000, 1_000_000_000)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import TracebackType
 
+    from kafkalog_core.ops.report import Report
     from kafkalog_core.ops.verify.request import VerifyRequest
 
 __all__ = ["StateFile"]
@@ -39,13 +40,14 @@ class StateFile:
     Args:
         path: as the user gave it; a file that is there is read.
         request: what is to be verified.
+        report: is told of what is not read again.
         version: of this kafkalog.
 
     Raises StateError for a file that is no state, AccessError for one that cannot be read or written.
     """
 
-    def __init__(self, path: str, request: VerifyRequest, version: str) -> None:
-        self.skipped_bytes = 0
+    def __init__(self, path: str, request: VerifyRequest, report: Report, version: str) -> None:
+        self._report = report
         self._path = path
         self._out = OutFile(path, request.targets)
         self._head = head_line(request, version)
@@ -82,7 +84,7 @@ class StateFile:
 
     def skipped(self, size_bytes: int) -> None:
         """So many bytes of log were not read again."""
-        self.skipped_bytes += size_bytes
+        self._report.unchanged_bytes += size_bytes
 
     # --- reading ------------------------------------------------------------------------------------------------------
     def _open(self, request: VerifyRequest, version: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,7 +28,7 @@ from kafkalog_core.ops.verify.rows import count
 from kafkalog_core.ops.verify.size import log_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Sequence
 
     from kafkalog_core.ops.selection import Selection
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
@@ -106,24 +106,28 @@ def verify_command(paths: tuple[str, ...], selection: Selection, **given: Any) -
     report = Report(fail_on=given["fail_on"])
     output = "quiet" if given["quiet"] else options.chosen_output(given["output"])
     with ExitStack() as stack:
-        state = None if given["resume"] is None else stack.enter_context(StateFile(given["resume"], request, version()))
+        state = _open_state(given["resume"], request, report, stack)
         page = _open_page(given["report"], paths, selection, request)
-        writer = open_verdicts(output)
-        _write_all([writer, *page], _verdicts(request, output, state), report)
-        for each in (writer, *page):
-            each.finish(report.summary_row())
+        writers = [open_verdicts(output), *page]
+        verdicts = stack.enter_context(closing(_verdicts(request, output, state)))
+        _write_all(writers, verdicts, report)
+        for writer in writers:
+            writer.finish(report.summary_row())
     return int(report.exit_status)
 
 
-def _verdicts(request: VerifyRequest, output: str, state: StateFile | None) -> Iterator[PartitionVerdict | PlaceVerdict]:
+def _verdicts(
+    request: VerifyRequest, output: str, state: StateFile | None
+) -> Generator[PartitionVerdict | PlaceVerdict, None, None]:
     """The verdicts as they come, up to Ctrl-C. Raises Stopped."""
     is_shared = output == "quiet" or (sys.stdout.isatty() and output != "table")
     with Interruption() as interruption, open_progress(shares_terminal=is_shared) as progress:
         if sys.stderr.isatty() and not is_shared:
             progress.expect(log_bytes(request.targets))
-        for verdict in verify(request, StoppableProgress(progress, interruption), state):
-            yield verdict
-            interruption.check()
+        with closing(verify(request, StoppableProgress(progress, interruption), state)) as verdicts:
+            for verdict in verdicts:
+                yield verdict
+                interruption.check()
 
 
 def _write_all(
@@ -145,6 +149,11 @@ def _write_all(
         if report.rows:
             shown.finish(report.summary_row() | {"exit_status": int(status_of(error))})
         raise
+
+
+def _open_state(path: str | None, request: VerifyRequest, report: Report, stack: ExitStack) -> StateFile | None:
+    """What an earlier run has left, and this one leaves, if that was asked for."""
+    return None if path is None else stack.enter_context(StateFile(path, request, report, version()))
 
 
 def _open_page(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
@@ -15,34 +16,46 @@ __all__ = ["finding_lines"]
 
 SHOWN_FILES: Final = 10
 _INDENT: Final = " " * 8
+_MIN_WIDTH: Final = 40
 _RANK: Final = {"info": 0, "warning": 1, "error": 2}
 _STYLES: Final = {"error": "bold red", "warning": "yellow"}
 _COMMON: Final = ("severity", "code", "message", "broker_action", "cure")
 
 
-def finding_lines(findings: Iterable[Mapping[str, object]]) -> list[Text]:
-    """What was found, what a broker will do about it, the cure, and the files."""
+def finding_lines(findings: Iterable[Mapping[str, object]], width: int) -> list[Text]:
+    """What was found, what a broker will do about it, the cure, and the files, in lines of at most `width` cells."""
     groups: dict[tuple[str, ...], list[Mapping[str, object]]] = {}
     for row in findings:
         groups.setdefault(tuple(plain(row.get(name)) for name in _COMMON), []).append(row)
     lines: list[Text] = []
     for common, rows in sorted(groups.items(), key=lambda group: _RANK.get(group[0][0], 0)):
-        lines += _group_lines(dict(zip(_COMMON, common, strict=True)), rows)
+        lines += _group_lines(dict(zip(_COMMON, common, strict=True)), rows, width)
     return lines
 
 
-def _group_lines(common: Mapping[str, str], rows: list[Mapping[str, object]]) -> list[Text]:
+def _group_lines(common: Mapping[str, str], rows: list[Mapping[str, object]], width: int) -> list[Text]:
     severity = common["severity"]
-    text = f"{severity.upper():<8}{common['code']}: {common['message']}"
-    lines = [Text(text, _STYLES.get(severity, ""))]
+    lines = _wrapped(f"{severity.upper():<8}{common['code']}: {common['message']}", width, _STYLES.get(severity, ""))
     for label, name in (("a broker", "broker_action"), ("cure", "cure")):
         if rows[0].get(name):
-            lines.append(Text(f"{_INDENT}{label}: {common[name]}"))
+            lines += _wrapped(f"{_INDENT}{label}: {common[name]}", width)
     lines += [Text(f"{_INDENT}{_where(row)}") for row in rows[:SHOWN_FILES]]
     if len(rows) > SHOWN_FILES:
         rest = count_of(len(rows) - SHOWN_FILES, "more file")
         lines.append(Text(f"{_INDENT}and {rest}; --output ndjson names them all"))
     return lines
+
+
+def _wrapped(text: str, width: int, style: str = "") -> list[Text]:
+    """A text in lines, all but the first below the indent; words, and with them paths, stay whole."""
+    lines = wrap(
+        text,
+        max(width, _MIN_WIDTH),
+        subsequent_indent=_INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [Text(line, style) for line in lines]
 
 
 def _where(row: Mapping[str, object]) -> str:

@@ -90,10 +90,14 @@ def verdict_sentence(summary: Mapping[str, object], states: Mapping[str, int]) -
     parts = [f"{word}: {damaged} of {count_of(total, 'partition')}" if damaged else word]
     if not damaged and total:
         parts[0] += f": {count_of(total, 'partition')} without damage"
+    if summary.get("interrupted"):
+        parts.insert(0, "interrupted, of what was read until then")
     found = [count_of(severities[name], name) for name in ("error", "warning") if severities.get(name)]
     if found:
         parts.append(", ".join(found))
     read = f"{human_bytes(summary.get('bytes'))} of log in {count_of(summary.get('files'), 'file')}"
     parts.append(f"{read}, {count_of(summary.get('batches'), 'batch')}, {count_of(summary.get('records'), 'record')}")
+    if summary.get("unchanged_bytes"):
+        parts.append(f"{human_bytes(summary['unchanged_bytes'])} of it not read again")
     parts.append(f"exit status {summary.get('exit_status')}")
     return " | ".join(parts)

@@ -93,7 +93,7 @@ class TableWriter:
         self._flush()
         if self._findings:
             self._print(Text(), Text("Findings", "bold"))
-            self._print(*finding_lines(self._findings))
+            self._print(*finding_lines(self._findings, self._console.width))
         if self._finding_count > len(self._findings) and not self._settings.live:
             rest = self._finding_count - len(self._findings)
             self._print(Text(f"... and {count_of(rest, 'more finding')}: --output ndjson has all of them", "bold"))
@@ -121,7 +121,7 @@ class TableWriter:
     def _take_finding(self, row: Mapping[str, object]) -> None:
         self._finding_count += 1
         if self._settings.live:
-            self._print(*finding_lines([row]))
+            self._print(*finding_lines([row], self._console.width))
         elif len(self._findings) < KEPT_FINDINGS:
             self._findings.append(row)
 

@@ -83,7 +83,7 @@ class VerdictTable:
         lines = self._partition_lines()
         if self._findings:
             lines += [Text(), Text("Findings", "bold")]
-            lines += finding_lines([finding.row() for finding in self._findings])
+            lines += finding_lines([finding.row() for finding in self._findings], self._console.width)
         if self._left_out:
             lines.append(Text(f"... and {count_of(self._left_out, 'more finding')}: --output ndjson has all of them"))
         if self._infos:

@@ -165,6 +165,13 @@ CHECKPOINTS: Final = {
         "Find the ids with kafka-topics.sh --describe: one of the two was renamed or copied by hand.",
         "Each topic has an id of its own.",
     ),
+    "meta.no-broker-id": FindingType(
+        "error",
+        "The file is one of a ZooKeeper broker and has no broker.id.",
+        "0.9 to 3.x do not start: they ask for the property. 4.x goes by what else is there.",
+        "Put back the line broker.id=N with the number of the broker, as in its other log directories.",
+        "Every broker that writes version 0 of meta.properties writes its own number into it.",
+    ),
     "meta.no-directory-id": FindingType(
         "info",
         "The log directory has no directory.id.",

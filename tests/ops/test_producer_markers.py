@@ -34,8 +34,8 @@ def markers(*batches: bytes) -> dict[int, Marker]:
     return markers_of(memoryview(data), walked(data, check=False), max_bytes=10_000)
 
 
-def of_key(key: bytes, value: bytes) -> bytes:
-    return batch_v2([Record(key=key, value=value)], is_control=True, is_transactional=True, **IDS)
+def of_key(key: bytes, value: bytes, offset: int = 0) -> bytes:
+    return batch_v2([Record(offset=offset, key=key, value=value)], is_control=True, is_transactional=True, **IDS)
 
 
 def test_markers_by_row() -> None:
@@ -57,12 +57,12 @@ def test_control_batches_that_hold_no_marker() -> None:
             control_batch(LEADER_CHANGE, leader_change_value(1, [1]), offset=0),
             control_batch(LEADER_CHANGE, leader_change_value(1, [1]), offset=1, **IDS),
             empty_batch(2, 2, is_control=True, is_transactional=True, **IDS),
-            of_key(b"\0\0\0", bytes(6)),
-            of_key(bytes(4), bytes(5)),
-            of_key(b"\xff\xff\0\0", bytes(6)),
-            of_key(bytes(4), b"\xff\xff\0\0\0\0"),
-            batch_v2(records_count=1, payload=b"", is_control=True, **IDS),
-            batch_v2(records_count=1, payload=b"\xff" * 11, is_control=True, **IDS),
+            of_key(b"\0\0\0", bytes(6), 3),
+            of_key(bytes(4), bytes(5), 4),
+            of_key(b"\xff\xff\0\0", bytes(6), 5),
+            of_key(bytes(4), b"\xff\xff\0\0\0\0", 6),
+            batch_v2(base_offset=7, records_count=1, payload=b"", is_control=True, **IDS),
+            batch_v2(base_offset=8, records_count=1, payload=b"\xff" * 11, is_control=True, **IDS),
         )
         == {}
     )
@@ -77,7 +77,7 @@ def test_compressed_markers_are_read_too() -> None:
         txn_marker(COMMIT, offset=0, producer_id=P, coordinator_epoch=1),
         txn_marker(ABORT, offset=1, producer_id=P, coordinator_epoch=2, codec=GZIP),
         control_batch(LEADER_CHANGE, b"", offset=2, codec=GZIP, **IDS),
-        batch_v2(records_count=1, payload=b"no gzip", attributes=GZIP, is_control=True, **IDS),
+        batch_v2(base_offset=3, records_count=1, payload=b"no gzip", attributes=GZIP, is_control=True, **IDS),
         txn_marker(COMMIT, offset=4, producer_id=P, coordinator_epoch=3),
     ) == {0: Marker(COMMIT, 1), 1: Marker(ABORT, 2), 4: Marker(COMMIT, 3)}
 
@@ -92,8 +92,8 @@ def test_twins_read_the_same(payload, count, at):
     good = txn_marker(COMMIT, offset=0, producer_id=P, coordinator_epoch=9)
     bent = good[61:][:at] + payload + good[61:][at + len(payload) :]
     data = good
-    for content in (payload, bent):
-        data += batch_v2(records_count=count, payload=content, base_offset=1, is_control=True, **IDS)
+    for offset, content in enumerate((payload, bent), 1):
+        data += batch_v2(records_count=count, payload=content, base_offset=offset, is_control=True, **IDS)
     batches = walked(data, check=False)
     outcomes = []
     for name in TWINS:

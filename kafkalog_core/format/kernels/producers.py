@@ -240,7 +240,9 @@ def _marker(
     epoch: cython.longlong = b[B_PEPOCH * capacity + row]
     coordinator: cython.longlong = m[k + M_COORDINATOR]
     at: cython.Py_ssize_t
-    if mode and (b[B_SEQUENCE * capacity + row] != -1 or not b[B_ATTRIBUTES * capacity + row] & TRANSACTIONAL):
+    if mode and (
+        epoch < 0 or b[B_SEQUENCE * capacity + row] != -1 or not b[B_ATTRIBUTES * capacity + row] & TRANSACTIONAL
+    ):
         return False
     if b[B_COUNT * capacity + row] == 0:
         return True

@@ -17,6 +17,7 @@ from kafkalog_core.format.kernels.constants import (
     B_FORMAT,
     B_LAST_OFFSET,
     B_MAX_TIME,
+    B_POSITION,
     CONTROL,
     LEAST,
     MAGIC_V2,
@@ -49,6 +50,10 @@ from kafkalog_core.format.kernels.constants import (
     RC_BEFORE,
     RC_COUNT,
     RC_FIRST,
+    RC_GAP_AT,
+    RC_GAP_FROM,
+    RC_GAP_TO,
+    RC_GAPS,
     RC_HOLES,
     RC_INNER,
     RC_JOINED,
@@ -143,7 +148,11 @@ def _begin_batch(
     if offset <= before:
         return ODD_OVERLAP
     if offset > wrapped(before + 1) and (batch > 0 or s[RC_JOINED]):
-        s[RC_HOLES] += 1
+        if s[RC_GAPS] == 0:
+            s[RC_GAP_AT] = b[B_POSITION * b_capacity + batch]
+            s[RC_GAP_FROM] = before + 1
+            s[RC_GAP_TO] = offset - 1
+        s[RC_GAPS] += 1
     return 0
 
 

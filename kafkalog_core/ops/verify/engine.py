@@ -34,7 +34,7 @@ from kafkalog_core.ops.verify.work import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from kafkalog_core.ops.verify.request import VerifyRequest
     from kafkalog_core.ops.verify.state import Keeper
@@ -47,7 +47,9 @@ _ALONE_PIECES: Final = 100
 """Pieces of work that this process does before it starts others: those cost as much as so many small partitions."""
 
 
-def verify(request: VerifyRequest, progress: Progress = NO_PROGRESS, keeper: Keeper | None = None) -> Iterator[Verdict]:
+def verify(
+    request: VerifyRequest, progress: Progress = NO_PROGRESS, keeper: Keeper | None = None
+) -> Generator[Verdict, None, None]:
     """Verdicts: of each target's partitions, then of the target itself; what needs all log directories comes last.
 
     Raises StorageError where a target itself cannot be opened, StateError where what `keeper` has kept is not what a

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.findings import found
+from kafkalog_core.findings import FINDING_TYPES, found
 from kafkalog_core.findings.logs import DAMAGE_CODES
 from kafkalog_core.format.checkpoint import OffsetEntry
 from kafkalog_core.format.names import (
@@ -230,7 +230,10 @@ def _with_dispositions(
             topic=verdict.topic,
         )
         result = disposition(place, context)
-        yield replace(finding, broker_action=result.broker_action, severity=result.severity or finding.severity)
+        is_cut = finding.code == "log.torn-tail" and not place.is_active  # no append goes on there: the file was cut
+        cure = FINDING_TYPES["batch.crc-mismatch"].cure if is_cut else finding.cure
+        severity = result.severity or finding.severity
+        yield replace(finding, broker_action=result.broker_action, severity=severity, cure=cure)
 
 
 def _cluster_findings(broker_dir: BrokerDir | None, place: PartitionPath) -> Iterator[Finding]:
@@ -254,6 +257,8 @@ def _file_findings(broker_dir: BrokerDir) -> Iterator[Finding]:
     meta = broker_dir.meta
     if meta is not None and not meta.is_refused and broker_dir.is_kraft and broker_dir.directory_id is None:
         yield found("meta.no-directory-id", broker_dir.meta_path)
+    if meta is not None and not meta.is_refused and not broker_dir.is_kraft and meta.contents.get("broker.id") is None:
+        yield found("meta.no-broker-id", broker_dir.meta_path)
     partitions = [place for place in broker_dir.log_dir.partitions if _is_counted(place)]
     if not partitions:
         return
@@ -262,8 +267,11 @@ def _file_findings(broker_dir: BrokerDir) -> Iterator[Finding]:
         if _is_expected(kind, broker_dir, partitions) and not os.path.lexists(path):
             yield found("checkpoint.missing", path, name=fixed_file_name(kind), effect=effect)
         text = broker_dir.offsets.get(kind)
-        if text is not None and not text.file.size_bytes:
-            severity = _severity_of_emptied(kind, broker_dir)
+        verdict = None if text is None else text.file.verdict
+        if text is not None and verdict is not None and not text.is_refused and verdict.declared_count is None:
+            severity = (
+                _severity_of_emptied(kind, broker_dir) if not text.file.size_bytes else _severity_of_cut(broker_dir)
+            )
             yield found("checkpoint.emptied", path, count=len(partitions), effect=effect, severity=severity)
 
 
@@ -282,6 +290,11 @@ def _is_expected(kind: FileKind, broker_dir: BrokerDir, partitions: Iterable[Par
         return True
     epochs = fixed_file_name(FileKind.LEADER_EPOCH)
     return any(os.path.lexists(f"{place.path}/{epochs}") for place in partitions)
+
+
+def _severity_of_cut(broker_dir: BrokerDir) -> Severity:
+    """Of a checkpoint that ends behind its version: no broker writes it so."""
+    return "error" if broker_dir.log_dir.is_clean else "warning"
 
 
 def _severity_of_emptied(kind: FileKind, broker_dir: BrokerDir) -> Severity:

@@ -37,7 +37,8 @@ def to_plain(value: object, directory: str) -> object:
 
 def from_plain(kind: type[_Value], data: object, directory: str) -> _Value:
     """The dataclass that `to_plain` made JSON values of. Raises ValueError."""
-    return cast("_Value", _reader(kind)(data, directory))
+    reader: Callable[[object, str], object] = _reader(cast("Any", kind))
+    return cast("_Value", reader(data, directory))
 
 
 def shape_of(kind: type) -> str:

@@ -15,6 +15,7 @@ from kafkalog_core.format.decode import PayloadDamage, decode_run
 from kafkalog_core.format.headers import records_outside
 from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.ops.verify.sink import SHOWN
+from kafkalog_core.ops.verify.verdict import OffsetGap
 
 if TYPE_CHECKING:
     from kafkalog_core.format.columns import BatchColumns
@@ -46,8 +47,8 @@ class RecordCheck:
     """Decodes all records, into columns that are used again, and lets a kernel look at them.
 
     After `finish`, `wrapped_records` is the number of records in compressed messages of v07, v0 and v1, which headers
-    do not count, `first_offset` that of the first record, and `has_offset_holes` whether offsets are missing around or
-    inside of such messages.
+    do not count, `first_offset` that of the first record; `is_thinned`, `gap_count` and `first_gap` tell of offsets that
+    are missing inside of such messages and before them.
     """
 
     def __init__(self, task: SegmentTask, sink: Sink) -> None:
@@ -73,9 +74,22 @@ class RecordCheck:
         return self._state[k.RC_FIRST] if self._state[k.RC_RECORDS] else None
 
     @property
-    def has_offset_holes(self) -> bool:
-        """Whether offsets are missing before or inside of compressed messages, for another reason than damage."""
+    def is_thinned(self) -> bool:
+        """Whether offsets are missing inside of compressed messages, as compaction leaves them."""
         return self._state[k.RC_HOLES] > 0
+
+    @property
+    def gap_count(self) -> int:
+        """Compressed messages with offsets missing before them, for another reason than damage."""
+        return self._state[k.RC_GAPS]
+
+    @property
+    def first_gap(self) -> OffsetGap | None:
+        """The first place of those; null: there is none."""
+        state = self._state
+        if not state[k.RC_GAPS]:
+            return None
+        return OffsetGap(state[k.RC_GAP_AT], state[k.RC_GAP_FROM], state[k.RC_GAP_TO])
 
     def run(self, run: Run) -> None:
         """Check all records of a run."""

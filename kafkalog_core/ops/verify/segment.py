@@ -19,8 +19,8 @@ from kafkalog_core.storage.source import Change, Source
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog_core.ops.verify.handover import Chain
     from kafkalog_core.ops.verify.check import Check, SegmentTask
+    from kafkalog_core.ops.verify.handover import Chain
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.scan import Damage
 
@@ -120,6 +120,7 @@ class _SegmentChecker:
         figures = self._batches.figures
         opened = self._records  # what headers do not tell of compressed messages
         wrapped_records, first_offset = (opened.wrapped_records, opened.first_offset) if opened else (0, None)
+        gaps = (*figures.gaps, opened.first_gap) if opened and opened.first_gap else figures.gaps
         return SegmentVerdict(
             path=log.path,
             base_offset=self._task.segment.base_offset,
@@ -134,9 +135,9 @@ class _SegmentChecker:
             max_timestamp_ms=figures.max_timestamp_ms,
             formats=figures.formats,
             epochs=figures.epochs,
-            is_thinned=figures.is_thinned or (self._records is not None and self._records.has_offset_holes),
-            gaps=figures.gaps,
-            gap_count=figures.gap_count,
+            is_thinned=figures.is_thinned or (opened is not None and opened.is_thinned),
+            gaps=gaps,
+            gap_count=figures.gap_count + (opened.gap_count if opened else 0),
             damage=tuple(self._damage),
             lost_offsets=tuple(self._lost_offsets),
             findings=self._sink.findings,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.names import CHECKPOINT_KINDS, LOG_KINDS, SEGMENT_KINDS, FileKind
 from kafkalog_core.ops.entry_faults import EntryFile
-from kafkalog_core.ops.verify.handover import NO_CHAIN
 from kafkalog_core.ops.verify.check import SegmentTask
+from kafkalog_core.ops.verify.handover import NO_CHAIN
 from kafkalog_core.ops.verify.segment import check_segment
 from kafkalog_core.ops.verify.sink import Sink
 from kafkalog_core.ops.verify.snapshots import check_snapshot

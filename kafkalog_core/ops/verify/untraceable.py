@@ -75,7 +75,8 @@ UNTRACEABLE: Final = {
         "A replica that was just copied is compacted and has none; without log.cleaner.enable there is no such file.",
     ),
     "spelling": Untraceable(
-        "The order of lines in a checkpoint, a missing line end behind the last line, comments in meta.properties.",
+        "The order of lines in a checkpoint, other white space between their words or behind the last line, comments in "
+        "meta.properties.",
         "Brokers write the lines in any order, and nobody reads the rest.",
     ),
     "ids-of-one-directory": Untraceable(

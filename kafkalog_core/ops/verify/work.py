@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
+from kafkalog_core.format.names import FileState
 from kafkalog_core.ops.targets import FileTarget
 from kafkalog_core.ops.verify.check import SegmentTask
 from kafkalog_core.ops.verify.course import Course, unchanged
@@ -19,17 +20,16 @@ from kafkalog_core.ops.verify.segment import check_segment
 from kafkalog_core.ops.verify.single import check_file
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict
 from kafkalog_core.storage.partition import Partition, read_partition
-from kafkalog_core.storage.segment import SegmentState
+from kafkalog_core.storage.segment import Segment, SegmentState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.verify.check import Level
     from kafkalog_core.ops.verify.context import PartitionContext
     from kafkalog_core.ops.verify.course import Keep
     from kafkalog_core.ops.verify.partition import PartitionChecker
-    from kafkalog_core.storage.segment import Segment
 
 __all__ = [
     "SPLIT_BYTES",
@@ -138,17 +138,26 @@ def check_partition(work: PartitionWork, advance: Callable[[int], None], keep: K
 def finished(
     checker: PartitionChecker, partition: Partition, depth: Depth, advance: Callable[[int], None]
 ) -> PartitionVerdict:
-    """The verdict of a partition whose segments are checked, with what is wrong in finished replacements.
+    """The verdict of a partition whose segments are checked, with what is wrong in its other logs.
 
-    A broker puts those in the place of segments at its next start, whatever is in them.
+    Those are finished replacements, which a broker puts in the place of segments at its next start, whatever is in
+    them, and snapshots of the metadata log.
     """
     verdict = checker.finish()
     findings: list[Finding] = []
+    for segment in _other_logs(partition):
+        task = segment_task(partition, segment, depth, is_last=False)
+        findings += check_segment(task, NO_CHAIN, advance).findings
+    return replace(verdict, findings=(*verdict.findings, *findings)) if findings else verdict
+
+
+def _other_logs(partition: Partition) -> Iterator[Segment]:
     for segment in partition.other_segments:
         if segment.state is SegmentState.SWAP and segment.log is not None:
-            task = segment_task(partition, segment, depth, is_last=False)
-            findings += check_segment(task, NO_CHAIN, advance).findings
-    return replace(verdict, findings=(*verdict.findings, *findings)) if findings else verdict
+            yield segment
+    for file in partition.kraft_snapshots:
+        if file.name.state is FileState.LIVE:  # its batches count from 0, whatever the number in its name
+            yield Segment(base_offset=0, state=SegmentState.CLOSED, log=file)
 
 
 def check_segment_apart(task: SegmentTask, spool_directory: str, advance: Callable[[int], None]) -> SegmentResult:

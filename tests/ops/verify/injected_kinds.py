@@ -58,8 +58,8 @@ def _silent(broker: Broker, files: dict[str, bytes], name: str, damage: Damage) 
 
 
 def _values(data: bytes) -> list[bytes]:
-    """What a text file says, whatever the order of its lines."""
-    return sorted(line for line in data.split(b"\n") if line and not line.startswith((b"#", b"!")))
+    """What a text file says, whatever the order of its lines and the blanks in them."""
+    return sorted(b" ".join(line.split()) for line in data.split(b"\n") if line and not line.startswith((b"#", b"!")))
 
 
 def warned_kinds(broker: Broker, files: dict[str, bytes], damage: Damage) -> set[str]:

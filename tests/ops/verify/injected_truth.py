@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["Directory", "worst"]
 
 ERROR, WARNING, NONE = "error", "warning", "none"
+FEW_HOLES: Final = 1
+"""So many are a loss; more of them are what a replica of a compacted log has."""
 _ORDER: Final = (NONE, WARNING, ERROR)
-_OFFSET_LINE: Final = re.compile(r"(\S+) (-?\d+) (-?\d+)")
-_EPOCH_LINE: Final = re.compile(r"(-?\d+) (-?\d+)")
+_OFFSET_LINE: Final = re.compile(r"(\S+)\s+(-?\d+)\s+(-?\d+)\s*", re.ASCII)
+_EPOCH_LINE: Final = re.compile(r"(-?\d+)\s+(-?\d+)\s*", re.ASCII)
 _TOPIC_ID: Final = re.compile(rb"version: 0\ntopic_id: [\w-]{22}")
 _SEGMENT_FILE: Final = re.compile(r"(\d{20})\.(\w+)")
 
@@ -93,7 +95,7 @@ class Directory:
         data = self.files.get("meta.properties")
         is_kraft = self.broker.flavour not in {"legacy", "mixed"}
         if data is None:
-            return ERROR if is_kraft else NONE
+            return NONE if self.broker.flavour == "legacy" else ERROR
         pairs = _properties(data)
         node = pairs.get("node.id" if is_kraft else "broker.id", "")
         is_right = pairs.get("version") == ("1" if is_kraft else "0") and node.isdecimal() and node.isascii()
@@ -108,7 +110,7 @@ _CHECKPOINTS: Final = ("recovery-point-offset", "replication-offset", "log-start
 
 
 def _properties(data: bytes) -> dict[str, str]:
-    lines = data.decode("latin-1").splitlines()
+    lines = re.split("\r\n|\r|\n", data.decode("latin-1"))
     return {key: value for line in lines if line[:1] not in {"#", "!"} for key, _, value in [line.partition("=")]}
 
 
@@ -196,7 +198,6 @@ class Partition:
     def _order(self) -> Verdicts:
         """Offsets and leader epochs rise; offsets are missing nowhere, or in many places, as compaction leaves it."""
         holes, expected = 0, self._start
-        starts = {batch.base for base in self._bases for batch, _ in self._parsed[base][0][:1]}
         epoch = -1
         for batch in self._batches:
             if batch.base < expected or batch.last < batch.base:
@@ -206,11 +207,10 @@ class Partition:
             if batch.epoch < -1 or (batch.epoch < epoch and not batch.is_v1):
                 yield ERROR
             epoch = max(epoch, batch.epoch)
-        del starts
         holes += expected < (self._bases[-1] if self._bases else 0)
-        is_compacted = self._key in (self._directory.points["cleaner-offset"] or {})
-        if holes == 1 and not is_compacted:
-            yield ERROR
+        cleaned = self._directory.points["cleaner-offset"]
+        if holes and self._key not in (cleaned or {}):
+            yield ERROR if cleaned is not None and holes <= FEW_HOLES else WARNING
 
     # --- indexes --------------------------------------------------------------------------------------------------
     def _indexes(self) -> Verdicts:
@@ -233,9 +233,8 @@ class Partition:
         entries = [data[at : at + size] for at in range(0, used, size)]
         while entries and not check(b"".join(entries), base, self._parsed[base][0], is_last=True):
             entries.pop()
-        kept = b"".join(entries)
-        rest = [data[at : at + size] for at in range(len(kept), used, size)]
-        return not any(check(kept + entry, base, self._parsed[base][0], is_last=True) for entry in rest)
+        rest = [data[at : at + size] for at in range(size * len(entries), used, size)]
+        return not any(check(entry, base, self._parsed[base][0], is_last=True) for entry in rest)
 
     def _transactions(self) -> Verdicts:
         meant = {segment.base: segment.aborted for segment in self._log.segments}
@@ -295,7 +294,7 @@ class Partition:
             yield ERROR
         if entries and entries[0][1] < self._start:
             yield ERROR if self._is_clean else WARNING
-        if self._flavour == "mixed":  # an older format empties the file
+        if any(batch.is_v1 for batch in self._batches):  # an older format empties the file
             return
         starts = dict(entries)
         for batch in self._batches:

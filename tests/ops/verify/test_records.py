@@ -137,14 +137,14 @@ def test_compressed_messages(tmp_path: Path, wrapper) -> None:
     checked = check_bytes(tmp_path, message_v0(Record(offset=0)) + wrapper(records(1, 3)) + wrapper(records(4, 3)))
     assert checked.findings == ()
     assert (checked.figures.records, checked.records.wrapped_records) == (1, 6)
-    assert (checked.records.first_offset, checked.records.has_offset_holes) == (0, False)
+    assert (checked.records.first_offset, checked.records.is_thinned, checked.records.gap_count) == (0, False, 0)
 
 
 def test_holes_around_and_inside_of_compressed_messages(tmp_path: Path) -> None:
     one = wrapper_v1(records(0, 3))
-    assert check_bytes(tmp_path, one + wrapper_v1(records(4, 3))).records.has_offset_holes
-    assert check_bytes(tmp_path, wrapper_v1([Record(offset=0), Record(offset=2)])).records.has_offset_holes
-    assert not check_bytes(tmp_path, one + b"\x7f" * 40 + wrapper_v1(records(4, 3))).records.has_offset_holes
+    assert check_bytes(tmp_path, one + wrapper_v1(records(4, 3))).records.gap_count == 1
+    assert check_bytes(tmp_path, wrapper_v1([Record(offset=0), Record(offset=2)])).records.is_thinned
+    assert not check_bytes(tmp_path, one + b"\x7f" * 40 + wrapper_v1(records(4, 3))).records.gap_count
 
 
 def test_the_first_message_inside_stands_behind_the_batch_before(tmp_path: Path) -> None:
