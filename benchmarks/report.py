@@ -50,9 +50,9 @@ _COLUMNS: Final = (
 )
 # of verify: how many times the time of the bare checksum a level takes, and the stock tool that of the level
 VERIFY_RATIOS: Final = (
-    ("headers_in_checksums", "checksum", "headers"),
-    ("checksums_in_checksums", "checksum", "checksums"),
-    ("records_in_checksums", "checksum", "records"),
+    ("headers_in_checksums", "checksum_cpu", "headers_cpu"),
+    ("checksums_in_checksums", "checksum_cpu", "checksums_cpu"),
+    ("records_in_checksums", "checksum_cpu", "records_cpu"),
     ("checksums_to_java", "checksums", "java_shallow"),
     ("records_to_java", "records", "java_deep"),
 )

@@ -7,7 +7,8 @@ Parts, all of them unless `--part` names some:
   jobs        one partition of many segments, and a log directory of large partitions, with 1, 2 and 4 processes
   partitions  a log directory of ten thousand small partitions
 
-Every ratio is made of two figures of one turn, so that a machine that is busy meanwhile slows both. What is checked
+Rates are of wall time. Every ratio is made of two figures of one turn, so that a machine that is busy meanwhile slows
+both; those to the bare checksum are of processor time, which a machine that is shared disturbs less. What is checked
 must be healthy and be seen whole. Prints tables, writes `results/DATE-verify.json`, decides nothing.
 """
 
@@ -18,8 +19,8 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, get_args
+from time import perf_counter, process_time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 from benchmarks import broker, machine, others, report
 from benchmarks.data import FIRST_SEGMENT, LogFile, recipes, write_log
@@ -98,12 +99,17 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 # --- one pass in this process -----------------------------------------------------------------------------------------
-def _verify_seconds(path: str, level: Level, logs: Sequence[LogFile]) -> float:
+class _Seconds(NamedTuple):
+    wall: float
+    cpu: float
+
+
+def _verify_seconds(path: str, level: Level, logs: Sequence[LogFile]) -> _Seconds:
     """Seconds of `verify` with one process; the logs must be healthy and seen whole."""
-    start = perf_counter()
+    start, cpu_start = perf_counter(), process_time()
     request = VerifyRequest(targets=tuple(resolve([path])), level=level, now_ms=NOW_MS)
     verdicts = list(verify(request))
-    seconds = perf_counter() - start
+    seconds = _Seconds(perf_counter() - start, process_time() - cpu_start)
     errors = [finding for verdict in verdicts for finding in verdict.findings if finding.severity == "error"]
     if errors:
         raise SystemExit(f"{errors[0].code} at {errors[0].position} in {path}: {errors[0].message}")
@@ -141,12 +147,15 @@ def _levels(options: argparse.Namespace, directory: Path, java: others.JavaTool)
 
 
 def _level_turns(log: LogFile, repeats: int) -> dict[str, list[float]]:
-    seconds: dict[str, list[float]] = {"checksum": [], **{level: [] for level in LEVELS}}
+    seconds: dict[str, list[float]] = {}
     bench.checksum(log.path, perf_counter)  # into the page cache
     for _ in range(repeats):
-        seconds["checksum"].append(bench.checksum(log.path, perf_counter).seconds)
+        seconds.setdefault("checksum", []).append(bench.checksum(log.path, perf_counter).seconds)
+        seconds.setdefault("checksum_cpu", []).append(bench.checksum(log.path, process_time).seconds)
         for level in LEVELS:
-            seconds[level].append(_verify_seconds(log.path, level, [log]))
+            taken = _verify_seconds(log.path, level, [log])
+            seconds.setdefault(level, []).append(taken.wall)
+            seconds.setdefault(f"{level}_cpu", []).append(taken.cpu)
     return seconds
 
 
@@ -190,19 +199,19 @@ def _memory(options: argparse.Namespace, directory: Path, java: others.JavaTool)
 
 # --- indexes ----------------------------------------------------------------------------------------------------------
 def _indexes(options: argparse.Namespace, directory: Path, java: others.JavaTool) -> Iterator[dict[str, Any]]:
-    """What the indexes add, as the difference of one turn; then the stock tool on smaller ones, and on this."""
+    """Processor time that the indexes add, as the difference of one turn; then the stock tool, smaller ones first."""
     indexed = broker.write_indexed(SINGLE, directory, _bytes_of(options.entries))
     places = {"bare": indexed.bare, "index": indexed.with_index, "both": indexed.with_both}
     turns: dict[str, list[float]] = {name: [] for name in places}
     bench.checksum(indexed.log.path, perf_counter)
     for _ in range(options.repeats + 1):
         for name, path in places.items():
-            turns[name].append(_verify_seconds(path, "headers", [indexed.log]))
+            turns[name].append(_verify_seconds(path, "headers", [indexed.log]).cpu)
     added = {
         "index_seconds": report.spread(b - a for a, b in zip(turns["bare"][1:], turns["index"][1:], strict=True)),
         "timeindex_seconds": report.spread(b - a for a, b in zip(turns["index"][1:], turns["both"][1:], strict=True)),
     }
-    records = _verify_seconds(indexed.with_both, "records", [indexed.log])
+    records = _verify_seconds(indexed.with_both, "records", [indexed.log]).wall
     print(
         f"{indexed.log.batch_count:,} batches: {indexed.index_bytes / 1e6:.0f} MB of offset index"
         f" {added['index_seconds']['median']:.3f} s, {indexed.timeindex_bytes / 1e6:.0f} MB of time index"

@@ -12,6 +12,7 @@ from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
 from kafkalog_core.format import layout
 from kafkalog_core.format.unprotected import UNPROTECTED_FIELDS, UNPROTECTED_LENGTH, VALUES
 from kafkalog_core.ops.explain import entries
+from kafkalog_core.ops.verify.untraceable import ONLY_WARNED, UNTRACEABLE
 from tools import roff
 
 if TYPE_CHECKING:
@@ -180,9 +181,21 @@ def _findings_page() -> str:
         text += roff.section(subject, "".join(_entry(entry) for entry in group))
     damage = sorted(entry.code for entry in known.values() if entry.kind == "damage")
     text += roff.section("reasons of damage rows", "".join(_entry(known[code]) for code in damage))
+    text += roff.section("what no check can see", _untraceable())
     return text + roff.section(
         "see also", roff.paragraph("kafkalog-explain(1), kafkalog-messages(7), kafkalog-rows(5)")
     )
+
+
+def _untraceable() -> str:
+    """What leaves no trace in a directory, from the list that a test proves."""
+    body = roff.paragraph(
+        "Damage that looks like a healthy life, proven by damaging healthy directories at random: all other damage is "
+        "found. What a log alone does not protect stands in kafkalog-format(5)."
+    )
+    body += "".join(roff.tagged(roff.bold(item.what), item.why) for item in UNTRACEABLE.values())
+    body += roff.paragraph("Only warnings, as a healthy broker may have left it so:")
+    return body + "".join(roff.tagged(roff.bold(item.what), item.why) for item in ONLY_WARNED.values())
 
 
 def _messages_page() -> str:

@@ -123,7 +123,8 @@ CHECKPOINTS: Final = {
         "Drops the earlier entries that contradict it, or the entry itself, from its memory; followers may then "
         "be told "
         "to cut their logs at wrong places.",
-        "Delete the file: an unclean start builds it anew out of the batches that it recovers.",
+        "Copy the file from another replica, or write the lines anew with the broker stopped: one for each leader "
+        "epoch of the batches (kafkalog dump --batches shows them) and its first offset.",
         "Leader epochs and their first offsets both go up from line to line.",
     ),
     "epochs.missing": FindingType(

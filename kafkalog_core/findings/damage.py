@@ -49,8 +49,9 @@ LOG_DAMAGE: Final = {
         "The last batch ends behind the end of the file: an append cut short, or a closed file that was cut.",
         "After an unclean stop: cuts it off, which loses nothing that was acknowledged by all replicas. After a "
         "clean stop: leaves it, and appends behind it, so that readers fail here later.",
-        "After a crash nothing needs to be done: the next start cuts it. Beside .kafka_cleanshutdown: delete that "
-        "mark on a stopped broker, so that the next start recovers.",
+        "In the last segment after a crash nothing needs to be done: the next start cuts it; beside "
+        ".kafka_cleanshutdown, delete that mark on a stopped broker, so that the next start recovers. In an "
+        "earlier segment the file was cut, and a start may delete what follows: copy the partition from a replica.",
     ),
     "zero-filled": _framing(
         "Zero bytes: preallocated space behind the last batch, or a hole that a crash left.",
@@ -128,7 +129,9 @@ ENTRY_DAMAGE: Final = {
     "partial-entry": DamageType(
         "Bytes at the end of an index that are fewer than an entry.",
         "Rounds the file down to whole entries (0.8.0: does not start).",
-        "Delete the index: the broker builds it anew when it next starts.",
+        "With the broker stopped, delete the .index of the segment (beside a broken .timeindex or .txnindex too): the "
+        "next start then builds all indexes of the segment anew. Verify its log before, as that start cuts it at the "
+        "first bad batch.",
     ),
     "snapshot-crc-mismatch": DamageType(
         "A producer snapshot whose checksum is not that of its bytes.", _SNAPSHOT, _NOTHING
@@ -146,6 +149,6 @@ ENTRY_DAMAGE: Final = {
     "unreadable": DamageType(
         "Bytes that the disk cannot read.",
         "Takes the whole log directory offline when it reads here; before 1.0 it halts.",
-        "Copy the disk (ddrescue) first. An index may then be deleted, a checkpoint written anew.",
+        "Copy the disk (ddrescue) first, then work on the copy.",
     ),
 }

@@ -84,7 +84,7 @@ def _damage(code: str, reason: str) -> FindingType:
 
 _COPY: Final = "Copy the partition from a healthy replica"
 _COMPARE: Final = (
-    "Compare the batch with another replica by kafkalog dump --level batches; where they differ, copy the partition "
+    "Compare the batch with another replica by kafkalog dump --batches; where they differ, copy the partition "
     "from the healthy one."
 )
 _WRITTEN_SO: Final = (

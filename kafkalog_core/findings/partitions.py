@@ -204,6 +204,16 @@ PARTITIONS: Final = {
         meaning="A directory of a partition without a log file.",
         cure="Nothing, if it is new; else look for its files before a broker starts on it.",
     ),
+    "partition.changing": FindingType(
+        "warning",
+        "Its files changed while they were checked: what is said of those that did is no error for that reason ({count}).",
+        "Is the one that changes them.",
+        "Run it again when the broker is stopped, or on a copy.",
+        meaning=(
+            "A broker was at work in the directory: files that belong together were read at different times. What is "
+            "said of those that have not changed meanwhile holds, the rest is said with severity warning."
+        ),
+    ),
     "partition.mixed-formats": FindingType(
         "warning",
         "A file of Kafka 0.7 beside segments of a later release.",

@@ -17,7 +17,10 @@ _DROP_TXNINDEX: Final = (
     "Delete the offset index of the segment too (.index): the broker then recovers the segment at its next start and "
     "builds all its indexes anew."
 )
-_DROP_SNAPSHOT: Final = "Delete the snapshot; the broker builds the state anew from the one before it."
+_DROP_SNAPSHOT: Final = (
+    "With the broker stopped, delete the snapshot: the next start builds the state anew from the one before it. If it "
+    "is the only one, delete .kafka_cleanshutdown too, or the state of all producers is forgotten."
+)
 
 PRODUCERS: Final = {
     # --- batches in order ---------------------------------------------------------------------------------------------
@@ -239,7 +242,15 @@ PRODUCERS: Final = {
         "Leader epoch {epoch} starts at {said} in the file; the log has a batch of it at offset {offset}.",
         "Answers followers with the wrong offset: they may truncate records that are good, or keep others.",
         "Mend the line, or copy the file from another replica.",
-        "Batches of a leader epoch stand before its start offset, or behind that of the next one.",
+        "Batches of a leader epoch stand before its start offset.",
+    ),
+    "epochs.early-start": FindingType(
+        "error",
+        "Leader epoch {epoch} starts at {said} in the file; the log has batches of epoch {before} up to {offset}.",
+        "Answers followers with the wrong offset: they may truncate records that are good, or keep others.",
+        "Mend the line, or copy the file from another replica.",
+        "Batches of a leader epoch stand behind the start offset of the next one. Either the line is wrong, or the "
+        "leader epoch in the header of a batch, which nothing protects.",
     ),
     "epochs.before-start": FindingType(
         "warning",

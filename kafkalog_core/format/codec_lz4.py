@@ -90,11 +90,12 @@ def _thread() -> _Thread:
 
 def unlz4(payload: Buffer, magic: int, limit_bytes: int) -> Buffer:
     """The inflated content of the one frame; see `compression.decompress`."""
-    if len(payload) <= _INPUT_BYTES and limit_bytes >= PIECE_BYTES and magic != layout.MAGIC_V0:
+    if len(payload) <= _INPUT_BYTES and limit_bytes >= PIECE_BYTES:
+        frame = payload if magic != layout.MAGIC_V0 else _mended(payload, _header(payload))
         codec = _thread().codec
         inflated: bytes
         try:
-            inflated, taken, at_end = codec.decompress_chunk(codec.context, payload, PIECE_BYTES)
+            inflated, taken, at_end = codec.decompress_chunk(codec.context, frame, PIECE_BYTES)
         except RuntimeError:
             at_end = False
         if not at_end:

@@ -1,4 +1,4 @@
-"""What a person damaged in stages of the old cases, as each case's own sheet says: a step lists it by topic, in words."""
+"""What a person damaged in stages of the old cases, as each case's own sheet says: a step lists it by topic."""
 
 from __future__ import annotations
 

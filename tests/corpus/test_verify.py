@@ -6,7 +6,6 @@ Which directories are healthy is known from the sheets of the cases. What is odd
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +14,8 @@ from tests.corpus import archives, damage_sheets, verifying
 from tests.corpus.snapshots import snapshots
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kafkalog_core.findings import Finding
     from tests.corpus.damage_sheets import Hurt
 
@@ -133,9 +134,13 @@ def test_what_the_lists_name_is_there(corpus: Path) -> None:
     """Every line of the lists is of something: in the whole corpus, that is."""
     names = _log_dirs()
     stale = [line for line in _DAMAGED if not any(verifying.is_like(name, line[0]) for name in names)]
-    said = [(one.code, one.path.removeprefix(f"{corpus}/")) for name in names for one in verifying.findings(corpus / name)]
+    said = [
+        (one.code, one.path.removeprefix(f"{corpus}/")) for name in names for one in verifying.findings(corpus / name)
+    ]
     stale += [
-        line for line in _WARNINGS if not any(code == line[1] and verifying.is_like(path, line[0]) for code, path in said)
+        line
+        for line in _WARNINGS
+        if not any(code == line[1] and verifying.is_like(path, line[0]) for code, path in said)
     ]
     assert not stale or not archives.is_whole(), "a part of the corpus may leave lines unused, the whole may not"
 

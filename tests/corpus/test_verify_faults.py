@@ -1,4 +1,4 @@
-"""Every fault that leaves a trace is found with its code, its file and its place; the others are listed with the reason.
+"""Every fault that leaves a trace is found with its code, its file and its place; the others have their reasons.
 
 What is to be found stands in `verify_faults.txt`, what is not in `verify_no_trace.txt`. Both were written from what the
 faults' own sheets say was done.
@@ -44,7 +44,9 @@ def _name(fault: Fault) -> str:
 def _directories(home: Path, fault: Fault) -> list[Path]:
     """The log directories of a fault's broker; some of them may be gone."""
     prefix = f"{fault.base}/"
-    files = [name.removeprefix(prefix) for name in archives.contents(archives.source()).files if name.startswith(prefix)]
+    files = [
+        name.removeprefix(prefix) for name in archives.contents(archives.source()).files if name.startswith(prefix)
+    ]
     if "meta.properties" in files:
         return [home]
     return [home / name for name in sorted({name.split("/")[0] for name in files})]

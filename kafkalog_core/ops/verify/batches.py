@@ -91,6 +91,7 @@ class BatchCheck:
         state[k.BC_PREVIOUS] = base_offset - 1
         for cell in (k.BC_EPOCH, k.BC_FIRST, k.BC_LAST, k.BC_FIRST_TIME, k.BC_MAX_TIME):
             state[cell] = -1
+        self._last_offset = base_offset - 1
         self.has_producers = False
 
     def run(self, run: Run) -> None:
@@ -102,9 +103,12 @@ class BatchCheck:
             odd = state[k.BC_ODD]
             if odd & k.ODD_EPOCH_BACK:
                 self._epoch_back(batches, row)
+            if odd & k.ODD_EPOCH_START:
+                self._epochs.append(self._epoch_start(batches, row))
             self._odd(odd, batches.row(row))
             row = kernels.check_batches(batches, row + 1, state)
         self.has_producers = state[k.BC_PRODUCERS] > 0
+        self._last_offset = batches.column("last_offset")[-1]
         for contradiction in header_contradictions(batches):
             position = batches.column("position")[contradiction.batch]
             code = DAMAGE_CODES[contradiction.reason]
@@ -163,12 +167,21 @@ class BatchCheck:
             code, self._path, position=self._state[position], count=self._state[count], largest=largest, days=days
         )
 
+    def _epoch_start(self, batches: BatchColumns, row: int) -> EpochStart:
+        base, last = batches.column("base_offset")[row], batches.column("last_offset")
+        return EpochStart(
+            epoch=batches.column("leader_epoch")[row],
+            offset=last[row] if base < 0 else base,
+            position=batches.column("position")[row],
+            last_before=last[row - 1] if row else self._last_offset,
+        )
+
     def _epoch_back(self, batches: BatchColumns, row: int) -> None:
         """Leader epochs go back at a row: either it is wrong or those before it are, and what follows tells which."""
         state = self._state
         self._show(k.ODD_EPOCH_BACK)
         epochs, positions = batches.column("leader_epoch"), batches.column("position")
-        here = EpochStart(epochs[row], batches.column("base_offset")[row], positions[row])
+        here = self._epoch_start(batches, row)
         higher = self._epochs[-1] if self._epochs else None
         if row + 1 < batches.count:
             is_here = epochs[row + 1] >= state[k.BC_BEFORE]
@@ -198,8 +211,6 @@ class BatchCheck:
     def _odd(self, odd: int, batch: dict[str, int]) -> None:
         """One batch with what is odd of it, and an epoch that starts with it."""
         offset = batch["last_offset"] if batch["base_offset"] < 0 else batch["base_offset"]
-        if odd & k.ODD_EPOCH_START:
-            self._epochs.append(EpochStart(batch["leader_epoch"], offset, batch["position"]))
         if odd & k.ODD_GAP:
             self._gaps.append(OffsetGap(batch["position"], self._state[k.BC_EXPECTED], batch["base_offset"] - 1))
             if len(self._gaps) == SHOWN:

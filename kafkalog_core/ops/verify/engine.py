@@ -17,6 +17,7 @@ from kafkalog_core.ops.progress import NO_PROGRESS, Progress
 from kafkalog_core.ops.targets import FileTarget, LogDirTarget
 from kafkalog_core.ops.verify.course import Course, partition_key
 from kafkalog_core.ops.verify.logdir import LogDirs
+from kafkalog_core.ops.verify.motion import settled
 from kafkalog_core.ops.verify.pool import Pool
 from kafkalog_core.ops.verify.single import check_file
 from kafkalog_core.ops.verify.state import decode
@@ -76,7 +77,8 @@ class _Runner:
         for target in self._request.targets:
             count = len(target.partitions) if isinstance(target, LogDirTarget) else 1
             for _ in range(count):
-                yield self._log_dirs.refined(next(results))
+                verdict = self._log_dirs.refined(next(results))
+                yield settled(verdict) if isinstance(verdict, PartitionVerdict) else verdict
             if isinstance(target, LogDirTarget):
                 yield self._log_dirs.verdict(target)
         yield from self._log_dirs.across()

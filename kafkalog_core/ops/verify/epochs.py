@@ -24,29 +24,32 @@ def check_epochs(
     sink: Sink,
     *,
     is_clean: bool,
-    is_whole: bool,
+    is_compacted: bool,
 ) -> None:
     """Compare both ways.
 
     An entry may name an epoch without batches: a leader that took none, or whose batches are gone. `starts` are the
     first batches of the epochs that the log has, in its order; `extent` is from its first base offset to its end.
     `is_clean`: whether the broker was stopped, so that what it had to write is written.
-    `is_whole`: no batch is missing between two others.
+    `is_compacted`: batches may have another leader epoch than they were written with, as the cleaner joins them.
     """
     start_offset, end_offset = extent
     entries = [placed.entry for placed in text.entries if isinstance(placed.entry, EpochEntry)]
     entries.sort(key=lambda entry: (entry.leader_epoch, entry.start_offset))
     epochs = [entry.leader_epoch for entry in entries]
-    for start in starts:
+    ends = [start.last_before for start in starts[1:]] + [end_offset - 1]
+    for start, end in zip(starts, ends, strict=False):
         at = bisect_right(epochs, start.epoch) - 1
         if at < 0 or epochs[at] != start.epoch:
             sink.add("epochs.missing-entry", text.path, offset=start.offset, epoch=start.epoch)
             continue
         behind = entries[at + 1].start_offset if at + 1 < len(entries) else None
         said = entries[at].start_offset
-        is_early = is_whole and start is not starts[0] and said < start.offset
-        if is_early or said > start.offset or (behind is not None and behind <= start.offset):
+        if said > start.offset:
             sink.add("epochs.wrong-start", text.path, offset=start.offset, epoch=start.epoch, said=said)
+        elif behind is not None and behind <= (start.offset if is_compacted else end):
+            following = entries[at + 1].leader_epoch
+            sink.add("epochs.early-start", text.path, offset=end, epoch=following, said=behind, before=start.epoch)
     first = next((placed for placed in text.entries if isinstance(placed.entry, EpochEntry)), None)
     if first is not None and isinstance(first.entry, EpochEntry) and 0 <= first.entry.start_offset < start_offset:
         sink.add(

@@ -148,7 +148,7 @@ class PartitionChecker:
             partition=partition.partition,
             segments=tuple(verdicts),
             findings=tuple(findings),
-            log_start_offset=self._start_offset if verdicts else None,
+            log_start_offset=_served_from(partition, context) if verdicts else None,
             log_end_offset=end_offset,
             at_risk_bytes=None if context.is_clean is None else 0 if risk is None else risk.size_bytes,
         )
@@ -269,21 +269,10 @@ class PartitionChecker:
                 if start.offset >= self._start_offset and (not starts or start.epoch > starts[-1].epoch):
                     starts.append(start)
         known = [] if self._has_forgotten_epochs() else starts
+        start = min(self._verdicts[0].base_offset, _served_from(self._partition, self._context))
         is_clean = bool(self._context.is_clean)
-        check_epochs(
-            text,
-            known,
-            (self._verdicts[0].base_offset, end_offset),
-            self._sink,
-            is_clean=is_clean,
-            is_whole=self._is_whole(),
-        )
-
-    def _is_whole(self) -> bool:
-        """Whether no batch is missing between two others, for whatever reason."""
-        return (
-            not self._is_compacted and not self._gap_count() and not any(verdict.damage for verdict in self._verdicts)
-        )
+        is_compacted = self._is_compacted or self._gap_count() > _FEW_GAPS
+        check_epochs(text, known, (start, end_offset), self._sink, is_clean=is_clean, is_compacted=is_compacted)
 
     def _check_snapshots(self, end_offset: int) -> None:
         """Brokers that write partition.metadata (2.8) write a snapshot at every roll, and at a clean stop."""
@@ -332,6 +321,12 @@ def _start_offset(partition: Partition, context: PartitionContext) -> int:
     """What a broker serves from: the first base offset, or the checkpointed log start offset where it is higher."""
     first = partition.segments[0].base_offset if partition.segments else 0
     return max(first, context.log_start_offset or 0)
+
+
+def _served_from(partition: Partition, context: PartitionContext) -> int:
+    """The log start offset. A checkpoint below the first base is that of a tiered log: the rest lies in its storage."""
+    first = partition.segments[0].base_offset if partition.segments else 0
+    return first if context.log_start_offset is None else max(0, context.log_start_offset)
 
 
 def _next_offset(verdict: SegmentVerdict) -> int:

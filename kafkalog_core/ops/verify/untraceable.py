@@ -20,14 +20,14 @@ class Untraceable(NamedTuple):
 
 UNTRACEABLE: Final = {
     "batch-of-a-compacted-log": Untraceable(
-        "Batches lost from a compacted log, and offsets of a batch that were moved between those of its neighbours, where "
-        "no entry of an index names it.",
-        "Compaction leaves such gaps. A log is a compacted one where the cleaner's checkpoint names it, or where offsets "
-        "are missing in several places.",
+        "Batches lost from a compacted log, and offsets of a batch that were moved between those of its neighbours,"
+        " where no entry of an index names it.",
+        "Compaction leaves such gaps. A log is a compacted one where the cleaner's checkpoint names it, or where "
+        "offsets are missing in several places.",
     ),
     "end-after-a-crash": Untraceable(
-        "Batches lost from the end of a log, or a part of the last one, after an unclean stop: down to the high watermark, "
-        "the last snapshot and the last leader epoch.",
+        "Batches lost from the end of a log, or a part of the last one, after an unclean stop: down to the high "
+        "watermark, the last snapshot and the last leader epoch.",
         "What was not yet on the disk when the machine stopped is gone in the same way.",
     ),
     "start-of-an-old-log": Untraceable(
@@ -35,18 +35,19 @@ UNTRACEABLE: Final = {
         "Retention removes them. Later on the first leader epoch moves with the start of the log, and tells.",
     ),
     "leader-epoch-of-an-old-log": Untraceable(
-        "Another leader epoch in the header of a batch of a log that holds magic 0 or 1 too, where epochs still rise, "
-        "and lines lost from the leader-epoch-checkpoint of such a log, or changed so that they still rise.",
-        "Brokers empty that file when a topic goes back to an older format, so nothing tells the epochs of its batches.",
+        "Another leader epoch in the header of a batch of a log that holds magic 0 or 1 too, where epochs still "
+        "rise, and lines lost from the leader-epoch-checkpoint of such a log, or changed so that they still rise.",
+        "Brokers empty that file when a topic goes back to an older format, so nothing tells the epochs of its "
+        "batches.",
     ),
     "offset-index-entry": Untraceable(
         "Entries of an offset index lost, one or all; an entry that was added or changed and is true.",
-        "How many there are depends on index.interval.bytes and on how often the broker was restarted; older releases "
-        "name the first offset of a batch, newer ones the last.",
+        "How many there are depends on index.interval.bytes and on how often the broker was restarted; older "
+        "releases name the first offset of a batch, newer ones the last.",
     ),
     "time-index-entry": Untraceable(
-        "Entries of a time index lost, but for the last one of a closed segment; an entry that names another offset of "
-        "the same batch.",
+        "Entries of a time index lost, but for the last one of a closed segment; an entry that names another offset"
+        " of the same batch.",
         "Each entry is as true without the others. The active segment gets its last entry when it is closed.",
     ),
     "producer-of-a-snapshot": Untraceable(
@@ -58,8 +59,8 @@ UNTRACEABLE: Final = {
         "The batches that would tell are cleaned away.",
     ),
     "older-snapshot": Untraceable(
-        "A snapshot lost, unless it is that of the last segment or of the end of the log after a clean stop; one that was "
-        "renamed to another offset at which it is as true.",
+        "A snapshot lost, unless it is that of the last segment or of the end of the log after a clean stop; one "
+        "that was renamed to another offset at which it is as true.",
         "Releases before 2.8 keep the last ones alone, and an older broker that starts deletes the others.",
     ),
     "high-watermark": Untraceable(
@@ -75,19 +76,19 @@ UNTRACEABLE: Final = {
         "A replica that was just copied is compacted and has none; without log.cleaner.enable there is no such file.",
     ),
     "spelling": Untraceable(
-        "The order of lines in a checkpoint, other white space between their words or behind the last line, comments in "
-        "meta.properties.",
+        "The order of lines in a checkpoint, other white space between their words or behind the last line, "
+        "comments in meta.properties.",
         "Brokers write the lines in any order, and nobody reads the rest.",
     ),
     "ids-of-one-directory": Untraceable(
-        "Another cluster id, node id or directory id in meta.properties, where no other log directory of the broker is "
-        "given; no directory id at all; in a directory of a ZooKeeper broker, the whole file.",
-        "They stand nowhere else in the directory. Brokers before 3.7 write no directory id, and those before 0.9 no such "
-        "file.",
+        "Another cluster id, node id or directory id in meta.properties, where no other log directory of the broker"
+        " is given; no directory id at all; in a directory of a ZooKeeper broker, the whole file.",
+        "They stand nowhere else in the directory. Brokers before 3.7 write no directory id, and those before 0.9 "
+        "no such file.",
     ),
     "topic-id": Untraceable(
-        "Another topic id in partition.metadata, where no other partition of the topic is given; those of two topics "
-        "exchanged; with ZooKeeper, the whole file.",
+        "Another topic id in partition.metadata, where no other partition of the topic is given; those of two "
+        "topics exchanged; with ZooKeeper, the whole file.",
         "It stands nowhere else in the directory. Brokers before 2.8 write none.",
     ),
     "clean-mark": Untraceable(
@@ -111,8 +112,8 @@ ONLY_WARNED: Final = {
         "Where a segment is removed its log goes first, and a crash may come in between.",
     ),
     "line-of-a-partition": Untraceable(
-        "A line of a checkpoint that names a partition of which there is no directory; after a clean stop, a partition "
-        "without a line of its recovery point.",
+        "A line of a checkpoint that names a partition of which there is no directory; after a clean stop, a "
+        "partition without a line of its recovery point.",
         "A partition that was deleted or moved stays in the checkpoints until they are written again.",
     ),
     "checkpoint-after-a-crash": Untraceable(

@@ -13,11 +13,15 @@ __all__ = ["EpochStart", "OffsetGap", "PartitionVerdict", "PlaceVerdict", "Segme
 
 @dataclass(frozen=True, slots=True)
 class EpochStart:
-    """The first batch of a leader epoch in a segment, as its headers say, where the epoch before it was another."""
+    """The first batch of a leader epoch in a segment, as its headers say, where the epoch before it was another.
+
+    `last_before`: the last offset before it, with which the epoch before it ends.
+    """
 
     epoch: int
     offset: int
     position: int
+    last_before: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import StorageError
+from kafkalog_core.errors import NotFoundError, StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.format.names import FileState
 from kafkalog_core.ops.targets import FileTarget
@@ -119,6 +119,8 @@ def check_partition(work: PartitionWork, advance: Callable[[int], None], keep: K
     """Check a partition, or cut a large one into its segments. Raises StateError."""
     try:
         partition = read_partition(work.path)
+    except NotFoundError:  # a broker at work has deleted the partition
+        return Outcome(PlaceVerdict(path=work.path, findings=(found("file.vanished", work.path),)))
     except StorageError as error:
         reason = found("dir.unreadable", work.path, reason=error.message)
         return Outcome(PlaceVerdict(path=work.path, findings=(reason,)))

@@ -1,4 +1,4 @@
-"""Healthy log directories in several flavours, made from a seed as the releases write them, and what is in them.
+"""Healthy logs in several flavours, made from a seed as the releases write them: batches, segments, and their indexes.
 
 Nothing of kafkalog is used, so that what it says of them is judged by another hand.
 """
@@ -19,15 +19,7 @@ from tests.build import (
     Producer,
     Record,
     batch_v2,
-    epoch_checkpoint,
     message_v1,
-    meta_properties,
-    offset_checkpoint,
-    offset_index,
-    partition_metadata,
-    snapshot,
-    time_index,
-    txn_index,
     txn_marker,
     wrapper_v1,
 )
@@ -37,14 +29,22 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-__all__ = ["FLAVOURS", "TOPICS", "Batch", "Broker", "Log", "Segment", "batches_of", "build", "states_at"]
+__all__ = [
+    "FLAVOURS",
+    "TOPICS",
+    "Batch",
+    "Broker",
+    "Log",
+    "Segment",
+    "Writer",
+    "batches_of",
+    "compacted",
+    "states_at",
+]
 
 FLAVOURS: Final = ("plain", "compressed", "transactional", "compacted", "legacy", "mixed", "crashed")
 """Plain, compressed and transactional logs of today's brokers; compacted ones; magic 1; magic 1 below 2; killed."""
 TOPICS: Final = ("orders", "other")
-TOPIC_IDS: Final = {"orders": "dY86piI2T52nV-5FQRA3tA", "other": "VeTDeB9TQfeyonOMzk1nFg"}
-CLUSTER_ID: Final = "JP8dLpwyRqt7lTsK7P_TbQ"
-DIRECTORY_ID: Final = "7EVkxLGh-XcHy9MykOI4gg"
 START_MS: Final = 1_700_000_000_000
 INTERVAL_BYTES: Final = 300
 
@@ -155,19 +155,8 @@ class Broker:
         return next((log for log in self.logs if file.startswith(f"{log.topic}-0/")), None)
 
 
-def build(path: Path, flavour: str, random: Random) -> Broker:
-    """Write a healthy log directory of two topics."""
-    logs = []
-    for topic in TOPICS:
-        log = _Writer(topic, flavour, random).log()
-        logs.append(_compacted(log, random) if flavour == "compacted" else log)
-    broker = Broker(path, flavour, tuple(logs))
-    _write(broker)
-    return broker
-
-
 # --- appends ----------------------------------------------------------------------------------------------------------
-class _Writer:
+class Writer:
     """Appends batches as a leader does, rolls segments, and keeps the producers' state."""
 
     def __init__(self, topic: str, flavour: str, random: Random) -> None:
@@ -300,7 +289,9 @@ class _Writer:
             top = max(record.timestamp_ms for record in records)
             last = records[-1].offset
             data = wrapper_v1(records, codec=GZIP)
-            self._put(Batch(data=data, base=self._offset, last=last, timestamp_ms=top, top=last, is_v1=True, is_wrapper=True))
+            self._put(
+                Batch(data=data, base=self._offset, last=last, timestamp_ms=top, top=last, is_v1=True, is_wrapper=True)
+            )
             return
         for number, record in enumerate(records):
             offset, time = record.offset, record.timestamp_ms
@@ -308,73 +299,11 @@ class _Writer:
             self._put(replace(batch, is_first=number == 0))
 
 
-def _compacted(log: Log, random: Random) -> Log:
+def compacted(log: Log, random: Random) -> Log:
     """What the cleaner leaves below the last segment: about each other batch, with all of its records."""
     for segment in log.segments[:-1]:
         segment.batches[:] = segment.batches[random.choice((0, 1)) :: 2]
     return log
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
-def _write(broker: Broker) -> None:
-    for log in broker.logs:
-        _write_log(broker, log)
-    entries = [(log.topic, 0, log.end) for log in broker.logs]
-    flushed = entries if broker.is_clean else [(log.topic, 0, log.segments[-1].base) for log in broker.logs]
-    files = {
-        "recovery-point-offset-checkpoint": offset_checkpoint(flushed),
-        "replication-offset-checkpoint": offset_checkpoint(entries if broker.is_clean else flushed),
-        "cleaner-offset-checkpoint": offset_checkpoint(_cleaned(broker)),
-        "meta.properties": meta_properties(_meta(broker)),
-    }
-    if broker.flavour != "legacy":
-        files["log-start-offset-checkpoint"] = offset_checkpoint([])
-    if broker.is_clean:
-        is_old = broker.flavour in {"legacy", "mixed"}
-        files[".kafka_cleanshutdown"] = b"" if is_old else b'{"version":0,"brokerEpoch":7}'
-    for name, data in files.items():
-        (broker.path / name).write_bytes(data)
-
-
-def _cleaned(broker: Broker) -> list[tuple[str, int, int]]:
-    if broker.flavour != "compacted":
-        return []
-    return [(log.topic, 0, log.segments[-1].base) for log in broker.logs]
-
-
-def _meta(broker: Broker) -> dict[str, str]:
-    if broker.flavour in {"legacy", "mixed"}:
-        return {"version": "0", "broker.id": "1", "cluster.id": CLUSTER_ID}
-    return {"version": "1", "node.id": "1", "cluster.id": CLUSTER_ID, "directory.id": DIRECTORY_ID}
-
-
-def _write_log(broker: Broker, log: Log) -> None:
-    directory = broker.path / f"{log.topic}-0"
-    directory.mkdir(parents=True)
-    for segment in log.segments:
-        room = bytes(120) if not broker.is_clean and segment is log.segments[-1] else b""
-        _write_segment(directory, segment, room)
-    if broker.flavour == "legacy":
-        return
-    for offset, producers in log.snapshots.items():
-        (directory / f"{offset:020d}.snapshot").write_bytes(snapshot(producers))
-    (directory / "leader-epoch-checkpoint").write_bytes(epoch_checkpoint(log.epochs))
-    (directory / "partition.metadata").write_bytes(partition_metadata(TOPIC_IDS[log.topic]))
-
-
-def _write_segment(directory: Path, segment: Segment, room: bytes) -> None:
-    """`room`: what an open index ends with."""
-    offsets, times = segment.indexes()
-    files = {"log": segment.data, "index": offset_index(offsets) + room, "timeindex": time_index(times) + room}
-    write_files(directory, segment.name, files)
-    if segment.aborted:
-        write_files(directory, segment.name, {"txnindex": txn_index(segment.aborted)})
-
-
-def write_files(directory: Path, name: str, contents: dict[str, bytes]) -> None:
-    """Files of one segment by their suffix."""
-    for suffix, data in contents.items():
-        (directory / f"{name}.{suffix}").write_bytes(data)
 
 
 def batches_of(segments: Sequence[Segment]) -> list[Batch]:

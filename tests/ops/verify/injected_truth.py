@@ -12,15 +12,15 @@ import json
 import re
 import struct
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
-
-import crc32c
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tests.build import snapshot
+from tests.ops.verify.injected_entries import is_like_meant, is_offset_index, is_time_index, snapshot_entries
 from tests.ops.verify.injected_log import Batch, Broker, Log, batches_of, states_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable
 
 __all__ = ["Directory", "worst"]
 
@@ -34,7 +34,7 @@ _TOPIC_ID: Final = re.compile(rb"version: 0\ntopic_id: [\w-]{22}")
 _SEGMENT_FILE: Final = re.compile(r"(\d{20})\.(\w+)")
 
 Files = dict[str, bytes]
-Verdicts = "Iterator[str]"
+Verdicts: TypeAlias = "Iterable[str]"
 
 
 def worst(broker: Broker, files: Files) -> str:
@@ -76,7 +76,7 @@ class Directory:
     def _checkpoint(self, name: str) -> Verdicts:
         data = self.files.get(f"{name}-checkpoint")
         is_needed = name != "cleaner-offset" and (name != "log-start-offset" or self.broker.flavour != "legacy")
-        if not data:
+        if not data or data.strip() == b"0":
             if is_needed:
                 yield ERROR if data is None or self.is_clean else WARNING
             return
@@ -116,7 +116,9 @@ def _properties(data: bytes) -> dict[str, str]:
 
 def _is_id(text: str) -> bool:
     try:
-        return len(base64.urlsafe_b64decode(f"{text}==")) == 16 and re.fullmatch(r"[\w-]{22}", text, re.ASCII) is not None
+        return (
+            len(base64.urlsafe_b64decode(f"{text}==")) == 16 and re.fullmatch(r"[\w-]{22}", text, re.ASCII) is not None
+        )
     except (ValueError, binascii.Error):
         return False
 
@@ -151,7 +153,9 @@ class Partition:
         self._files = {
             name.removeprefix(prefix): data for name, data in directory.files.items() if name.startswith(prefix)
         }
-        self._bases = sorted(int(match[1]) for name in self._files if (match := _SEGMENT_FILE.fullmatch(name)) and match[2] == "log")
+        self._bases = sorted(
+            int(match[1]) for name in self._files if (match := _SEGMENT_FILE.fullmatch(name)) and match[2] == "log"
+        )
         known = {batch.data[16:]: batch for other in directory.broker.logs for batch in batches_of(other.segments)}
         self._parsed = {base: _parsed(self._file(base, "log") or b"", known) for base in self._bases}
         self._batches = [batch for base in self._bases for batch, _ in self._parsed[base][0]]
@@ -216,13 +220,21 @@ class Partition:
     def _indexes(self) -> Verdicts:
         for base in self._bases:
             is_last = base == self._bases[-1]
-            batches = self._parsed[base][0]
-            for suffix, size, check in (("index", 8, _is_offset_index), ("timeindex", 12, _is_time_index)):
+            batches = self._indexed(base)
+            for suffix, size, check in (("index", 8, is_offset_index), ("timeindex", 12, is_time_index)):
                 data = self._file(base, suffix)
                 if data is None:
                     yield WARNING if is_last else ERROR
                 elif not check(data, base, batches, is_last=is_last):
                     yield WARNING if is_last and self._is_stale(data, size, base, check) else ERROR
+
+    def _indexed(self, base: int) -> list[tuple[Batch, int]]:
+        """The batches of a segment, and the one that a crash cut: its entry may be there."""
+        batches, is_torn = self._parsed[base]
+        position = batches[-1][1] + len(batches[-1][0].data) if batches else 0
+        expected = batches[-1][0].last + 1 if batches else base
+        cut = [batch for batch in batches_of(self._log.segments) if is_torn and batch.base >= expected]
+        return [*batches, *((batch, position) for batch in cut[:1])]
 
     def _is_stale(self, data: bytes, size: int, base: int, check: Callable[..., bool]) -> bool:
         """Whether only entries at the end are wrong, in front of the room for others that a crash leaves."""
@@ -231,10 +243,11 @@ class Partition:
         if self._is_clean or len(data) % size or used >= len(data):
             return False
         entries = [data[at : at + size] for at in range(0, used, size)]
-        while entries and not check(b"".join(entries), base, self._parsed[base][0], is_last=True):
+        batches = self._indexed(base)
+        while entries and not check(b"".join(entries), base, batches, is_last=True):
             entries.pop()
         rest = [data[at : at + size] for at in range(size * len(entries), used, size)]
-        return not any(check(entry, base, self._parsed[base][0], is_last=True) for entry in rest)
+        return not any(check(entry, base, batches, is_last=True) for entry in rest)
 
     def _transactions(self) -> Verdicts:
         meant = {segment.base: segment.aborted for segment in self._log.segments}
@@ -242,7 +255,7 @@ class Partition:
             data = self._file(base, "txnindex")
             entries = meant.get(base, [])
             if (data or b"") != b"".join(struct.pack(">hqqqq", 0, *entry) for entry in entries):
-                yield _txn_verdict(data or b"", entries)
+                yield WARNING if is_like_meant(data or b"", entries) else ERROR
 
     # --- snapshots ------------------------------------------------------------------------------------------------
     def _snapshots(self) -> Verdicts:
@@ -250,9 +263,8 @@ class Partition:
             return
         offsets = [int(name.split(".")[0]) for name in self._files if name.endswith(".snapshot")]
         is_last_filled = self._end > self._bases[-1]
-        if len(self._bases) > 1 and self._bases[-1] not in offsets:
-            yield ERROR
-        elif self._is_clean and is_last_filled and self._end not in offsets:
+        is_begun = len(self._bases) == 1 or self._bases[-1] in offsets
+        if not is_begun or (self._is_clean and is_last_filled and self._end not in offsets):
             yield ERROR
         for offset in offsets:
             if offset > self._end:
@@ -261,14 +273,14 @@ class Partition:
                 yield self._snapshot(offset, self._files[f"{offset:020d}.snapshot"])
 
     def _snapshot(self, offset: int, data: bytes) -> str:
-        entries = _snapshot_entries(data)
+        entries = snapshot_entries(data)
         if entries is None or len({entry[0] for entry in entries}) < len(entries):
             return ERROR
         if any(entry[3] >= offset or entry[7] >= offset for entry in entries):
             return ERROR
         if self._flavour == "compacted":
             return NONE
-        healthy = _snapshot_entries(snapshot(states_at(self._log, offset))) or []
+        healthy = snapshot_entries(snapshot(states_at(self._log, offset))) or []
         return NONE if set(entries) <= set(healthy) else ERROR
 
     # --- leader epochs and offsets --------------------------------------------------------------------------------
@@ -287,7 +299,7 @@ class Partition:
     def _epoch_entries(self, entries: list[tuple[int, int]]) -> Verdicts:
         if entries and min(min(entry) for entry in entries) < 0:
             yield ERROR
-        for one, other in zip(entries, entries[1:], strict=False):
+        for one, other in pairwise(entries):
             if other[0] <= one[0] or other[1] <= one[1]:
                 yield ERROR
         if any(start > self._end for _, start in entries):
@@ -332,13 +344,12 @@ def _parsed(data: bytes, known: dict[bytes, Batch]) -> tuple[list[tuple[Batch, i
     """Whole batches and where they start, and what stands behind them: nothing (null), a cut one, or damage."""
     found: list[tuple[Batch, int]] = []
     position = 0
-    is_torn: bool | None = None
     while position < len(data):
         if len(data) - position < 12:
             return found, True
         offset, size = struct.unpack_from(">qi", data, position)
         end = position + 12 + size
-        batch = known.get(data[position + 16 : end]) if 4 < size else None
+        batch = known.get(data[position + 16 : end]) if size > 4 else None
         if batch is None:
             starts = any(other.data.startswith(data[position:]) for other in known.values())
             return found, starts
@@ -351,66 +362,4 @@ def _parsed(data: bytes, known: dict[bytes, Batch]) -> tuple[list[tuple[Batch, i
             moved = replace(batch, base=offset, last=offset + batch.last - batch.base, epoch=epoch)
         found.append((replace(moved, top=moved.last), position))
         position = end
-    return found, is_torn
-
-
-def _entries(data: bytes, layout: str) -> list[tuple[int, int]] | None:
-    """Entries without the zeros that an open index ends with; null where the file ends in the middle of one."""
-    size = struct.calcsize(layout)
-    if len(data) % size:
-        return None
-    entries = list(struct.iter_unpack(layout, data))
-    while entries and entries[-1] == (0, 0):
-        entries.pop()
-    return entries
-
-
-def _is_offset_index(data: bytes, base: int, batches: list[tuple[Batch, int]], *, is_last: bool) -> bool:
-    entries = _entries(data, ">ii")
-    if entries is None or (not is_last and 8 * len(entries) < len(data)):
-        return False
-    places = [place for _, place in entries]
-    for row, (offset, place) in enumerate(entries):
-        behind = entries[row + 1] if row + 1 < len(entries) else (1 << 40, 1 << 40)
-        here = [batch for batch, position in batches if place <= position < behind[1]]
-        if place <= 0 or offset >= behind[0] or place >= behind[1] or place not in {at for _, at in batches}:
-            return False
-        if base + offset not in {number for batch in here for number in (batch.base, batch.last)}:
-            return False
-    return places == sorted(places)
-
-
-def _is_time_index(data: bytes, base: int, batches: list[tuple[Batch, int]], *, is_last: bool) -> bool:
-    entries = _entries(data, ">qi")
-    if entries is None or (not is_last and 12 * len(entries) < len(data)):
-        return False
-    before = (-1, -1)
-    for time, offset in entries:
-        tops = [batch.timestamp_ms for batch, _ in batches if batch.base <= base + offset]
-        holders = [batch for batch, _ in batches if batch.base <= base + offset <= batch.last]
-        if time <= before[0] or offset < before[1] or not holders:
-            return False
-        if holders[0].timestamp_ms != time or max(tops) > time:
-            return False
-        before = (time, offset)
-    top = max((batch.timestamp_ms for batch, _ in batches), default=-1)
-    return is_last or top < 0 or before[0] == top
-
-
-def _txn_verdict(data: bytes, meant: list[tuple[int, int, int, int]]) -> str:
-    """Entries are what they were meant to be, but for the last stable offset: that is a warning."""
-    if len(data) % 34:
-        return ERROR
-    entries = list(struct.iter_unpack(">hqqqq", data))
-    if [entry[:4] for entry in entries] != [(0, *entry[:3]) for entry in meant]:
-        return ERROR
-    return WARNING
-
-
-def _snapshot_entries(data: bytes) -> list[tuple[int, ...]] | None:
-    if len(data) < 10 or (len(data) - 10) % 46:
-        return None
-    version, crc, count = struct.unpack_from(">hIi", data)
-    if version != 1 or crc != crc32c.crc32c(data[6:]) or count != (len(data) - 10) // 46:
-        return None
-    return list(struct.iter_unpack(">qhiqiqiq", data[10:]))
+    return found, None

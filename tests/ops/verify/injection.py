@@ -64,7 +64,9 @@ def _pick(files: Files, random: Random, *suffixes: str) -> str | None:
 def _flip(broker: Broker, files: Files, random: Random) -> Damage | None:
     """One bit, in the small files as often as in the logs."""
     del broker
-    suffix = random.choice(("log", "index", "timeindex", "txnindex", "snapshot", "checkpoint", "metadata", "properties"))
+    suffix = random.choice(
+        ("log", "index", "timeindex", "txnindex", "snapshot", "checkpoint", "metadata", "properties")
+    )
     name = _pick(files, random, suffix)
     if name is None:
         return None
@@ -258,7 +260,11 @@ def _rename(broker: Broker, files: Files, random: Random) -> Damage | None:
 def _exchange(broker: Broker, files: Files, random: Random) -> Damage | None:
     """A file and that of the same name of the other partition."""
     first, second = (f"{log.topic}-0/" for log in broker.logs)
-    names = [name.removeprefix(first) for name in files if name.startswith(first) and second + name.removeprefix(first) in files]
+    names = [
+        name.removeprefix(first)
+        for name in files
+        if name.startswith(first) and second + name.removeprefix(first) in files
+    ]
     if not names:
         return None
     name = random.choice(names)

@@ -41,7 +41,7 @@ def test_figures(tmp_path: Path) -> None:
     assert (figures.first_offset, figures.last_offset) == (10, 20)
     assert (figures.first_timestamp_ms, figures.max_timestamp_ms) == (1014, 5000)
     assert figures.formats == ("v2",)
-    assert figures.epochs == (EpochStart(2, 10, 0), EpochStart(7, 20, len(log[0]) + len(log[1])))
+    assert figures.epochs == (EpochStart(2, 10, 0, 9), EpochStart(7, 20, len(log[0]) + len(log[1]), 19))
     assert figures.last_epoch == 7
     assert (figures.is_thinned, figures.gaps, figures.gap_count) == (False, (), 0)
 

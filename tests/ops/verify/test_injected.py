@@ -1,7 +1,7 @@
 """Injected damage: what verify finds of it is exactly what can be proven, and the rest is of a documented kind.
 
 Healthy directories in several flavours are damaged at random, from seeds. `injected_truth` says by other means what the
-damage gives away; `untraceable` lists what may leave nothing. `KAFKALOG_SEEDS` names the number of seeds for a longer run.
+damage gives away; `untraceable` lists what may leave nothing. `KAFKALOG_SEEDS` is the number of seeds for longer runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.untraceable import ONLY_WARNED, UNTRACEABLE
 from tests.ops.verify import injected_kinds, injected_truth, injection
-from tests.ops.verify.injected_log import FLAVOURS, build
+from tests.ops.verify.injected_files import build
+from tests.ops.verify.injected_log import FLAVOURS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +76,7 @@ def _of_kinds(broker: Broker, files: dict[str, bytes], damage: Damage, severity:
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_what_can_be_proven_is_found(tmp_path: Path, flavour: str, seed: int) -> None:
-    random = Random(f"{flavour} {seed}")  # noqa: S311 - a test from a seed
+    random = Random(f"{flavour} {seed}")
     broker = build(tmp_path, flavour, random)
     files = injection.contents(broker)
     healthy = _findings(tmp_path)
@@ -101,7 +102,7 @@ def test_every_documented_kind_is_met(tmp_path: Path) -> None:
     for number, flavour in enumerate(FLAVOURS * 60):
         path = tmp_path / str(number)
         path.mkdir()
-        random = Random(f"kinds {number}")  # noqa: S311 - a test from a seed
+        random = Random(f"kinds {number}")
         broker = build(path, flavour, random)
         files = injection.contents(broker)
         for damage in _damages(broker, files, random):
