@@ -90,6 +90,7 @@ def _explain(error: BaseException) -> ExitStatus:
         sentence, status = "interrupted", ExitStatus.CRASH
     elif isinstance(error, OSError):
         sentence, status = f"the result could not be written: {error}", ExitStatus.CRASH
+        _forget_stdout()
     else:
         sentence = f"internal error, {type(error).__name__}: {error} (KAFKALOG_DEBUG=1 shows where)"
         status = ExitStatus.CRASH

@@ -90,8 +90,9 @@ def verdict_sentence(summary: Mapping[str, object], states: Mapping[str, int]) -
     parts = [f"{word}: {damaged} of {count_of(total, 'partition')}" if damaged else word]
     if not damaged and total:
         parts[0] += f": {count_of(total, 'partition')} without damage"
-    if summary.get("interrupted"):
-        parts.insert(0, "interrupted, of what was read until then")
+    if summary.get("exit_status") not in {0, 4}:
+        parts.insert(0, "interrupted" if summary.get("interrupted") else "not finished")
+        parts[1] += " so far"
     found = [count_of(severities[name], name) for name in ("error", "warning") if severities.get(name)]
     if found:
         parts.append(", ".join(found))

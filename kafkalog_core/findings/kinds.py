@@ -56,7 +56,8 @@ class BrokerMessage(NamedTuple):
 class Finding:
     """One finding; the fields are columns of the `finding` row, `path` its `file`.
 
-    `hides_records`: the file holds records, and none of them is among the partition's.
+    `hides_records`: the file holds records, and none of them is among the partition's. `more`: how many others of this
+    code in this file are not given out one by one.
     """
 
     code: str
@@ -71,6 +72,7 @@ class Finding:
     broker_action: str | None = None
     cure: str | None = None
     hides_records: bool = False
+    more: int = 0
 
     def row(self) -> dict[str, object]:
         """The `finding` row as a dict by column name; columns not named here are null."""

@@ -51,10 +51,10 @@ class Report:
         self.severities[severity] += 1
         self.codes[reason] += 1
 
-    def add_finding(self, row: Mapping[str, object]) -> None:
-        """Count one `finding` row."""
-        self.severities[str(row["severity"])] += 1
-        self.codes[str(row["code"])] += 1
+    def add_finding(self, row: Mapping[str, object], *, count: int = 1) -> None:
+        """Count a `finding` row, which may stand for several."""
+        self.severities[str(row["severity"])] += count
+        self.codes[str(row["code"])] += count
 
     @property
     def exit_status(self) -> int:

@@ -129,6 +129,16 @@ def test_aborted_transactions_are_what_the_index_lists() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", TWINS)
+def test_a_transaction_that_ends_at_the_largest_offset(name: str) -> None:
+    """What comes behind it wraps, as in a broker."""
+    columns, markers = columns_of(Log(2**63 - 2).txn(P, 0).end(P, ABORT).batches)
+    with mock.patch.object(kernels, "replay", twin(name).replay):
+        assert ProducerStates().replay(columns, markers) == [
+            CompletedTxn(P, 2**63 - 2, 2**63 - 1, is_aborted=True, last_stable_offset=-(2**63))
+        ]
+
+
 def test_open_transactions() -> None:
     states = ProducerStates()
     replay(Log().txn(P, 0).txn(Q, 0).txn(3, 0).end(Q, COMMIT).txn(Q, 1), states)

@@ -52,18 +52,20 @@ def main(arguments: list[str]) -> None:
     atheris.Setup(
         [sys.argv[0], *_DEFAULTS, *options, *inputs],
         _both(family, compiled[name]),
-        custom_mutator=_mutator(family.switch_bytes, atheris),
+        custom_mutator=_mutator(family, atheris),
     )
     atheris.Fuzz()
 
 
-def _mutator(switch_bytes: int, atheris: ModuleType) -> Callable[[bytes, int, int], bytes]:
+def _mutator(family: Family, atheris: ModuleType) -> Callable[[bytes, int, int], bytes]:
     """Mutations of libFuzzer's own, but one in eight changes the options: it would seldom hit bytes so few."""
 
     def mutate(data: bytes, max_bytes: int, seed: int) -> bytes:
         which, value = divmod(seed, 256)
-        at = which // _SWITCH_RATE % switch_bytes
+        at = which // _SWITCH_RATE % family.switch_bytes
         if which % _SWITCH_RATE or at >= len(data):
+            if family.mutate is not None:
+                return family.mutate(data, max_bytes, seed, atheris.Mutate)
             mutated: bytes = atheris.Mutate(data, max_bytes)  # Setup puts another function under this name
             return mutated
         return data[:at] + bytes([value]) + data[at + 1 :]

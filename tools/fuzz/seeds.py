@@ -8,10 +8,12 @@ import struct
 import tarfile
 from functools import cache
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Final
 
 from tests import build, build_files
 from tests.framing import FRAMINGS, compress
+from tools.fuzz.seed_dirs import directory_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +23,7 @@ __all__ = ["write_seeds"]
 FIXTURES: Final = Path(__file__).resolve().parents[2] / "fixtures"
 MAX_SEEDS: Final = 400
 _MAX_FILE_BYTES: Final = 64 * 1024  # of each real file, its start
+_DIRECTORY_BYTES: Final = 3000
 _TEXT: Final = b'caf\xc3\xa9 "quoted" \\ \x00\x1f\x7f \xf0\x9f\x98\x80 \xed\xa0\x80 \xff'
 _CHECKPOINT_NAMES: Final = ("recovery-point-offset-checkpoint", "leader-epoch-checkpoint")
 _PROPERTY_NAMES: Final = ("meta.properties", "partition.metadata", ".kafka_cleanshutdown", "quorum-state")
@@ -266,6 +269,15 @@ def _sniff() -> Iterator[bytes]:
     yield from (b"\0\1" + signature for signature in signatures)
 
 
+def _columns() -> Iterator[bytes]:
+    """Bytes that mean nothing: numbers that are small, at the edges and any, of each kernel."""
+    random = Random(1)  # noqa: S311 -- the same each time
+    for kernel in range(4):
+        for most in (127, 230, 255):
+            for _ in range(10):
+                yield bytes([kernel]) + bytes(random.randrange(most + 1) for _ in range(random.randrange(40, 500)))
+
+
 def _one_of(*families: Callable[[], Iterator[bytes]]) -> Iterator[bytes]:
     """Seeds of a family that is several; the first byte says which."""
     for which, seeds in enumerate(families):
@@ -282,4 +294,6 @@ _SEEDS: Final[dict[str, Callable[[], Iterator[bytes]]]] = {
     "texts": lambda: _one_of(_checkpoints, _properties),
     "small": lambda: _one_of(_control, _names, _sniff),
     "lines": _lines,
+    "columns": _columns,
+    "verify": lambda: directory_seeds(_real_files(), _DIRECTORY_BYTES),
 }

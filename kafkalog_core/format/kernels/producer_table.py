@@ -36,6 +36,7 @@ from kafkalog_core.format.kernels.constants import (
     P_TIME,
     P_TXN_FIRST,
 )
+from kafkalog_core.format.kernels.integers import wrapped
 
 __all__ = ["begin_transaction", "end_transaction", "find", "find_producer", "index_producers", "insert"]
 
@@ -99,9 +100,9 @@ def _slot(
     r: cython.pointer[cython.longlong],
     s: cython.pointer[cython.longlong],
 ) -> cython.Py_ssize_t:
-    """Where a producer stands in the table, or would. Ids are given out in blocks of a thousand, so low bits differ."""
+    """Where a producer stands in the table, or would: ids are folded to 32 bits and spread by a multiplication."""
     mask: cython.longlong = g[G_MASK]
-    slot: cython.Py_ssize_t = (pid ^ (pid >> 7) ^ (pid >> 20) ^ (pid >> 40)) & mask
+    slot: cython.Py_ssize_t = ((((pid ^ (pid >> 32)) & 0xFFFFFFFF) * 0x61C88647) >> 15) & mask
     while s[slot] != 0 and r[(s[slot] - 1) * P_SIZE + P_PID] != pid:
         slot = (slot + 1) & mask
     return slot
@@ -191,7 +192,7 @@ def end_transaction(
     e[out + E_FIRST] = r[at + P_TXN_FIRST]
     e[out + E_LAST] = offset
     e[out + E_ABORTED] = is_aborted
-    e[out + E_STABLE] = offset + 1 if g[G_OLDEST] < 0 else r[g[G_OLDEST] + P_TXN_FIRST]
+    e[out + E_STABLE] = wrapped(offset + 1) if g[G_OLDEST] < 0 else r[g[G_OLDEST] + P_TXN_FIRST]
     r[at + P_TXN_FIRST] = -1
     r[at + P_BEFORE] = -1
     r[at + P_BEHIND] = -1

@@ -10,8 +10,10 @@ import os
 import pickle
 import tempfile
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
+from kafkalog_core.errors import WorkerLostError
 from kafkalog_core.format.columns import BatchColumns
 
 if TYPE_CHECKING:
@@ -73,16 +75,16 @@ class _Piece:
     def of(cls, batches: BatchColumns, markers: Mapping[int, Marker]) -> Self:
         return cls(batches.count, b"".join(map(batches.column, _REPLAYED)), dict(markers))
 
-    def replay(self, chain: Chain) -> None:
+    def replay(self, to: Chain, batches: BatchColumns) -> None:
+        """Hand it over, in columns that are used again."""
         if not self.count:
-            chain.hole()
+            to.hole()
             return
-        batches = BatchColumns(self.count)
         batches.count = self.count
-        size = 8 * self.count
+        cells = memoryview(self.cells).cast("q")
         for index, name in enumerate(_REPLAYED):
-            batches.column(name).cast("B")[:] = self.cells[index * size : (index + 1) * size]
-        chain.replay(batches, self.markers)
+            batches.column(name)[:] = cells[index * self.count : (index + 1) * self.count]
+        to.replay(batches, self.markers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +94,13 @@ class Spooled:
     path: str | None
     pieces: tuple[_Piece, ...]
 
-    def replay(self, chain: Chain) -> None:
+    def replay(self, to: Chain) -> None:
         """Hand everything over, once, and delete the file."""
-        for piece in self._from_file():
-            piece.replay(chain)
-        for piece in self.pieces:
-            piece.replay(chain)
+        batches = BatchColumns()
+        for piece in chain(self._from_file(), self.pieces):
+            if piece.count > batches.capacity:
+                batches = BatchColumns(piece.count)
+            piece.replay(to, batches)
 
     def _from_file(self) -> Iterator[_Piece]:
         if self.path is None:
@@ -148,15 +151,20 @@ class Spool:
         """All that was kept."""
         if self._file is not None:
             self._flush()
-            self._file.flush()
         return Spooled(None if self._file is None else self._file.name, tuple(self._pieces))
 
     def _flush(self) -> None:
-        if self._file is None:
-            self._file = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed with the spool
-                dir=self._directory, prefix="chain-", delete=False
-            )
-        for piece in self._pieces:
-            pickle.dump(piece, self._file, pickle.HIGHEST_PROTOCOL)
+        try:
+            if self._file is None:
+                self._file = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed with the spool
+                    dir=self._directory, prefix="chain-", delete=False
+                )
+            for piece in self._pieces:
+                pickle.dump(piece, self._file, pickle.HIGHEST_PROTOCOL)
+            self._file.flush()
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            message = f"a temporary file cannot be written: {reason}; TMPDIR names another place, --jobs 1 needs none"
+            raise WorkerLostError(message, path=self._directory) from error
         self._pieces.clear()
         self._bytes = 0

@@ -61,6 +61,8 @@ class PartitionChecker:
         self._context = context
         self._sink = Sink(partition.topic, partition.partition)
         self._verdicts: list[SegmentVerdict] = []
+        self._last_epoch = -1
+        self._gaps: int | None = None
         self._segment: Segment | None = None
         self._start_offset = _start_offset(partition, context)
         self._producers = ProducerChecks(partition, context, self._start_offset)
@@ -118,6 +120,7 @@ class PartitionChecker:
         for verdict, place in places:
             self._is_compacted = self._is_compacted or verdict.is_thinned
             self._verdicts.append(verdict)
+            self._last_epoch = max(self._last_epoch, verdict.epochs[-1].epoch if verdict.epochs else -1)
             self._sink.add_part(place.found)
             self._producers.resume(verdict.path, place.producers)
         self._producers.resume_states(producers)
@@ -191,13 +194,16 @@ class PartitionChecker:
         return self._context.is_cleaned is False and not self._is_compacted and self._gap_count() <= _FEW_GAPS
 
     def _gap_count(self) -> int:
-        """Places inside of segments and between them where offsets are missing."""
+        """Places inside of segments and between them where offsets are missing; asked when all have been read."""
+        if self._gaps is not None:
+            return self._gaps
         between = (
             following.base_offset > _next_offset(verdict)
             for verdict, following in pairwise(self._verdicts)
             if not _ends_in_damage(verdict)
         )
-        return sum(verdict.gap_count for verdict in self._verdicts) + sum(between)
+        self._gaps = sum(verdict.gap_count for verdict in self._verdicts) + sum(between)
+        return self._gaps
 
     def _check_gaps(self) -> None:
         """Offsets that are in no batch, in a log of which nothing says that it was compacted."""
@@ -232,8 +238,9 @@ class PartitionChecker:
 
     def _check_epoch_order(self, verdict: SegmentVerdict) -> None:
         """The first leader epoch of a segment is not below the last one of those before."""
-        before = max((start.epoch for other in self._verdicts for start in other.epochs[-1:]), default=-1)
+        before = self._last_epoch
         first = next(iter(verdict.epochs), None)
+        self._last_epoch = max(before, verdict.epochs[-1].epoch if verdict.epochs else -1)
         if first is not None and first.epoch < before:
             self._sink.add(
                 "batch.epoch-back",
@@ -269,10 +276,10 @@ class PartitionChecker:
                 if start.offset >= self._start_offset and (not starts or start.epoch > starts[-1].epoch):
                     starts.append(start)
         known = [] if self._has_forgotten_epochs() else starts
-        start = min(self._verdicts[0].base_offset, _served_from(self._partition, self._context))
+        first_offset = min(self._verdicts[0].base_offset, _served_from(self._partition, self._context))
         is_clean = bool(self._context.is_clean)
         is_compacted = self._is_compacted or self._gap_count() > _FEW_GAPS
-        check_epochs(text, known, (start, end_offset), self._sink, is_clean=is_clean, is_compacted=is_compacted)
+        check_epochs(text, known, (first_offset, end_offset), self._sink, is_clean=is_clean, is_compacted=is_compacted)
 
     def _check_snapshots(self, end_offset: int) -> None:
         """Brokers that write partition.metadata (2.8) write a snapshot at every roll, and at a clean stop."""
@@ -287,7 +294,8 @@ class PartitionChecker:
         else:
             return
         path = f"{partition.path}/{segment_file_name(offset, FileKind.SNAPSHOT)}"
-        self._sink.add("snapshot.missing", path, offset=offset, occasion=occasion)
+        severity: Severity | None = None if self._context.is_clean else "warning"  # not fsynced when it was written
+        self._sink.add("snapshot.missing", path, offset=offset, severity=severity, occasion=occasion)
 
     def _has_snapshot(self, offset: int) -> bool:
         return any(file.name.base_offset == offset for file in self._partition.snapshots)

@@ -16,7 +16,6 @@ from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures import TimeoutError as NotYetError
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -57,8 +56,9 @@ class Pool:
         self._told_bytes = 0
         self._directory = tempfile.TemporaryDirectory(prefix="kafkalog-verify-")
         self.scratch = self._directory.name
-        with _interrupts_held():  # the server of new processes keeps this for them
-            context = _context()
+        context = multiprocessing.get_context(START_METHOD)
+        if START_METHOD == "forkserver":
+            _start_server(context)
         self._read_bytes: Synchronized[int] = context.Value("q", 0)
         self._stop: Synchronized[int] = context.Value("b", 0)
         self._executor = ProcessPoolExecutor(
@@ -120,22 +120,15 @@ def _lost() -> WorkerLostError:
     return WorkerLostError("a process was killed, perhaps for want of memory; --jobs 1 needs least of it")
 
 
-def _context() -> multiprocessing.context.BaseContext:
-    context = multiprocessing.get_context(START_METHOD)
-    if START_METHOD == "forkserver":
-        from multiprocessing import forkserver  # noqa: PLC0415 -- only where there is one
+def _start_server(context: multiprocessing.context.BaseContext) -> None:
+    """Start what starts the processes, with SIGINT held back: it never sees one, and nor do they."""
+    from multiprocessing import forkserver, resource_tracker  # noqa: PLC0415 -- only where there is one
 
-        context.set_forkserver_preload([_WORK_MODULE])
-        forkserver.ensure_running()
-    return context
-
-
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Hold SIGINT back, so that a process that is started meanwhile never sees one."""
+    context.set_forkserver_preload([_WORK_MODULE])
+    resource_tracker.ensure_running()  # lets SIGINT through again when it has started
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        yield
+        forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

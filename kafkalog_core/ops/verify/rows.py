@@ -29,7 +29,7 @@ def rows_of(verdict: PartitionVerdict | PlaceVerdict) -> Iterator[RowChunk]:
 def count(verdict: PartitionVerdict | PlaceVerdict, report: Report) -> None:
     """Add a verdict to the report."""
     for finding in verdict.findings:
-        report.add_finding(finding.row())
+        report.add_finding(finding.row(), count=1 + finding.more)
     report.rows += len(verdict.findings) + isinstance(verdict, PartitionVerdict)
     if not isinstance(verdict, PartitionVerdict):
         return

@@ -84,7 +84,8 @@ class Sink:
             more = self._counts[key] - SHOWN
             if more > 0:
                 last = findings[index]
-                findings[index] = replace(last, message=f"{last.message} And {more:,} more of these in this file.")
+                message = f"{last.message} And {more:,} more of these in this file."
+                findings[index] = replace(last, message=message, more=more)
         return tuple(findings)
 
     def take_part(self) -> SinkPart:

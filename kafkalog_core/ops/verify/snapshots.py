@@ -114,7 +114,9 @@ def _differences(entry: ProducerEntry, state: ProducerEntry, start_offset: int) 
     names = ["producer_epoch", "timestamp_ms"]
     if (state.has_batch or not entry.has_batch or start_offset == 0) and not _counts_marker(entry, state):
         names += ["last_sequence", "last_offset", "offset_delta"]
-    if state.coordinator_epoch >= 0 or start_offset == 0:
+    if entry.coordinator_epoch >= 0 and (
+        state.coordinator_epoch >= 0 or start_offset == 0
+    ):  # -1 too where the producer had expired since its last marker
         names.append("coordinator_epoch")
     if not 0 <= entry.current_txn_first_offset < start_offset:
         names.append("current_txn_first_offset")

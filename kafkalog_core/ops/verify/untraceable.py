@@ -46,9 +46,10 @@ UNTRACEABLE: Final = {
         "releases name the first offset of a batch, newer ones the last.",
     ),
     "time-index-entry": Untraceable(
-        "Entries of a time index lost, but for the last one of a closed segment; an entry that names another offset"
-        " of the same batch.",
-        "Each entry is as true without the others. The active segment gets its last entry when it is closed.",
+        "Entries of a time index lost, but for the last one of a closed segment of magic 2; an entry that names "
+        "another offset of the same batch.",
+        "Each entry is as true without the others. The active segment gets its last entry when it is closed; 0.10.0"
+        " wrote none for its messages of magic 1.",
     ),
     "producer-of-a-snapshot": Untraceable(
         "A producer missing from a producer snapshot, or another order of them.",

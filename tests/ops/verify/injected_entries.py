@@ -56,8 +56,8 @@ def is_time_index(data: bytes, base: int, batches: list[tuple[Batch, int]], *, i
         if holders[0].timestamp_ms != time or max(tops) > time:
             return False
         before = (time, offset)
-    top = max((batch.timestamp_ms for batch, _ in batches), default=-1)
-    return is_last or top < 0 or before[0] == top
+    top = max((batch for batch, _ in batches), key=lambda batch: batch.timestamp_ms, default=None)
+    return is_last or top is None or top.is_v1 or before[0] == top.timestamp_ms
 
 
 def is_like_meant(data: bytes, meant: list[tuple[int, int, int, int]]) -> bool:

@@ -76,7 +76,7 @@ class Directory:
     def _checkpoint(self, name: str) -> Verdicts:
         data = self.files.get(f"{name}-checkpoint")
         is_needed = name != "cleaner-offset" and (name != "log-start-offset" or self.broker.flavour != "legacy")
-        if not data or data.strip() == b"0":
+        if not data or data.rstrip(b"\n") == b"0":
             if is_needed:
                 yield ERROR if data is None or self.is_clean else WARNING
             return
@@ -220,30 +220,31 @@ class Partition:
     def _indexes(self) -> Verdicts:
         for base in self._bases:
             is_last = base == self._bases[-1]
-            batches = self._indexed(base)
             for suffix, size, check in (("index", 8, is_offset_index), ("timeindex", 12, is_time_index)):
                 data = self._file(base, suffix)
+                batches = self._indexed(base, suffix)
                 if data is None:
                     yield WARNING if is_last else ERROR
                 elif not check(data, base, batches, is_last=is_last):
-                    yield WARNING if is_last and self._is_stale(data, size, base, check) else ERROR
+                    yield WARNING if is_last and self._is_stale(data, size, base, batches, check) else ERROR
 
-    def _indexed(self, base: int) -> list[tuple[Batch, int]]:
-        """The batches of a segment, and the one that a crash cut: its entry may be there."""
+    def _indexed(self, base: int, suffix: str) -> list[tuple[Batch, int]]:
+        """The batches of a segment, and those that a crash cut off: their entries may be there."""
         batches, is_torn = self._parsed[base]
         position = batches[-1][1] + len(batches[-1][0].data) if batches else 0
         expected = batches[-1][0].last + 1 if batches else base
         cut = [batch for batch in batches_of(self._log.segments) if is_torn and batch.base >= expected]
-        return [*batches, *((batch, position) for batch in cut[:1])]
+        return [*batches, *((batch, position) for batch in (cut[:1] if suffix == "index" else cut))]
 
-    def _is_stale(self, data: bytes, size: int, base: int, check: Callable[..., bool]) -> bool:
+    def _is_stale(
+        self, data: bytes, size: int, base: int, batches: list[tuple[Batch, int]], check: Callable[..., bool]
+    ) -> bool:
         """Whether only entries at the end are wrong, in front of the room for others that a crash leaves."""
         used = len(data.rstrip(b"\0")) + size - 1
         used -= used % size
         if self._is_clean or len(data) % size or used >= len(data):
             return False
         entries = [data[at : at + size] for at in range(0, used, size)]
-        batches = self._indexed(base)
         while entries and not check(b"".join(entries), base, batches, is_last=True):
             entries.pop()
         rest = [data[at : at + size] for at in range(size * len(entries), used, size)]

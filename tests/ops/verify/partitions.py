@@ -37,6 +37,8 @@ class PartitionWriter:
         base = self.offset
         if self.bases:
             (self.path / f"{base:020d}.snapshot").write_bytes(build.snapshot(list(self.states.values())))
+            last = (TIME_MS + base - 1, base - 1 - self.bases[-1])
+            (self.path / f"{self.bases[-1]:020d}.timeindex").write_bytes(build.time_index([last]))
         self.bases.append(base)
         for extension in ("log", "index", "timeindex"):
             (self.path / f"{base:020d}.{extension}").touch()

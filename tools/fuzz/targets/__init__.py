@@ -9,9 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.format import kernels
+from tools.fuzz.directories import mutated
+from tools.fuzz.targets.columns import batch_checks, index_checks, record_checks, replays
 from tools.fuzz.targets.files import checkpoints, control, indexes, names, properties, sniffing
 from tools.fuzz.targets.logs import legacy, lines, records, v07, walk
 from tools.fuzz.targets.payloads import codecs
+from tools.fuzz.targets.verifying import verification
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,11 +23,15 @@ __all__ = ["FAMILIES", "Family"]
 
 
 class Family(NamedTuple):
-    """One decoder family; inputs have at most `max_bytes` bytes, of which the first `switch_bytes` choose options."""
+    """One decoder family; inputs have at most `max_bytes` bytes, of which the first `switch_bytes` choose options.
+
+    `mutate` changes an input that has a form to keep: bytes, largest size, a seed, and libFuzzer's mutations of a part.
+    """
 
     target: Callable[[bytes], object]
     max_bytes: int
     switch_bytes: int
+    mutate: Callable[[bytes, int, int, Callable[[bytes, int], bytes]], bytes] | None = None
     is_compiled: bool = kernels.COMPILED
 
 
@@ -47,4 +54,6 @@ FAMILIES: Final = {
     "texts": Family(_one_of(checkpoints, properties), 800, 2),
     "small": Family(_one_of(control, names, sniffing), 400, 2),
     "lines": Family(lines, 800, 2),
+    "columns": Family(_one_of(batch_checks, record_checks, replays, index_checks), 600, 3),
+    "verify": Family(verification, 3000, 2, mutated),
 }

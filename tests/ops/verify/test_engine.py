@@ -1,0 +1,198 @@
+"""The same verdicts in the same order, whoever makes them; and a directory that is not the same all the time."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog_core.errors import NotFoundError
+from kafkalog_core.ops.targets import resolve
+from kafkalog_core.ops.verify import engine, motion, work
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
+from kafkalog_core.ops.verify.verdict import PartitionVerdict
+from tests import build
+from tests.corpus.snapshots import snapshots
+from tests.ops.verify.dirs import write_log_dir
+from tests.ops.verify.partitions import PartitionWriter
+from tests.ops.verify.test_state import NOW_MS, Kept
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Acting:
+    """Does something when so much has been read."""
+
+    def __init__(self, act):
+        self._act = act
+        self.bytes = self.expected = 0
+
+    def expect(self, size_bytes):
+        self.expected += size_bytes
+
+    def advance(self, size_bytes):
+        self.bytes += size_bytes
+        act, self._act = self._act, None
+        if act is not None:
+            act()
+
+
+def check(*paths, jobs=1, progress=None, keeper=None):
+    request = VerifyRequest(targets=tuple(resolve([str(path) for path in paths])), now_ms=NOW_MS, jobs=jobs)
+    return list(verify(request, progress or Acting(None), keeper))
+
+
+def write(path: Path, segments: int = 3, **options) -> PartitionWriter:
+    writer = PartitionWriter(path, **options)
+    writer.begin()
+    for _ in range(segments):
+        writer.segment()
+    return writer
+
+
+def codes(verdicts):
+    return [(finding.severity, finding.code) for verdict in verdicts for finding in verdict.findings]
+
+
+def damage(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)
+
+
+# --- several processes --------------------------------------------------------------------------------------------------
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other processes from the first partition on, and segment by segment."""
+    monkeypatch.setattr(engine, "_ALONE_PIECES", 0)
+    monkeypatch.setattr(engine, "SPLIT_BYTES", 0)
+
+
+def test_what_a_broker_writes_is_healthy(tmp_path: Path) -> None:
+    write(tmp_path / "t-0")
+    assert codes(check(tmp_path / "t-0")) == []
+
+
+@pytest.mark.corpus
+@pytest.mark.usefixtures("eager")
+def test_two_processes_say_what_one_says(corpus: Path) -> None:
+    log_dirs = sorted({corpus / snapshot.log_dir for snapshot in snapshots() if snapshot.fault is None})
+    alone = check(*log_dirs)
+    assert check(*log_dirs, jobs=2) == alone
+
+
+def test_a_large_partition_is_put_together_out_of_its_segments(tmp_path: Path) -> None:
+    writer = write(tmp_path / "t-0", segments=5, value_bytes=2_000_000)
+    damage(tmp_path / "t-0" / f"{writer.bases[1]:020d}.log", 7_000_000)
+    (tmp_path / "t-0" / f"{writer.bases[3]:020d}.snapshot").write_bytes(build.snapshot([]))
+    alone, kept, kept_by_two = check(tmp_path / "t-0"), Kept(), Kept()
+    assert {"batch.crc-mismatch", "snapshot.wrong-state"} & {code for _, code in codes(alone)}
+    assert sum(segment.size_bytes for segment in alone[0].segments) > work.SPLIT_BYTES
+    progress = Acting(None)
+    assert check(tmp_path / "t-0", jobs=2, progress=progress) == alone
+    assert progress.bytes == sum(segment.size_bytes for segment in alone[0].segments)
+    assert check(tmp_path / "t-0", keeper=kept) == check(tmp_path / "t-0", jobs=2, keeper=kept_by_two) == alone
+    assert kept.lines == kept_by_two.lines
+    for partition, lines in kept.lines.items():
+        kept.lines[partition] = lines[:1]
+    assert check(tmp_path / "t-0", jobs=2, keeper=kept) == alone
+    assert kept.skipped_bytes == alone[0].segments[0].size_bytes
+
+
+def test_files_and_large_partitions_among_small_ones_keep_their_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log_dir(tmp_path / "kafka", [f"s-{number}" for number in range(6)])
+    write(tmp_path / "kafka" / "a-0", segments=2)
+    write(tmp_path / "kafka" / "s-9", segments=2)
+    write(tmp_path / "x-1", segments=2)
+    paths = [tmp_path / "kafka", tmp_path / "x-1", tmp_path / "kafka" / "meta.properties"]
+    alone = check(*paths)
+    for pieces in (0, 1, 3, 8):
+        monkeypatch.setattr(engine, "_ALONE_PIECES", pieces)
+        assert check(*paths, jobs=2) == alone
+
+
+def test_little_work_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(engine, "Pool")
+    write_log_dir(tmp_path / "kafka", [f"s-{number}" for number in range(20)])
+    assert check(tmp_path / "kafka", jobs=4) == check(tmp_path / "kafka")
+
+
+def test_a_single_large_segment_needs_no_other_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "t-0", segments=1)
+    monkeypatch.delattr(engine, "Pool")
+    monkeypatch.setattr(work, "SPLIT_BYTES", 0)
+    assert check(tmp_path / "t-0", jobs=4) == check(tmp_path / "t-0")
+
+
+# --- a directory that changes meanwhile -----------------------------------------------------------------------------------
+def test_a_log_that_grows_is_checked_up_to_where_it_was(tmp_path: Path) -> None:
+    writer = write(tmp_path / "t-0", segments=2)
+    assert codes(check(tmp_path / "t-0", progress=Acting(lambda: writer.append(rounds=2)))) == []
+    write(tmp_path / "u-0", segments=1)
+    log = tmp_path / "u-0" / f"{0:020d}.log"
+    data = log.read_bytes()
+    log.write_bytes(data[:-5])  # inside of a marker, which its index knows already
+    assert ("info", "file.grew") not in codes(check(tmp_path / "u-0"))
+    assert "log.torn-tail" in {code for _, code in codes(check(tmp_path / "u-0"))}
+    found = codes(check(tmp_path / "u-0", progress=Acting(lambda: log.write_bytes(data))))
+    known = {("warning", "txnindex.unknown-entry"), ("warning", "partition.changing"), ("warning", "txn.open")}
+    assert [one for one in found if one not in known] == [("info", "file.grew")]
+
+
+def test_a_partition_that_is_rolled_and_loses_its_first_segment(tmp_path: Path) -> None:
+    writer = write(tmp_path / "t-0", segments=3)
+
+    def live() -> None:
+        for file in (tmp_path / "t-0").glob(f"{writer.bases[1]:020d}.*"):
+            file.unlink()
+        writer.segment()
+
+    found = codes(check(tmp_path / "t-0", progress=Acting(live)))
+    assert "error" not in {severity for severity, _ in found}
+    assert ("info", "file.vanished") in found
+
+
+def test_damage_in_what_stays_as_it_was_is_an_error_all_the_same(tmp_path: Path) -> None:
+    writer = write(tmp_path / "t-0", segments=3)
+    damage(tmp_path / "t-0" / f"{writer.bases[1]:020d}.log", 70)
+    found = codes(check(tmp_path / "t-0", progress=Acting(lambda: writer.append())))
+    assert ("error", "batch.crc-mismatch") in found
+    (tmp_path / "t-0" / f"{writer.bases[1]:020d}.log").rename(tmp_path / "hidden")
+    shutil.copy(tmp_path / "hidden", tmp_path / "t-0" / f"{writer.bases[1]:020d}.log")
+    found = codes(
+        check(
+            tmp_path / "t-0",
+            progress=Acting(lambda: os.utime(tmp_path / "t-0" / f"{writer.bases[1]:020d}.log", (5, 5))),
+        )
+    )
+    assert ("warning", "batch.crc-mismatch") in found
+    assert ("warning", "partition.changing") in found
+
+
+def test_a_partition_that_is_deleted_meanwhile(tmp_path: Path) -> None:
+    write_log_dir(tmp_path / "kafka", ["s-1"])
+    write(tmp_path / "kafka" / "a-0")
+    found = codes(check(tmp_path / "kafka", progress=Acting(lambda: shutil.rmtree(tmp_path / "kafka" / "s-1"))))
+    assert ("info", "file.vanished") in found
+    assert "dir.unreadable" not in {code for _, code in found}
+
+
+def test_a_file_that_was_named_itself_and_is_gone(tmp_path: Path) -> None:
+    write(tmp_path / "t-0", segments=1)
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    damage(path, 70)
+    request = VerifyRequest(targets=tuple(resolve([str(path)])), now_ms=NOW_MS)
+    [verdict] = list(verify(request))
+    assert ("error", "batch.crc-mismatch") in codes([verdict])
+    assert isinstance(verdict, PartitionVerdict)
+    assert motion.settled(verdict) is verdict
+    path.unlink()
+    with pytest.raises(NotFoundError):
+        resolve([str(path)])
+    assert {severity for severity, _ in codes([motion.settled(verdict)])} == {"warning"}

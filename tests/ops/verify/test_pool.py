@@ -1,0 +1,155 @@
+"""Processes that do pieces of work: order, progress, the end of one of them, the end of all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kafkalog_core.errors import NotFoundError, StorageError, WorkerLostError
+from kafkalog_core.ops.verify import pool as pool_module
+from kafkalog_core.ops.verify.pool import Pool
+
+ROOT = Path(__file__).parents[3]
+SECONDS = 20.0
+
+
+class Told:
+    def __init__(self, limit=None):
+        self.bytes = 0
+        self._limit = limit
+
+    def expect(self, size_bytes):
+        raise AssertionError(size_bytes)
+
+    def advance(self, size_bytes):
+        self.bytes += size_bytes
+        if self._limit is not None and self.bytes > self._limit:
+            raise KeyboardInterrupt
+
+
+def double(number, advance):
+    advance(number)
+    return 2 * number
+
+
+def whoami(advance):
+    advance(1)
+    return os.getpid()
+
+
+def kill_oneself(advance):
+    advance(1)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def read_for_ever(path, advance):
+    with open(path, "a", encoding="ascii") as file:
+        file.write(f"{os.getpid()}\n")
+    while True:
+        advance(1)
+        time.sleep(0.001)
+
+
+def fail(advance):
+    advance(1)
+    raise NotFoundError("no such file or directory", path="x")
+
+
+def test_results_come_in_the_order_of_the_pieces():
+    told = Told()
+    with Pool(2, told) as pool:
+        pids = list(pool.map(whoami, [()] * 10))
+        assert list(pool.map(double, ((number,) for number in range(100)))) == list(range(0, 200, 2))
+        scratch = Path(pool.scratch)
+        assert scratch.is_dir()
+    assert told.bytes == 10 + sum(range(100))
+    assert os.getpid() not in pids
+    assert not scratch.exists()
+    assert all(is_gone(pid) for pid in pids)
+
+
+def test_pieces_are_taken_as_there_is_room():
+    taken = []
+
+    def pieces():
+        for number in range(1000):
+            taken.append(number)
+            yield (number,)
+
+    with Pool(1, Told()) as pool:
+        results = pool.map(double, pieces())
+        assert next(results) == 0
+        assert len(taken) < 10
+
+
+def test_what_fails_there_fails_here():
+    with Pool(1, Told()) as pool, pytest.raises(StorageError, match="no such file") as caught:
+        list(pool.map(fail, [()]))
+    assert caught.value.path == "x"
+
+
+def test_a_process_that_is_killed_is_told_in_one_sentence():
+    with pytest.raises(WorkerLostError, match="killed"), Pool(2, Told()) as pool:
+        list(pool.map(kill_oneself, [()] * 50))
+
+
+def test_an_end_in_the_middle_ends_all(tmp_path):
+    pids = tmp_path / "pids"
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), Pool(2, Told(limit=50)) as pool:
+        list(pool.map(read_for_ever, [(str(pids),)] * 8))
+    assert time.monotonic() - start < SECONDS
+    assert all(is_gone(int(pid)) for pid in pids.read_text().split())
+    assert not Path(pool.scratch).exists()
+
+
+def test_processes_end_with_the_one_that_waits_for_them(tmp_path):
+    """Killed outright, it can tell them nothing; they clean up in its stead."""
+    program = (
+        "import sys\n"
+        "from tests.ops.verify.test_pool import *\n"
+        "if __name__ == '__main__':\n"
+        "    with Pool(2, Told()) as pool:\n"
+        "        print(pool.scratch, flush=True)\n"
+        "        list(pool.map(read_for_ever, [(sys.argv[1],)] * 8))\n"
+    )
+    script, pids = tmp_path / "script.py", tmp_path / "pids"
+    script.write_text(program)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(pids)], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    with process:
+        assert process.stdout is not None
+        scratch = Path(process.stdout.readline().strip())
+        wait_for(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+        process.kill()
+    wait_for(lambda: all(is_gone(int(pid)) for pid in pids.read_text().split()))
+    wait_for(lambda: not scratch.exists())
+
+
+def test_the_other_way_to_start_processes_works_too(monkeypatch):
+    monkeypatch.setattr(pool_module, "START_METHOD", "spawn")  # as on macOS
+    with Pool(1, Told()) as pool:
+        assert list(pool.map(double, [(1,), (2,)])) == [2, 4]
+
+
+def is_gone(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(") ")[2][:1]
+    except FileNotFoundError:
+        return True
+    return state == "Z"
+
+
+def wait_for(is_so):
+    end = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.02)

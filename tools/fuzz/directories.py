@@ -1,0 +1,128 @@
+"""Directories as inputs: bytes that hold files with their names, how they change, and where they are written."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["MTIME_MS", "SPOOL", "Packed", "mutated", "pack", "unpack", "write_directory"]
+
+MTIME_MS: Final = 1_700_000_000_000
+_HEAD: Final = 2
+_NAME_BYTES: Final = 255
+_ROOM: Final = Path("/dev/shm")  # noqa: S108 -- where there is one: many files are written
+_NAMES: Final = (
+    b"00000000000000000000.log",
+    b"00000000000000000000.index",
+    b"00000000000000000000.timeindex",
+    b"00000000000000000000.txnindex",
+    b"00000000000000000005.log",
+    b"00000000000000000005.snapshot",
+    b"00000000000000000000.log.swap",
+    b"00000000000000000000.index.swap",
+    b"00000000000000000000.log.cleaned",
+    b"00000000000000000000.log.deleted",
+    b"00000000000000000000.kafka",
+    b"00000000000000000005-0000000001.checkpoint",
+    b"leader-epoch-checkpoint",
+    b"partition.metadata",
+    b"quorum-state",
+    b"../meta.properties",
+    b"../.kafka_cleanshutdown",
+    b"../recovery-point-offset-checkpoint",
+    b"../replication-offset-checkpoint",
+    b"../log-start-offset-checkpoint",
+    b"../cleaner-offset-checkpoint",
+    b"../topic-0",
+)
+
+
+class Packed(NamedTuple):
+    """One file: `switches` say how it is written; a name that begins with `../` lies beside the partition."""
+
+    switches: int
+    name: bytes
+    data: bytes
+
+
+def pack(options: bytes, files: Iterable[Packed]) -> bytes:
+    """An input: two bytes of options, then the files."""
+    out = bytearray(options[:_HEAD].ljust(_HEAD, b"\0"))
+    for switches, name, data in files:
+        out += bytes([switches, len(name)]) + name + len(data).to_bytes(2, "big") + data
+    return bytes(out)
+
+
+def unpack(data: bytes) -> tuple[bytes, list[Packed]]:
+    """Options and files; the last one takes what is left."""
+    files = []
+    at = _HEAD
+    while at + 2 < len(data):
+        switches, name_bytes = data[at], data[at + 1]
+        name = data[at + 2 : at + 2 + name_bytes]
+        at += 2 + name_bytes
+        size = int.from_bytes(data[at : at + 2], "big")
+        files.append(Packed(switches, name, data[at + 2 : at + 2 + size]))
+        at += 2 + size
+    return data[:_HEAD], files
+
+
+def mutated(data: bytes, max_bytes: int, seed: int, mutate: Callable[[bytes, int], bytes]) -> bytes:
+    """One file of an input changed by `mutate`, or put away, doubled, renamed, written otherwise."""
+    random = Random(seed)  # noqa: S311 -- the fuzzer's own seed
+    options, files = unpack(data)
+    kind = random.randrange(16)
+    if kind == 0 or not files:
+        options = bytes(random.randrange(256) for _ in range(_HEAD))
+        files = files or [Packed(0, _NAMES[0], b"")]
+    at = random.randrange(len(files))
+    file = files[at]
+    room = max_bytes - len(data) + len(file.data)
+    if kind == 1:
+        files[at] = file._replace(switches=random.randrange(256))
+    elif kind == 2:
+        files.insert(at, file._replace(name=random.choice(_NAMES)))
+    elif kind == 3:
+        del files[at]
+    elif kind == 4:
+        files[at] = file._replace(name=random.choice(_NAMES))
+    elif kind == 5:
+        files[at] = file._replace(name=mutate(file.name, 40)[:_NAME_BYTES])
+    elif kind == 6:
+        other = random.choice(files)
+        files[at] = file._replace(data=other.data)
+    elif kind > 6 and room > 0:
+        files[at] = file._replace(data=mutate(file.data, min(room, 0xFFFF))[:0xFFFF])
+    return pack(options, files)[:max_bytes]
+
+
+_SCRATCH: Final = Path(tempfile.mkdtemp(prefix="kafkalog-fuzz-", dir=_ROOM if _ROOM.is_dir() else None))
+atexit.register(shutil.rmtree, _SCRATCH, ignore_errors=True)
+SPOOL: Final = str(_SCRATCH)  # temporary files of a target may be made here
+
+
+def write_directory(partition: str, files: Iterable[tuple[bytes, bytes]]) -> tuple[str, str]:
+    """Paths of a log directory and of the partition in it, written anew; files with impossible names are left out."""
+    base = _SCRATCH / "data"
+    shutil.rmtree(base, ignore_errors=True)
+    (base / partition).mkdir(parents=True)
+    for name, data in files:
+        above = name.startswith(b"../")
+        plain = name.removeprefix(b"../")
+        if b"/" in plain or b"\0" in plain or plain in {b"", b".", b".."} or len(plain) > _NAME_BYTES:
+            continue
+        path = os.path.join(os.fsencode(base if above else base / partition), plain)
+        if os.path.isdir(path):
+            continue
+        with open(path, "wb") as file:
+            file.write(data)
+        os.utime(path, ns=(MTIME_MS * 1_000_000, MTIME_MS * 1_000_000))
+    return str(base), str(base / partition)

@@ -1,0 +1,90 @@
+"""Where the corpus of family `verify` starts: small partitions with the files beside them, real ones and built ones."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+
+from tests.ops.verify.injected_log import FLAVOURS, build
+from tools.fuzz.directories import Packed, pack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["directory_seeds"]
+
+_OPTIONS: Final = (
+    b"\x00\x00",
+    b"\x40\x00",
+    b"\x20\x00",
+    b"\x02\x00",
+    b"\x03\x01",
+    b"\x00\x02",
+    b"\x44\x00",
+    b"\x00\x41",
+)
+_MAX_FILE_BYTES: Final = 1000
+_BUILT: Final = 2  # of each flavour
+_SEGMENTS: Final = 2
+
+
+def directory_seeds(real_files: Iterable[tuple[str, bytes]], max_bytes: int) -> Iterator[bytes]:
+    """Seeds that are no larger than `max_bytes`; of `real_files` the name is the path."""
+    for number, files in enumerate(chain(_built(), _partitions(real_files))):
+        yield pack(_OPTIONS[number % len(_OPTIONS)], _cut(files, max_bytes))
+
+
+def _built() -> Iterator[list[Packed]]:
+    for flavour in FLAVOURS:
+        for seed in range(_BUILT):
+            with TemporaryDirectory(prefix="kafkalog-fuzz-") as name:
+                path = Path(name)
+                build(path, flavour, Random(seed))  # noqa: S311 -- the same each time
+                files = [(str(file), file.read_bytes()) for file in sorted(path.rglob("*")) if file.is_file()]
+            yield from _partitions(files)
+
+
+def _partitions(files: Iterable[tuple[str, bytes]]) -> Iterator[list[Packed]]:
+    """Of each directory with a log the files, and those of the directory around it."""
+    by_directory: dict[str, list[tuple[str, bytes]]] = {}
+    for name, data in files:
+        directory, _, file = name.rpartition("/")
+        by_directory.setdefault(directory, []).append((file, data))
+    for directory, inside in sorted(by_directory.items()):
+        if not any(name.endswith((".log", ".kafka")) for name, _ in inside):
+            continue
+        around = by_directory.get(directory.rpartition("/")[0], [])
+        logs = sorted(name for name, _ in inside if name.endswith(".log"))
+        behind = logs[_SEGMENTS] if len(logs) > _SEGMENTS else "~"
+        yield [
+            *(
+                Packed(0, name.encode(), _plain(name, data))
+                for name, data in sorted(inside)
+                if not name[:1].isdigit() or name < behind
+            ),
+            *(Packed(0, f"../{name}".encode(), data) for name, data in sorted(around)),
+        ]
+
+
+def _plain(name: str, data: bytes) -> bytes:
+    """Without the room at the end of an active segment's index."""
+    if not name.endswith(("index", ".log")):
+        return data
+    size = {".index": 8, ".timeindex": 12}.get(name[name.rindex(".") :], 1)
+    used = data.rstrip(b"\0")
+    return data[: -(-len(used) // size) * size]
+
+
+def _cut(files: list[Packed], max_bytes: int) -> Iterator[Packed]:
+    """Small files first, as long as they fit; logs at the end, cut."""
+    left = max_bytes - 2
+    for file in sorted(files, key=lambda file: (file.name.endswith((b".log", b".kafka")), file.name)):
+        room = left - len(file.name) - 4
+        if room < 0:
+            return
+        data = file.data[: min(room, _MAX_FILE_BYTES)]
+        left -= len(file.name) + 4 + len(data)
+        yield file._replace(data=data)
