@@ -169,7 +169,7 @@ CHECKPOINTS: Final = {
     "meta.no-broker-id": FindingType(
         "error",
         "The file is one of a ZooKeeper broker and has no broker.id.",
-        "0.9 to 3.x do not start: they ask for the property. 4.x goes by what else is there.",
+        "Asks for the property and does not start (0.9 to 3.x); 4.x goes by what else is there.",
         "Put back the line broker.id=N with the number of the broker, as in its other log directories.",
         "Every broker that writes version 0 of meta.properties writes its own number into it.",
     ),

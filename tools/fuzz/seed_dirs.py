@@ -8,7 +8,8 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from tests.ops.verify.injected_log import FLAVOURS, build
+from tests.ops.verify.injected_files import build
+from tests.ops.verify.injected_log import FLAVOURS
 from tools.fuzz.directories import Packed, pack
 
 if TYPE_CHECKING:

@@ -19,13 +19,20 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.ops.verify.context import PartitionContext
 
-__all__ = ["AtRisk", "DamagePlace", "Disposition", "SegmentExtent", "at_risk", "at_risk_finding", "disposition"]
+__all__ = [
+    "AtRisk",
+    "DamagePlace",
+    "Disposition",
+    "SegmentExtent",
+    "at_risk",
+    "at_risk_finding",
+    "disposition",
+    "is_recovered",
+]
 
 _HEADER_BYTES: Final = 17
 """Fewer bytes at the end of a log are no header to a broker: it does not look at them."""
-_CUT_REASONS: Final = frozenset(
-    {"torn-tail", "zero-filled", "bad-length", "unknown-magic", "crc-mismatch", "over-limit"}
-)
+_CUT_REASONS: Final = frozenset({"torn-tail", "zero-filled", "bad-length", "unknown-magic", "crc-mismatch"})
 _TAIL_REASONS: Final = frozenset({"torn-tail", "zero-filled"})
 _NO_SIZE_REASONS: Final = frozenset({"zero-filled", "bad-length"})
 
@@ -73,20 +80,40 @@ class DamagePlace:
 
 @dataclass(frozen=True, slots=True)
 class Disposition:
-    """What a broker does, how many bytes that costs, and the severity where it is another than that of the damage."""
+    """What a broker does, how many bytes that costs at most, and what helps.
+
+    `severity` and `cure` are null where they are those of the damage, wherever it is.
+    """
 
     broker_action: str
     lost_bytes: int = 0
     severity: Severity | None = None
+    cure: str | None = None
 
 
+_COPY_AWAY: Final = "copy the directory away and see what can be read behind the place: kafkalog dump --resync"
+_REPLICA: Final = f"Copy the partition from a healthy replica. Without one, {_COPY_AWAY}."
+_SAVE: Final = f"Start no broker on it yet. Copy the partition from a healthy replica; without one, {_COPY_AWAY}."
+_UNMARK: Final = (
+    "With the broker stopped, copy the directory away, verify the other partitions of the log directory, and delete "
+    ".kafka_cleanshutdown: the next start then recovers them all and cuts this one here."
+)
+_TAIL_CUT: Final = "Nothing needs to be done: the next start cuts it, and no whole batch is in it."
+_TAIL: Final = (
+    "After a crash nothing needs to be done: the next start cuts it. Beside .kafka_cleanshutdown, copy the directory "
+    "away and delete that mark on a stopped broker, so that the next start recovers."
+)
 _INSIDE: Final = Disposition(
     "Does not look inside of batches when it starts: keeps it and serves it to consumers, who fail here."
 )
 _SAME_ALWAYS: Final = {
     "unreadable": Disposition(
         "Takes the whole log directory offline at the first read that reaches this place, at its start or later."
-    )
+    ),
+    "over-limit": Disposition(
+        "Reads it, as the limit is kafkalog's own. Releases 0.8.2 to 0.10 cut what they recover at a message larger "
+        "than max.message.bytes; none before or since does."
+    ),
 }
 
 
@@ -99,30 +126,62 @@ def disposition(place: DamagePlace, context: PartitionContext) -> Disposition:
     return _cut_or_kept(place, context) if place.reason in _CUT_REASONS else _INSIDE
 
 
+def is_recovered(
+    index: int, extents: Sequence[SegmentExtent], context: PartitionContext, topic: str | None = None
+) -> bool:
+    """Whether the next start recovers segment `index`: reads all of it, cuts it if it is bad, builds its indexes anew.
+
+    That is so for every segment of the metadata log at every start, and after an unclean stop for those from the one
+    that holds the recovery point on. False where it is not known how the broker was stopped. A segment without an
+    offset index is recovered besides, for itself alone, whatever this says.
+
+    Args:
+        index: of the segment in `extents`.
+        extents: all segments of the partition in their order.
+        context: what its log directory says of it.
+        topic: of the partition.
+    """
+    if topic == METADATA_TOPIC:
+        return True
+    if context.is_clean is not False:
+        return False
+    is_active = index == len(extents) - 1
+    return is_active or (context.recovery_point or 0) < extents[index + 1].base_offset
+
+
 def _cut_or_kept(place: DamagePlace, context: PartitionContext) -> Disposition:
     """What stops a recovery, where there is one."""
     if not place.segment.has_index:
-        return _cut_alone(place)
+        return _if_bad(place, _cut_alone(place))
     if context.is_clean is None and place.topic != METADATA_TOPIC:
         return _unknown(place)
-    return _cut(place) if _is_recovered(place, context) else _served(place, context)
+    return _if_bad(place, _cut(place)) if _is_recovered(place, context) else _served(place, context)
 
 
 def _is_recovered(place: DamagePlace, context: PartitionContext) -> bool:
-    if place.topic == METADATA_TOPIC:
-        return True  # all of it is recovered at every start
-    if context.is_clean:
-        return False
-    return place.is_active or (context.recovery_point or 0) < place.segments[place.index + 1].base_offset
+    return is_recovered(place.index, place.segments, context, place.topic)
+
+
+def _if_bad(place: DamagePlace, result: Disposition) -> Disposition:
+    """A magic of no known release may be that of a later one: recovery goes by the checksum."""
+    if place.reason != "unknown-magic":
+        return result
+    text = result.broker_action
+    return replace(
+        result,
+        broker_action=f"Keeps it if it has a good checksum, as a batch of a later release. Else: {text[:1].lower()}"
+        f"{text[1:]}",
+    )
 
 
 def _cut(place: DamagePlace) -> Disposition:
     if place.is_tail:
-        severity: Severity | None = "info" if place.reason in _TAIL_REASONS else None
+        is_plain = place.reason in _TAIL_REASONS
         return Disposition(
             f"Cuts the log here when it recovers it: {_bytes_text(place.size_bytes)} that hold no whole batch.",
             place.size_bytes,
-            severity,
+            "info" if is_plain else None,
+            _TAIL_CUT if is_plain else _SAVE,
         )
     rest = place.segment.size_bytes - place.position
     later = sum(segment.size_bytes for segment in place.later)
@@ -130,58 +189,81 @@ def _cut(place: DamagePlace) -> Disposition:
     text = f"Cuts the log here when it recovers it: {_bytes_text(rest)} of this segment{behind}."
     if later:
         text += f" {_bytes_text(rest + later)} are lost, whole batches among them."
-    return Disposition(text, rest + later)
+    return Disposition(text, rest + later, cure=_SAVE)
 
 
 def _cut_alone(place: DamagePlace) -> Disposition:
     rest = place.segment.size_bytes - place.position
     kept = " and keeps the segments behind it, so that offsets are missing between them" if place.later else ""
     return Disposition(
-        f"Recovers the segment, as it has no offset index: cuts {_bytes_text(rest)} from here on{kept}.", rest
+        f"Recovers the segment, as it has no offset index: cuts {_bytes_text(rest)} from here on{kept}.",
+        rest,
+        cure=_SAVE,
     )
 
 
 def _served(place: DamagePlace, context: PartitionContext) -> Disposition:
     why = "as the last stop was clean" if context.is_clean else "as it lies below the recovery point"
-    if place.reason in {"crc-mismatch", "over-limit", "unknown-magic"}:
-        return Disposition(f"Does not notice it at its start, {why}, and serves it to consumers, who fail here.")
+    if place.reason in {"crc-mismatch", "unknown-magic"}:
+        return Disposition(
+            f"Does not notice it at its start, {why}, and serves it to consumers, who fail here.", cure=_REPLICA
+        )
     rest = place.segment.size_bytes - place.position
     if not place.is_active:
         return Disposition(
             f"Does not notice it at its start, {why}, unless it has to replay producers from here; reads that come to "
-            f"this place fail, and so the {_bytes_text(rest)} behind it are not reached from before."
+            f"this place fail, and so the {_bytes_text(rest)} behind it are not reached from before.",
+            cure=_REPLICA,
         )
-    if place.reason in _NO_SIZE_REASONS and rest > _HEADER_BYTES:
+    return _end_of_log(place, why, rest)
+
+
+def _end_of_log(place: DamagePlace, why: str, rest: int) -> Disposition:
+    """It looks for the end of the log from the last entry of the offset index on, and reads nothing but headers."""
+    if not place.is_tail:
         return Disposition(
-            f"Does not start, {why}: it looks for the end of the log here and finds a record size that cannot be.",
+            f"May not start, {why}: it looks for the end of the log behind the last entry of the offset index. If this "
+            "place is there, a record size below 14 stops it, and one that leads behind the file makes this the end of "
+            "the log. Else it does not notice it, and reads that come here fail.",
             severity="error",
+            cure=_SAVE,
         )
-    return Disposition(
-        f"Takes this for the end of the log, {why}, and appends behind these {_bytes_text(rest)}: nobody can read past "
-        "them then.",
-        severity="error",
-    )
+    appends = f"appends behind these {_bytes_text(rest)}: nobody can read past them then."
+    if place.reason == "zero-filled" and rest > _HEADER_BYTES:
+        text = f"Does not start, {why}: it looks for the end of the log here and finds a record size that cannot be."
+    elif place.reason == "bad-length" and rest > _HEADER_BYTES:
+        text = f"May not start, {why}: a record size below 14 stops it. One that leads behind the file it takes for "
+        text += f"the end of the log, and {appends}"
+    else:
+        text = f"Takes this for the end of the log, {why}, and {appends}"
+    return Disposition(text, severity="error", cure=_UNMARK if place.reason in _TAIL_REASONS else _SAVE)
 
 
 def _unknown(place: DamagePlace) -> Disposition:
     clean, crashed = "Does not notice it after a clean stop", "cuts the log here after a crash"
-    severity: Severity | None = "warning" if place.is_tail and place.reason in _TAIL_REASONS else None
+    if place.reason == "unknown-magic":
+        crashed += ", unless its checksum is good"
+    is_plain_tail = place.is_tail and place.reason in _TAIL_REASONS
     if place.is_active and place.reason in _NO_SIZE_REASONS:
         clean = "May not start after a clean stop"
     scope = "" if place.is_active else ", where the recovery point is not behind this segment"
-    return Disposition(f"{clean}; {crashed}{scope}.", 0, severity)
+    severity: Severity | None = "warning" if is_plain_tail else None
+    return Disposition(f"{clean}; {crashed}{scope}.", 0, severity, _TAIL if is_plain_tail else _SAVE)
 
 
 def _disorder(place: DamagePlace, context: PartitionContext) -> Disposition:
     if not place.segment.has_index:
         return Disposition(
-            "Recovers the segment, as it has no offset index, and does not start where it meets this at an index entry."
+            "Recovers the segment, as it has no offset index, and does not start where it meets this at an index "
+            "entry.",
+            cure=_SAVE,
         )
-    if context.is_clean is False and _is_recovered(place, context):
+    if _is_recovered(place, context):
         return Disposition(
             "Empties the whole segment when it recovers it and meets this at an index entry, and deletes the segments "
             "behind it; else it does not notice.",
             place.segment.size_bytes + sum(segment.size_bytes for segment in place.later),
+            cure=_SAVE,
         )
     return Disposition("Does not notice it at its start; consumers may pass over records here.")
 
@@ -208,11 +290,7 @@ def at_risk(segments: Sequence[SegmentExtent], context: PartitionContext) -> AtR
     """Null after a clean stop, or where that is not known, or where nothing is there."""
     if context.is_clean is not False or not segments:
         return None
-    recovery_point = context.recovery_point or 0
-    first = max(
-        (index for index, segment in enumerate(segments) if segment.base_offset <= recovery_point),
-        default=0,
-    )
+    first = next(index for index in range(len(segments)) if is_recovered(index, segments, context))
     tail = segments[first:]
     size_bytes = sum(segment.size_bytes for segment in tail)
     return AtRisk(tail[0].base_offset, size_bytes, len(tail)) if size_bytes else None

@@ -20,7 +20,7 @@ __all__ = ["check_epochs"]
 def check_epochs(
     text: EpochText,
     starts: Sequence[EpochStart],
-    extent: tuple[int, int],
+    extent: tuple[int, int | None],
     sink: Sink,
     *,
     is_clean: bool,
@@ -29,7 +29,8 @@ def check_epochs(
     """Compare both ways.
 
     An entry may name an epoch without batches: a leader that took none, or whose batches are gone. `starts` are the
-    first batches of the epochs that the log has, in its order; `extent` is from its first base offset to its end.
+    first batches of the epochs that the log has, in its order; `extent` is from its first base offset to its
+    end, where that is known.
     `is_clean`: whether the broker was stopped, so that what it had to write is written.
     `is_compacted`: batches may have another leader epoch than they were written with, as the cleaner joins them.
     """
@@ -37,7 +38,8 @@ def check_epochs(
     entries = [placed.entry for placed in text.entries if isinstance(placed.entry, EpochEntry)]
     entries.sort(key=lambda entry: (entry.leader_epoch, entry.start_offset))
     epochs = [entry.leader_epoch for entry in entries]
-    ends = [start.last_before for start in starts[1:]] + [end_offset - 1]
+    ends = [start.last_before for start in starts[1:]]
+    ends += [start.offset for start in starts[-1:]] if end_offset is None else [end_offset - 1]
     for start, end in zip(starts, ends, strict=False):
         at = bisect_right(epochs, start.epoch) - 1
         if at < 0 or epochs[at] != start.epoch:
@@ -64,7 +66,7 @@ def check_epochs(
         )
     for placed in text.entries:
         entry = placed.entry
-        if isinstance(entry, EpochEntry) and entry.start_offset > end_offset:
+        if end_offset is not None and isinstance(entry, EpochEntry) and entry.start_offset > end_offset:
             sink.add(
                 "epochs.beyond-end",
                 text.path,

@@ -6,6 +6,7 @@ with its verdict. It does not matter which process has scanned the segment.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -134,7 +135,7 @@ class PartitionChecker:
         findings = list(refine(partition, context, formats, epochs))
         for verdict in verdicts:
             findings += self._judged(verdict)
-        end_offset = _next_offset(verdicts[-1]) if verdicts else None
+        end_offset = _next_offset(verdicts[-1]) if verdicts and not _ends_in_bad_batch(verdicts[-1]) else None
         if partition.format == "log":
             findings += self._over_all(end_offset, epochs)
         extents = [
@@ -173,14 +174,26 @@ class PartitionChecker:
             topic=partition.topic,
             partition=partition.partition,
         )
-        findings = [replace(gap, severity="error") if self._is_loss(gap) else gap for gap in gaps]
-        if end_offset is not None:
+        findings = [self._with_rescue(replace(gap, severity="error") if self._is_loss(gap) else gap) for gap in gaps]
+        if self._verdicts:
             is_compacted = self._is_compacted or self._gap_count() > _FEW_GAPS
             is_whole = self._context.is_cleaned is False and not is_compacted
             findings += self._producers.finish(end_offset, is_compacted=is_compacted, is_whole=is_whole)
             self._check_epochs(epochs, end_offset)
-            self._check_snapshots(end_offset)
+            if end_offset is not None:
+                self._check_snapshots(end_offset)
         return [*findings, *self._sink.findings]
+
+    def _with_rescue(self, gap: Finding) -> Finding:
+        """A gap with the file that may fill it: what waits for its deletion goes at the next start."""
+        if gap.code != "segment.gap":
+            return gap
+        for other in self._partition.other_segments:
+            if other.state is SegmentState.DELETED and other.log is not None and other.base_offset == gap.offset:
+                name = os.path.basename(other.log.path)
+                cure = f"{name} may hold them: copy it away before a broker starts, which deletes it. {gap.cure}"
+                return replace(gap, cure=cure)
+        return gap
 
     def _is_loss(self, gap: Finding) -> bool:
         """Whether nothing explains a gap: the log was never compacted, and no replacement is about to fill it."""
@@ -266,7 +279,7 @@ class PartitionChecker:
         except StorageError:
             return None
 
-    def _check_epochs(self, text: EpochText | None, end_offset: int) -> None:
+    def _check_epochs(self, text: EpochText | None, end_offset: int | None) -> None:
         """The leader-epoch-checkpoint against the epochs of the log."""
         if text is None or text.is_refused:
             return
@@ -339,6 +352,14 @@ def _served_from(partition: Partition, context: PartitionContext) -> int:
 
 def _next_offset(verdict: SegmentVerdict) -> int:
     return verdict.base_offset if verdict.last_offset is None else max(verdict.base_offset, verdict.last_offset + 1)
+
+
+def _ends_in_bad_batch(verdict: SegmentVerdict) -> bool:
+    """Whether the last batch has a wrong checksum: a broker that computes none ends the log behind it all the same."""
+    return _ends_in_damage(verdict) and any(
+        finding.code == "batch.crc-mismatch" and finding.position == verdict.damage[-1][0]
+        for finding in verdict.findings
+    )
 
 
 def _ends_in_damage(verdict: SegmentVerdict) -> bool:

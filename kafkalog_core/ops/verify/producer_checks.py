@@ -141,14 +141,16 @@ class ProducerChecks:
         self._states = ProducerStates.from_state(data, sequences=self._sequences)
         self._snapshots = [(offset, path) for offset, path in self._snapshots if offset > self._reached]
 
-    def finish(self, end_offset: int, *, is_compacted: bool, is_whole: bool) -> list[Finding]:
-        """The log ends at `end_offset`: what was found.
+    def finish(self, end_offset: int | None, *, is_compacted: bool, is_whole: bool) -> list[Finding]:
+        """The log ends at `end_offset`, where that is known: what was found.
 
         `is_compacted`: missing batches are nothing odd. `is_whole`: the log dir has never compacted it, and it shows.
         """
-        self._check_snapshots(end_offset)
+        if end_offset is not None:
+            self._check_snapshots(end_offset)
         for offset, path in self._snapshots:
-            self._sink.add("snapshot.beyond-end", path, offset=offset, end=end_offset)
+            if end_offset is not None:
+                self._sink.add("snapshot.beyond-end", path, offset=offset, end=end_offset)
             check_snapshot(path, offset, None, self._start_offset, self._sink, self._explained)
         for transaction in self._states.open_transactions():
             if not transaction.is_behind_hole:

@@ -47,8 +47,8 @@ class RecordCheck:
     """Decodes all records, into columns that are used again, and lets a kernel look at them.
 
     After `finish`, `wrapped_records` is the number of records in compressed messages of v07, v0 and v1, which headers
-    do not count, `first_offset` that of the first record; `is_thinned`, `gap_count` and `first_gap` tell of offsets that
-    are missing inside of such messages and before them.
+    do not count, `first_offset` that of the first record; `is_thinned`, `gap_count` and `first_gap` tell of offsets
+    that are missing inside of such messages and before them.
     """
 
     def __init__(self, task: SegmentTask, sink: Sink) -> None:
