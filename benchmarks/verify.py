@@ -9,7 +9,8 @@ Parts, all of them unless `--part` names some:
 
 Rates are of wall time. Every ratio is made of two figures of one turn, so that a machine that is busy meanwhile slows
 both; those to the bare checksum are of processor time, which a machine that is shared disturbs less. What is checked
-must be healthy and be seen whole. Prints tables, writes `results/DATE-verify.json`, decides nothing.
+must be healthy and be seen whole. Prints tables, writes `results/DATE-verify.json` after each part (parts that are in
+it and are not measured again stay), decides nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import tempfile
 from pathlib import Path
 from time import perf_counter, process_time
@@ -25,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 from benchmarks import broker, machine, others, report
 from benchmarks.data import FIRST_SEGMENT, LogFile, recipes, write_log
 from benchmarks.run import RESULTS, SMALL_BYTES, size_of
-from kafkalog_core.format import kernels
+from kafkalog_core.format import kernels, layout
 from kafkalog_core.ops import bench
 from kafkalog_core.ops.seeded import FIRST_TIMESTAMP_MS, Recipe, build_block
 from kafkalog_core.ops.targets import resolve
@@ -53,27 +55,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure what was asked for, print and write it."""
     options = _options(arguments)
     java = others.JavaTool()
-    load = os.getloadavg()[0]
     about = machine.description() | {
-        "date": options.date,
         "size_bytes": options.size,
         "repeats": options.repeats,
         "kernels": "compiled" if kernels.COMPILED else "interpreted",
         "java": java.name,
-        "load_at_start": load,
     }
     for name, value in about.items():
         print(f"{name}: {value}")
-    results: dict[str, Any] = {"about": about}
+    RESULTS.mkdir(exist_ok=True)
+    target = RESULTS / f"{options.date}-verify.json"
+    results: dict[str, Any] = json.loads(target.read_text()) if target.exists() else {}
     with tempfile.TemporaryDirectory(prefix="kafkalog-bench-") as scratch:
         directory = Path(options.dir or scratch)
         for part in options.part or PARTS:
-            print(f"\n{part}", flush=True)
-            results[part] = list(_MEASURES[part](options, directory, java))
-    RESULTS.mkdir(exist_ok=True)
-    target = RESULTS / f"{options.date}-verify.json"
-    about["load_at_end"] = os.getloadavg()[0]
-    target.write_text(json.dumps(results, indent=1) + "\n")
+            loads = [os.getloadavg()[0]]
+            print(f"\n{part}, at a load of {loads[0]:.1f}", flush=True)
+            measured = list(_MEASURES[part](options, directory, java))
+            loads.append(os.getloadavg()[0])
+            results[part] = {"about": about | {"load_at_start_and_end": loads}, "measured": measured}
+            target.write_text(json.dumps(results, indent=1) + "\n")
     print(f"written: {target}")
 
 
@@ -237,11 +238,14 @@ def _java_indexes(
     places = [broker.write_indexed(SINGLE, directory, _bytes_of(entries)).with_both for entries in _JAVA_ENTRIES]
     for place in (*places, whole):
         path = Path(place) / f"{FIRST_SEGMENT}.timeindex"
-        entries = path.stat().st_size // 12
-        seconds = java.seconds_within(options.java_limit, str(path), _JAVA_INDEX_OPTIONS)
-        told = f"stopped after {options.java_limit:.0f} s" if seconds is None else f"{seconds:.2f} s"
+        entries = path.stat().st_size // layout.TIME_INDEX_ENTRY.size
+        try:
+            seconds = java.seconds_within(options.java_limit, str(path), _JAVA_INDEX_OPTIONS)
+            told = f"stopped after {options.java_limit:.0f} s" if seconds is None else f"{seconds:.2f} s"
+        except subprocess.CalledProcessError as error:  # on large logs its heap is too small
+            seconds, told = None, f"failed with exit status {error.returncode}"
         print(f"  stock tool, time index of {entries:,} entries: {told}", flush=True)
-        yield {"entries": entries, "seconds": seconds, "limit_seconds": options.java_limit}
+        yield {"entries": entries, "seconds": seconds, "told": told}
 
 
 def _bytes_of(entries: int) -> int:

@@ -17,13 +17,14 @@ from kafkalog_core.storage.logdir import holds_segments, is_broker_dir
 from kafkalog_core.storage.partition import partition_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from kafkalog_core.ops.targets import Target
 
 __all__ = ["OutFile"]
 
 _PREFIX: Final = ".kafkalog-"
+_START_BYTES: Final = 4096
 _ELSEWHERE: Final = "a file of ours would be damage there; name one elsewhere"
 
 
@@ -33,16 +34,21 @@ class OutFile:
     Args:
         path: as the user gave it; a link is followed.
         targets: what the command reads: nothing is written into any of it.
+        is_ours: whether a file that begins with these bytes may be overwritten; null: any file may.
 
     Raises NotFoundError or AccessError, so that a run of hours does not end with a file that cannot be made.
     """
 
-    def __init__(self, path: str, targets: Iterable[Target] = ()) -> None:
+    def __init__(
+        self, path: str, targets: Iterable[Target] = (), *, is_ours: Callable[[bytes], bool] | None = None
+    ) -> None:
         self._path = path
         self._real = os.path.realpath(path)
         self._directory = os.path.dirname(self._real)
         self._check_place()
         self._check_not_among(targets)
+        if is_ours is not None and os.path.lexists(self._real):
+            self._check_overwritten(is_ours)
 
     def write(self, pieces: Iterable[str]) -> None:
         """Write the whole file, in place of one that is there. Raises AccessError; nothing is left then."""
@@ -95,6 +101,17 @@ class OutFile:
             raise AccessError("cannot be written: it is there, and no regular file", path=self._path)
         if not os.access(self._directory, os.W_OK | os.X_OK):
             raise AccessError("cannot be written: no permission to make a file in its directory", path=self._path)
+
+    def _check_overwritten(self, is_ours: Callable[[bytes], bool]) -> None:
+        """An empty file holds nothing that could be lost."""
+        try:
+            with open(self._real, "rb") as file:
+                start = file.read(_START_BYTES)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise AccessError(f"would be overwritten, and cannot be read: {reason}", path=self._path) from error
+        if start and not is_ours(start):
+            raise AccessError("would be overwritten, and is none of ours; name another file", path=self._path)
 
     def _check_not_among(self, targets: Iterable[Target]) -> None:
         for around in _directories_up(self._directory):

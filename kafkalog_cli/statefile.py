@@ -57,8 +57,13 @@ class StateFile:
         self._is_warned = False
         self._saved_at = time.monotonic()
         self._pause = SAVE_SECONDS
+        self._end = 0
         if os.path.lexists(path):
-            self._open(request, version)
+            try:
+                self._open(request, version)
+            except KafkalogError:
+                self._close()
+                raise
 
     def __enter__(self) -> Self:
         return self
@@ -91,28 +96,36 @@ class StateFile:
         number = 0
         try:
             self._file = open(self._path, "rb")  # noqa: SIM115 -- lines are read from it until the end
-            for position, line in _lines(self._file):
-                number += 1
+            for number, raw in enumerate(_raw_lines(self._file), 1):
+                line = _text_of(raw)
                 if number > 1:
-                    partition, index = place_of(line)
-                    if index != len(self._entries.setdefault(partition, [])):
-                        raise StateError("its segments are not in order")
-                    self._entries[partition].append((position, len(line)))
-                    continue
-                problem = head_problem(line, request, version)
-                if problem is not None:
-                    click.echo(f"kafkalog: {self._path} is not used, {problem}: everything is read", err=True)
+                    self._add(line)
+                elif not self._is_usable(line, request, version):
                     self._close()
                     return
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise AccessError(f"the state of an earlier run cannot be read: {reason}", path=self._path) from error
-        except (StateError, UnicodeDecodeError) as error:
-            reason = error.message if isinstance(error, KafkalogError) else "it is no text"
-            message = f"not the state of an earlier run of kafkalog verify (line {max(1, number)}: {reason})"
+        except StateError as error:
+            message = f"not the state of an earlier run of kafkalog verify (line {number}: {error.message})"
             raise StateError(f"{message}; name another file, or delete it", path=self._path) from error
         if not number:
             raise StateError("an empty file, not the state of an earlier run; delete it", path=self._path)
+
+    def _is_usable(self, head: str, request: VerifyRequest, version: str) -> bool:
+        self._end = len(head)
+        problem = head_problem(head, request, version)
+        if problem is not None:
+            click.echo(f"kafkalog: {self._path} is not used, {problem}: everything is read", err=True)
+        return problem is None
+
+    def _add(self, line: str) -> None:
+        partition, index = place_of(line)
+        entries = self._entries.setdefault(partition, [])
+        if index != len(entries):
+            raise StateError("its segments are not in order")
+        entries.append((self._end, len(line)))
+        self._end += len(line)
 
     def _text(self, entry: _Entry) -> str:
         if isinstance(entry, str):
@@ -151,19 +164,23 @@ class StateFile:
         self._is_changed = False
         self._close()
         self._file = open(self._path, "rb")  # noqa: SIM115 -- as above
-        position = len(self._head)
+        self._end = len(self._head)
         for entries in self._entries.values():
             for index, entry in enumerate(entries):
                 size_bytes = len(entry) if isinstance(entry, str) else entry[1]
-                entries[index] = (position, size_bytes)
-                position += size_bytes
+                entries[index] = (self._end, size_bytes)
+                self._end += size_bytes
 
 
-def _lines(file: IO[bytes]) -> Iterator[tuple[int, str]]:
-    """Position and text of each line."""
-    position = 0
+def _raw_lines(file: IO[bytes]) -> Iterator[bytes]:
     while line := file.readline(_LINE_BYTES):
-        if not line.endswith(b"\n"):
-            raise StateError("it has no end")
-        yield position, line.decode("ascii")
-        position += len(line)
+        yield line
+
+
+def _text_of(line: bytes) -> str:
+    if not line.endswith(b"\n"):
+        raise StateError("it has no end")
+    try:
+        return line.decode("ascii")
+    except UnicodeDecodeError as error:
+        raise StateError("it is no line of JSON") from error

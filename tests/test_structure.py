@@ -15,6 +15,7 @@ LAYOUT_LINES = 500
 FUNCTION_LINES = 70
 WRITERS = {
     "kafkalog_cli/commands/bench.py": "makes a file of its own in a temporary place",
+    "kafkalog_core/ops/verify/handover.py": "removes the temporary files that processes of one run make for each other",
     "kafkalog_cli/outfile.py": "writes the file that a user asked for, never among those of a broker",
 }
 

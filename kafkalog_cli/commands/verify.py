@@ -94,6 +94,8 @@ def verify_command(paths: tuple[str, ...], selection: Selection, **given: Any) -
     together, so that they are compared. Nothing is changed. The exit status is 4 where something is damaged: what
     brokers leave behind in the course of their life is not.
     """
+    if given["report"] is not None and given["resume"] is not None:
+        _check_apart(given["report"], given["resume"])
     request = VerifyRequest(
         targets=tuple(resolve(paths, selection)),
         level=given["level"],
@@ -151,6 +153,11 @@ def _write_all(
         raise
 
 
+def _check_apart(report: str, state: str) -> None:
+    if os.path.realpath(report) == os.path.realpath(state):
+        raise click.UsageError("--report and --resume name the same file; each needs one of its own.")
+
+
 def _open_state(path: str | None, request: VerifyRequest, report: Report, stack: ExitStack) -> StateFile | None:
     """What an earlier run has left, and this one leaves, if that was asked for."""
     return None if path is None else stack.enter_context(StateFile(path, request, report, version()))
@@ -160,7 +167,15 @@ def _open_page(
     path: str | None, paths: tuple[str, ...], selection: Selection, request: VerifyRequest
 ) -> list[VerdictWriter]:
     """What writes the HTML report, if one was asked for."""
-    return [] if path is None else [open_report(OutFile(path, request.targets), _run_facts(paths, selection, request))]
+    if path is None:
+        return []
+    file = OutFile(path, request.targets, is_ours=_is_page)
+    return [open_report(file, _run_facts(paths, selection, request))]
+
+
+def _is_page(start: bytes) -> bool:
+    """Whether a file begins as the reports of this command do."""
+    return start.startswith(b"<!DOCTYPE html>") and b"<title>kafkalog verify</title>" in start
 
 
 def _cores() -> int:

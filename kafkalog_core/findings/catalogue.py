@@ -15,6 +15,7 @@ from kafkalog_core.findings.indexes import INDEXES
 from kafkalog_core.findings.kinds import Finding
 from kafkalog_core.findings.logdirs import LOG_DIRS
 from kafkalog_core.findings.logs import LOGS
+from kafkalog_core.findings.metadata_log import METADATA_LOG
 from kafkalog_core.findings.ownership import BROKER_DIRS
 from kafkalog_core.findings.partitions import PARTITIONS
 from kafkalog_core.findings.producers import PRODUCERS
@@ -28,7 +29,7 @@ __all__ = ["FINDING_TYPES", "NOT_SHOWN", "found"]
 NOT_SHOWN: Final = "Its records are not shown unless the file itself is named."
 
 FINDING_TYPES: Final = (
-    FILES | LOGS | PARTITIONS | LOG_DIRS | SMALL_FILES | CHECKPOINTS | PRODUCERS | BROKER_DIRS | INDEXES
+    FILES | LOGS | PARTITIONS | LOG_DIRS | SMALL_FILES | CHECKPOINTS | METADATA_LOG | PRODUCERS | BROKER_DIRS | INDEXES
 )
 
 

@@ -41,14 +41,16 @@ CHECKPOINTS: Final = {
         "error",
         "The log directory has no {name}, which every broker of its release makes when it starts.",
         "Makes an empty one: {effect}.",
-        "Restore it from a backup of the same time as the logs, or let the broker make one.",
+        "Restore it from a backup of the same time as the logs. Without one, verify the partitions before the broker "
+        "starts and makes an empty one.",
         "A file that a broker has in each of its log directories is not there: it was deleted, or not copied.",
     ),
     "checkpoint.emptied": FindingType(
         "warning",
         "The file is empty, and there are {count} partitions beside it.",
         "Takes it for empty: {effect}.",
-        "Restore it from a backup of the same time as the logs, or let the broker write a new one.",
+        "Restore it from a backup of the same time as the logs. Without one, verify the partitions before the broker "
+        "starts and writes a new one.",
         "An empty file is what a broker makes at its very first start. After a clean stop it always holds something, "
         "so that an empty one was cut: an error then.",
     ),
@@ -65,7 +67,9 @@ CHECKPOINTS: Final = {
         "leaves both "
         "the same.",
         "Believes the mark and recovers nothing: damage in the log stays unseen.",
-        "Delete .kafka_cleanshutdown, and the broker recovers the log from the recovery point.",
+        "Verify the log; if it is whole, delete .kafka_cleanshutdown with the broker stopped: the next start recovers "
+        "from the recovery point. If it is not, copy the directory away first, as recovery cuts at the first bad batch "
+        "and deletes what is behind it.",
         "A clean stop flushes every log and writes its end down. So the mark of the clean stop is not of these "
         "files, or "
         "they were changed after it.",
@@ -85,6 +89,16 @@ CHECKPOINTS: Final = {
         "Lowers it to the end of the log. As a leader it goes on without them, and followers cut them off theirs.",
         f"Look for what was lost. {_REPLICA}",
         _BEHIND,
+    ),
+    "high-watermark.maybe-beyond": FindingType(
+        "warning",
+        "The high watermark is {value}, the log ends at {end}, and the broker was not stopped cleanly: {missing} that "
+        "had been committed were lost, or this is a copy in which the log is older than the checkpoint.",
+        "Lowers it to the end of the log. As a leader it goes on without them, and followers cut them off theirs.",
+        "If it was copied from a running broker: copy the partition again, or from a stopped one. Else look for what "
+        f"was lost. {_REPLICA}",
+        "All that was flushed is there. A loss of power takes what was not; and who copies a running broker copies a "
+        "partition before the checkpoint, which the broker writes every 5 seconds.",
     ),
     "high-watermark.below-end": FindingType(
         "info",
@@ -134,6 +148,14 @@ CHECKPOINTS: Final = {
         "Put it back from a copy; else nothing has to be done on a partition with one replica.",
         "Every broker since 0.11 makes this file with the partition.",
     ),
+    "epochs.cut": FindingType(
+        "error",
+        "The leader-epoch-checkpoint ends behind its version, and the log has leader epochs.",
+        "Takes it for empty: followers find the place to cut their logs by the high watermark, which may lose records.",
+        "Copy the file from another replica, or write the lines anew with the broker stopped: one for each leader "
+        "epoch of the batches (kafkalog dump --batches shows them) and its first offset.",
+        "Whatever a broker writes into this file has a second line, the number of entries.",
+    ),
     "partition-metadata.missing": FindingType(
         "error",
         "The partition has no partition.metadata and so no topic id.",
@@ -148,6 +170,13 @@ CHECKPOINTS: Final = {
         "Does not look at the name, only at what is behind the colon.",
         "Write the name as it should be, or copy the file from another partition of the topic.",
         "The names in partition.metadata are always the same: the file was changed.",
+    ),
+    "partition-metadata.odd-version": FindingType(
+        "error",
+        "Its version is {version}; every broker writes 0.",
+        "2.8 refuses the file; 4.x takes any number that is not negative.",
+        "Write 0 behind 'version: ', with the broker stopped.",
+        "There is one version of partition.metadata: the file was changed.",
     ),
     "partition-metadata.other-topic-id": FindingType(
         "error",
@@ -165,6 +194,13 @@ CHECKPOINTS: Final = {
         "Renames the directory to one that ends in -stray where the id is not that of the topic of its name.",
         "Find the ids with kafka-topics.sh --describe: one of the two was renamed or copied by hand.",
         "Each topic has an id of its own.",
+    ),
+    "meta.no-version": FindingType(
+        "error",
+        "The file has no version.",
+        "0.9 to 3.x do not start: they ask for the property. 4.x takes the file for one of a ZooKeeper broker.",
+        "Put back the line version=1, of a ZooKeeper broker version=0, as in its other log directories.",
+        "Every broker writes a version into meta.properties: the line was lost, or its key changed.",
     ),
     "meta.no-broker-id": FindingType(
         "error",
@@ -193,7 +229,7 @@ CHECKPOINTS: Final = {
         "error",
         "It has {size_bytes} bytes, where files of this kind have some hundred; it was not read.",
         "Reads all of it into memory, and refuses what is in it.",
-        "Move it away, and put it back from a copy.",
+        "Put it back from a copy, with the broker stopped; do not start one without the file.",
         "A file of some lines has grown beyond any of its kind.",
     ),
     "file.more-lines": FindingType(

@@ -12,6 +12,7 @@ _REBUILT: Final = (
     "Stop the broker and delete the segment's .index: at its next start the broker builds the segment's indexes anew. "
     "Verify the log first, because it also cuts the log at the first bad batch."
 )
+_DISK: Final = "Copy the disk (ddrescue) first, and work on the copy. "
 _TRUSTED: Final = (
     "Looks only at the end of it (2.0 and later: not even there) and trusts it, unless it recovers the segment, which "
     "builds the index anew. "
@@ -83,7 +84,7 @@ INDEXES: Final = {
         "error",
         "The disk cannot read {size_bytes} bytes of the offset index.",
         "The whole log directory goes offline when it comes to read them.",
-        _REBUILT,
+        _DISK + _REBUILT,
         "The disk gives an error for a part of the index file.",
     ),
     "timeindex.wrong-timestamp": FindingType(
@@ -155,7 +156,7 @@ INDEXES: Final = {
         "error",
         "The disk cannot read {size_bytes} bytes of the time index.",
         "The whole log directory goes offline when it comes to read them.",
-        _REBUILT,
+        _DISK + _REBUILT,
         "The disk gives an error for a part of the index file.",
     ),
 }

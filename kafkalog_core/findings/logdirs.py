@@ -116,9 +116,15 @@ LOG_DIRS: Final = {
     "meta.missing": FindingType(
         "info",
         "The log directory has no meta.properties.",
-        "Kafka 0.9 to 3.x with ZooKeeper makes one.",
-        meaning="Without meta.properties nobody knows of which broker and cluster the directory is.",
-        cure="Nothing, on a ZooKeeper broker that has not been started here.",
+        "Kafka 0.9 to 3.x with ZooKeeper makes one, with the ids of the broker that starts. 4.x does not start.",
+        meaning=(
+            "Without meta.properties nobody knows of which broker and cluster the directory is. What 0.11 or later "
+            "has written is beside it, so that it was there once: verify calls it an error."
+        ),
+        cure=(
+            "Put it back, with the cluster.id and broker.id of the broker's other log directories. Nothing, on a "
+            "ZooKeeper broker that has not been started here."
+        ),
     ),
     "meta.missing-kraft": FindingType(
         "warning",

@@ -14,8 +14,9 @@ _OFFLINE: Final = (
 )
 _TEXT_FILE: Final = (
     "Stop the broker and correct the file: 0 in line 1, the number of entries in line 2, then a line an entry. "
-    "replication-offset-checkpoint and cleaner-offset-checkpoint may be removed instead; "
-    "recovery-point-offset-checkpoint better not: after an unclean stop everything is recovered then."
+    "cleaner-offset-checkpoint may be removed instead. Better not replication-offset-checkpoint, as followers without "
+    "leader epochs (before 0.11) cut their logs by it, nor recovery-point-offset-checkpoint: after an unclean stop "
+    "everything is recovered then."
 )
 _DUMP: Final = ("kafkalog dump --files {path}", "kafkalog verify {place}")
 _META: Final = ("kafkalog dump --files {log_dir}/meta.properties",)
@@ -77,7 +78,8 @@ FILES: Final = (
         "A malformed line, a wrong count, or a failing disk: the line before says which.",
         "4.x loads the partitions and then takes the whole directory offline, except where only a number was bad. "
         "Records that had been deleted by request may be seen again.",
-        _TEXT_FILE + " log-start-offset-checkpoint may be removed if nobody deletes records by request.",
+        _TEXT_FILE + " log-start-offset-checkpoint may be removed if nobody deletes records by request and no topic is "
+        "tiered.",
         ("checkpoint",),
         ("kafkalog dump --files {dir}/log-start-offset-checkpoint", "kafkalog verify {dir}"),
     ),
@@ -103,8 +105,8 @@ FILES: Final = (
         "{path} could not be read.",
         "The lines behind this one say why: a malformed line, a wrong count or version, or a failing disk.",
         "From 1.0 on takes the log directory offline. leader-epoch-checkpoint: its partition is not loaded either.",
-        _TEXT_FILE + " leader-epoch-checkpoint may be removed: the broker rebuilds the epochs of what it recovers, and "
-        "loses those of the rest.",
+        _TEXT_FILE + " leader-epoch-checkpoint: copy it from another replica, or write a line for each leader epoch of "
+        "the batches (kafkalog dump --batches) and its first offset.",
         ("checkpoint",),
         _DUMP,
     ),

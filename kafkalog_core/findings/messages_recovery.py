@@ -165,8 +165,8 @@ RECOVERY: Final = (
         "number of entries.",
         "A crash left zeros at its end and the stop was taken for clean, or the file is of another log.",
         "0.8.0 to 0.8.2 do not start; 0.9 to 2.1 and tiered storage's cache delete the index and build it anew.",
-        "Delete the index (not the log): the broker builds it anew at its next start. It then checks the whole "
-        "segment.",
+        "With the broker stopped, delete the .index of the segment (not the log, nor the .timeindex alone): the next "
+        "start builds its indexes anew. Verify the log first, as that start cuts it at the first bad batch.",
         ("index",),
     ),
     BrokerMessage(
@@ -187,7 +187,7 @@ RECOVERY: Final = (
         "The transaction index is damaged.",
         "Does not start.",
         "Move the .txnindex AND the .index of the same segment out of the way: the broker then reads the segment and "
-        "builds both anew.",
+        "builds both anew. Verify the log first, as that start cuts it at the first bad batch.",
         ("txnindex.bad-version",),
     ),
     BrokerMessage(
@@ -197,8 +197,8 @@ RECOVERY: Final = (
         "{path} holds an offset below its base, or one too far above it, and cannot be split.",
         "A batch header is damaged (the base offset is not covered by the checksum), or the file has a wrong name.",
         "Does not start, now or later.",
-        "Copy the partition from a healthy replica; or move the partition directory out of the log directory and "
-        "start.",
+        "Copy the partition from a healthy replica. Where one is in sync and leads, the partition directory may be "
+        "moved out of the log directory instead: the broker fetches it anew.",
         ("offset-order",),
         ("kafkalog dump {path}", "kafkalog verify {place}"),
     ),
@@ -225,8 +225,9 @@ RECOVERY: Final = (
         "was clean, so that recovery does not cut it. A disk image, a snapshot or rsync of a running broker makes "
         "such pairs.",
         "At the start: does not start. While it runs: the fetch fails, consumers and followers stop there.",
-        "Keep a copy, then delete .kafka_cleanshutdown: the next start recovers and cuts the partition at the bad "
-        "place; everything behind it is lost, so look first what stands there.",
+        "Keep a copy, verify the other partitions of the directory, then delete .kafka_cleanshutdown: the next start "
+        "recovers them all and cuts this one at the bad place; what is behind it is lost, so look first what stands "
+        "there.",
         ("zero-filled", "bad-length"),
         ("kafkalog dump --resync {path}", "kafkalog verify {place}"),
     ),

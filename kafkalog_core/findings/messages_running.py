@@ -86,7 +86,8 @@ RUNNING: Final = (
         "While loading: a record in the log contradicts the transaction before it; its marker may have been cut "
         "away, or two logs were joined. At run time: a client's fault.",
         "While loading: does not start. At run time: refuses the append.",
-        "While loading: copy the partition from a healthy replica, or move its directory away.",
+        "While loading: copy the partition from a healthy replica. Where one is in sync and leads, the directory may "
+        "be moved out of the log directory instead: the broker fetches it anew.",
         ("txn.open",),
         ("kafkalog dump --batches --producer-id {producer} {place}", "kafkalog verify {place}"),
     ),

@@ -125,7 +125,7 @@ BROKER_DIRS: Final = {
         "warning",
         "All of its {count} segments are without an offset index.",
         "Recovers every segment: builds the indexes anew, and cuts each log at its first bad batch.",
-        "Copy the indexes too, or let the broker build them.",
+        "Copy the indexes too. Else verify the partition, and let the broker build them if its logs are whole.",
         "Log files that were copied without the files beside them.",
     ),
 }

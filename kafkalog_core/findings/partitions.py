@@ -72,7 +72,10 @@ PARTITIONS: Final = {
         "The segment has no time index while others of the partition have one.",
         "Makes an empty one: searches by time miss this segment, retention goes by the file's modification time.",
         meaning="Searches by time and retention by time go by the .timeindex; here it is gone.",
-        cure="Delete the .index beside it as well: the broker then builds both anew from the log, if the log is whole.",
+        cure=(
+            "With the broker stopped, delete the .index beside it as well: the next start builds both anew. Verify the "
+            "log first, as that start cuts it at the first bad batch, after a clean stop too."
+        ),
     ),
     "segment.index-orphan": FindingType(
         "warning",
@@ -96,21 +99,37 @@ PARTITIONS: Final = {
         "A finished replacement, from compaction or a split, that was not yet put in its place.",
         "Puts it in its place at its next start and deletes what it replaces.",
         meaning="Compaction or a split was finished, but the broker stopped while it exchanged the files.",
-        cure="Nothing needs to be done.",
+        cure="Verify it before a broker starts: if no error is found in the file, nothing needs to be done.",
+    ),
+    "segment.swap-worse": FindingType(
+        "error",
+        "The replacement is worse than what it replaces: {reason}.",
+        "Does not compare them: puts it in its place at its next start and deletes what it replaces, or does not "
+        "start because of it.",
+        "Do not start the broker. Copy the partition directory, then move all .swap files of this offset out of it: "
+        "once a broker has started, the originals are deleted.",
+        meaning=(
+            "A finished replacement (.swap) that is empty, damaged, ends early or reaches too far, while the segments "
+            "that it was made from are still there. Compaction empties a segment too: only a warning where the log is "
+            "or may be compacted."
+        ),
     ),
     "segment.swap-alone": FindingType(
         "warning",
         "A finished replacement, from compaction or a split, at an offset where no segment is.",
         "Puts it in its place at its next start.",
         meaning="The file that it replaces is already gone, which is normal in the middle of the exchange.",
-        cure="Nothing needs to be done.",
+        cure="Verify it before a broker starts: if no error is found in the file, nothing needs to be done.",
     ),
     "segment.swap-index-missing": FindingType(
         "warning",
         "A finished replacement that has no offset index.",
         "Puts the log in its place with an index of zeros.",
         meaning="The .swap of the log came through without that of its index.",
-        cure="After the next clean stop delete the .index of that segment, so that it is built anew.",
+        cure=(
+            "After the next clean stop delete the .index of that segment: the start that follows builds it anew. "
+            "Verify the log first, as that start cuts it at the first bad batch."
+        ),
     ),
     "segment.cleaned": FindingType(
         "info",

@@ -9,6 +9,15 @@ from kafkalog_core.findings.kinds import FindingType
 __all__ = ["SMALL_FILES"]
 
 _REFUSED: Final = "A broker refuses the file: {problem}."
+_REBUILD: Final = (
+    "with the broker stopped, delete the segment's .index (never the .timeindex alone, which is not built anew "
+    "without it): the next start builds both anew. Verify the log first, as that start cuts it at the first bad batch."
+)
+_REBUILD_ALL: Final = (
+    "With the broker stopped, delete the .txnindex and the .index of the segment, never the .txnindex alone: the next "
+    "start builds both anew from the log. Verify the log first, as that start cuts it at the first bad batch, after a "
+    "clean stop too."
+)
 
 
 def _checkpoint(meaning: str) -> FindingType:
@@ -49,7 +58,8 @@ def _quorum_state(what: str) -> FindingType:
         "error",
         _REFUSED,
         "Does not start: the metadata quorum cannot be joined without it.",
-        "Where other controllers are healthy, move the file away: it is made anew. Alone, correct it by hand.",
+        "Correct it by hand, or put back a copy of this node's own file. Do not let the node make a new one: it would "
+        "forget for whom it has voted, and may vote twice in one epoch.",
         f"quorum-state of the metadata log is damaged: {what}",
     )
 
@@ -63,21 +73,21 @@ SMALL_FILES: Final = {
             "Brokers make an index as large as it may grow and cut it when the segment is closed; a crash leaves the "
             "zeros."
         ),
-        cure="Nothing after an unclean stop; after a clean one delete the index, so that it is built anew.",
+        cure=("Nothing after an unclean stop, where the segment is recovered. After a clean one: " + _REBUILD),
     ),
     "txnindex.zero-tail": FindingType(
         "warning",
         "The transaction index ends with {size_bytes} bytes of zeros, which no broker writes.",
         "Takes them for aborted transactions of producer 0.",
         meaning="Transaction indexes are never made larger than what is in them, so zeros are damage.",
-        cure="Delete the .txnindex and the .index of the segment: both are built anew from the log.",
+        cure=_REBUILD_ALL,
     ),
     "txnindex.bad-version": FindingType(
         "error",
         "An entry of the transaction index has version {version}; only 0 exists.",
         "Does not start.",
         meaning="Each entry of a transaction index begins with version 0.",
-        cure="Delete the .txnindex and the .index of the segment: both are built anew from the log.",
+        cure=_REBUILD_ALL,
     ),
     "clean-shutdown.malformed": FindingType(
         "info",

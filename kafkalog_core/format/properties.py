@@ -212,8 +212,8 @@ def _unescape_one(match: re.Match[str]) -> str:
 
 def _refuse_meta(file: PropertyFile) -> Refusal | None:
     """`MetaProperties.Builder` and `MetaPropertiesEnsemble`: what of one file alone takes its directory offline."""
-    text = file.get("version") or "0"
-    version = parse_int32(text)
+    text = file.get("version")
+    version = parse_int32("0" if text is None else text)
     if version not in META_VERSIONS:
         return _refusal(Failure.RUNTIME, "unsupported-version", f"version {text!r}; only 0 and 1 exist")
     id_key = "node.id" if version else "broker.id"

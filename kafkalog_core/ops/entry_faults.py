@@ -83,6 +83,11 @@ class EntryFile:
     partition: int | None = None
     base_offset: int | None = None
 
+    @property
+    def code_group(self) -> str:
+        """What the codes of text files like this one begin with."""
+        return _CODE_GROUPS.get(self.kind, "checkpoint")
+
     def finding(
         self,
         code: str,
@@ -121,7 +126,7 @@ class EntryFile:
         """A text file that a broker refuses, at the line that it refuses where that is known."""
         if self.state is FileState.TEMPORARY:
             return self.finding("file.unfinished", position=position, size_bytes=size_bytes, problem=refusal.problem)
-        code = f"{_CODE_GROUPS.get(self.kind, 'checkpoint')}.{refusal.code}"
+        code = f"{self.code_group}.{refusal.code}"
         action = _ACTION_OF_KIND.get(self.kind) or _REFUSED_ACTIONS.get((self.kind, refusal.failure))
         finding = self.finding(code, position=position, size_bytes=size_bytes, problem=refusal.problem)
         return replace(finding, broker_action=action)

@@ -205,3 +205,48 @@ def test_what_is_interrupted_leaves_nothing(log_dir, place, monkeypatch):
     monkeypatch.setattr(verify_module, "verify", interrupted)
     assert verify("--report", place, log_dir).exit_code == 1
     assert names(place.parent) == []
+
+
+def test_a_report_is_written_over_an_older_one_and_over_an_empty_file(log_dir, place):
+    place.touch()
+    for _ in range(2):
+        assert verify("--report", place, log_dir).exit_code == 0
+        assert place.read_text(encoding="utf-8").endswith("</body></html>\n")
+
+
+@pytest.mark.parametrize("text", ["precious", "<!DOCTYPE html>\n<title>another</title>"])
+def test_a_report_is_not_written_over_anything_else(log_dir, place, text):
+    place.write_text(text, encoding="utf-8")
+    done = verify("--report", place, log_dir)
+    assert (done.exit_code, done.stderr) == (
+        3,
+        f"kafkalog: {place}: would be overwritten, and is none of ours; name another file\n",
+    )
+    assert place.read_text(encoding="utf-8") == text
+
+
+def test_arguments_that_were_exchanged_cost_no_state(log_dir, place):
+    state = place.with_name("state")
+    assert verify("--resume", state, log_dir).exit_code == 0
+    before = state.read_bytes()
+    assert verify("--report", state, log_dir).exit_code == 3
+    assert state.read_bytes() == before
+
+
+def test_what_is_overwritten_must_be_readable(place, monkeypatch):
+    place.write_text("secret", encoding="utf-8")
+
+    def refuse(path, mode):
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr("builtins.open", refuse)
+    with pytest.raises(AccessError, match="permission denied"):
+        OutFile(str(place), is_ours=lambda start: True)
+
+
+def test_the_report_and_the_state_are_two_files(log_dir, place):
+    place.with_name("link").symlink_to(place)
+    done = verify("--report", place, "--resume", place.with_name("link"), log_dir)
+    assert done.exit_code == 2
+    assert "name the same file" in done.stderr
+    assert names(place.parent) == ["link"]

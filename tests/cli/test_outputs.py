@@ -26,7 +26,7 @@ def test_ndjson(dumping):
         '{"type":"damage","topic":"orders","partition":0,"segment":"00000000000000000000.log","position":100,'
         '"size_bytes":40,"reason":"crc-mismatch","detail":"The checksum differs.","next_offset":3,"severity":null}\n'
         '{"type":"summary","files":1,"files_total":1,"partitions":1,"partitions_total":1,"bytes":140,"bytes_total":140,'
-        '"batches":1,"unopened_batches":0,"records":3,"uncounted_batches":0,"rows":2,"damage_count":1,'
+        '"unchanged_bytes":0,"batches":1,"unopened_batches":0,"records":3,"uncounted_batches":0,"rows":2,"damage_count":1,'
         '"damage_bytes":40,"severities":{"error":1},"codes":{"crc-mismatch":1},"interrupted":false,"exit_status":4}\n'
     )
     assert result.stderr == ""

@@ -13,5 +13,11 @@ from kafkalog_core.storage import scan
 def test_catalogue_is_what_scan_and_decode_say() -> None:
     text = Path(scan.__file__).read_text(encoding="utf-8")
     framing = set(re.findall(r'"([a-z]+-[a-z]+|unreadable)"', text))
-    payload = {name for _, name in arena._INFLATE_ERRORS} | {"wrapper-value", "headers-limit", "message-crc", "header-contradiction", "record-offset"}
+    payload = {name for _, name in arena._INFLATE_ERRORS} | {
+        "wrapper-value",
+        "headers-limit",
+        "message-crc",
+        "header-contradiction",
+        "record-offset",
+    }
     assert framing | payload | set(kernels.DECODE_ERRORS.values()) == set(LOG_DAMAGE)

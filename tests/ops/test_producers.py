@@ -130,6 +130,21 @@ def test_aborted_transactions_are_what_the_index_lists() -> None:
 
 
 @pytest.mark.parametrize("name", TWINS)
+def test_offsets_below_zero_open_no_transaction(name: str) -> None:
+    """Twice the same one would be a list of transactions without an end."""
+    columns, markers = columns_of(Log(-9).txn(P, 0, 2).txn(P, 2, 2).txn(P, 4, 5).txn(P, 9, 2).end(P, ABORT).batches)
+    states = ProducerStates()
+    with mock.patch.object(kernels, "replay", twin(name).replay):
+        assert states.replay(columns, markers, last=3) == []
+        assert states.open_transactions() == []
+        states.replay(columns, markers, first=3, last=4)
+        assert [one.first_offset for one in states.open_transactions()] == [0]
+        assert states.replay(columns, markers, first=4) == [
+            CompletedTxn(P, 0, 2, is_aborted=True, last_stable_offset=3)
+        ]
+
+
+@pytest.mark.parametrize("name", TWINS)
 def test_a_transaction_that_ends_at_the_largest_offset(name: str) -> None:
     """What comes behind it wraps, as in a broker."""
     log = Log(2**63 - 2).txn(P, 0).end(P, ABORT)

@@ -184,7 +184,7 @@ def _data(
     r[at + P_SEQUENCE + recent] = _last_sequence(sequence, delta)
     r[at + P_BATCHES] = RECENT if r[at + P_BATCHES] == 2 * RECENT - 1 else r[at + P_BATCHES] + 1
     r[at + P_TIME] = b[B_MAX_TIME * capacity + row]
-    if is_transactional and r[at + P_TXN_FIRST] < 0:
+    if is_transactional and r[at + P_TXN_FIRST] < 0 <= base:  # below 0 are damaged offsets, and the sign for "none"
         begin_transaction(r, at, base, g)
     return True
 

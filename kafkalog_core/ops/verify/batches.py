@@ -46,14 +46,12 @@ class SegmentFigures:
     Args:
         batches: whole ones.
         records: those that headers count.
-        wrappers: batches whose records only their content counts: compressed messages of v07, v0 and v1.
-        first_offset: null too where the first batch is such a one.
+        first_offset: null too where only its content tells it: of a compressed message of v07, v0 and v1.
         last_offset: of the last batch; of v07 the address behind it.
         first_timestamp_ms: the largest timestamp of the first batch that has one, as rolling takes it.
         max_timestamp_ms: the largest of all.
         formats: names of those that occur, `v0`, `v1`, `v2` or `v07`.
         epochs: where leader epochs start; where they go back there is a finding and no start.
-        last_epoch: leader epoch of the last batch that has one, -1: none.
         is_thinned: whether a batch holds fewer records than its offsets span, as compaction leaves them.
         gaps: the first places where offsets are in no batch, and nothing is damaged.
         gap_count: all such places.
@@ -61,14 +59,12 @@ class SegmentFigures:
 
     batches: int
     records: int
-    wrappers: int
     first_offset: int | None
     last_offset: int | None
     first_timestamp_ms: int | None
     max_timestamp_ms: int | None
     formats: tuple[str, ...]
     epochs: tuple[EpochStart, ...]
-    last_epoch: int
     is_thinned: bool
     gaps: tuple[OffsetGap, ...]
     gap_count: int
@@ -149,14 +145,12 @@ class BatchCheck:
         return SegmentFigures(
             batches=state[k.BC_BATCHES],
             records=state[k.BC_RECORDS],
-            wrappers=state[k.BC_WRAPPERS],
             first_offset=first if first >= 0 else None,
             last_offset=last if state[k.BC_BATCHES] else None,
             first_timestamp_ms=_known(state[k.BC_FIRST_TIME]),
             max_timestamp_ms=_known(state[k.BC_MAX_TIME]),
             formats=tuple(name for magic, name in FORMAT_NAMES.items() if state[k.BC_FORMATS] >> magic & 1),
             epochs=tuple(self._epochs),
-            last_epoch=state[k.BC_EPOCH],
             is_thinned=state[k.BC_THINNED] > 0,
             gaps=tuple(self._gaps),
             gap_count=len(self._gaps) + state[k.BC_MORE + k.ODD_GAP.bit_length() - 1],

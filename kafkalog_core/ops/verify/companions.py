@@ -73,7 +73,7 @@ def _all_findings(
             yield _refined(finding, partition)
     yield from check_files(partition.path, partition.files)
     if partition.format == "log":
-        yield from _text_findings(partition, epochs)
+        yield from _text_findings(partition, formats, epochs)
         yield from _missing_texts(partition, context, formats)
 
 
@@ -132,14 +132,17 @@ def _has(partition: Partition, offset: int, kind: FileKind, state: FileState) ->
 
 
 # --- text files -------------------------------------------------------------------------------------------------------
-def _text_findings(partition: Partition, epochs: EpochText | None) -> Iterator[Finding]:
+def _text_findings(partition: Partition, formats: Collection[str], epochs: EpochText | None) -> Iterator[Finding]:
     for file in partition.metadata_files:
         if file.name.state is not FileState.LIVE:
             continue
         place = EntryFile(path=file.path, kind=file.name.kind, topic=partition.topic, partition=partition.partition)
         try:
             if file.name.kind is FileKind.LEADER_EPOCH:
-                yield from (epochs or read_epochs(place)).findings
+                text = epochs or read_epochs(place)
+                yield from text.findings
+                if text.is_cut and "v2" in formats:
+                    yield place.finding("epochs.cut")
             elif file.name.kind is FileKind.QUORUM_STATE:
                 quorum_state = read_properties(place)
                 yield from () if quorum_state is None else quorum_state.findings

@@ -16,7 +16,6 @@ class PartitionContext:
         is_clean: whether it has the mark of a clean stop, so that a broker recovers nothing.
         is_kraft: whether its meta.properties or its files are those of a KRaft broker.
         recovery_point: up to where the partition has been flushed; null where the checkpoint does not say.
-        high_watermark: as checkpointed.
         log_start_offset: as checkpointed, which a broker does where it is not the base of the first segment.
         cleaner_offset: up to where the log has been compacted.
         is_cleaned: whether a broker has compacted it before, as its cleaner's checkpoint names it.
@@ -26,7 +25,6 @@ class PartitionContext:
     is_clean: bool | None = None
     is_kraft: bool | None = None
     recovery_point: int | None = None
-    high_watermark: int | None = None
     log_start_offset: int | None = None
     cleaner_offset: int | None = None
     is_cleaned: bool | None = None

@@ -10,7 +10,7 @@ from collections import deque
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
@@ -29,7 +29,7 @@ from kafkalog_core.ops.verify.work import (
     PartitionWork,
     Split,
     check_partition,
-    check_piece,
+    check_pieces,
     check_segment_apart,
     finished,
 )
@@ -46,6 +46,9 @@ Verdict = PartitionVerdict | PlaceVerdict
 _Piece = PartitionWork | FileTarget
 _ALONE_PIECES: Final = 100
 """Pieces of work that this process does before it starts others: those cost as much as so many small partitions."""
+
+_RECENT_PIECES: Final = 50
+_SMALL_AT_ONCE: Final = 8
 
 
 def verify(
@@ -70,6 +73,7 @@ class _Runner:
         self._log_dirs = LogDirs(request.targets)
         self._pool: Pool | None = None
         self._alone_bytes = 0
+        self._recent: deque[int] = deque(maxlen=_RECENT_PIECES)
 
     def verdicts(self) -> Iterator[Verdict]:
         """See `verify`."""
@@ -133,13 +137,19 @@ class _Runner:
         """Do all of them in other processes."""
         waiting: deque[_Piece] = deque()
 
-        def given() -> Iterator[tuple[_Piece, Depth]]:
-            for piece in pieces:
-                waiting.append(piece)
-                yield (piece if isinstance(piece, FileTarget) else _with_split(piece, 2)), self._depth
+        def given() -> Iterator[tuple[tuple[_Piece, ...], Depth]]:
+            while some := tuple(islice(pieces, self._at_once())):
+                waiting.extend(some)
+                yield tuple(map(_splitting, some)), self._depth
 
-        for outcome in self._started_pool().map(check_piece, given()):
-            yield self._verdict(waiting.popleft(), outcome)
+        for outcomes in self._started_pool().map(check_pieces, given()):
+            for outcome in outcomes:
+                yield self._verdict(waiting.popleft(), outcome)
+
+    def _at_once(self) -> int:
+        """How many pieces a process gets at once: several where the last ones were small, which saves messages."""
+        is_small = len(self._recent) == _RECENT_PIECES and sum(self._recent) < SPLIT_BYTES
+        return _SMALL_AT_ONCE if is_small else 1
 
     def _verdict(self, piece: _Piece, outcome: Outcome) -> Verdict:
         """The verdict of a piece; a partition that is in pieces itself is put together."""
@@ -147,7 +157,9 @@ class _Runner:
             self._keep(partition_key(piece.path), index, line)
         self._skip(outcome.skipped_bytes)
         if not isinstance(outcome.result, Split):
+            self._recent.append(_log_bytes(outcome.result))
             return outcome.result
+        self._recent.clear()
         lines = piece.lines if isinstance(piece, PartitionWork) else ()
         return self._merged(outcome.result, lines)
 
@@ -188,3 +200,12 @@ class _Runner:
 
 def _with_split(work: PartitionWork, split: int | None) -> PartitionWork:
     return work if work.split == split else replace(work, split=split)
+
+
+def _splitting(piece: _Piece) -> _Piece:
+    """A piece as another process gets it: a large partition of several segments comes back."""
+    return piece if isinstance(piece, FileTarget) else _with_split(piece, 2)
+
+
+def _log_bytes(verdict: Verdict) -> int:
+    return sum(segment.size_bytes for segment in verdict.segments) if isinstance(verdict, PartitionVerdict) else 0

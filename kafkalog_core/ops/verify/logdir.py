@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.findings import FINDING_TYPES, found
-from kafkalog_core.findings.logs import DAMAGE_CODES
+from kafkalog_core.findings import found
+from kafkalog_core.findings.logs import DAMAGE_REASONS
 from kafkalog_core.format.checkpoint import OffsetEntry
 from kafkalog_core.format.names import (
     METADATA_TOPIC,
@@ -27,6 +27,7 @@ from kafkalog_core.ops.verify.disposition import (
     SegmentExtent,
     disposition,
 )
+from kafkalog_core.ops.verify.metadata_log import bootstrap_findings, snapshot_damage, snapshot_findings
 from kafkalog_core.ops.verify.offsets import check_partition_offsets
 from kafkalog_core.ops.verify.ownership import (
     OWNERSHIP_CODES,
@@ -39,16 +40,18 @@ from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 from kafkalog_core.storage.logdir import PartitionPath, read_log_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.ops.targets import Target
+    from kafkalog_core.ops.verify.work import Depth
 
 __all__ = ["LogDirs"]
 
-_REASON_OF_CODE: Final = {code: reason for reason, code in DAMAGE_CODES.items()} | {"log.zero-tail": "zero-filled"}
-_WORSE: Final = frozenset({"dir.future-beside-current", "meta.missing-kraft"})
-"""What a listing warns of, and what stops a broker."""
+_NO_META: Final = frozenset({"meta.missing", "meta.missing-kraft"})
+_WORSE: Final = _NO_META | {"dir.future-beside-current"}
+"""What a listing warns of, and what no healthy broker leaves behind."""
+_SINCE_META: Final = (FileKind.LEADER_EPOCH, FileKind.PARTITION_METADATA)
 _EFFECTS: Final = {
     FileKind.RECOVERY_POINT: "it recovers every segment after an unclean stop",
     FileKind.HIGH_WATERMARK: "it shows consumers nothing until the replicas agree on high watermarks",
@@ -62,10 +65,11 @@ class LogDirs:
     """The log directories around the partitions that are checked; what is found there goes with theirs.
 
     For each partition `context` is asked for before it is checked and `refined` afterwards, then `verdict` for each log
-    directory, and `across` last of all.
+    directory, and `across` last of all. `depth`: how to check the batches of files at their top; null: not at all.
     """
 
-    def __init__(self, targets: Iterable[Target]) -> None:
+    def __init__(self, targets: Iterable[Target], depth: Depth | None = None) -> None:
+        self._depth = depth
         self._targets = [target for target in targets if isinstance(target, LogDirTarget | PartitionTarget)]
         self._broker_dirs: dict[str, BrokerDir | None] = {}
         self._places: dict[str, tuple[BrokerDir | None, PartitionPath]] = {}
@@ -98,7 +102,9 @@ class LogDirs:
             start, end = verdict.log_start_offset, verdict.log_end_offset
             findings += check_partition_offsets(broker_dir, place.name, place.path, start, end)
         findings += self._topic_id_findings(broker_dir, place)
-        findings += _cluster_findings(broker_dir, place)
+        if place.name.topic == METADATA_TOPIC and place.name.state is DirectoryState.CURRENT:
+            findings += _cluster_findings(broker_dir, place)
+            findings += snapshot_findings(verdict, context)
         return replace(verdict, findings=tuple(findings))
 
     def verdict(self, target: LogDirTarget) -> PlaceVerdict:
@@ -118,6 +124,8 @@ class LogDirs:
         if broker_dir is not None and log_dir.is_broker_dir:
             findings += broker_dir.findings
             findings += _file_findings(broker_dir)
+        if self._depth is not None:
+            findings += bootstrap_findings(log_dir, self._depth)
         if target.is_whole:
             findings += check_directories(place.path for place in target.partitions if place.path not in self._foreign)
             if broker_dir is not None and log_dir.is_broker_dir:
@@ -205,7 +213,7 @@ def _is_measured(verdict: PartitionVerdict) -> bool:
 
 
 def _with_dispositions(
-    verdict: PartitionVerdict, extents: Sequence[SegmentExtent], context: PartitionContext
+    verdict: PartitionVerdict, extents: list[SegmentExtent], context: PartitionContext
 ) -> Iterator[Finding]:
     """Findings of damage with what a broker does about it in this place."""
     indexes = {segment.path: index for index, segment in enumerate(verdict.segments) if "v07" not in segment.formats}
@@ -214,31 +222,33 @@ def _with_dispositions(
         if finding.code == "log.torn-tail" and finding.path == last_v07:
             yield replace(finding, severity="info", broker_action=_V07_ACTION)
             continue
-        reason = _REASON_OF_CODE.get(finding.code)
+        if finding.path.endswith(".checkpoint"):
+            yield snapshot_damage(finding)
+            continue
+        reason = DAMAGE_REASONS.get(finding.code)
         index = indexes.get(finding.path)
         if reason is None or index is None or finding.position is None:
             yield finding
             continue
         index_name = segment_file_name(extents[index].base_offset, FileKind.OFFSET_INDEX)
         has_index = os.path.lexists(f"{os.path.dirname(finding.path)}/{index_name}")
+        extents[index] = replace(extents[index], has_index=has_index)
         place = DamagePlace(
             reason=reason,
             position=finding.position,
             size_bytes=finding.size_bytes or 0,
-            segments=[*extents[:index], replace(extents[index], has_index=has_index), *extents[index + 1 :]],
+            segments=extents,
             index=index,
             topic=verdict.topic,
         )
         result = disposition(place, context)
-        is_cut = finding.code == "log.torn-tail" and not place.is_active  # no append goes on there: the file was cut
-        cure = FINDING_TYPES["batch.crc-mismatch"].cure if is_cut else finding.cure
-        severity = result.severity or finding.severity
+        severity, cure = result.severity or finding.severity, result.cure or finding.cure
         yield replace(finding, broker_action=result.broker_action, severity=severity, cure=cure)
 
 
 def _cluster_findings(broker_dir: BrokerDir | None, place: PartitionPath) -> Iterator[Finding]:
     """Whether the metadata log is of the cluster that the log directory is of."""
-    if broker_dir is None or place.name.topic != METADATA_TOPIC or broker_dir.cluster_id is None:
+    if broker_dir is None or broker_dir.cluster_id is None:
         return
     file = EntryFile(path=f"{place.path}/{fixed_file_name(FileKind.QUORUM_STATE)}", kind=FileKind.QUORUM_STATE)
     try:
@@ -257,9 +267,12 @@ def _file_findings(broker_dir: BrokerDir) -> Iterator[Finding]:
     meta = broker_dir.meta
     if meta is not None and not meta.is_refused and broker_dir.is_kraft and broker_dir.directory_id is None:
         yield found("meta.no-directory-id", broker_dir.meta_path)
-    if meta is not None and not meta.is_refused and not broker_dir.is_kraft and meta.contents.get("broker.id") is None:
+    if meta is not None and not meta.is_refused and meta.contents.get("version") is None:
+        yield found("meta.no-version", broker_dir.meta_path)
+    elif meta is not None and not meta.is_refused and not broker_dir.is_kraft and not meta.contents.get("broker.id"):
         yield found("meta.no-broker-id", broker_dir.meta_path)
     partitions = [place for place in broker_dir.log_dir.partitions if _is_counted(place)]
+    yield from _missing_meta(broker_dir, partitions)
     if not partitions:
         return
     for kind, effect in _EFFECTS.items():
@@ -275,6 +288,20 @@ def _file_findings(broker_dir: BrokerDir) -> Iterator[Finding]:
             yield found("checkpoint.emptied", path, count=len(partitions), effect=effect, severity=severity)
 
 
+def _missing_meta(broker_dir: BrokerDir, partitions: Iterable[PartitionPath]) -> Iterator[Finding]:
+    """What 0.11 and later write into partitions tells that there was a meta.properties, which 0.9 has brought.
+
+    A listing of the log directory knows it of what is at the top.
+    """
+    is_told = any(finding.code in _NO_META for finding in broker_dir.log_dir.findings)
+    if broker_dir.meta is None and not is_told and any(_has_any(place, _SINCE_META) for place in partitions):
+        yield found("meta.missing", broker_dir.meta_path, severity="error")
+
+
+def _has_any(place: PartitionPath, kinds: Iterable[FileKind]) -> bool:
+    return any(os.path.lexists(f"{place.path}/{fixed_file_name(kind)}") for kind in kinds)
+
+
 def _is_counted(place: PartitionPath) -> bool:
     return place.name.state is DirectoryState.CURRENT and place.name.topic != METADATA_TOPIC
 
@@ -288,8 +315,7 @@ def _is_expected(kind: FileKind, broker_dir: BrokerDir, partitions: Iterable[Par
         return is_later or FileKind.RECOVERY_POINT in broker_dir.offsets
     if broker_dir.is_kraft:
         return True
-    epochs = fixed_file_name(FileKind.LEADER_EPOCH)
-    return any(os.path.lexists(f"{place.path}/{epochs}") for place in partitions)
+    return any(_has_any(place, (FileKind.LEADER_EPOCH,)) for place in partitions)
 
 
 def _severity_of_cut(broker_dir: BrokerDir) -> Severity:

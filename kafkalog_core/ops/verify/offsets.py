@@ -73,7 +73,8 @@ class _OffsetCheck:
             return
         start = max(self._start, self._broker_dir.offset(FileKind.LOG_START_OFFSET, self._name) or 0)
         if value > self._end:
-            yield self._finding("high-watermark.beyond-end", FileKind.HIGH_WATERMARK, value)
+            code = "high-watermark.maybe-beyond" if self._may_be_copied() else "high-watermark.beyond-end"
+            yield self._finding(code, FileKind.HIGH_WATERMARK, value)
         elif value < start <= self._end:
             yield self._finding("high-watermark.below-start", FileKind.HIGH_WATERMARK, value, start=start)
         elif value < self._end and self._broker_dir.log_dir.is_clean:
@@ -84,6 +85,11 @@ class _OffsetCheck:
         value = self._broker_dir.offset(kind, self._name)
         if value is not None and value > self._end:
             yield self._finding(code, kind, value)
+
+    def _may_be_copied(self) -> bool:
+        """Whether all that was flushed is there, and the rest may just not have been copied or written yet."""
+        flushed = self._broker_dir.offset(FileKind.RECOVERY_POINT, self._name) or 0
+        return not self._broker_dir.log_dir.is_clean and flushed <= self._end and self._start < self._end
 
     def _is_written(self, kind: FileKind) -> bool:
         """Whether the checkpoint names any partition at all; an empty one is told once for all of them."""

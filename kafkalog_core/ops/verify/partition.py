@@ -113,6 +113,11 @@ class PartitionChecker:
         """All producers behind the segment that was ended last."""
         return self._producers.states
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether no offset may be missing, as the log was never compacted; asked when all segments are ended."""
+        return self._is_whole_else()
+
     def resume(self, places: Sequence[tuple[SegmentVerdict, CheckerPlace]], producers: bytes) -> None:
         """Go on behind segments that an earlier run has checked; `producers` is the state behind the last of them.
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.findings.catalogue import FINDING_TYPES
-from kafkalog_core.ops.verify.marks import FileMark
-from kafkalog_core.ops.verify.partition import CheckerPlace
+from kafkalog_core.ops.verify.marks import FileMark  # noqa: TC001 -- annotations are read at run time
+from kafkalog_core.ops.verify.partition import CheckerPlace  # noqa: TC001 -- annotations are read at run time
 from kafkalog_core.ops.verify.plain import from_plain, shape_of, to_plain
-from kafkalog_core.ops.verify.verdict import SegmentVerdict
+from kafkalog_core.ops.verify.verdict import SegmentVerdict  # noqa: TC001 -- annotations are read at run time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,11 +31,6 @@ __all__ = ["EpochText", "OffsetText", "PropertyText", "read_epochs", "read_offse
 
 _LINE_OF_REFUSAL: Final = {"unsupported-version": 1, "count-mismatch": 2, "negative-count": 2}
 _UTF8_CODE: Final = "invalid-utf8"
-_CODE_GROUPS: Final = {
-    FileKind.META_PROPERTIES: "meta",
-    FileKind.PARTITION_METADATA: "partition-metadata",
-    FileKind.QUORUM_STATE: "quorum-state",
-}
 _KEY_OF_REFUSAL: Final = {
     "bad-node-id": ("node.id", "broker.id"),
     "bad-directory-id": ("directory.id",),
@@ -56,11 +51,15 @@ class OffsetText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochText:
-    """A leader-epoch-checkpoint; `entries` are those that can be read, in the order of the file."""
+    """A leader-epoch-checkpoint; `entries` are those that can be read, in the order of the file.
+
+    `is_cut`: it ends behind its version, which a broker takes for empty and never writes.
+    """
 
     path: str
     entries: tuple[PlacedLine, ...]
     is_refused: bool
+    is_cut: bool
     findings: tuple[Finding, ...]
 
 
@@ -119,7 +118,10 @@ def read_epochs(file: EntryFile) -> EpochText:
     _put_faults(sink, file, malformed, verdict, text.lost, negative=_first_negative(entries))
     _put_disorder(sink, file, entries)
     is_refused = text.lost is not None or verdict.refusal is not None
-    return EpochText(path=file.path, entries=tuple(entries), is_refused=is_refused, findings=sink.findings)
+    is_cut = not is_refused and verdict.version is not None and verdict.declared_count is None
+    return EpochText(
+        path=file.path, entries=tuple(entries), is_refused=is_refused, is_cut=is_cut, findings=sink.findings
+    )
 
 
 def read_properties(file: EntryFile) -> PropertyText | None:
@@ -146,23 +148,29 @@ def read_properties(file: EntryFile) -> PropertyText | None:
         if not isinstance(fault, EntryDamage):  # of a marker words do not count, but no broker writes others
             sink.put(replace(fault, severity="warning") if file.state is FileState.LIVE else fault)
         elif refusal is not None and not refusal.problem.startswith(f"line {line.line}"):
-            code = f"{_CODE_GROUPS[file.kind]}.malformed-line"
+            code = f"{file.code_group}.malformed-line"
             sink.put(file.finding(code, position=line.position, size_bytes=line.size_bytes, problem=fault.detail))
         elif refusal is None:  # behind what a broker reads
             sink.put(file.finding("file.more-lines", position=line.position, size_bytes=line.size_bytes))
     if file.kind is FileKind.PARTITION_METADATA and refusal is None:
-        _put_odd_names(sink, file, data, contents)
+        _put_odd_words(sink, file, data, contents)
     return PropertyText(path=file.path, contents=contents, findings=sink.findings)
 
 
-def _put_odd_names(sink: Sink, file: EntryFile, data: bytes, contents: PropertyFile) -> None:
-    """A broker goes by the order of the lines and writes one name for each."""
+def _put_odd_words(sink: Sink, file: EntryFile, data: bytes, contents: PropertyFile) -> None:
+    """A broker goes by the order of the lines; it writes one name for each, and one version."""
     lines = {line.number: line for line in iter_lines((data,))}
     for item, name in zip(contents.properties, _TOPIC_ID_NAMES, strict=False):
         line = lines.get(item.line)
-        if item.key != name and line is not None:
+        if line is None:
+            continue
+        position, size_bytes = line.position, line.size_bytes
+        if item.key != name:
             code = "partition-metadata.odd-name"
-            sink.put(file.finding(code, position=line.position, size_bytes=line.size_bytes, line=item.line, name=name))
+            sink.put(file.finding(code, position=position, size_bytes=size_bytes, line=item.line, name=name))
+        if name == "version" and item.value != "0":
+            code = "partition-metadata.odd-version"
+            sink.put(file.finding(code, position=position, size_bytes=size_bytes, version=item.value))
 
 
 _TOPIC_ID_NAMES: Final = ("version", "topic_id")

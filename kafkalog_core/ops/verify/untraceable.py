@@ -34,6 +34,11 @@ UNTRACEABLE: Final = {
         "Whole segments lost from the start of a log without leader epochs, as before 0.11.",
         "Retention removes them. Later on the first leader epoch moves with the start of the log, and tells.",
     ),
+    "leader-epoch-of-a-compacted-log": Untraceable(
+        "In a compacted log, a start offset in the leader-epoch-checkpoint that is too low but behind the first batch of "
+        "the epoch before, and a leader epoch in the header of a batch that is that of the batch before.",
+        "The cleaner may leave batches of an earlier leader epoch that reach behind the start of the next one.",
+    ),
     "leader-epoch-of-an-old-log": Untraceable(
         "Another leader epoch in the header of a batch of a log that holds magic 0 or 1 too, where epochs still "
         "rise, and lines lost from the leader-epoch-checkpoint of such a log, or changed so that they still rise.",
@@ -83,7 +88,7 @@ UNTRACEABLE: Final = {
     ),
     "ids-of-one-directory": Untraceable(
         "Another cluster id, node id or directory id in meta.properties, where no other log directory of the broker"
-        " is given; no directory id at all; in a directory of a ZooKeeper broker, the whole file.",
+        " is given; no directory id at all; in a directory of a broker before 0.11, the whole file.",
         "They stand nowhere else in the directory. Brokers before 3.7 write no directory id, and those before 0.9 "
         "no such file.",
     ),
@@ -120,6 +125,10 @@ ONLY_WARNED: Final = {
     "checkpoint-after-a-crash": Untraceable(
         "After an unclean stop: a checkpoint that is empty, and a log that starts behind its first leader epoch.",
         "The first start makes them empty, and leader epochs are written after old segments were removed.",
+    ),
+    "snapshot-after-a-crash": Untraceable(
+        "After an unclean stop: the producer snapshot of the last segment lost.",
+        "It is not forced to the disk when a segment is begun.",
     ),
     "words-of-the-mark": Untraceable(
         "A mark of a clean stop that holds no JSON.",

@@ -16,6 +16,7 @@ from kafkalog_core.ops.targets import FileTarget
 from kafkalog_core.ops.verify.check import SegmentTask
 from kafkalog_core.ops.verify.course import Course, unchanged
 from kafkalog_core.ops.verify.handover import NO_CHAIN, Spool, Spooled
+from kafkalog_core.ops.verify.replacements import Replacements
 from kafkalog_core.ops.verify.segment import check_segment
 from kafkalog_core.ops.verify.single import check_file
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict
@@ -39,7 +40,7 @@ __all__ = [
     "SegmentResult",
     "Split",
     "check_partition",
-    "check_piece",
+    "check_pieces",
     "check_segment_apart",
     "finished",
 ]
@@ -106,8 +107,14 @@ class SegmentResult:
     spooled: Spooled
 
 
-def check_piece(piece: PartitionWork | FileTarget, depth: Depth, advance: Callable[[int], None]) -> Outcome:
-    """Check a partition or a file in a process of its own. Raises StorageError where a file cannot be opened."""
+def check_pieces(
+    pieces: Sequence[PartitionWork | FileTarget], depth: Depth, advance: Callable[[int], None]
+) -> tuple[Outcome, ...]:
+    """Check partitions and files in another process. Raises StorageError where a file cannot be opened."""
+    return tuple(_check_apart(piece, depth, advance) for piece in pieces)
+
+
+def _check_apart(piece: PartitionWork | FileTarget, depth: Depth, advance: Callable[[int], None]) -> Outcome:
     if isinstance(piece, FileTarget):
         return Outcome(check_file(piece, depth, advance))
     lines: list[tuple[int, str]] = []
@@ -146,11 +153,13 @@ def finished(
     them, and snapshots of the metadata log.
     """
     verdict = checker.finish()
+    replacements = Replacements(partition, verdict.segments, is_whole=checker.is_whole)
     findings: list[Finding] = []
     for segment in _other_logs(partition):
         task = segment_task(partition, segment, depth, is_last=False)
-        findings += check_segment(task, NO_CHAIN, advance).findings
-    return replace(verdict, findings=(*verdict.findings, *findings)) if findings else verdict
+        other = check_segment(task, NO_CHAIN, advance)
+        findings += replacements.findings(other) if segment.state is SegmentState.SWAP else other.findings
+    return replace(verdict, findings=(*replacements.mended(verdict.findings), *findings)) if findings else verdict
 
 
 def _other_logs(partition: Partition) -> Iterator[Segment]:

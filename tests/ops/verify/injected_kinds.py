@@ -49,7 +49,8 @@ def _silent(broker: Broker, files: dict[str, bytes], name: str, damage: Damage) 
         return _LOGS[broker.flavour]
     if name.endswith("leader-epoch-checkpoint"):
         is_same = data is not None and _values(files[name]) == _values(data)
-        return "spelling" if is_same else "leader-epoch-of-an-old-log"
+        of_log = "leader-epoch-of-a-compacted-log" if broker.flavour == "compacted" else "leader-epoch-of-an-old-log"
+        return "spelling" if is_same else of_log
     if suffix == "snapshot" and (data is None or name not in files):
         return "older-snapshot"
     if suffix == "snapshot" and broker.flavour == "compacted":
@@ -78,4 +79,6 @@ def _warned(broker: Broker, name: str, damage: Damage) -> str:
         return "checkpoint-after-a-crash" if is_whole and not broker.is_clean else "index-without-a-log"
     if suffix in {"index", "timeindex"}:
         return "index-of-the-active-segment" if damage.changes[name] is None else "index-after-a-crash"
+    if suffix == "snapshot":
+        return "snapshot-after-a-crash"
     return "checkpoint-after-a-crash"

@@ -265,8 +265,10 @@ class Partition:
         offsets = [int(name.split(".")[0]) for name in self._files if name.endswith(".snapshot")]
         is_last_filled = self._end > self._bases[-1]
         is_begun = len(self._bases) == 1 or self._bases[-1] in offsets
-        if not is_begun or (self._is_clean and is_last_filled and self._end not in offsets):
+        if self._is_clean and is_last_filled and self._end not in offsets:
             yield ERROR
+        if not is_begun:  # it is not forced to the disk when it is written
+            yield ERROR if self._is_clean else WARNING
         for offset in offsets:
             if offset > self._end:
                 yield ERROR
@@ -310,9 +312,14 @@ class Partition:
         if any(batch.is_v1 for batch in self._batches):  # an older format empties the file
             return
         starts = dict(entries)
+        seen: set[int] = set()
         for batch in self._batches:
+            if self._flavour == "compacted" and batch.epoch in seen:
+                continue
+            seen.add(batch.epoch)
             behind = min((start for epoch, start in entries if epoch > batch.epoch), default=self._end)
-            if batch.epoch not in starts or starts[batch.epoch] > batch.base or behind <= batch.last < self._end - 1:
+            last = batch.base if self._flavour == "compacted" else batch.last  # the cleaner joins batches of epochs
+            if batch.epoch not in starts or starts[batch.epoch] > batch.base or behind <= last < self._end - 1:
                 yield ERROR
 
     def _offsets(self) -> Verdicts:

@@ -1,4 +1,4 @@
-"""A partition of several segments with idempotent and transactional producers, with all that a broker keeps beside it."""
+"""A partition of several segments with idempotent and transactional producers, as a broker writes it."""
 
 from __future__ import annotations
 

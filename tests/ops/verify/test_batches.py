@@ -37,12 +37,11 @@ def test_figures(tmp_path: Path) -> None:
     checked = check_headers(tmp_path, *log, base_offset=10)
     assert checked.findings == ()
     figures = checked.figures
-    assert (figures.batches, figures.records, figures.wrappers) == (3, 11, 0)
+    assert (figures.batches, figures.records) == (3, 11)
     assert (figures.first_offset, figures.last_offset) == (10, 20)
     assert (figures.first_timestamp_ms, figures.max_timestamp_ms) == (1014, 5000)
     assert figures.formats == ("v2",)
     assert figures.epochs == (EpochStart(2, 10, 0, 9), EpochStart(7, 20, len(log[0]) + len(log[1]), 19))
-    assert figures.last_epoch == 7
     assert (figures.is_thinned, figures.gaps, figures.gap_count) == (False, (), 0)
 
 
@@ -50,13 +49,12 @@ def test_figures_of_nothing(tmp_path: Path) -> None:
     figures = check_headers(tmp_path, b"").figures
     assert (figures.batches, figures.records, figures.formats, figures.epochs) == (0, 0, (), ())
     assert (figures.first_offset, figures.last_offset, figures.max_timestamp_ms) == (None, None, None)
-    assert figures.last_epoch == -1
 
 
 def test_figures_of_older_formats(tmp_path: Path) -> None:
     log = message_v0(Record(offset=0)) + wrapper_v1(records(1, 4)) + message_v1(Record(offset=5, timestamp_ms=9))
     figures = check_headers(tmp_path, log, batch_v2(records(6, 2))).figures
-    assert (figures.batches, figures.records, figures.wrappers) == (4, 4, 1)
+    assert (figures.batches, figures.records) == (4, 4)
     assert (figures.first_offset, figures.last_offset) == (0, 7)
     assert (figures.first_timestamp_ms, figures.max_timestamp_ms) == (1004, 1007)
     assert figures.formats == ("v0", "v1", "v2")

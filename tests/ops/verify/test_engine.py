@@ -64,7 +64,7 @@ def damage(path: Path, position: int) -> None:
     path.write_bytes(data)
 
 
-# --- several processes --------------------------------------------------------------------------------------------------
+# --- several processes ------------------------------------------------------------------------------------------------
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other processes from the first partition on, and segment by segment."""
@@ -130,7 +130,7 @@ def test_a_single_large_segment_needs_no_other_process(tmp_path: Path, monkeypat
     assert check(tmp_path / "t-0", jobs=4) == check(tmp_path / "t-0")
 
 
-# --- a directory that changes meanwhile -----------------------------------------------------------------------------------
+# --- a directory that changes meanwhile -------------------------------------------------------------------------------
 def test_a_log_that_grows_is_checked_up_to_where_it_was(tmp_path: Path) -> None:
     writer = write(tmp_path / "t-0", segments=2)
     assert codes(check(tmp_path / "t-0", progress=Acting(lambda: writer.append(rounds=2)))) == []
@@ -161,7 +161,7 @@ def test_a_partition_that_is_rolled_and_loses_its_first_segment(tmp_path: Path) 
 def test_damage_in_what_stays_as_it_was_is_an_error_all_the_same(tmp_path: Path) -> None:
     writer = write(tmp_path / "t-0", segments=3)
     damage(tmp_path / "t-0" / f"{writer.bases[1]:020d}.log", 70)
-    found = codes(check(tmp_path / "t-0", progress=Acting(lambda: writer.append())))
+    found = codes(check(tmp_path / "t-0", progress=Acting(writer.append)))
     assert ("error", "batch.crc-mismatch") in found
     (tmp_path / "t-0" / f"{writer.bases[1]:020d}.log").rename(tmp_path / "hidden")
     shutil.copy(tmp_path / "hidden", tmp_path / "t-0" / f"{writer.bases[1]:020d}.log")

@@ -76,7 +76,7 @@ def sizes(path: Path) -> list[int]:
     return [log.stat().st_size for log in sorted(path.glob("*.log"))]
 
 
-# --- on what brokers left -----------------------------------------------------------------------------------------------
+# --- on what brokers left ---------------------------------------------------------------------------------------------
 @pytest.mark.corpus
 @pytest.mark.parametrize("log_dir", sorted({snapshot.log_dir for snapshot in snapshots() if snapshot.fault is None}))
 def test_nothing_is_read_again_and_everything_is_said_again(corpus: Path, log_dir: str) -> None:
@@ -91,7 +91,7 @@ def test_nothing_is_read_again_and_everything_is_said_again(corpus: Path, log_di
             assert kept.lines[partition] == lines
 
 
-# --- what changes meanwhile -----------------------------------------------------------------------------------------------
+# --- what changes meanwhile -------------------------------------------------------------------------------------------
 def test_a_grown_segment_is_read_again_and_those_before_it_are_not(tmp_path: Path) -> None:
     writer, kept = write(tmp_path / "t-0"), Kept()
     kept.run(tmp_path / "t-0")
@@ -216,13 +216,13 @@ def test_many_producers_are_kept_near_the_end_alone(tmp_path: Path) -> None:
     full, _, _ = kept.run(tmp_path / "t-0")
     [lines] = kept.lines.values()
     assert [decode(line, "").producers is not None for line in lines] == [False, False, True, True]
-    kept.lines = {partition: lines[:2] for partition in kept.lines}
+    kept.lines = dict.fromkeys(kept.lines, lines[:2])
     assert kept.run(tmp_path / "t-0") == (full, 0, [0, 1, 2, 3])
-    kept.lines = {partition: lines[:3] for partition in kept.lines}
+    kept.lines = dict.fromkeys(kept.lines, lines[:3])
     assert kept.run(tmp_path / "t-0") == (full, sum(sizes(tmp_path / "t-0")[:3]), [3])
 
 
-# --- lines from anywhere ----------------------------------------------------------------------------------------------------
+# --- lines from anywhere ----------------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def line(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("state") / "t-0"

@@ -1,0 +1,36 @@
+"""Findings about the metadata log of a KRaft node and its snapshots, which its start compares before it reads them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkalog_core.findings.kinds import FindingType
+
+__all__ = ["METADATA_LOG", "SNAPSHOT_ACTION", "SNAPSHOT_CURE"]
+
+SNAPSHOT_ACTION: Final = "A KRaft node reads it when it starts, and may not start."
+SNAPSHOT_CURE: Final = (
+    "Put back a copy of the file. Another node of the quorum may have one of the same name; keep the damaged one aside."
+)
+
+METADATA_LOG: Final = {
+    "metadata-log.no-snapshot": FindingType(
+        "error",
+        "The metadata log starts at offset {start}, and there is no snapshot of that offset or a later one: what was "
+        "before is nowhere in it.",
+        "Does not start.",
+        "Stop the node and put a snapshot back: from a backup of this node, or the newest one of another node of the "
+        "quorum, with its name. If segments are missing at the start of the log, put those back.",
+        "Old segments of the metadata log are deleted only when a snapshot holds what was in them: it was deleted, "
+        "renamed, or the first segments were.",
+    ),
+    "metadata-log.snapshot-ahead": FindingType(
+        "warning",
+        "The snapshot is of offset {offset} and epoch {epoch}, the log ends at offset {end} with epoch {last}.",
+        "Takes the snapshot and throws all of the metadata log away: it begins anew at offset {offset}.",
+        "Copy the directory away before the start. Nothing is lost if the snapshot is whole, which verify checks, and "
+        "of this cluster.",
+        "The newest snapshot of the metadata log is ahead of its log: the node stopped right after it had fetched a "
+        "snapshot from the leader, or the end of the log was lost. After a clean stop it is an error.",
+    ),
+}

@@ -1,0 +1,111 @@
+"""The metadata log of a KRaft node beside its snapshots: what its start makes of them, before it reads a record.
+
+`bootstrap.checkpoint` at the top of a log directory is a file of batches like the snapshots, and is checked like them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.findings import found
+from kafkalog_core.findings.logs import DAMAGE_REASONS
+from kafkalog_core.findings.metadata_log import SNAPSHOT_ACTION, SNAPSHOT_CURE
+from kafkalog_core.format.checkpoint import EpochEntry
+from kafkalog_core.format.names import FileKind, FileState, fixed_file_name
+from kafkalog_core.ops.entry_faults import EntryFile
+from kafkalog_core.ops.verify.check import SegmentTask
+from kafkalog_core.ops.verify.handover import NO_CHAIN
+from kafkalog_core.ops.verify.segment import check_segment
+from kafkalog_core.ops.verify.textfiles import read_epochs
+from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.segment import Segment, SegmentState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog_core.findings import Finding, Severity
+    from kafkalog_core.ops.verify.context import PartitionContext
+    from kafkalog_core.ops.verify.verdict import PartitionVerdict
+    from kafkalog_core.ops.verify.work import Depth
+    from kafkalog_core.storage.listing import FileInfo
+    from kafkalog_core.storage.logdir import LogDir
+
+__all__ = ["bootstrap_findings", "snapshot_damage", "snapshot_findings"]
+
+
+def bootstrap_findings(log_dir: LogDir, depth: Depth) -> Iterator[Finding]:
+    """What is wrong in the batches of `bootstrap.checkpoint`, where there is one."""
+    for file in log_dir.files:
+        if not _is_snapshot(file) or file.name.base_offset is not None:
+            continue
+        task = SegmentTask(
+            segment=Segment(base_offset=0, state=SegmentState.CLOSED, log=file),
+            topic=None,
+            partition=None,
+            is_v07=False,
+            is_last=False,
+            level=depth.level,
+            now_ms=depth.now_ms,
+            max_batch_bytes=depth.max_batch_bytes,
+        )
+        for finding in check_segment(task, NO_CHAIN, _unseen).findings:
+            yield snapshot_damage(finding)
+
+
+def snapshot_damage(finding: Finding) -> Finding:
+    """A finding in a snapshot: what is damaged there is neither recovered nor served."""
+    if finding.code not in DAMAGE_REASONS:
+        return finding
+    return replace(finding, broker_action=SNAPSHOT_ACTION, cure=SNAPSHOT_CURE)
+
+
+def snapshot_findings(verdict: PartitionVerdict, context: PartitionContext) -> Iterator[Finding]:
+    """The snapshots of the metadata log against where its log starts and ends."""
+    if not verdict.segments or verdict.log_end_offset is None:
+        return
+    try:
+        files = [file for file in read_partition(verdict.path).kraft_snapshots if _is_snapshot(file)]
+    except StorageError:  # told with the partition
+        return
+    start, end = verdict.segments[0].base_offset, verdict.log_end_offset
+    places = [(file.name.epoch or 0, file.name.base_offset or 0, file.path) for file in files]
+    kept = [place for place in places if place[1] >= start]
+    if start > 0 and not kept:
+        yield _of(verdict, found("metadata-log.no-snapshot", verdict.path, offset=start, start=start))
+    if not kept:
+        return
+    epoch, offset, path = max(kept)
+    last = _last_epoch(verdict)
+    if last is None:  # the broker takes an empty log for one that ends with its snapshot
+        last = epoch if offset == end else 0
+    if epoch > last or (epoch == last and offset > end):
+        severity: Severity | None = "error" if context.is_clean else None
+        code = "metadata-log.snapshot-ahead"
+        yield _of(verdict, found(code, path, offset=offset, severity=severity, epoch=epoch, end=end, last=last))
+
+
+def _last_epoch(verdict: PartitionVerdict) -> int | None:
+    """The highest leader epoch of the batches and of the leader-epoch-checkpoint."""
+    epochs = [start.epoch for segment in verdict.segments for start in segment.epochs]
+    kind = FileKind.LEADER_EPOCH
+    try:
+        text = read_epochs(EntryFile(path=f"{verdict.path}/{fixed_file_name(kind)}", kind=kind))
+    except StorageError:  # missing or not readable: told with the partition
+        return max(epochs, default=None)
+    entries = (placed.entry for placed in text.entries)
+    epochs += [entry.leader_epoch for entry in entries if isinstance(entry, EpochEntry)]
+    return max(epochs, default=None)
+
+
+def _is_snapshot(file: FileInfo) -> bool:
+    return file.name.kind is FileKind.KRAFT_SNAPSHOT and file.name.state is FileState.LIVE
+
+
+def _of(verdict: PartitionVerdict, finding: Finding) -> Finding:
+    return replace(finding, topic=verdict.topic, partition=verdict.partition)
+
+
+def _unseen(size_bytes: int) -> None:
+    """Some hundred bytes are no progress."""
