@@ -84,7 +84,8 @@ def _exit_statuses(statuses: tuple[ExitStatus, ...]) -> str:
 
 
 def _see_also(first: list[str]) -> str:
-    return roff.paragraph(", ".join([*first, *(f"{name}({section})" for name, section in reference_pages.SECTIONS.items())]))
+    pages = (f"{name}({section})" for name, section in reference_pages.SECTIONS.items())
+    return roff.paragraph(", ".join([*first, *pages]))
 
 
 def main() -> None:

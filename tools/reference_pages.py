@@ -149,8 +149,8 @@ def _rows_page() -> str:
             "is filled. Headers and maps are JSON text. The summary goes to standard error."
         )
         + roff.paragraph(
-            "With --path, rows of a part of a file, or of a partition, have one more column behind topic, partition and "
-            f"segment: {roff.bold(tables.PATH.name)} {tables.PATH.kind}, {tables.PATH.doc}."
+            "With --path, rows of a part of a file, or of a partition, have one more column behind topic, partition "
+            f"and segment: {roff.bold(tables.PATH.name)} {tables.PATH.kind}, {tables.PATH.doc}."
         ),
     )
     for table in (*tables.TABLES.values(), tables.RECORD_V07):

@@ -174,7 +174,7 @@ CHECKPOINTS: Final = {
     "partition-metadata.odd-version": FindingType(
         "error",
         "Its version is {version}; every broker writes 0.",
-        "2.8 refuses the file; 4.x takes any number that is not negative.",
+        "Kafka 2.8 refuses the file; 4.x takes any number that is not negative.",
         "Write 0 behind 'version: ', with the broker stopped.",
         "There is one version of partition.metadata: the file was changed.",
     ),
@@ -198,7 +198,7 @@ CHECKPOINTS: Final = {
     "meta.no-version": FindingType(
         "error",
         "The file has no version.",
-        "0.9 to 3.x do not start: they ask for the property. 4.x takes the file for one of a ZooKeeper broker.",
+        "Kafka 0.9 to 3.x do not start: they ask for the property. 4.x takes the file for one of a ZooKeeper broker.",
         "Put back the line version=1, of a ZooKeeper broker version=0, as in its other log directories.",
         "Every broker writes a version into meta.properties: the line was lost, or its key changed.",
     ),

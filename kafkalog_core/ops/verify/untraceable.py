@@ -35,8 +35,8 @@ UNTRACEABLE: Final = {
         "Retention removes them. Later on the first leader epoch moves with the start of the log, and tells.",
     ),
     "leader-epoch-of-a-compacted-log": Untraceable(
-        "In a compacted log, a start offset in the leader-epoch-checkpoint that is too low but behind the first batch of "
-        "the epoch before, and a leader epoch in the header of a batch that is that of the batch before.",
+        "In a compacted log, a start offset in the leader-epoch-checkpoint that is too low but behind the first batch "
+        "of the epoch before, and a leader epoch in the header of a batch that is that of the batch before.",
         "The cleaner may leave batches of an earlier leader epoch that reach behind the start of the next one.",
     ),
     "leader-epoch-of-an-old-log": Untraceable(
