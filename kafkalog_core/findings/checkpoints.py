@@ -56,7 +56,7 @@ CHECKPOINTS: Final = {
     ),
     "recovery-point.beyond-end": FindingType(
         "error",
-        "The recovery point is {value}, the log ends at {end}: {missing} that were flushed to disk are missing.",
+        "The recovery point is {value}, the log ends at {end}: {missing} that had been flushed to disk went missing.",
         "Lowers it to the end of the log and goes on without them; after a crash it recovers the last segment alone.",
         f"Look for what was lost. {_REPLICA}",
         _BEHIND,

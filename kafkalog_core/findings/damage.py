@@ -31,7 +31,14 @@ _SKIP: Final = (
     "Without compaction it goes away by retention."
 )
 _CHECKPOINT: Final = "Refuses the file; from 1.0 on takes the log directory offline, earlier releases do not start."
-_SNAPSHOT: Final = "Deletes the snapshot and takes the next older one, or reads the log from its start."
+_SNAPSHOT: Final = (
+    "Deletes the snapshot and takes the next older one. With none left: after an unclean stop reads the log from its "
+    "start, after a clean one forgets all producers."
+)
+_SNAPSHOT_CURE: Final = (
+    "Nothing needs to be done where an older snapshot is left. Else verify the log directory, and if it is whole "
+    "delete .kafka_cleanshutdown on a stopped broker: the next start then reads the log."
+)
 _NOTHING: Final = "Nothing needs to be done."
 
 
@@ -50,21 +57,26 @@ LOG_DAMAGE: Final = {
         "After an unclean stop: cuts it off, which loses nothing that was acknowledged by all replicas. After a "
         "clean stop: leaves it, and appends behind it, so that readers fail here later.",
         "In the last segment after a crash nothing needs to be done: the next start cuts it; beside "
-        ".kafka_cleanshutdown, delete that mark on a stopped broker, so that the next start recovers. In an "
-        "earlier segment the file was cut, and a start may delete what follows: copy the partition from a replica.",
+        ".kafka_cleanshutdown, copy the directory away and delete that mark on a stopped broker, so that the next "
+        "start recovers. In an earlier segment the file was cut, and a start may delete what follows: copy the "
+        "partition from a replica.",
     ),
     "zero-filled": _framing(
         "Zero bytes: preallocated space behind the last batch, or a hole that a crash left.",
         "After an unclean stop: cuts it off. After a clean stop, at the end of the newest segment: does not start.",
-        "At the end after a crash nothing needs to be done: the next start cuts it. Beside .kafka_cleanshutdown: "
-        "delete that mark on a stopped broker. In the middle: copy the partition from a healthy replica.",
+        "At the end of the last segment after a crash nothing needs to be done: the next start cuts it. Beside "
+        ".kafka_cleanshutdown: copy the directory away and delete that mark on a stopped broker. In the middle, or in "
+        "an earlier segment: copy the partition from a healthy replica before a broker starts.",
     ),
     "bad-length": _framing("A length that cannot be true, is too small for its magic, or passes the end of the file."),
-    "unknown-magic": _framing("A magic of no known format."),
+    "unknown-magic": _framing(
+        "A magic of no known format.", "Keeps it if its checksum is good, as of a later release. Else: " + _RECOVERED
+    ),
     "crc-mismatch": _framing("A batch whose checksum is not that of its bytes."),
     "over-limit": _framing(
         "A batch larger than --max-batch-bytes; it was stepped over.",
-        "Reads it: the limit is kafkalog's own.",
+        "Reads it: the limit is kafkalog's own. Releases 0.8.2 to 0.10 cut what they recover at a message above "
+        "max.message.bytes.",
         "Give a larger --max-batch-bytes, if the size may be true.",
     ),
     "unreadable": _framing(
@@ -134,13 +146,13 @@ ENTRY_DAMAGE: Final = {
         "first bad batch.",
     ),
     "snapshot-crc-mismatch": DamageType(
-        "A producer snapshot whose checksum is not that of its bytes.", _SNAPSHOT, _NOTHING
+        "A producer snapshot whose checksum is not that of its bytes.", _SNAPSHOT, _SNAPSHOT_CURE
     ),
     "snapshot-entry-count": DamageType(
-        "A producer snapshot whose size is not that of the number of entries in its header.", _SNAPSHOT, _NOTHING
+        "A producer snapshot whose size is not that of the number of entries in its header.", _SNAPSHOT, _SNAPSHOT_CURE
     ),
-    "snapshot-truncated": DamageType("A producer snapshot that ends before its last entry.", _SNAPSHOT, _NOTHING),
-    "snapshot-version": DamageType("A producer snapshot of a version that does not exist.", _SNAPSHOT, _NOTHING),
+    "snapshot-truncated": DamageType("A producer snapshot that ends before its last entry.", _SNAPSHOT, _SNAPSHOT_CURE),
+    "snapshot-version": DamageType("A producer snapshot of a version that does not exist.", _SNAPSHOT, _SNAPSHOT_CURE),
     "too-large": DamageType(
         "A file far larger than any of its kind; it was not read.",
         "Reads it whole, if it can.",

@@ -225,7 +225,8 @@ PARTITIONS: Final = {
     ),
     "partition.changing": FindingType(
         "warning",
-        "Its files changed while they were checked: what is said of those that did is no error for that reason ({count}).",
+        "Its files changed while they were checked: what is said of those that did is no error for that reason "
+        "({count}).",
         "Is the one that changes them.",
         "Run it again when the broker is stopped, or on a copy.",
         meaning=(

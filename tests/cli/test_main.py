@@ -115,6 +115,26 @@ def test_an_error_is_one_sentence_and_a_status(dumping, monkeypatch, error, stat
     assert (result.exit_code, result.stderr) == (status, sentence)
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", ["dump", "verify"])
+def test_a_full_disk_is_one_sentence_to_the_end(command, unbuffered):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kafkalog_cli", command, "--output", "ndjson", "fixtures/demo/orders-0"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == ExitStatus.CRASH
+    lines = [line for line in done.stderr.splitlines() if "no compiled kernels" not in line]
+    assert lines == ["kafkalog: the result could not be written: [Errno 28] No space left on device"]
+
+
 def test_a_traceback_is_shown_on_request(dumping, monkeypatch):
     monkeypatch.setenv("KAFKALOG_DEBUG", "1")
     dumping.chunks = None

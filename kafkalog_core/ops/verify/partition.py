@@ -294,7 +294,9 @@ class PartitionChecker:
                 if start.offset >= self._start_offset and (not starts or start.epoch > starts[-1].epoch):
                     starts.append(start)
         known = [] if self._has_forgotten_epochs() else starts
-        first_offset = min(self._verdicts[0].base_offset, _served_from(self._partition, self._context))
+        replacements = [other.base_offset for other in self._partition.other_segments if _is_replacement(other)]
+        starts_at = _served_from(self._partition, self._context)
+        first_offset = min(self._verdicts[0].base_offset, starts_at, *replacements)
         is_clean = bool(self._context.is_clean)
         is_compacted = self._is_compacted or self._gap_count() > _FEW_GAPS
         check_epochs(text, known, (first_offset, end_offset), self._sink, is_clean=is_clean, is_compacted=is_compacted)
@@ -333,6 +335,11 @@ class PartitionChecker:
         if context.is_clean is not False:
             return False
         return verdict.is_last or _next_offset(verdict) > (context.recovery_point or 0)
+
+
+def _is_replacement(segment: Segment) -> bool:
+    """Whether a broker puts it in its place at its next start, before it looks at anything else."""
+    return segment.state is SegmentState.SWAP and segment.log is not None
 
 
 def _is_epoch_file(file: FileInfo) -> bool:

@@ -62,7 +62,9 @@ class ProducerChecks:
         self._start_offset = start_offset
         self._sink = Sink(partition.topic, partition.partition)
         self._explained = Sink(partition.topic, partition.partition)
-        self._snapshots = [(file.name.base_offset or 0, file.path) for file in partition.snapshots]
+        self._snapshots = [
+            (file.name.base_offset, file.path) for file in partition.snapshots if file.name.base_offset is not None
+        ]
         compacted = partition.topic in COMPACTED_TOPICS or context.cleaner_offset is not None
         self._sequences = sequences_of(partition.topic, is_compacted=compacted)
         self._states = ProducerStates(sequences=self._sequences)

@@ -1,4 +1,4 @@
-"""Finished replacements (.swap) against what they replace: a broker puts them there unseen and deletes the originals."""
+"""Finished replacements (.swap) against what they replace: a broker exchanges the two without looking into them."""
 
 from __future__ import annotations
 
@@ -82,20 +82,30 @@ class Replacements:
         if beyond is not None:
             return beyond
         originals = self._originals(swap)
-        if not originals or originals[0].base_offset != swap.base_offset or any(one.damage for one in originals):
+        if not originals or originals[0].base_offset != swap.base_offset:
             return None
+        if any(one.damage for one in originals) or not any(one.batches for one in originals):
+            return None
+        return self._less(swap, originals)
+
+    def _less(self, swap: SegmentVerdict, originals: Sequence[SegmentVerdict]) -> str | None:
+        """What a replacement does not have of whole originals."""
         records = sum(one.records for one in originals)
-        if not any(one.batches for one in originals):
-            return None
         if not swap.size_bytes:
             return f"it is empty, and what it replaces holds {_records_text(records)}"
         if swap.damage:
             return f"it is damaged at byte {swap.damage[0][0]:,}, and what it replaces is whole"
         last, last_replaced = swap.last_offset, originals[-1].last_offset
         is_cut = last is not None and last_replaced is not None and last < last_replaced
+        is_cut = is_cut and not self._is_split(swap)
         if is_cut and self._is_whole and not swap.is_thinned and not swap.gap_count:
             return f"it ends with offset {last}, what it replaces with {last_replaced}, and the log was never compacted"
         return None
+
+    def _is_split(self, swap: SegmentVerdict) -> bool:
+        """Whether others may hold the rest of a segment that was split."""
+        others = (other for other in self._partition.other_segments if other.state is SegmentState.SWAP)
+        return any(other.base_offset > swap.base_offset for other in others)
 
     def _beyond(self, swap: SegmentVerdict) -> str | None:
         """Offsets behind the end of the log: a replacement is made of what was there."""
@@ -107,7 +117,7 @@ class Replacements:
             return None
         count = len(self._originals(swap))
         goes = "the active segment goes" if count <= 1 else f"{count:,} segments go"
-        return f"it says that it reaches to offset {swap.last_offset}, the log only to {end}: {goes} with it"
+        return f"it reaches to offset {swap.last_offset}, the log only to {end}: {goes} with it"
 
     def _originals(self, swap: SegmentVerdict) -> list[SegmentVerdict]:
         """The live segments that go when the replacement comes."""

@@ -15,6 +15,7 @@ from kafkalog_core.ops.verify.disposition import (
     at_risk,
     at_risk_finding,
     disposition,
+    is_recovered,
 )
 
 SEGMENTS = (SegmentExtent(0, 5000), SegmentExtent(100, 6000), SegmentExtent(200, 4000))
@@ -58,6 +59,13 @@ def damage(
         (damage("torn-tail", 2, 3900, 100), CRASHED, 100, "info", "Cuts the log here"),
         (damage("torn-tail", 2, 3900, 100), UNKNOWN, 0, "warning", "Does not notice it after a clean stop"),
         (damage("bad-length", 2, 3900, 100), CRASHED, 100, None, "Cuts the log here"),
+        (damage("bad-length", 2, 3900, 100), CLEAN, 0, "error", "May not start"),
+        # before the end: only if no index entry is behind it
+        (damage("zero-filled", 2, 1000, 500), CLEAN, 0, "error", "May not start"),
+        (damage("bad-length", 2, 1000, 500), CLEAN, 0, "error", "May not start"),
+        # no broker cuts a batch for its size or for the magic of a later release
+        (damage("over-limit", 1, 100), CRASHED, 0, None, "Reads it, as the limit is kafkalog's own"),
+        (damage("unknown-magic", 1, 100), CRASHED, 9900, None, "Keeps it if it has a good checksum"),
         # the end of a segment that is not the last one
         (damage("torn-tail", 1, 5900, 100), CRASHED, 4100, None, "Cuts the log here"),
         (damage("zero-filled", 0, 4000, 1000), CLEAN, 0, None, "Does not notice it at its start"),
@@ -69,6 +77,7 @@ def damage(
         (damage("offset-order", 1, 100, 0, has_index=False), CLEAN, 0, None, "Recovers the segment"),
         # the metadata log is recovered at every start
         (damage("crc-mismatch", 0, 1000, topic="__cluster_metadata"), CLEAN, 14_000, None, "Cuts the log here"),
+        (damage("offset-order", 0, 1000, 0, topic="__cluster_metadata"), CLEAN, 15_000, None, "Empties the whole"),
     ],
 )
 def test_disposition(
@@ -84,6 +93,37 @@ def test_disposition(
 @pytest.mark.parametrize("context", [CLEAN, CRASHED, UNKNOWN])
 def test_every_reason_has_one(reason: str, context: PartitionContext) -> None:
     assert disposition(damage(reason, 1, 10), context).broker_action
+
+
+@pytest.mark.parametrize("reason", ["torn-tail", "zero-filled", "bad-length", "crc-mismatch", "unknown-magic"])
+@pytest.mark.parametrize("context", [CLEAN, CRASHED, UNKNOWN])
+@pytest.mark.parametrize("has_index", [True, False])
+@pytest.mark.parametrize(("index", "position"), [(0, 4900), (1, 5900), (1, 100), (2, 100), (2, 3900)])
+def test_no_cure_loses_a_batch(
+    reason: str, context: PartitionContext, has_index: bool, index: int, position: int
+) -> None:
+    """Nothing is to be done only about a tail that holds none; else a copy is made, or a replica's is taken."""
+    place = damage(reason, index, position, has_index=has_index)
+    cure = disposition(place, context).cure or ""
+    assert "copy" in cure.lower() or (place.is_tail and cure.startswith("Nothing needs to be done"))
+
+
+@pytest.mark.parametrize(
+    ("recovery_point", "recovered"),
+    [
+        (None, [True, True, True]),
+        (99, [True, True, True]),
+        (100, [False, True, True]),
+        (250, [False, False, True]),
+    ],
+)
+def test_is_recovered(recovery_point: int | None, recovered: list[bool]) -> None:
+    """From the segment that holds the recovery point on, also where offsets are missing behind it."""
+    context = PartitionContext(is_clean=False, recovery_point=recovery_point)
+    assert [is_recovered(index, SEGMENTS, context) for index in range(3)] == recovered
+    assert not any(is_recovered(index, SEGMENTS, CLEAN, "t") for index in range(3))
+    assert not any(is_recovered(index, SEGMENTS, UNKNOWN, "t") for index in range(3))
+    assert all(is_recovered(index, SEGMENTS, CLEAN, "__cluster_metadata") for index in range(3))
 
 
 def test_segments_behind_the_cut_are_counted() -> None:

@@ -60,6 +60,17 @@ def test_offsets(tmp_path: Path, name: str, value: int, is_clean: bool, expected
     assert [item for item in brief(find(directory)) if item != UNCLEAN] == expected
 
 
+def test_a_watermark_beyond_the_end_may_be_of_a_copy_in_flight(tmp_path: Path) -> None:
+    directory = write_log_dir(tmp_path / "a", is_clean=False)
+    checkpoint(directory, WATERMARK, ("t", 0, 140))
+    (item,) = (item for item in find(directory) if item.path.endswith(WATERMARK))
+    assert (item.code, item.severity) == ("high-watermark.maybe-beyond", "warning")
+    assert "this is a copy in which the log is older than the checkpoint" in item.message
+    checkpoint(directory, RECOVERY, ("t", 0, 101))  # some of what is missing was flushed
+    codes = [(item.severity, item.code) for item in find(directory)]
+    assert ("error", "high-watermark.beyond-end") in codes
+
+
 def test_the_log_start_moves_the_bounds(tmp_path: Path) -> None:
     directory = write_log_dir(tmp_path / "a")
     checkpoint(directory, LOG_START, ("t", 0, 60))
@@ -172,6 +183,40 @@ def test_one_dir_of_a_kraft_broker_without_meta_properties(tmp_path: Path) -> No
     assert Found("error", "meta.missing-kraft", "meta.properties", None) in brief(find(first, second))
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"node.id=1\ncluster.id=JP8dLpwyRqt7lTsK7P_TbQ\n", "meta.no-version"),
+        (b"veRsion=0\nbroker.id=1\n", "meta.no-version"),
+        (b"version= \nbroker.id=1\n", "meta.unsupported-version"),
+        (b"version=0\ncluster.id=JP8dLpwyRqt7lTsK7P_TbQ\n", "meta.no-broker-id"),
+    ],
+)
+def test_a_version_that_no_broker_writes(tmp_path: Path, text: bytes, expected: str) -> None:
+    directory = write_log_dir(tmp_path / "a")
+    (directory / "meta.properties").write_bytes(text)
+    assert ("error", expected) in [(item.severity, item.code) for item in find(directory)]
+
+
+@pytest.mark.parametrize(
+    ("kept", "is_told"),
+    [
+        ((LOG_START,), True),
+        (("leader-epoch-checkpoint",), True),
+        (("partition.metadata",), True),
+        ((), False),
+    ],
+)
+def test_meta_properties_that_must_have_been_there(tmp_path: Path, kept: tuple[str, ...], is_told: bool) -> None:
+    directory = write_log_dir(tmp_path / "a")
+    for path in (LOG_START, "t-0/leader-epoch-checkpoint", "t-0/partition.metadata", "meta.properties"):
+        if path.rpartition("/")[2] not in kept:
+            (directory / path).unlink()
+    found_here = [(item.severity, item.code) for item in find(directory, formats=["v0"])]
+    assert (("error", "meta.missing") in found_here) == is_told
+    assert len([code for _, code in found_here if code == "meta.missing"]) == is_told
+
+
 def test_a_dir_that_was_not_closed(tmp_path: Path) -> None:
     first, second = two_dirs(tmp_path)
     (second / ".kafka_cleanshutdown").unlink()
@@ -242,6 +287,31 @@ def test_topics_with_one_id(tmp_path: Path) -> None:
     assert [item.code for item in find(directory)] == ["partition-metadata.shared-topic-id"]
 
 
+@pytest.mark.parametrize(("version", "codes"), [(0, []), (1, ["partition-metadata.odd-version"])])
+def test_the_version_of_partition_metadata(tmp_path: Path, version: int, codes: list[str]) -> None:
+    directory = write_log_dir(tmp_path / "a")
+    path = directory / "t-0" / "partition.metadata"
+    path.write_bytes(path.read_bytes().replace(b"version: 0", b"version: %d" % version))
+    assert [item.code for item in find(directory)] == codes
+
+
+@pytest.mark.parametrize(
+    ("formats", "text", "codes"),
+    [
+        (["v1", "v2"], b"0\n", ["epochs.cut"]),
+        (["v1", "v2"], b"0\n0\n", []),
+        (["v1", "v2"], b"", []),
+        (["v1"], b"0\n", []),
+    ],
+)
+def test_leader_epochs_that_end_behind_the_version(
+    tmp_path: Path, formats: list[str], text: bytes, codes: list[str]
+) -> None:
+    directory = write_log_dir(tmp_path / "a")
+    (directory / "t-0" / "leader-epoch-checkpoint").write_bytes(text)
+    assert [item.code for item in find(directory, formats=formats)] == codes
+
+
 def test_a_partition_set_aside_may_have_an_older_id(tmp_path: Path) -> None:
     directory = write_log_dir(tmp_path / "a")
     write_partition(directory / f"t-0.{UUID}-stray", topic_id="x" * 21 + "A")
@@ -310,7 +380,7 @@ def test_an_index_that_would_replace_another_one(tmp_path: Path) -> None:
     """The log of a replacement is renamed before its indexes, and those that it replaces have gone by then."""
     partition = segments(tmp_path / "t-0", 3)
     (partition / f"{10:020d}.index.swap").touch()
-    assert brief(find(partition)) == [Found("warning", "segment.swap", f"{10:020d}.index.swap", None)]
+    assert brief(find(partition)) == [Found("error", "segment.swap", f"{10:020d}.index.swap", None)]
 
 
 def test_a_segment_of_redpanda(tmp_path: Path) -> None:
@@ -341,6 +411,7 @@ def segment_verdict(path: str) -> SegmentVerdict:
         epochs=(),
         is_thinned=False,
         gaps=(),
+        gap_count=0,
         damage=((40, 60),),
         lost_offsets=(),
         findings=(),
@@ -368,3 +439,4 @@ def test_damage_is_told_with_what_this_broker_will_do(tmp_path: Path) -> None:
     (item,) = log_dirs.refined(verdict).findings
     assert item.severity == "error"
     assert (item.broker_action or "").startswith("Does not start")
+    assert "copy the directory away" in (item.cure or "")

@@ -6,7 +6,7 @@ Buffers are exactly as large as they must be, so that a build with AddressSaniti
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.errors import FieldError
 from kafkalog_core.format import kernels
@@ -65,6 +65,11 @@ class _Reader:
         return int.from_bytes(self.take(bits // 8), "big", signed=True)
 
 
+def _exact(data: bytes | bytearray) -> Any:
+    """These bytes in memory that ends behind them; that of `bytes` and its like has one more."""
+    return array("B", data)
+
+
 def batch_checks(data: bytes) -> object:
     """Headers, run by run, as `BatchCheck` asks."""
     reader = _Reader(data)
@@ -96,7 +101,7 @@ def record_checks(data: bytes) -> object:
     for batches in _runs(reader):
         batch = 0
         while batch < batches.count:
-            memory = array("B", reader.take(reader.byte() % 24))
+            memory = _exact(reader.take(reader.byte() % 24))
             records, batch = _records(reader, batches.count, batch, len(memory))
             found += _checked_records(memoryview(memory), batches, records, state)
             found.append([str(contradiction) for contradiction in records_outside(batches, records)])
@@ -166,7 +171,7 @@ def _states(reader: _Reader, kind: int, sequences: Sequences) -> ProducerStates:
 def _markers(reader: _Reader, batches: BatchColumns) -> Mapping[int, Marker]:
     """Those that the batches' bytes hold, or some that are made up."""
     if reader.byte() & 1:
-        memory = array("B", reader.take(reader.byte() % 64))
+        memory = _exact(reader.take(reader.byte() % 64))
         for name in ("payload_start", "payload_end"):
             for row in range(batches.count):
                 batches.column(name)[row] = min(max(0, batches.column(name)[row]), len(memory))
@@ -190,7 +195,7 @@ def index_checks(data: bytes) -> object:
     state[k.I_TOP_V2] = -1 if is_time else 0
     faults = array("q", bytes(8 * k.FAULT_ROWS * k.FAULT_SIZE))
     found: list[object] = []
-    slot, window, marks = 0, array("B", bytes(size)), array("B", [0])
+    slot, window, marks = 0, _exact(bytes(size)), _exact(bytes(1))
     count = 0
     for batches in _runs(reader, marks=True):
         state[k.I_ROW] = 0
@@ -207,7 +212,7 @@ def index_checks(data: bytes) -> object:
                 window = windows.pop()
                 count = len(window) // size
                 state[k.I_SLOT], state[k.I_ENTRY] = slot, 0
-                marks = array("B", bytes(count))
+                marks = _exact(bytes(count))
                 if not kernels.is_ordered(window, count, is_time, state):
                     links = array("q", bytes(16 * count))
                     kernels.mark_disorder(window, count, is_time, state, marks, links)
@@ -217,12 +222,12 @@ def index_checks(data: bytes) -> object:
     return found
 
 
-def _window(reader: _Reader, size: int, *, is_time: bool) -> array[int]:
+def _window(reader: _Reader, size: int, *, is_time: bool) -> Any:
     data = bytearray()
     for _ in range(1 + reader.byte() % 40):
         first, second = reader.number(64 if is_time else 32), reader.number(32)
         data += first.to_bytes(size - 4, "big", signed=True) + second.to_bytes(4, "big", signed=True)
-    return array("B", data)
+    return _exact(data)
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------

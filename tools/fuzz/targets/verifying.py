@@ -7,6 +7,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+from kafkalog_cli.render.findings import finding_lines
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.format.layout import MAX_INT64
@@ -41,6 +42,7 @@ _PARTITIONS: Final = (
 )
 _NOW_MS: Final = (MTIME_MS + 60_000, 0, MAX_INT64, 1_500_000_000_000)
 _LIMITS: Final = (1024 * 1024, 1024 * 1024, 1024 * 1024, 300)
+_WIDTH: Final = 100
 _NOT_FILLED: Final = re.compile(r"\{[a-z_]+(?::[^}]*)?\}")
 
 # Windows, tables and parts so small that their borders fall inside of inputs.
@@ -190,6 +192,8 @@ def _rows(verdicts: Verdicts) -> list[bytes]:
 def _check_verdict(verdict: PartitionVerdict | PlaceVerdict) -> None:
     for finding in verdict.findings:
         _check_finding(finding)
+    for line in finding_lines([finding.row() for finding in verdict.findings], _WIDTH):
+        check(line.plain.isprintable(), f"a line that does not print: {line.plain!r}")
     if isinstance(verdict, PartitionVerdict):
         for segment in verdict.segments:
             _check_segment(segment)

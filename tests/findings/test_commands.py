@@ -1,0 +1,67 @@
+"""Every command of ours that a text names is one: whoever reads it at night types it as it stands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from kafkalog_cli.main import COMMANDS, cli
+from kafkalog_core.findings import FINDING_TYPES
+from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
+from kafkalog_core.findings.damage import ENTRY_DAMAGE, LOG_DAMAGE
+from kafkalog_core.ops.verify.context import PartitionContext
+from kafkalog_core.ops.verify.disposition import DamagePlace, SegmentExtent, disposition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NAMED = re.compile(rf"kafkalog (?:{'|'.join(COMMANDS)})(?: --[a-z][a-z-]*)*")
+ANY = re.compile(r"\bkafkalog [a-z-]+(?: --[a-z-]+)?")
+NO_COMMANDS = {"kafkalog can", "kafkalog reads"}
+
+
+def texts() -> Iterator[str]:
+    for kind in FINDING_TYPES.values():
+        yield from (text for text in kind[1:] if text)
+    for damage in (*LOG_DAMAGE.values(), *ENTRY_DAMAGE.values()):
+        yield from damage
+    for message in BROKER_MESSAGES.values():
+        yield from (message.happened, message.why, message.broker_action, message.cure)
+    for is_clean in (True, False, None):
+        for has_index in (True, False):
+            for reason in LOG_DAMAGE:
+                segments = (SegmentExtent(0, 100, has_index), SegmentExtent(9, 100, has_index))
+                for index in (0, 1):
+                    for size_bytes in (10, 50):
+                        place = DamagePlace(
+                            reason=reason, position=50, size_bytes=size_bytes, segments=segments, index=index
+                        )
+                        result = disposition(place, PartitionContext(is_clean=is_clean))
+                        yield f"{result.broker_action} {result.cure or ''}"
+
+
+def commands() -> set[str]:
+    """Those of messages are whole command lines, with what is put in for a message in braces."""
+    named = {match for text in texts() for match in NAMED.findall(text)}
+    lines = {line for message in BROKER_MESSAGES.values() for line in message.commands if line.startswith("kafkalog ")}
+    return named | {re.sub(r"\{\w+\}", "7", line) for line in lines}
+
+
+@pytest.mark.parametrize("line", sorted(commands()))
+def test_it_can_be_typed(line: str) -> None:
+    _, name, *arguments = shlex.split(line)
+    context = click.Context(cli, info_name="kafkalog")
+    command = cli.get_command(context, name)
+    assert command is not None
+    named = click.Context(command, parent=context, info_name=name)
+    command.make_parser(named).parse_args([*arguments, "."])
+
+
+def test_there_is_no_other() -> None:
+    """A text that says "kafkalog" and then a word means a command, or it is among those that do not."""
+    words = {match for text in texts() for match in ANY.findall(text)}
+    assert {word for word in words if word.split()[1] not in COMMANDS} <= NO_COMMANDS

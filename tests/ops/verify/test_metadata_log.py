@@ -1,0 +1,139 @@
+"""The metadata log of a KRaft node beside its snapshots, by the rules of `KafkaRaftLog` 4.3.1."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog_core.ops.targets import resolve
+from kafkalog_core.ops.verify.context import PartitionContext
+from kafkalog_core.ops.verify.logdir import LogDirs
+from kafkalog_core.ops.verify.metadata_log import snapshot_findings
+from kafkalog_core.ops.verify.verdict import EpochStart, PartitionVerdict, PlaceVerdict, SegmentVerdict
+from kafkalog_core.ops.verify.work import Depth
+from tests import build
+
+if TYPE_CHECKING:
+    from kafkalog_core.findings import Finding
+
+DEMO = Path(__file__).parents[3] / "fixtures" / "demo"
+NOW_MS = 2_000_000_000_000
+
+
+def segment(path: Path, base_offset: int, epochs: tuple[EpochStart, ...]) -> SegmentVerdict:
+    return SegmentVerdict(
+        path=f"{path}/{base_offset:020d}.log",
+        base_offset=base_offset,
+        size_bytes=100,
+        is_last=True,
+        mtime_ms=0,
+        batches=1,
+        records=1,
+        first_offset=base_offset,
+        last_offset=99,
+        first_timestamp_ms=None,
+        max_timestamp_ms=None,
+        formats=("v2",),
+        epochs=epochs,
+        is_thinned=False,
+        gaps=(),
+        gap_count=0,
+        damage=(),
+        lost_offsets=(),
+        findings=(),
+    )
+
+
+def check(
+    path: Path,
+    start: int,
+    snapshots: list[tuple[int, int]],
+    *,
+    clean: bool,
+    end: int = 100,
+    epoch: int | None = 3,
+    lines: list[tuple[int, int]] | None = None,
+) -> list[Finding]:
+    directory = path / "__cluster_metadata-0"
+    directory.mkdir()
+    for offset, snapshot_epoch in snapshots:
+        (directory / f"{offset:020d}-{snapshot_epoch:010d}.checkpoint").touch()
+    if lines is not None:
+        (directory / "leader-epoch-checkpoint").write_bytes(build.epoch_checkpoint(lines))
+    epochs = () if epoch is None else (EpochStart(epoch, start, 0, start - 1),)
+    verdict = PartitionVerdict(
+        path=str(directory),
+        topic="__cluster_metadata",
+        partition=0,
+        segments=(segment(directory, start, epochs),),
+        findings=(),
+        log_start_offset=start,
+        log_end_offset=end,
+        at_risk_bytes=None,
+    )
+    return list(snapshot_findings(verdict, PartitionContext(is_clean=clean)))
+
+
+@pytest.mark.parametrize(
+    ("start", "snapshots"),
+    [
+        (0, []),
+        (0, [(0, 0)]),
+        (0, [(40, 2), (100, 3)]),
+        (40, [(40, 2)]),
+        (40, [(10, 1), (60, 3)]),
+        (40, [(120, 2), (60, 3)]),  # the newest is that of the highest epoch
+    ],
+)
+def test_healthy(tmp_path: Path, start: int, snapshots: list[tuple[int, int]]) -> None:
+    assert check(tmp_path, start, snapshots, clean=True) == []
+
+
+@pytest.mark.parametrize("snapshots", [[], [(10, 1)]])
+def test_a_log_whose_start_is_in_no_snapshot(tmp_path: Path, snapshots: list[tuple[int, int]]) -> None:
+    (item,) = check(tmp_path, 40, snapshots, clean=False)
+    assert (item.severity, item.code, item.offset) == ("error", "metadata-log.no-snapshot", 40)
+    assert (item.topic, item.partition) == ("__cluster_metadata", 0)
+
+
+@pytest.mark.parametrize(("clean", "severity"), [(True, "error"), (False, "warning")])
+@pytest.mark.parametrize("snapshot", [(101, 3), (50, 4)])
+def test_a_snapshot_ahead_of_the_log(tmp_path: Path, snapshot: tuple[int, int], clean: bool, severity: str) -> None:
+    (item,) = check(tmp_path, 0, [snapshot], clean=clean)
+    assert (item.severity, item.code, item.offset) == (severity, "metadata-log.snapshot-ahead", snapshot[0])
+    assert item.path.endswith(".checkpoint")
+
+
+def test_an_epoch_of_the_leader_epoch_checkpoint_counts(tmp_path: Path) -> None:
+    assert check(tmp_path, 0, [(50, 4)], lines=[(3, 0), (4, 100)], clean=True) == []
+
+
+def test_an_empty_log_ends_with_its_snapshot(tmp_path: Path) -> None:
+    assert check(tmp_path, 60, [(60, 5)], end=60, epoch=None, clean=True) == []
+
+
+# --- bootstrap.checkpoint ---------------------------------------------------------------------------------------------
+def top_findings(path: Path, level: str = "records") -> tuple[Finding, ...]:
+    (target,) = resolve([str(path)])
+    depth = Depth(level=level, now_ms=NOW_MS, max_batch_bytes=1 << 20)  # type: ignore[arg-type]
+    verdict = LogDirs([target], depth).verdict(target)  # type: ignore[arg-type]
+    assert isinstance(verdict, PlaceVerdict)
+    return tuple(item for item in verdict.findings if item.path.endswith("bootstrap.checkpoint"))
+
+
+def test_bootstrap_checkpoint(tmp_path: Path) -> None:
+    directory = tmp_path / "demo"
+    shutil.copytree(DEMO, directory)
+    file = directory / "bootstrap.checkpoint"
+    file.chmod(0o644)
+    assert top_findings(directory) == ()
+    data = bytearray(file.read_bytes())
+    data[70] ^= 1
+    file.write_bytes(data)
+    (item,) = top_findings(directory)
+    assert (item.severity, item.code, item.position) == ("error", "batch.crc-mismatch", 0)
+    assert item.broker_action == "A KRaft node reads it when it starts, and may not start."
+    assert top_findings(directory, "headers") == ()
