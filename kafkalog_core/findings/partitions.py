@@ -103,7 +103,7 @@ PARTITIONS: Final = {
     ),
     "segment.swap-worse": FindingType(
         "error",
-        "The replacement is worse than what it replaces: {reason}.",
+        "The replacement is worse than what it replaces: {why}.",
         "Does not compare them: puts it in its place at its next start and deletes what it replaces, or does not "
         "start because of it.",
         "Do not start the broker. Copy the partition directory, then move all .swap files of this offset out of it: "

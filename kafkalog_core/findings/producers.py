@@ -14,8 +14,9 @@ _WRITTEN_SO: Final = (
     "it differs, copy the partition from it"
 )
 _DROP_TXNINDEX: Final = (
-    "Delete the offset index of the segment too (.index): the broker then recovers the segment at its next start and "
-    "builds all its indexes anew."
+    "Verify the log first, then, with the broker stopped, delete the offset index of the segment too (.index): the "
+    "next start recovers the segment, after a clean stop too, builds all its indexes anew and cuts its log at the first bad "
+    "batch."
 )
 _DROP_SNAPSHOT: Final = (
     "With the broker stopped, delete the snapshot: the next start builds the state anew from the one before it. If it "

@@ -193,7 +193,7 @@ class Dumper:
 
     def _logs(self, unit: Unit) -> Iterator[Chunk]:
         view = None
-        if self._request.committed is not None:
+        if self._request.committed is not None and unit.files:
             view, findings = self._committed(unit)
             yield from self._findings(findings)
             if view is None:

@@ -394,6 +394,14 @@ def rename(path: Path) -> Path:
     return path.rename(path.with_name("topic-7"))
 
 
+@pytest.mark.parametrize("committed", ["log-end", "high-watermark"])
+def test_a_partition_without_a_segment_holds_nothing(tmp_path: Path, committed: str) -> None:
+    path = write_segments(tmp_path / "topic-0", {})
+    (path / "99999999999999999999.log").write_bytes(Log().plain().data)
+    rows = dump_rows(path, level="records", committed=committed)
+    assert [row["code"] for row in rows if row["type"] == "finding"] == ["segment.bad-name"]
+
+
 # --- the view itself --------------------------------------------------------------------------------------------------
 def test_bounds_of_hidden_data() -> None:
     view = CommittedView([Span(P, 40, 50), Span(P, 10, 30), Span(Q, 15, 15)])

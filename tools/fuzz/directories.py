@@ -10,11 +10,19 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tools.fuzz.mending import mended_log, mended_snapshot, mended_v07
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["MTIME_MS", "SPOOL", "Packed", "mutated", "pack", "unpack", "write_directory"]
+__all__ = ["MTIME_MS", "PARTITIONS", "SPOOL", "Packed", "mutated", "pack", "unpack", "written_paths"]
 
+PARTITIONS: Final = (
+    "orders-0",
+    "__consumer_offsets-7",
+    "__cluster_metadata-0",
+    "orders-0.0123456789abcdef0123456789abcdef-future",
+)
 MTIME_MS: Final = 1_700_000_000_000
 _HEAD: Final = 2
 _NAME_BYTES: Final = 255
@@ -109,7 +117,28 @@ atexit.register(shutil.rmtree, _SCRATCH, ignore_errors=True)
 SPOOL: Final = str(_SCRATCH)  # temporary files of a target may be made here
 
 
-def write_directory(partition: str, files: Iterable[tuple[bytes, bytes]]) -> tuple[str, str]:
+def written_paths(partition: str, files: Iterable[Packed], which: int) -> list[str]:
+    """Write the files and name the log directory, with bit 0 the partition, with bit 1 each file of it."""
+    log_dir, path = _write_directory(partition, [(file.name, _mended(file)) for file in files])
+    if which & 1:
+        return [path]
+    if which & 2:
+        return sorted(os.path.join(path, name) for name in os.listdir(path)) or [path]
+    return [log_dir]
+
+
+def _mended(file: Packed) -> bytes:
+    """Sizes and checksums in order, unless the file's switches say that it is raw (1); 2: records stand plain."""
+    if file.switches & 1:
+        return file.data
+    if b".log" in file.name or b".checkpoint" in file.name:
+        return mended_log(file.data, compresses=bool(file.switches & 2))
+    if b".kafka" in file.name:
+        return mended_v07(file.data, compresses=bool(file.switches & 2))
+    return mended_snapshot(file.data) if b".snapshot" in file.name else file.data
+
+
+def _write_directory(partition: str, files: Iterable[tuple[bytes, bytes]]) -> tuple[str, str]:
     """Paths of a log directory and of the partition in it, written anew; files with impossible names are left out."""
     base = _SCRATCH / "data"
     shutil.rmtree(base, ignore_errors=True)

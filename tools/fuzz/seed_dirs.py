@@ -1,4 +1,4 @@
-"""Where the corpus of family `verify` starts: small partitions with the files beside them, real ones and built ones."""
+"""Where the corpora of `verify` and `dump` start: small partitions, real and built, with the files beside them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.ops.verify.injected_log import FLAVOURS
 from tools.fuzz.directories import Packed, pack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["directory_seeds"]
+__all__ = ["DUMP_OPTIONS", "VERIFY_OPTIONS", "directory_seeds"]
 
-_OPTIONS: Final = (
+VERIFY_OPTIONS: Final = (
     b"\x00\x00",
     b"\x40\x00",
     b"\x20\x00",
@@ -27,15 +27,26 @@ _OPTIONS: Final = (
     b"\x44\x00",
     b"\x00\x41",
 )
+DUMP_OPTIONS: Final = (
+    b"\x01\x00",
+    b"\x25\x00",
+    b"\x95\x00",
+    b"\x28\x00",
+    b"\x42\x00",
+    b"\xa0\x04",
+    b"\x15\x02",
+)
 _MAX_FILE_BYTES: Final = 1000
 _BUILT: Final = 2  # of each flavour
 _SEGMENTS: Final = 2
 
 
-def directory_seeds(real_files: Iterable[tuple[str, bytes]], max_bytes: int) -> Iterator[bytes]:
-    """Seeds that are no larger than `max_bytes`; of `real_files` the name is the path."""
+def directory_seeds(
+    real_files: Iterable[tuple[str, bytes]], options: Sequence[bytes], max_bytes: int
+) -> Iterator[bytes]:
+    """Seeds that are no larger than `max_bytes`; of `real_files` the name is the path; `options` take turns."""
     for number, files in enumerate(chain(_built(), _partitions(real_files))):
-        yield pack(_OPTIONS[number % len(_OPTIONS)], _cut(files, max_bytes))
+        yield pack(options[number % len(options)], _cut(files, max_bytes))
 
 
 def _built() -> Iterator[list[Packed]]:

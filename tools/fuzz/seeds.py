@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests import build, build_files
 from tests.framing import FRAMINGS, compress
-from tools.fuzz.seed_dirs import directory_seeds
+from tools.fuzz.seed_dirs import DUMP_OPTIONS, VERIFY_OPTIONS, directory_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -295,5 +295,6 @@ _SEEDS: Final[dict[str, Callable[[], Iterator[bytes]]]] = {
     "small": lambda: _one_of(_control, _names, _sniff),
     "lines": _lines,
     "columns": _columns,
-    "verify": lambda: directory_seeds(_real_files(), _DIRECTORY_BYTES),
+    "dump": lambda: directory_seeds(_real_files(), DUMP_OPTIONS, _DIRECTORY_BYTES),
+    "verify": lambda: directory_seeds(_real_files(), VERIFY_OPTIONS, _DIRECTORY_BYTES),
 }

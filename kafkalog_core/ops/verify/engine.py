@@ -70,7 +70,7 @@ class _Runner:
         self._keeper = keeper
         self._stack = stack
         self._depth = Depth(level=request.level, now_ms=request.now_ms, max_batch_bytes=request.max_batch_bytes)
-        self._log_dirs = LogDirs(request.targets)
+        self._log_dirs = LogDirs(request.targets, self._depth)
         self._pool: Pool | None = None
         self._alone_bytes = 0
         self._recent: deque[int] = deque(maxlen=_RECENT_PIECES)

@@ -7,6 +7,7 @@ with its verdict. It does not matter which process has scanned the segment.
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,7 @@ from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind,
 from kafkalog_core.ops.chain import COMPACTED_TOPICS, OffsetSpan, chain_findings
 from kafkalog_core.ops.entry_faults import EntryFile
 from kafkalog_core.ops.verify.companions import refine
-from kafkalog_core.ops.verify.disposition import SegmentExtent, at_risk, at_risk_finding
+from kafkalog_core.ops.verify.disposition import SegmentExtent, at_risk, at_risk_finding, is_recovered
 from kafkalog_core.ops.verify.epochs import check_epochs
 from kafkalog_core.ops.verify.producer_checks import ProducerChecks, ProducerPlace
 from kafkalog_core.ops.verify.sink import Sink, SinkPart
@@ -62,6 +63,7 @@ class PartitionChecker:
         self._context = context
         self._sink = Sink(partition.topic, partition.partition)
         self._verdicts: list[SegmentVerdict] = []
+        self._extents = [SegmentExtent(segment.base_offset, segment.size_bytes) for segment in partition.segments]
         self._last_epoch = -1
         self._gaps: int | None = None
         self._segment: Segment | None = None
@@ -330,11 +332,9 @@ class PartitionChecker:
         return bool(formats - {"v2"}) or self._partition.name.state is DirectoryState.DELETE
 
     def _is_rebuilt(self, verdict: SegmentVerdict) -> bool:
-        """Whether an unclean start recovers this segment, and builds its indexes anew."""
-        context = self._context
-        if context.is_clean is not False:
-            return False
-        return verdict.is_last or _next_offset(verdict) > (context.recovery_point or 0)
+        """Whether the next start recovers this segment, and builds its indexes anew."""
+        index = bisect_left(self._extents, verdict.base_offset, key=lambda extent: extent.base_offset)
+        return is_recovered(index, self._extents, self._context, self._partition.topic)
 
 
 def _is_replacement(segment: Segment) -> bool:

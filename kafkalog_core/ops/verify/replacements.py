@@ -62,7 +62,7 @@ class Replacements:
             offset=swap.base_offset,
             severity=severity,
             hides_records=False,
-            reason=reason,
+            why=reason,
         )
         return (worse, *(_in_swap(finding, is_worse=True) for finding in swap.findings))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog_core.format import kernels
 from tools.fuzz.directories import mutated
 from tools.fuzz.targets.columns import batch_checks, index_checks, record_checks, replays
+from tools.fuzz.targets.dumping import dumped
 from tools.fuzz.targets.files import checkpoints, control, indexes, names, properties, sniffing
 from tools.fuzz.targets.logs import legacy, lines, records, v07, walk
 from tools.fuzz.targets.payloads import codecs
@@ -55,5 +56,6 @@ FAMILIES: Final = {
     "small": Family(_one_of(control, names, sniffing), 400, 2),
     "lines": Family(lines, 800, 2),
     "columns": Family(_one_of(batch_checks, record_checks, replays, index_checks), 600, 3),
+    "dump": Family(dumped, 3000, 2, mutated),
     "verify": Family(verification, 3000, 2, mutated),
 }

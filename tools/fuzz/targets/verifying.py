@@ -18,9 +18,8 @@ from kafkalog_core.ops.verify import engine, index_entries, work
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.rows import count, rows_of
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
-from tools.fuzz.directories import MTIME_MS, SPOOL, Packed, unpack, write_directory
+from tools.fuzz.directories import MTIME_MS, PARTITIONS, SPOOL, unpack, written_paths
 from tools.fuzz.memory import check
-from tools.fuzz.mending import mended_log, mended_snapshot, mended_v07
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,12 +33,6 @@ __all__ = ["verification"]
 Verdicts = list[PartitionVerdict | PlaceVerdict]
 
 _LEVELS: Final[tuple[Level, ...]] = ("records", "records", "checksums", "headers")
-_PARTITIONS: Final = (
-    "orders-0",
-    "__consumer_offsets-7",
-    "__cluster_metadata-0",
-    "orders-0.0123456789abcdef0123456789abcdef-future",
-)
 _NOW_MS: Final = (MTIME_MS + 60_000, 0, MAX_INT64, 1_500_000_000_000)
 _LIMITS: Final = (1024 * 1024, 1024 * 1024, 1024 * 1024, 300)
 _WIDTH: Final = 100
@@ -101,7 +94,7 @@ class _Options(NamedTuple):
 
     @property
     def partition(self) -> str:
-        return _PARTITIONS[self.first >> 2 & 3]
+        return PARTITIONS[self.first >> 2 & 3]
 
     @property
     def resumes(self) -> bool:
@@ -110,14 +103,6 @@ class _Options(NamedTuple):
     @property
     def splits(self) -> bool:
         return bool(self.first & 64)
-
-    def paths(self, log_dir: str, partition: str) -> list[str]:
-        """What is named: the log directory, the partition, or each file of it."""
-        if self.second & 1:
-            return [partition]
-        if self.second & 2:
-            return sorted(os.path.join(partition, name) for name in os.listdir(partition)) or [partition]
-        return [log_dir]
 
     def request(self, paths: list[str], jobs: int = 1) -> VerifyRequest:
         return VerifyRequest(
@@ -133,8 +118,7 @@ def verification(data: bytes) -> object:
     """Verdicts whose findings lie inside of their files; the same from pieces, and from what a run has kept."""
     head, files = unpack(data)
     options = _Options(*head.ljust(2, b"\0"))
-    written = [(file.name, _mended(file)) for file in files]
-    paths = options.paths(*write_directory(options.partition, written))
+    paths = written_paths(options.partition, files, options.second)
     try:
         verdicts = list(engine.verify(options.request(paths)))
     except KafkalogError as error:
@@ -162,17 +146,6 @@ def _check_split(options: _Options, paths: list[str], rows: list[bytes]) -> None
         for module in (work, engine):
             vars(module).update(SPLIT_BYTES=before)
     check(_rows(apart) == rows, f"in pieces {_rows(apart)}, else {rows}")
-
-
-def _mended(file: Packed) -> bytes:
-    """Sizes and checksums in order, unless the file's switches say that it is raw (1); 2: records stand plain."""
-    if file.switches & 1:
-        return file.data
-    if b".log" in file.name or b".checkpoint" in file.name:
-        return mended_log(file.data, compresses=bool(file.switches & 2))
-    if b".kafka" in file.name:
-        return mended_v07(file.data, compresses=bool(file.switches & 2))
-    return mended_snapshot(file.data) if b".snapshot" in file.name else file.data
 
 
 def _rows(verdicts: Verdicts) -> list[bytes]:
