@@ -15,8 +15,8 @@ _WRITTEN_SO: Final = (
 )
 _DROP_TXNINDEX: Final = (
     "Verify the log first, then, with the broker stopped, delete the offset index of the segment too (.index): the "
-    "next start recovers the segment, after a clean stop too, builds all its indexes anew and cuts its log at the first bad "
-    "batch."
+    "next start recovers the segment, after a clean stop too, builds all its indexes anew and cuts its log at the "
+    "first bad batch."
 )
 _DROP_SNAPSHOT: Final = (
     "With the broker stopped, delete the snapshot: the next start builds the state anew from the one before it. If it "
