@@ -6,6 +6,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import skips
 from tests.corpus import archives
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 def pytest_configure(config: pytest.Config) -> None:
     """Watch over skipped tests where CI asks for it; let children be interrupted, in the background too."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("any-machine")  # no test is a matter of time: machines are busy, a twin is interpreted
     guard = skips.guard()
     if guard is not None:
         config.pluginmanager.register(guard)
