@@ -142,7 +142,8 @@ def test_filters_and_resync_in_reverse(tmp_path: Path) -> None:
 )
 def test_any_log_in_reverse(built: list[strategies.Built], cut: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     data = b"".join(one.data for one in built)
-    path = tmp_path_factory.getbasetemp() / f"{0:020d}.log"
+    path = tmp_path_factory.getbasetemp() / "backwards" / f"{0:020d}.log"
+    path.parent.mkdir(exist_ok=True)
     path.write_bytes(data[: len(data) - cut])
     for level in ("batches", "records"):
         both_ways(path, level=level)

@@ -26,6 +26,7 @@ PARTITIONS: Final = (
 MTIME_MS: Final = 1_700_000_000_000
 _HEAD: Final = 2
 _NAME_BYTES: Final = 255
+_PREFIX: Final = "kafkalog-fuzzed-"
 _ROOM: Final = Path("/dev/shm")  # noqa: S108 -- where there is one: many files are written
 _NAMES: Final = (
     b"00000000000000000000.log",
@@ -112,8 +113,19 @@ def mutated(data: bytes, max_bytes: int, seed: int, mutate: Callable[[bytes, int
     return pack(options, files)[:max_bytes]
 
 
-_SCRATCH: Final = Path(tempfile.mkdtemp(prefix="kafkalog-fuzz-", dir=_ROOM if _ROOM.is_dir() else None))
-atexit.register(shutil.rmtree, _SCRATCH, ignore_errors=True)
+def _scratch() -> Path:
+    """A directory of this process; those of processes that libFuzzer has ended go away."""
+    room = _ROOM if _ROOM.is_dir() else Path(tempfile.gettempdir())
+    for left in room.glob(f"{_PREFIX}*"):
+        if not Path("/proc", left.name.removeprefix(_PREFIX)).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    scratch = room / f"{_PREFIX}{os.getpid()}"
+    scratch.mkdir(exist_ok=True)
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    return scratch
+
+
+_SCRATCH: Final = _scratch()
 SPOOL: Final = str(_SCRATCH)  # temporary files of a target may be made here
 
 

@@ -143,7 +143,7 @@ def test_the_other_way_to_start_processes_works_too(monkeypatch):
 def is_gone(pid):
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(") ")[2][:1]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return True
     return state == "Z"
 
