@@ -28,7 +28,14 @@ SECONDS = 20
 
 
 def run(*arguments, columns=160):
-    return CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, ["verify", *map(str, arguments)])
+    result = CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, ["verify", *map(str, arguments)])
+    result.stderr_bytes = without_notice(result.stderr).encode()
+    return result
+
+
+def without_notice(text):
+    """What was said on stderr, but for what the interpreted twin says of itself."""
+    return "".join(line for line in text.splitlines(keepends=True) if "no compiled kernels" not in line)
 
 
 def rows(result):
@@ -324,7 +331,7 @@ def test_ctrl_c_ends_it_with_what_is_known(large, state, jobs):
         began = time.monotonic()
         out, err = process.communicate()
     assert time.monotonic() - began < SECONDS
-    assert (process.returncode, err) == (1, "kafkalog: interrupted\n")
+    assert (process.returncode, without_notice(err)) == (1, "kafkalog: interrupted\n")
     last = json.loads(out.splitlines()[-1])
     assert (last["interrupted"], last["exit_status"]) == (True, 1)
     assert json.loads(first)["type"] in {"finding", "partition"}
@@ -371,7 +378,8 @@ def test_a_process_that_is_killed_ends_it_with_1(large):
         os.kill(max(map(int, workers)), signal.SIGKILL)
         out, err = process.communicate()
     assert process.returncode == 1
-    assert err == "kafkalog: a process was killed, perhaps for want of memory; --jobs 1 needs least of it\n"
+    sentence = "kafkalog: a process was killed, perhaps for want of memory; --jobs 1 needs least of it\n"
+    assert without_notice(err) == sentence
     assert not out or json.loads(out.splitlines()[-1])["exit_status"] == 1
     wait_for(lambda: not others_of(process))
 
@@ -386,12 +394,13 @@ def _command(pid):
 def test_a_reader_that_goes_away_and_a_full_disk(damaged):
     line = f"{sys.executable} -m kafkalog_cli verify --output ndjson {damaged}"
     piped = subprocess.run(f"{line} | true", shell=True, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S602
-    assert piped.stderr == ""
+    assert without_notice(piped.stderr) == ""
     if Path("/dev/full").exists():
         full = subprocess.run(f"{line} > /dev/full", shell=True, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S602
         assert full.returncode == 1
-        assert full.stderr.startswith("kafkalog: the result could not be written")
-        assert len(full.stderr.splitlines()) == 1
+        said = without_notice(full.stderr)
+        assert said.startswith("kafkalog: the result could not be written")
+        assert len(said.splitlines()) == 1
 
 
 def test_help_names_every_option():
