@@ -165,7 +165,10 @@ def test_nor_over_a_file_that_is_to_be_read(tmp_path):
 
 # --- verify --report --------------------------------------------------------------------------------------------------
 def verify(*arguments):
-    return CliRunner().invoke(cli, ["verify", "--jobs", "1", "--quiet", *map(str, arguments)])
+    done = CliRunner().invoke(cli, ["verify", "--jobs", "1", "--quiet", *map(str, arguments)])
+    lines = done.stderr.splitlines(keepends=True)
+    done.stderr_bytes = "".join(line for line in lines if "no compiled kernels" not in line).encode()
+    return done
 
 
 def test_a_report_of_a_whole_disk(log_dir, place):
