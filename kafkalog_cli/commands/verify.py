@@ -39,7 +39,7 @@ EXAMPLES = (
     Example("kafkalog verify /var/lib/kafka", "Check a whole log directory"),
     Example("kafkalog verify --quiet --fail-on warning /data/*/kafka && echo fine", "Check all disks in a script"),
     Example("kafkalog verify --report verify.html /var/lib/kafka", "And a page for those who ask how bad it is"),
-    Example("kafkalog verify --resume /root/verify.state /var/lib/kafka", "A large disk: once more to go on with it"),
+    Example("kafkalog verify --resume verify.state /var/lib/kafka", "A large disk: once more to go on with it"),
     Example("kafkalog verify --level checksums --topic 'pay*' /var/lib/kafka", "Some topics, without their records"),
 )
 

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Literal, cast
 
 from kafkalog_core import tables
-from kafkalog_core.errors import NotFoundError, SelectionError, StorageError
+from kafkalog_core.errors import SelectionError, StorageError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import LOG_KINDS, FileKind, FileState
@@ -21,6 +21,7 @@ from kafkalog_core.ops.checkpoints import Checkpoints
 from kafkalog_core.ops.chunks import Place, rows_at
 from kafkalog_core.ops.committed import CommittedView, committed_findings, read_committed_view, segments_behind
 from kafkalog_core.ops.entries import ENTRY_KINDS, entries
+from kafkalog_core.ops.file_codes import code_of_error
 from kafkalog_core.ops.logfiles import LogFile, Unit, place_of, unit_of_file, unit_of_partition
 from kafkalog_core.ops.logreader import LogReader
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
@@ -252,7 +253,7 @@ class Dumper:
         except StorageError as error:
             if any(isinstance(target, FileTarget) and target.path == path for target in self._request.targets):
                 raise
-            code = "file.vanished" if isinstance(error, NotFoundError) else "file.not-readable"
+            code = code_of_error(error)
             finding = found(code, path, reason=error.message, topic=unit.topic, partition=unit.partition)
             yield self._finding_rows([finding])  # a harmless one too, as rows are missing
 

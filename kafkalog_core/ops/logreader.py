@@ -11,6 +11,7 @@ from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.ops.backwards import runs_backwards
 from kafkalog_core.ops.chain import OffsetSpan
 from kafkalog_core.ops.chunks import OUT_BYTES, Lines, rows_at
+from kafkalog_core.ops.file_codes import CHANGE_CODES
 from kafkalog_core.ops.rows import RowChunk
 from kafkalog_core.ops.runs import RunReader
 from kafkalog_core.storage.resync import count_zeros
@@ -33,12 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["LogReader"]
 
 CLOSED_CUT = "the file was cut, as another segment follows it"
-_CHANGE_CODES = {
-    Change.GREW: "file.grew",
-    Change.SHRANK: "file.shrank",
-    Change.REPLACED: "file.replaced",
-    Change.MODIFIED: "file.modified",
-}
 
 
 class LogReader:
@@ -127,7 +122,7 @@ class LogReader:
 
     def changed(self, change: Change, file: LogFile) -> RowChunk:
         """The `finding` row that says what has happened to a file while it was read."""
-        finding = found(_CHANGE_CODES[change], file.path, topic=file.place.topic, partition=file.place.partition)
+        finding = found(CHANGE_CODES[change], file.path, topic=file.place.topic, partition=file.place.partition)
         self._report.add_finding(finding.row())
         return RowChunk(tables.FINDING, [finding.row()])
 

@@ -7,11 +7,12 @@ offset of the batch that has it. Where the log is damaged no entry is judged.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from array import array
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import NotFoundError, StorageError
+from kafkalog_core.errors import StorageError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.kernels import constants as c
@@ -23,6 +24,7 @@ from kafkalog_core.format.layout import (
     OFFSET_INDEX_ENTRY,
     TIME_INDEX_ENTRY,
 )
+from kafkalog_core.ops.file_codes import code_of_error
 from kafkalog_core.ops.verify.index_entries import EntryWindows
 from kafkalog_core.ops.verify.index_texts import CODES, describe
 from kafkalog_core.ops.verify.sink import SHOWN
@@ -47,7 +49,7 @@ _STALE: Final = "; an active segment's index may keep what a truncation of its l
 _MARK_FIELDS: Final = ("position", "size_bytes", "format", "base_offset", "last_offset")
 
 
-class _IndexCheck:
+class _IndexCheck(ABC):
     """What both have in common: the entries, the merge, the faults."""
 
     is_time: bool
@@ -90,8 +92,9 @@ class _IndexCheck:
         self._faults = _joined(self._faults)
         self._report(windows)
 
+    @abstractmethod
     def _end(self, windows: EntryWindows, size_bytes: int) -> None:
-        raise NotImplementedError
+        """Judge the index as a whole: the log is read."""
 
     def _has_grown(self, size_bytes: int) -> bool:
         """Whether a live broker has appended to the log since it was read: the index may know of that."""
@@ -126,8 +129,7 @@ class _IndexCheck:
                     self._windows.advance(state)
         except StorageError as error:
             path = error.path or ""
-            code = "file.vanished" if isinstance(error, NotFoundError) else "file.not-readable"
-            self._sink.add(code, path, reason=error.message)
+            self._sink.add(code_of_error(error), path, reason=error.message)
             self._windows = None
 
     def _open(self) -> None:
@@ -135,8 +137,9 @@ class _IndexCheck:
         if self._windows is not None:
             self._windows.open(self._state)
 
+    @abstractmethod
     def _is_passed(self, windows: EntryWindows) -> bool:
-        raise NotImplementedError
+        """Whether no batch that comes can say anything of an entry."""
 
     def _call(self, windows: EntryWindows, batches: BatchColumns) -> int:
         check = kernels.check_time_entries if self.is_time else kernels.check_offset_entries

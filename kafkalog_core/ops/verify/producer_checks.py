@@ -52,7 +52,6 @@ class ProducerPlace:
     reached: int
     hole_end: int | None
     is_behind_hole: bool
-    has_producers: bool
 
 
 class ProducerChecks:
@@ -71,7 +70,6 @@ class ProducerChecks:
         self._path = ""
         self._hole_end: int | None = None
         self._is_behind_hole = False
-        self._has_producers = False
         self._reached = -1
         self._aborted: list[CompletedTxn] = []
 
@@ -83,7 +81,6 @@ class ProducerChecks:
 
     def replay(self, batches: BatchColumns, markers: Mapping[int, Marker]) -> None:
         """Batches in order, cut where a snapshot was taken."""
-        self._has_producers = True
         lasts = batches.column("last_offset")
         if self._is_behind_hole:
             self._is_behind_hole = False
@@ -108,11 +105,6 @@ class ProducerChecks:
         return self._aborted
 
     @property
-    def has_producers(self) -> bool:
-        """Whether any batch had a producer."""
-        return self._has_producers
-
-    @property
     def states(self) -> ProducerStates:
         """All producers at the place that the replay has come to."""
         return self._states
@@ -125,7 +117,6 @@ class ProducerChecks:
             reached=self._reached,
             hole_end=self._hole_end,
             is_behind_hole=self._is_behind_hole,
-            has_producers=self._has_producers,
         )
 
     def resume(self, path: str, place: ProducerPlace) -> None:
@@ -136,7 +127,6 @@ class ProducerChecks:
         self._reached = place.reached
         self._hole_end = place.hole_end
         self._is_behind_hole = place.is_behind_hole
-        self._has_producers = place.has_producers
 
     def resume_states(self, data: bytes) -> None:
         """Go on with what `ProducerStates.state_bytes` gave. Raises FieldError."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog_core.errors import NotFoundError, StorageError
+from kafkalog_core.errors import StorageError
 from kafkalog_core.format.layout import MAX_INT64
+from kafkalog_core.ops.file_codes import CHANGE_CODES, code_of_error
 from kafkalog_core.ops.producer_markers import markers_of
 from kafkalog_core.ops.verify.batches import BatchCheck
 from kafkalog_core.ops.verify.framing import FramingCheck
@@ -26,13 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["check_segment"]
 
-_CHANGE_CODES = {
-    Change.GREW: "file.grew",
-    Change.SHRANK: "file.shrank",
-    Change.REPLACED: "file.replaced",
-    Change.MODIFIED: "file.modified",
-}
-
 
 def check_segment(task: SegmentTask, chain: Chain, advance: Callable[[int], None]) -> SegmentVerdict:
     """Everything that a segment tells by itself.
@@ -49,8 +43,7 @@ def check_segment(task: SegmentTask, chain: Chain, advance: Callable[[int], None
         with Source.open(log.path) as source:
             checker.scan(source, advance)
     except StorageError as error:
-        code = "file.vanished" if isinstance(error, NotFoundError) else "file.not-readable"
-        sink.add(code, log.path, reason=error.message)
+        sink.add(code_of_error(error), log.path, reason=error.message)
     return checker.verdict(log)
 
 
@@ -94,7 +87,7 @@ class _SegmentChecker:
             check.finish(source.size_bytes)
         change = source.refresh()
         if change is not Change.NONE:
-            self._sink.add(_CHANGE_CODES[change], source.path)
+            self._sink.add(CHANGE_CODES[change], source.path)
 
     def _run(self, run: Run) -> None:
         if self._lost_from is not None:

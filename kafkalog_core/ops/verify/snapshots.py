@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import FormatError, NotFoundError, StorageError
+from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format.layout import SNAPSHOT_ENTRY, SNAPSHOT_HEADER
 from kafkalog_core.format.snapshot import decode_snapshot
+from kafkalog_core.ops.file_codes import code_of_error
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
@@ -68,8 +69,7 @@ def _read(path: str, sink: Sink) -> tuple[ProducerEntry, ...] | None:
     except FormatError as error:
         sink.add("snapshot.corrupt", path, position=error.position or 0, problem=error.message)
     except StorageError as error:
-        code = "file.vanished" if isinstance(error, NotFoundError) else "file.not-readable"
-        sink.add(code, path, reason=error.message)
+        sink.add(code_of_error(error), path, reason=error.message)
     return None
 
 

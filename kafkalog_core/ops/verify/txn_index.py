@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import NotFoundError, StorageError
+from kafkalog_core.errors import StorageError
 from kafkalog_core.format.index import iter_txn_entries, split_size
 from kafkalog_core.format.layout import TXN_INDEX_ENTRY
+from kafkalog_core.ops.file_codes import code_of_error
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
@@ -68,8 +69,7 @@ def check_txn_index(segment: Segment, aborted: Iterable[CompletedTxn], doubt: Do
         with Source.open(path) as source:
             seen = _compare(source, segment.base_offset, meant, doubt, sink)
     except StorageError as error:
-        code = "file.vanished" if isinstance(error, NotFoundError) else "file.not-readable"
-        sink.add(code, path, reason=error.message)
+        sink.add(code_of_error(error), path, reason=error.message)
         return
     _missing(path, {last: txn for last, txn in meant.items() if last not in seen}, doubt, sink)
 
