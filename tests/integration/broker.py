@@ -14,15 +14,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _CLUSTER_ID: Final = "aW50ZWdyYXRpb24tdGVzdA"
-_READY: Final = b"Kafka Server started"
 _START_SECONDS: Final = 60
 _STOP_SECONDS: Final = 60
 _PR_SET_PDEATHSIG: Final = 1
 _LIBC: Final = ctypes.CDLL(None)
-_SETTINGS: Final = {
+_KRAFT_SETTINGS: Final = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
+}
+_SETTINGS: Final = {
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.num.partitions": "1",
@@ -41,22 +42,35 @@ _SETTINGS: Final = {
 class Broker:
     """A broker and its log directory; it is stopped, killed and started again at will."""
 
+    ready = b"Kafka Server started"
+    segment_bytes = "internal.segment.bytes"  # the topic's setting that takes any size
+    roll_bytes = "6000"
+
     def __init__(self, libs: Path, work_dir: Path) -> None:
+        self.work_dir = work_dir
         self.log_dir = work_dir / "log-dir"
-        port, controller_port = _free_ports()
+        port, controller_port = free_ports()
         self.bootstrap = f"127.0.0.1:{port}"
         self._output = work_dir / "broker.txt"
         self._java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{libs}/*"]
         self._config = work_dir / "server.properties"
-        places = {
+        settings = _SETTINGS | {"log.dirs": str(self.log_dir)} | self._places(controller_port)
+        self._config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._format()
+
+    @property
+    def output(self) -> str:
+        """What it has written since its last start."""
+        return self._output.read_text()
+
+    def _places(self, controller_port: int) -> dict[str, str]:
+        """Settings of who it is and where it is found."""
+        return _KRAFT_SETTINGS | {
             "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller_port}",
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
-            "log.dirs": str(self.log_dir),
         }
-        self._config.write_text("".join(f"{name}={value}\n" for name, value in (_SETTINGS | places).items()))
-        self._process: subprocess.Popen[bytes] | None = None
-        self._format()
 
     def partition_dir(self, topic: str, partition: int = 0) -> Path:
         """The directory of one partition."""
@@ -64,17 +78,9 @@ class Broker:
 
     def start(self) -> None:
         """Start it and wait until it serves."""
-        with self._output.open("wb") as output:
-            self._process = subprocess.Popen(
-                [*self._java, "kafka.Kafka", str(self._config)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # a Ctrl-C is for the tests, which then stop it
-                preexec_fn=_die_with_the_tests,  # noqa: PLW1509 - one call of the system, which takes no lock
-            )
+        self._process = self._spawn(self._output, "kafka.Kafka", str(self._config))
         deadline = time.monotonic() + _START_SECONDS
-        while _READY not in self._output.read_bytes():
+        while self.ready not in self._output.read_bytes():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 raise AssertionError(f"the broker did not start:\n{self._output.read_text()[-4000:]}")
@@ -87,6 +93,22 @@ class Broker:
     def kill(self) -> None:
         """A crash."""
         self._end(signal.SIGKILL)
+
+    def close(self) -> None:
+        """End all that runs for it."""
+        self.kill()
+
+    def _spawn(self, output_path: Path, *command: str) -> subprocess.Popen[bytes]:
+        """A process of its own, whose output goes to a file."""
+        with output_path.open("wb") as output:
+            return subprocess.Popen(
+                [*self._java, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # a Ctrl-C is for the tests, which then stop it
+                preexec_fn=_die_with_the_tests,  # noqa: PLW1509 - one call of the system, which takes no lock
+            )
 
     def _end(self, signal_number: signal.Signals) -> None:
         process, self._process = self._process, None
@@ -112,7 +134,7 @@ def _die_with_the_tests() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _free_ports() -> tuple[int, int]:
+def free_ports() -> tuple[int, int]:
     """Two ports that were free a moment ago."""
     with socket.socket() as first, socket.socket() as second:
         first.bind(("127.0.0.1", 0))

@@ -9,6 +9,7 @@ import pytest
 
 from tests.integration import jars
 from tests.integration.broker import Broker
+from tests.integration.zookeeper_broker import ZooKeeperBroker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,22 +28,33 @@ def libs() -> Path:
 @pytest.fixture(scope="session")
 def broker(libs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A running broker that all tests share, each with topics of its own. Nobody stops it."""
-    with _running(libs, tmp_path_factory.mktemp("broker")) as broker:
+    with _running(Broker(libs, tmp_path_factory.mktemp("broker"))) as broker:
         yield broker
 
 
 @pytest.fixture
 def own_broker(libs: Path, tmp_path: Path) -> Iterator[Broker]:
     """A running broker of one test alone, which may stop, kill and start it."""
-    with _running(libs, tmp_path) as broker:
+    with _running(Broker(libs, tmp_path)) as broker:
+        yield broker
+
+
+@pytest.fixture(params=[jars.KAFKA_VERSION, jars.ZOOKEEPER_ERA])
+def broker_of_release(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
+    """The same of each release that judges repairs."""
+    try:
+        libs = jars.fetch(request.param)
+    except jars.MissingError as missing:
+        pytest.skip(str(missing))
+    make = ZooKeeperBroker if request.param == jars.ZOOKEEPER_ERA else Broker
+    with _running(make(libs, tmp_path)) as broker:
         yield broker
 
 
 @contextmanager
-def _running(libs: Path, work_dir: Path) -> Iterator[Broker]:
-    broker = Broker(libs, work_dir)
+def _running(broker: Broker) -> Iterator[Broker]:
     broker.start()
     try:
         yield broker
     finally:
-        broker.kill()
+        broker.close()

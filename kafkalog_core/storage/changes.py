@@ -1,0 +1,78 @@
+"""What may be done to a file, as values: a plan is a list of them, and `writer.py` alone carries them out.
+
+A command stages its changes one after another, in the order in which they are to be made, while it reads the disk. What
+takes them decides what comes of it: `Outline` counts and hashes, so that a plan can be shown; the writer's own stage
+also lays new content down beside the journal, so that an apply reads the disk once. Nothing that a broker reads has
+changed when all is staged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Change", "ChangeKind", "Fingerprint", "Stage"]
+
+ChangeKind = Literal["replace", "create", "cut", "remove"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What tells whether a file is still the one that was planned with.
+
+    Args:
+        size_bytes: its size.
+        mtime_ns: its modification time.
+        sha256: of its content in hexadecimal; of files above `WHOLE_BYTES` of their size, first and last MiB.
+    """
+
+    size_bytes: int
+    mtime_ns: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One file, before and after.
+
+    Args:
+        kind: `replace` and `create` write whole files, `cut` shortens one in place, `remove` takes it away.
+        path: of the file.
+        before: the file that is there; null: there must be none.
+        size_bytes: of the file afterwards; null: it is gone.
+        sha256: of the content afterwards, whole; null where `kind` is `cut` or `remove`.
+        why: one plain sentence.
+    """
+
+    kind: ChangeKind
+    path: str
+    before: Fingerprint | None
+    size_bytes: int | None
+    sha256: str | None
+    why: str
+
+
+class Stage(Protocol):
+    """Takes the changes of one plan, in the order in which they are to be made."""
+
+    def write(
+        self, path: str, content: Iterable[bytes], *, why: str, like: str, mtime_ns: int | None = None
+    ) -> Change | None:
+        """A whole file, in place of the one that is there or new; null where that one has this content already.
+
+        Args:
+            path: of the file.
+            content: all of it, in pieces.
+            why: one plain sentence.
+            like: path of the file whose owner, group and mode a new file takes: of a partition, its `.log`.
+            mtime_ns: its modification time afterwards; null: that of the writing.
+        """
+
+    def cut(self, path: str, size_bytes: int, *, why: str) -> Change | None:
+        """Shorten a file in place; it keeps its modification time. Null where it is not longer."""
+
+    def remove(self, path: str, *, why: str) -> Change | None:
+        """Take a file away; null where there is none."""
