@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from kafkalog_core.errors import KafkalogError, WorkerLostError
+from kafkalog_core.errors import KafkalogError, UnfinishedError, WorkerLostError
 
 __all__ = ["EXIT_STATUS_HELP", "ExitStatus", "status_of"]
 
@@ -23,11 +23,17 @@ EXIT_STATUS_HELP = {
     ExitStatus.CLEAN: "done, and nothing wrong was found",
     ExitStatus.CRASH: "crashed, or interrupted: the result is not complete",
     ExitStatus.USAGE: "wrong options or arguments",
-    ExitStatus.REFUSED: "could not operate: no such file, no permission, a selection that matches nothing",
-    ExitStatus.DAMAGE: "done, and damage or another finding of severity error is in the result",
+    ExitStatus.REFUSED: (
+        "could not operate: no such file, no permission, a lock that is held, a plan that is refused; of several PATHs "
+        "to be read one could not be, and the result is of the others"
+    ),
+    ExitStatus.DAMAGE: (
+        "done, and damage or another finding of severity error is in the result; or a repair, not yet applied, that "
+        "loses data"
+    ),
 }
 
 
 def status_of(error: KafkalogError) -> ExitStatus:
     """The status that a command ends with where it cannot go on."""
-    return ExitStatus.CRASH if isinstance(error, WorkerLostError) else ExitStatus.REFUSED
+    return ExitStatus.CRASH if isinstance(error, UnfinishedError | WorkerLostError) else ExitStatus.REFUSED

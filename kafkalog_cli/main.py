@@ -38,7 +38,16 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.explain:explain_command",
         "Explain a code, or what a broker wrote into its log.",
     ),
+    "seek": ("kafkalog_cli.commands.seek:seek_command", "Find a record by its offset, time or byte."),
     "verify": ("kafkalog_cli.commands.verify:verify_command", "Say what is wrong with a disk, and what is not."),
+    "reindex": ("kafkalog_cli.commands.reindex:reindex_command", "Build indexes anew from the logs."),
+    "truncate": ("kafkalog_cli.commands.truncate:truncate_command", "Cut the end of logs off."),
+    "checkpoint": (
+        "kafkalog_cli.commands.checkpoint:checkpoint_command",
+        "Show and mend checkpoints, leader epochs and ids.",
+    ),
+    "apply": ("kafkalog_cli.commands.apply:apply_command", "Carry out a plan, or finish what was interrupted."),
+    "undo": ("kafkalog_cli.commands.undo:undo_command", "Take back what kafkalog has changed."),
     "bench": ("kafkalog_cli.commands.bench:bench_command", "Measure how fast this machine reads logs."),
     "completion": ("kafkalog_cli.commands.completion:completion", "Print the completion script of a shell."),
 }

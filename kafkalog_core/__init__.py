@@ -23,30 +23,41 @@ if TYPE_CHECKING:
         FormatError,
         KafkalogError,
         LimitError,
+        LockedError,
         NotFoundError,
+        RefusedError,
         SelectionError,
         StorageError,
         TruncatedError,
+        UnfinishedError,
         UnknownFileError,
         UnsupportedError,
     )
     from kafkalog_core.findings import FINDING_TYPES, Finding
     from kafkalog_core.format.columns import BatchColumns, RecordColumns
     from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_run
+    from kafkalog_core.ops.apply import apply_draft
     from kafkalog_core.ops.dump import DumpRequest, dump
     from kafkalog_core.ops.entries import entries
     from kafkalog_core.ops.follow import follow
+    from kafkalog_core.ops.plan import Plan, PlanRequest, make_plan
     from kafkalog_core.ops.report import Report
     from kafkalog_core.ops.rows import RowChunk, json_line, json_object
+    from kafkalog_core.ops.seek import Question, SeekRequest, seek
     from kafkalog_core.ops.select import Filters
+    from kafkalog_core.ops.sites import Site, sites_of
     from kafkalog_core.ops.targets import FileTarget, LogDirTarget, PartitionTarget, Selection, resolve
+    from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
     from kafkalog_core.ops.verify.engine import verify
     from kafkalog_core.ops.verify.request import VerifyRequest
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict
+    from kafkalog_core.storage.lock import LogDirLocks, locked_dirs
     from kafkalog_core.storage.logdir import LogDir, read_log_dir
+    from kafkalog_core.storage.lookup import PartitionLookup
     from kafkalog_core.storage.partition import Partition, read_partition
     from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
     from kafkalog_core.storage.source import Source
+    from kafkalog_core.storage.writer import Disk
     from kafkalog_core.tables import TABLES
 
 __all__ = [
@@ -56,6 +67,7 @@ __all__ = [
     "BatchColumns",
     "ChecksumError",
     "Damage",
+    "Disk",
     "DumpRequest",
     "FieldError",
     "FileTarget",
@@ -64,64 +76,90 @@ __all__ = [
     "FormatError",
     "KafkalogError",
     "LimitError",
+    "LockedError",
     "LogDir",
+    "LogDirLocks",
     "LogDirTarget",
     "NotFoundError",
     "Partition",
+    "PartitionLookup",
     "PartitionTarget",
     "PartitionVerdict",
     "PayloadDamage",
     "PlaceVerdict",
+    "Plan",
+    "PlanRequest",
+    "Question",
     "RecordColumns",
     "RecordRun",
+    "RefusedError",
     "Report",
     "RowChunk",
     "Run",
     "ScanOptions",
+    "SeekRequest",
     "SegmentVerdict",
     "Selection",
     "SelectionError",
+    "Site",
     "Source",
     "StorageError",
     "TruncatedError",
+    "UnfinishedError",
     "UnknownFileError",
     "UnsupportedError",
     "VerifyRequest",
+    "apply_draft",
+    "apply_undo",
     "decode_run",
     "dump",
     "entries",
     "follow",
     "json_line",
     "json_object",
+    "locked_dirs",
+    "make_plan",
+    "plan_undo",
     "read_log_dir",
     "read_partition",
     "resolve",
     "scan",
+    "scope_of",
+    "seek",
+    "sites_of",
     "verify",
 ]
 
 _HOMES = {
     "errors": (
-        "AccessError ChecksumError FieldError FormatError KafkalogError LimitError NotFoundError SelectionError "
-        "StorageError TruncatedError UnknownFileError UnsupportedError"
+        "AccessError ChecksumError FieldError FormatError KafkalogError LimitError LockedError NotFoundError "
+        "RefusedError SelectionError StorageError TruncatedError UnfinishedError UnknownFileError UnsupportedError"
     ),
     "findings": "FINDING_TYPES Finding",
     "format.columns": "BatchColumns RecordColumns",
     "format.decode": "PayloadDamage RecordRun decode_run",
+    "ops.apply": "apply_draft",
     "ops.dump": "DumpRequest dump",
     "ops.entries": "entries",
     "ops.follow": "follow",
+    "ops.plan": "Plan PlanRequest make_plan",
     "ops.report": "Report",
     "ops.rows": "RowChunk json_line json_object",
+    "ops.seek": "Question SeekRequest seek",
     "ops.select": "Filters",
+    "ops.sites": "Site sites_of",
     "ops.targets": "FileTarget LogDirTarget PartitionTarget Selection resolve",
+    "ops.undo": "apply_undo plan_undo scope_of",
     "ops.verify.engine": "verify",
     "ops.verify.request": "VerifyRequest",
     "ops.verify.verdict": "PartitionVerdict PlaceVerdict SegmentVerdict",
+    "storage.lock": "LogDirLocks locked_dirs",
     "storage.logdir": "LogDir read_log_dir",
+    "storage.lookup": "PartitionLookup",
     "storage.partition": "Partition read_partition",
     "storage.scan": "Damage Run ScanOptions scan",
     "storage.source": "Source",
+    "storage.writer": "Disk",
     "tables": "TABLES",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -14,10 +14,14 @@ __all__ = [
     "FormatError",
     "KafkalogError",
     "LimitError",
+    "LockedError",
     "NotFoundError",
+    "RefusedError",
     "SelectionError",
+    "SettingError",
     "StorageError",
     "TruncatedError",
+    "UnfinishedError",
     "UnknownFileError",
     "UnsupportedError",
     "WorkerLostError",
@@ -96,6 +100,22 @@ class UnknownFileError(StorageError):
 
 class SelectionError(StorageError):
     """A selection by topic, partition or filter that matches nothing."""
+
+
+class SettingError(KafkalogError):
+    """A setting of Kafka, or a release, that does not exist or has a value that it cannot have."""
+
+
+class LockedError(StorageError):
+    """Somebody else, most likely a running broker, holds the lock of a log directory."""
+
+
+class RefusedError(StorageError):
+    """A change that is not made: nothing has been written."""
+
+
+class UnfinishedError(KafkalogError):
+    """A change that ended in the middle of its files; its journal is there to finish it or to take it back."""
 
 
 class WorkerLostError(KafkalogError):

@@ -9,32 +9,43 @@ Kafka offset. A column of kind `bytes` named `key` becomes `"key": "text"` in JS
 from __future__ import annotations
 
 from functools import cache
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
-__all__ = ["PATH", "TABLES", "Column", "Kind", "Table", "with_path"]
+from kafkalog_core.repair_tables import CHANGE, FETCH, JOURNAL, LOSS, PLAN, SEEK, SETTING, TEXT_FILE, TEXT_LINE
+from kafkalog_core.table_kinds import PLACE, Column, Kind, Table, new_table
 
-Kind = Literal["string", "int8", "int16", "int32", "int64", "uint32", "bool", "bytes", "headers", "map"]
-
-
-class Column(NamedTuple):
-    """One column: `kind` fixes its type in JSON and Arrow; every column but `type` may be null."""
-
-    name: str
-    kind: Kind
-    doc: str
-
-
-class Table(NamedTuple):
-    """A row type: `name` is the value of its `type` column."""
-
-    name: str
-    columns: tuple[Column, ...]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Column names in their order."""
-        return tuple(column.name for column in self.columns)
-
+__all__ = [
+    "BATCH",
+    "BROKER_MESSAGE",
+    "CHANGE",
+    "CHECKPOINT",
+    "DAMAGE",
+    "EXPLANATION",
+    "FETCH",
+    "FINDING",
+    "INDEX_ENTRY",
+    "JOURNAL",
+    "LOSS",
+    "PARTITION",
+    "PATH",
+    "PLAN",
+    "PRODUCER",
+    "PROPERTY",
+    "RECORD",
+    "RECORD_V07",
+    "SEEK",
+    "SEGMENT",
+    "SETTING",
+    "STATS",
+    "SUMMARY",
+    "TABLES",
+    "TEXT_FILE",
+    "TEXT_LINE",
+    "Column",
+    "Kind",
+    "Table",
+    "with_path",
+]
 
 PATH: Final = Column("path", "string", "the file that the row comes from; stats: the directory")
 
@@ -52,19 +63,10 @@ def with_path(table: Table) -> Table:
     return Table(table.name, (*table.columns[:behind], PATH, *table.columns[behind:]))
 
 
-def _table(name: str, *columns: Column) -> Table:
-    return Table(name, (Column("type", "string", f"always {name!r}"), *columns))
-
-
-_PLACE: Final = (
-    Column("topic", "string", "topic of the directory; null for a file alone whose directory is no partition"),
-    Column("partition", "int32", "partition number of the directory"),
-    Column("segment", "string", "file name"),
-)
 _POSITION: Final = Column("position", "int64", "byte in the file where the batch starts")
 
 _RECORD_COLUMNS: Final = (
-    *_PLACE,
+    *PLACE,
     _POSITION,
     Column("offset", "int64", "Kafka offset; v07: the byte address at which a fetch finds it"),
     Column("timestamp_ms", "int64", "ms since 1970; null where the format has none, -1 where -1 is stored"),
@@ -83,8 +85,8 @@ _RECORD_COLUMNS: Final = (
     Column("resynced", "bool", "found by searching behind damage; its framing may be a coincidence"),
 )
 
-RECORD: Final = _table("record", *_RECORD_COLUMNS)
-RECORD_V07: Final = _table(
+RECORD: Final = new_table("record", *_RECORD_COLUMNS)
+RECORD_V07: Final = new_table(
     "record",
     *_RECORD_COLUMNS,
     Column("next_offset", "int64", "byte address that a 0.7 consumer stores after this record"),
@@ -93,9 +95,9 @@ RECORD_V07: Final = _table(
     Column("crc_stored", "uint32", "CRC-32 stored with the message"),
     Column("crc_ok", "bool", "whether it agrees with the payload"),
 )
-BATCH: Final = _table(
+BATCH: Final = new_table(
     "batch",
-    *_PLACE,
+    *PLACE,
     _POSITION,
     Column("size_bytes", "int64", "whole batch, envelope included"),
     Column("base_offset", "int64", "first offset; null for a compressed v0 or v1 message"),
@@ -118,9 +120,9 @@ BATCH: Final = _table(
     Column("crc_ok", "bool", "whether they agree"),
     Column("resynced", "bool", "found by searching behind damage; its framing may be a coincidence"),
 )
-DAMAGE: Final = _table(
+DAMAGE: Final = new_table(
     "damage",
-    *_PLACE,
+    *PLACE,
     Column("position", "int64", "byte in the file where the damage starts"),
     Column(
         "size_bytes", "int64", "bytes that could not be read as batches; 0 where the batch is whole, but not all in it"
@@ -138,9 +140,9 @@ DAMAGE: Final = _table(
         "error; warning: brokers go on; info: preallocated space, or a batch that is being written",
     ),
 )
-SEGMENT: Final = _table(
+SEGMENT: Final = new_table(
     "segment",
-    *_PLACE,
+    *PLACE,
     Column("base_offset", "int64", "of the file name"),
     Column("state", "string", "active, closed, deleted, swap, cleaned, unread (by any broker), live (named by itself)"),
     Column("size_bytes", "int64", "of the log file"),
@@ -164,9 +166,9 @@ SEGMENT: Final = _table(
     Column("damage_count", "int64", "damaged places"),
     Column("damage_bytes", "int64", "bytes in them"),
 )
-INDEX_ENTRY: Final = _table(
+INDEX_ENTRY: Final = new_table(
     "index_entry",
-    *_PLACE,
+    *PLACE,
     Column("kind", "string", "offset, time or txn"),
     Column("slot", "int64", "number of the entry, from 0"),
     Column("position", "int64", "byte in the index file"),
@@ -180,9 +182,9 @@ INDEX_ENTRY: Final = _table(
     Column("last_offset", "int64", "txn: offset of the abort marker"),
     Column("last_stable_offset", "int64", "txn: last stable offset when the marker was written"),
 )
-PRODUCER: Final = _table(
+PRODUCER: Final = new_table(
     "producer",
-    *_PLACE,
+    *PLACE,
     Column("position", "int64", "byte in the snapshot file"),
     Column("producer_id", "int64", ""),
     Column("producer_epoch", "int16", ""),
@@ -193,7 +195,7 @@ PRODUCER: Final = _table(
     Column("coordinator_epoch", "int32", "-1: no marker seen"),
     Column("current_txn_first_offset", "int64", "-1: no open transaction"),
 )
-CHECKPOINT: Final = _table(
+CHECKPOINT: Final = new_table(
     "checkpoint",
     Column("file", "string", "path of the checkpoint file"),
     Column(
@@ -207,14 +209,14 @@ CHECKPOINT: Final = _table(
     Column("leader_epoch", "int32", "leader_epoch: the epoch"),
     Column("offset", "int64", "the entry's offset; leader_epoch: the epoch's start offset"),
 )
-PROPERTY: Final = _table(
+PROPERTY: Final = new_table(
     "property",
     Column("file", "string", "path of meta.properties, partition.metadata, .kafka_cleanshutdown or quorum-state"),
     Column("kind", "string", "meta, partition_metadata, clean_shutdown or quorum_state"),
     Column("key", "string", "as spelled in the file"),
     Column("value", "string", "text; JSON for what is not a scalar there"),
 )
-FINDING: Final = _table(
+FINDING: Final = new_table(
     "finding",
     Column("code", "string", "stable code"),
     Column("severity", "string", "info, warning or error"),
@@ -228,9 +230,9 @@ FINDING: Final = _table(
     Column("broker_action", "string", "what a broker will do about it"),
     Column("cure", "string", "the command that mends it"),
 )
-PARTITION: Final = _table(
+PARTITION: Final = new_table(
     "partition",
-    *_PLACE[:2],
+    *PLACE[:2],
     Column("path", "string", "of the directory"),
     Column("state", "string", "clean, warnings or damaged: the worst of its findings"),
     Column("segments", "int64", "log files"),
@@ -250,7 +252,7 @@ PARTITION: Final = _table(
     Column("warnings", "int64", "findings of severity warning"),
     Column("infos", "int64", "findings of severity info"),
 )
-EXPLANATION: Final = _table(
+EXPLANATION: Final = new_table(
     "explanation",
     Column("code", "string", "stable code"),
     Column("kind", "string", "finding, damage (a reason of damage rows) or message (of a broker's own log)"),
@@ -260,7 +262,7 @@ EXPLANATION: Final = _table(
     Column("broker_action", "string", "what a broker does about it"),
     Column("cure", "string", "what mends it"),
 )
-BROKER_MESSAGE: Final = _table(
+BROKER_MESSAGE: Final = new_table(
     "broker_message",
     Column("name", "string", "stable code of the message"),
     Column("severity", "string", "info, warning or error, for the disk"),
@@ -277,9 +279,9 @@ BROKER_MESSAGE: Final = _table(
     Column("commands", "string", "command lines to run next, one a line"),
     Column("codes", "string", "codes and subjects that go with it, comma separated"),
 )
-SUMMARY: Final = _table(
+SUMMARY: Final = new_table(
     "summary",
-    Column("files", "int64", "files read"),
+    Column("files", "int64", "files read; of plans: files that are changed"),
     Column("files_total", "int64", "files there were to read in those partitions; more than files: not all was read"),
     Column("partitions", "int64", "partitions read"),
     Column("partitions_total", "int64", "partitions there were to read"),
@@ -298,9 +300,9 @@ SUMMARY: Final = _table(
     Column("interrupted", "bool", "ended by Ctrl-C before all was read"),
     Column("exit_status", "int32", "exit status of the command"),
 )
-STATS: Final = _table(
+STATS: Final = new_table(
     "stats",
-    *_PLACE[:2],
+    *PLACE[:2],
     Column("segments", "int64", "log files"),
     Column("bytes", "int64", "bytes of whole batches"),
     Column("batches", "int64", "whole batches"),
@@ -341,6 +343,15 @@ TABLES: Final = {
         PARTITION,
         EXPLANATION,
         BROKER_MESSAGE,
+        PLAN,
+        CHANGE,
+        LOSS,
+        SETTING,
+        JOURNAL,
+        TEXT_FILE,
+        TEXT_LINE,
+        SEEK,
+        FETCH,
         SUMMARY,
     )
 }

@@ -45,9 +45,11 @@ MODULES: Final = (
     "log_walk",
     "v07_walk",
     "search",
+    "damaged_walk",
     "v2_records",
     "legacy_records",
     "v07_records",
+    "inflate",
     "ndjson",
     "headers",
     "batch_checks",
@@ -59,10 +61,25 @@ MODULES: Final = (
     "index_faults",
     "index_checks",
     "timeindex_checks",
+    "rebuild",
 )
 """All whose text is compiled with it."""
 NUMBERS: Final = ("constants", "programs")  # of them, those that hold nothing but numbers
-NATIVE: Final = ("short_crc.h", "short_crc.pxd", "json_copy.h", "json_copy.pxd")  # C, and how Cython is told of it
+NATIVE: Final = (
+    "short_crc.h",
+    "short_crc.pxd",
+    "json_copy.h",
+    "json_copy.pxd",
+    "inflate_copy.h",
+    "inflate_copy.pxd",
+    "inflate_snappy.h",
+    "inflate_snappy.pxd",
+    "inflate_lz4.h",
+    "inflate_lz4.pxd",
+    "inflate_gzip.h",
+    "inflate_gzip.pxd",
+)
+"""C, and how Cython is told of it."""
 LAYOUT: Final = ("../layout.py", "../columns.py")  # where the numbers come from
 
 REQUIRE: Final = "KAFKALOG_REQUIRE_COMPILED"

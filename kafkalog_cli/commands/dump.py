@@ -13,6 +13,7 @@ from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.interrupt import Interruption, StoppableProgress, Stopped
 from kafkalog_cli.render import Settings, open_progress, open_writer
 from kafkalog_cli.render.cells import safe_text
+from kafkalog_cli.targets import resolve_readable
 from kafkalog_core import tables
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format import kernels
@@ -98,7 +99,8 @@ EXAMPLES = (
     is_flag=True,
     help=(
         "Keep reading as the log grows and rolls, until interrupted; partitions that are made later too. A last batch "
-        "that is not whole is held back, and said to be damage only at the end."
+        "that is not whole is held back, and said to be damage only at the end. Where a follower cuts its log and "
+        "writes it anew, all that is new is shown, perhaps with some rows before it again (file.shrank)."
     ),
 )
 @click.option(
@@ -120,19 +122,20 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
     """Show what Kafka's files hold: batches, records, index entries, damage.
 
     PATH is a file of any kind, a partition directory, a log directory or a glob of them. A damaged place never ends the
-    dump: a row stands for it, and the exit status is 4.
+    dump: a row stands for it, and the exit status is 4. It is 3 where one of several PATHs could not be read; the
+    others are shown all the same.
     """
     output = options.chosen_output(given.pop("output"))
     settings_of = {"bytes_mode": given.pop("bytes_mode"), "live": given["follow"]}
     given["level"] = _level(given["level"], filters)
     _check_together(given, filters)
     is_following, poll_ms = given.pop("follow"), given.pop("poll_ms")
-    targets = tuple(resolve(paths, selection))
+    report = Report()
+    targets = resolve_readable(paths, selection, report)
     given["path"] = _needs_path(given["path"], output, same_partitions(targets))
     request = DumpRequest(targets=targets, filters=filters, **given)
     if not kernels.COMPILED:
         click.echo("kafkalog: no compiled kernels here; the interpreted ones are about 100 times slower", err=True)
-    report = Report()
     with (
         Interruption() as interruption,
         open_progress(shares_terminal=sys.stdout.isatty() and not request.stats) as progress,
@@ -144,7 +147,7 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
                 report,
                 wait=lambda: interruption.wait(poll_ms / 1000),
                 is_over=interruption.is_noted,
-                targets=lambda: resolve(paths, selection),
+                targets=lambda: resolve(paths, selection, on_refusal=lambda _: None),
             )
             if is_following
             else _until(interruption, dump(request, report, StoppableProgress(progress, interruption)))

@@ -17,11 +17,11 @@ from kafkalog_cli.interrupt import Interruption, StoppableProgress, Stopped
 from kafkalog_cli.outfile import OutFile
 from kafkalog_cli.render import RunFacts, VerdictWriter, open_progress, open_report, open_verdicts
 from kafkalog_cli.statefile import StateFile
+from kafkalog_cli.targets import resolve_readable
 from kafkalog_cli.version import version
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format import kernels
 from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.rows import count
@@ -92,12 +92,14 @@ def verify_command(paths: tuple[str, ...], selection: Selection, **given: Any) -
 
     PATH is a log directory, a partition directory, a file or a glob of them; give all log directories of a broker
     together, so that they are compared. Nothing is changed. The exit status is 4 where something is damaged: what
-    brokers leave behind in the course of their life is not.
+    brokers leave behind in the course of their life is not. It is 3 where one of several PATHs could not be read; the
+    others are checked all the same.
     """
     if given["report"] is not None and given["resume"] is not None:
         _check_apart(given["report"], given["resume"])
+    report = Report(fail_on=given["fail_on"])
     request = VerifyRequest(
-        targets=tuple(resolve(paths, selection)),
+        targets=resolve_readable(paths, selection, report),
         level=given["level"],
         now_ms=time.time_ns() // 1_000_000,
         max_batch_bytes=given["max_batch_bytes"],
@@ -105,11 +107,11 @@ def verify_command(paths: tuple[str, ...], selection: Selection, **given: Any) -
     )
     if not kernels.COMPILED:
         click.echo("kafkalog: no compiled kernels here; the interpreted ones are about 100 times slower", err=True)
-    report = Report(fail_on=given["fail_on"])
     output = "quiet" if given["quiet"] else options.chosen_output(given["output"])
     with ExitStack() as stack:
         state = _open_state(given["resume"], request, report, stack)
-        page = _open_page(given["report"], paths, selection, request)
+        facts = _run_facts(paths, selection, request, report)
+        page = _open_page(given["report"], request, facts)
         writers = [open_verdicts(output), *page]
         verdicts = stack.enter_context(closing(_verdicts(request, output, state)))
         _write_all(writers, verdicts, report)
@@ -127,9 +129,7 @@ def _verdicts(
         if sys.stderr.isatty() and not is_shared:
             progress.expect(log_bytes(request.targets))
         with closing(verify(request, StoppableProgress(progress, interruption), state)) as verdicts:
-            for verdict in verdicts:
-                yield verdict
-                interruption.check()
+            yield from verdicts
 
 
 def _write_all(
@@ -163,14 +163,12 @@ def _open_state(path: str | None, request: VerifyRequest, report: Report, stack:
     return None if path is None else stack.enter_context(StateFile(path, request, report, version()))
 
 
-def _open_page(
-    path: str | None, paths: tuple[str, ...], selection: Selection, request: VerifyRequest
-) -> list[VerdictWriter]:
+def _open_page(path: str | None, request: VerifyRequest, facts: RunFacts) -> list[VerdictWriter]:
     """What writes the HTML report, if one was asked for."""
     if path is None:
         return []
     file = OutFile(path, request.targets, is_ours=_is_page)
-    return [open_report(file, _run_facts(paths, selection, request))]
+    return [open_report(file, facts)]
 
 
 def _is_page(start: bytes) -> bool:
@@ -183,11 +181,12 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _run_facts(paths: tuple[str, ...], selection: Selection, request: VerifyRequest) -> RunFacts:
+def _run_facts(paths: tuple[str, ...], selection: Selection, request: VerifyRequest, report: Report) -> RunFacts:
     return RunFacts(
         version=version(),
         level=request.level,
         targets=paths,
         selection=str(selection),
         started_ms=request.now_ms,
+        refused=tuple(report.refusals),
     )

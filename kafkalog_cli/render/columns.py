@@ -52,8 +52,8 @@ def _time(title: str, name: str, rank: int = 0) -> Shown:
     return Shown(title, lambda row: time_cell(row.get(name)), rank=rank)
 
 
-def _range(title: str, first: str, last: str) -> Shown:
-    return Shown(title, lambda row: span(row.get(first), row.get(last)), right=True)
+def _range(title: str, first: str, last: str, rank: int = 0) -> Shown:
+    return Shown(title, lambda row: span(row.get(first), row.get(last)), right=True, rank=rank)
 
 
 def _producer_cell(row: Mapping[str, object]) -> str:
@@ -173,6 +173,25 @@ _EPOCH_CHECKPOINT: Final = (
     _number("start offset", "offset"),
 )
 _PROPERTY: Final = (_word("key", "key"), Shown("value", lambda row: plain(row.get("value")), flexible=True))
+_SEEK: Final = (
+    _word("answer", "outcome"),
+    _number("offset", "offset"),
+    _time("time (UTC)", "timestamp_ms", rank=1),
+    _number("batch at", "position"),
+    _size("size", "size_bytes", rank=2),
+    _range("batch offsets", "base_offset", "last_offset", rank=3),
+)
+_FETCH: Final = (
+    _word("fetch", "outcome"),
+    _number("from byte", "position"),
+    _number("bytes", "size_bytes"),
+    _number("batches", "batches"),
+    _number("to offset", "last_offset"),
+    _number("cut batch at", "partial_position", rank=1),
+    _number("bytes of it", "partial_bytes"),
+    _number("asked for", "asked_bytes", rank=2),
+    _number("fetches", "tries", rank=2),
+)
 
 SHOWN: Final[dict[str, tuple[Shown, ...]]] = {
     "batch": _BATCH,
@@ -185,6 +204,8 @@ SHOWN: Final[dict[str, tuple[Shown, ...]]] = {
     "checkpoint": _OFFSET_CHECKPOINT,
     "checkpoint leader_epoch": _EPOCH_CHECKPOINT,
     "property": _PROPERTY,
+    "seek": _SEEK,
+    "fetch": _FETCH,
 }
 
 

@@ -37,13 +37,17 @@ _RANK: Final = {"error": 0, "warning": 1, "info": 2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """What the run was asked for; `selection` is empty where everything was meant."""
+    """What the run was asked for; `selection` is empty where everything was meant.
+
+    `refused` are sentences about targets that could not be read.
+    """
 
     version: str
     level: str
     targets: tuple[str, ...]
     selection: str
     started_ms: int
+    refused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

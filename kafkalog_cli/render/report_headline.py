@@ -19,6 +19,7 @@ WORST: Final = 10
 """Rows of the table below the headline."""
 _NAMES: Final = 3
 _TARGETS: Final = 12
+_REFUSED: Final = 3
 _NOUNS: Final = {"error": "error", "warning": "warning", "info": "normal one"}
 _LEVELS: Final = {
     "headers": "headers: no checksums",
@@ -46,6 +47,8 @@ def headline(collected: Collected, summary: Mapping[str, object]) -> Html:
         sentences.insert(
             0, "Nothing is damaged. A warning is what a healthy broker may leave behind, yet worth a look."
         )
+    if summary.get("exit_status") == _REFUSED:
+        sentences.insert(0, "Not all of it could be read: of that nothing is known. What it is stands further below.")
     return element(
         "section",
         element("h2", _title(state, collected, summary), id="verdict"),
@@ -216,6 +219,11 @@ def facts(run: RunFacts, collected: Collected, summary: Mapping[str, object], fi
     if len(run.targets) > _TARGETS:
         targets.append(element("div", f"and {len(run.targets) - _TARGETS:,} more", class_="note"))
     cards.append(element("div", element("dt", "What was checked"), element("dd", *targets), class_="wide"))
+    if run.refused:
+        refused = [element("div", sentence, class_="mono") for sentence in run.refused[:_TARGETS]]
+        if len(run.refused) > _TARGETS:
+            refused.append(element("div", f"and {len(run.refused) - _TARGETS:,} more", class_="note"))
+        cards.append(element("div", element("dt", "What could not be read"), element("dd", *refused), class_="wide"))
     if run.selection:
         cards.append(element("div", element("dt", "Only"), element("dd", run.selection)))
     return element("dl", *cards, class_="facts")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from kafkalog_cli.render.cells import count_of, counts_cell, human_bytes
 
@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = ["summary_sentence", "verdict", "verdict_sentence"]
+
+_REFUSED: Final = 3
+_NOT_ALL: Final = "not all of it could be read"
 
 
 def verdict(summary: Mapping[str, object]) -> str:
@@ -32,6 +35,10 @@ def summary_sentence(summary: Mapping[str, object]) -> str:
         parts[0] += " in what was read"
     if summary.get("interrupted"):
         parts.insert(0, "interrupted")
+    elif summary.get("no_answer"):  # no column: a search says it of itself
+        parts.insert(0, "not found")
+    elif summary.get("exit_status") == _REFUSED:
+        parts.insert(0, _NOT_ALL)
     if summary.get("codes"):
         parts.append(counts_cell(summary["codes"]))
     parts += [f"{_counted(summary)}; {_read(summary)}; {count_of(summary.get('rows'), 'row')} shown"]
@@ -90,7 +97,9 @@ def verdict_sentence(summary: Mapping[str, object], states: Mapping[str, int]) -
     parts = [f"{word}: {damaged} of {count_of(total, 'partition')}" if damaged else word]
     if not damaged and total:
         parts[0] += f": {count_of(total, 'partition')} without damage"
-    if summary.get("exit_status") not in {0, 4}:
+    if summary.get("exit_status") == _REFUSED:
+        parts.insert(0, _NOT_ALL)
+    elif summary.get("exit_status") not in {0, 4}:
         parts.insert(0, "interrupted" if summary.get("interrupted") else "not finished")
         parts[1] += " so far"
     found = [count_of(severities[name], name) for name in ("error", "warning") if severities.get(name)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 from rich.console import Console
 from rich.text import Text
 
-from kafkalog_cli.render.cells import count_of, human_bytes, plain
+from kafkalog_cli.render.cells import count_of, human_bytes, plain, safe_text
 from kafkalog_cli.render.columns import SHOWN, heading_of, kind_of, partition_of
 from kafkalog_cli.render.findings import finding_lines
 from kafkalog_cli.render.stats import stats_lines
@@ -110,6 +110,8 @@ class TableWriter:
         alarming = row.get("crc_ok") is False or bool(row.get("damage_count"))
         style = DAMAGE_STYLE if alarming else "yellow" if row.get("resynced") else ""
         self._add(_Line(heading_of(row), cells, style))
+        for text in _texts_below(row):
+            self._add(_Line(heading_of(row), (), "dim", text))
 
     def _take_damage(self, row: Mapping[str, object]) -> None:
         """Damage stands where it was met: among the rows of its file, or among the segments of its partition."""
@@ -183,6 +185,17 @@ def damage_text(row: Mapping[str, object], *, names_file: bool = False) -> str:
     if row.get("next_offset") is not None and row.get("size_bytes") != 0:
         text += f" (next offset expected: {row['next_offset']})"
     return text
+
+
+def _texts_below(row: Mapping[str, object]) -> list[str]:
+    """What a search says of its answer, and its steps, a line each."""
+    if row.get("type") != "seek":
+        return []
+    texts = [] if row.get("detail") is None else [f"  {plain(row['detail'])}"]
+    steps = row.get("steps")
+    if isinstance(steps, list):
+        texts += [f"  {number}. {safe_text(step['text'])}" for number, step in enumerate(steps, 1)]
+    return texts
 
 
 def _title_lines(layout: Layout) -> list[Text]:

@@ -130,7 +130,7 @@ class VerdictTable:
             line.append(broken if is_damaged else whole, "bold red" if is_damaged else "green")
         position, size_bytes = segment.damage[0]
         where = f"{right}  {human_bytes(size_bytes)} at byte {position:,} of {segment.size_bytes:,}"
-        more = len(segment.damage) - 1
+        more = segment.damage_count - 1
         return line.append(where + (f", and {count_of(more, 'more place')}" if more else ""))
 
 

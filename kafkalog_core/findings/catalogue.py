@@ -15,11 +15,14 @@ from kafkalog_core.findings.indexes import INDEXES
 from kafkalog_core.findings.kinds import Finding
 from kafkalog_core.findings.logdirs import LOG_DIRS
 from kafkalog_core.findings.logs import LOGS
+from kafkalog_core.findings.lookups import LOOKUPS
 from kafkalog_core.findings.metadata_log import METADATA_LOG
 from kafkalog_core.findings.ownership import BROKER_DIRS
 from kafkalog_core.findings.partitions import PARTITIONS
 from kafkalog_core.findings.producers import PRODUCERS
+from kafkalog_core.findings.reindexing import REINDEXING
 from kafkalog_core.findings.small_files import SMALL_FILES
+from kafkalog_core.findings.truncations import TRUNCATIONS
 
 if TYPE_CHECKING:
     from kafkalog_core.findings.kinds import Severity
@@ -29,7 +32,19 @@ __all__ = ["FINDING_TYPES", "NOT_SHOWN", "found"]
 NOT_SHOWN: Final = "Its records are not shown unless the file itself is named."
 
 FINDING_TYPES: Final = (
-    FILES | LOGS | PARTITIONS | LOG_DIRS | SMALL_FILES | CHECKPOINTS | METADATA_LOG | PRODUCERS | BROKER_DIRS | INDEXES
+    FILES
+    | LOGS
+    | PARTITIONS
+    | LOG_DIRS
+    | SMALL_FILES
+    | CHECKPOINTS
+    | METADATA_LOG
+    | PRODUCERS
+    | BROKER_DIRS
+    | INDEXES
+    | LOOKUPS
+    | TRUNCATIONS
+    | REINDEXING
 )
 
 

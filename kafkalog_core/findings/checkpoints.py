@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import FindingType
+from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL, FindingType
 
 __all__ = ["CHECKPOINTS"]
 
@@ -16,7 +16,7 @@ CHECKPOINTS: Final = {
         "error",
         "Line {line} is a second entry of {name}; the last one counts.",
         "Takes the last one; 0.8.2 to 0.10.0 refuse the file.",
-        "Delete the line that is wrong, and lower the count in line 2 by one.",
+        "With the broker stopped: kafkalog checkpoint drops the lines that do not count.",
         "A broker writes one entry a partition: the file was edited or put together by hand.",
     ),
     "checkpoint.negative-offset": FindingType(
@@ -25,17 +25,16 @@ CHECKPOINTS: Final = {
         "Raises a negative high watermark or log start offset to the start of the log, and recovers every "
         "segment after "
         "an unclean stop for a negative recovery point.",
-        "Put the right offset there, or delete the line and lower the count in line 2 by one.",
+        "With the broker stopped: kafkalog checkpoint drops the line, or gives it the offset of the log.",
         "A broker never writes a negative number into this file.",
     ),
     "checkpoint.no-partition": FindingType(
         "warning",
-        "Line {line} names {name}, offset {offset}, of which there is no directory here{elsewhere}.",
-        "Ignores the entry and drops it when it next writes the file.",
+        "There is no directory here of {names}, which {lines}{elsewhere}.",
+        "Ignores such entries and drops them when it next writes the file.",
         "Look for the directory: lost, moved to another log directory, or deleted on purpose.",
-        "A checkpoint names a partition that is not in its log directory. Normal shortly after a deletion or a "
-        "move, and "
-        "in a copy that leaves partitions out.",
+        "A checkpoint names partitions that are not in its log directory. Normal shortly after a deletion or a move, "
+        "and in a copy that leaves partitions out. A partition that several checkpoints name is counted at the first.",
     ),
     "checkpoint.missing": FindingType(
         "error",
@@ -67,9 +66,7 @@ CHECKPOINTS: Final = {
         "leaves both "
         "the same.",
         "Believes the mark and recovers nothing: damage in the log stays unseen.",
-        "Verify the log; if it is whole, delete .kafka_cleanshutdown with the broker stopped: the next start recovers "
-        "from the recovery point. If it is not, copy the directory away first, as recovery cuts at the first bad batch "
-        "and deletes what is behind it.",
+        f"With the broker stopped, delete {CLEAN_MARK}: the next start recovers from the recovery point. {MARK_OF_ALL}",
         "A clean stop flushes every log and writes its end down. So the mark of the clean stop is not of these "
         "files, or "
         "they were changed after it.",
@@ -119,8 +116,7 @@ CHECKPOINTS: Final = {
         "error",
         "The log start offset is {value}, the log ends at {end}.",
         "Deletes every segment of the partition at its next start, and begins anew at offset {value}.",
-        "Do not start the broker. Delete the line in log-start-offset-checkpoint, and lower the count in line 2 "
-        "by one.",
+        "Do not start the broker: kafkalog checkpoint drops the line from log-start-offset-checkpoint.",
         "A broker takes this for a log that was cut by mistake and throws all of it away (2.8 and later).",
     ),
     "cleaner-offset.beyond-end": FindingType(
@@ -137,30 +133,36 @@ CHECKPOINTS: Final = {
         "Drops the earlier entries that contradict it, or the entry itself, from its memory; followers may then "
         "be told "
         "to cut their logs at wrong places.",
-        "Copy the file from another replica, or write the lines anew with the broker stopped: one for each leader "
-        "epoch of the batches (kafkalog dump --batches shows them) and its first offset.",
+        "With the broker stopped: kafkalog checkpoint takes the leader epochs from the batches.",
         "Leader epochs and their first offsets both go up from line to line.",
     ),
     "epochs.missing": FindingType(
         "error",
         "The partition has no leader-epoch-checkpoint, though its batches have leader epochs.",
         "Makes an empty one: followers find the place to cut their logs by the high watermark, which may lose records.",
-        "Put it back from a copy; else nothing has to be done on a partition with one replica.",
+        "With the broker stopped: kafkalog checkpoint makes it from the leader epochs of the batches.",
         "Every broker since 0.11 makes this file with the partition.",
     ),
     "epochs.cut": FindingType(
         "error",
         "The leader-epoch-checkpoint ends behind its version, and the log has leader epochs.",
         "Takes it for empty: followers find the place to cut their logs by the high watermark, which may lose records.",
-        "Copy the file from another replica, or write the lines anew with the broker stopped: one for each leader "
-        "epoch of the batches (kafkalog dump --batches shows them) and its first offset.",
+        "With the broker stopped: kafkalog checkpoint takes the leader epochs from the batches.",
         "Whatever a broker writes into this file has a second line, the number of entries.",
+    ),
+    "epochs.not-from-log": FindingType(
+        "warning",
+        "The leader epochs cannot be taken from the log: it is damaged, or its batches contradict each other.",
+        "Lets followers find the place to cut their logs by the lines that are left.",
+        "Mend the log first, then run kafkalog checkpoint again; or copy the file from another replica.",
+        "Lines of a leader-epoch-checkpoint were lost, and only a whole log says what was in them.",
     ),
     "partition-metadata.missing": FindingType(
         "error",
         "The partition has no partition.metadata and so no topic id.",
         "Does not take it for its own: renames the directory to one that ends in -stray, and makes an empty partition.",
-        "Write the file: `version: 0`, and in a second line `topic_id: ` with the id that kafka-topics.sh "
+        "With the broker stopped: kafkalog checkpoint takes the id from the topic's other partitions or the metadata "
+        "log; else write the file: `version: 0`, and in a second line `topic_id: ` with the id that kafka-topics.sh "
         "--describe shows.",
         "A KRaft broker knows partitions by the id of their topic.",
     ),
@@ -194,6 +196,41 @@ CHECKPOINTS: Final = {
         "Renames the directory to one that ends in -stray where the id is not that of the topic of its name.",
         "Find the ids with kafka-topics.sh --describe: one of the two was renamed or copied by hand.",
         "Each topic has an id of its own.",
+    ),
+    "partition-metadata.no-id": FindingType(
+        "error",
+        "The topic's id is nowhere on this disk: no other partition of the topic is here, and no metadata log.",
+        "Does not start, or takes the log directory offline; without the file it renames the directory to one that "
+        "ends in -stray.",
+        "Name the broker's other log directories with --beside, or write the file: `version: 0`, and in a second line "
+        "`topic_id: ` with the id that kafka-topics.sh --describe shows.",
+        "A topic's id is made by the cluster and cannot be worked out from the log.",
+    ),
+    "partition-metadata.several-ids": FindingType(
+        "error",
+        "The topic has several ids here: {names}.",
+        "Does not take for its own a partition whose id the cluster does not know: renames its directory to one that "
+        "ends in -stray, and makes an empty partition.",
+        "Find the id with kafka-topics.sh --describe and write the file: `version: 0`, and in a second line "
+        "`topic_id: ` and the id.",
+        "Only one of several ids is that of the topic; the others are of a topic that was deleted.",
+    ),
+    "meta.directory-id-lost": FindingType(
+        "error",
+        "The directory.id is lost, and the metadata log that knows it is not at hand.",
+        "Makes a new one when it starts (3.7 and later). The cluster knows the partitions in the old one, so that they "
+        "may stay without a leader.",
+        "Name the broker's other log directories with --beside, the one with __cluster_metadata-0 among them. With one "
+        "log directory nothing has to be done.",
+        "Since 3.7 the cluster keeps for each partition the id of the log directory that it is in.",
+    ),
+    "meta.not-known": FindingType(
+        "error",
+        "What the file must say is nowhere to be had: {problem}.",
+        "Does not start, or takes the log directory offline where it is not the only one.",
+        "Name the broker's other log directories with --beside and its server.properties with --config; the cluster id "
+        "stands in meta.properties of every broker of the cluster.",
+        "meta.properties is lost, and neither the broker's other log directories nor its configuration are at hand.",
     ),
     "meta.no-version": FindingType(
         "error",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import DamageType
+from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL, DamageType
 
 __all__ = ["ENTRY_DAMAGE", "LOG_DAMAGE"]
 
@@ -36,8 +36,8 @@ _SNAPSHOT: Final = (
     "start, after a clean one forgets all producers."
 )
 _SNAPSHOT_CURE: Final = (
-    "Nothing needs to be done where an older snapshot is left. Else verify the log directory, and if it is whole "
-    "delete .kafka_cleanshutdown on a stopped broker: the next start then reads the log."
+    f"Nothing needs to be done where an older snapshot is left. Else delete {CLEAN_MARK} on a stopped broker: the next "
+    f"start then reads the log. {MARK_OF_ALL}"
 )
 _NOTHING: Final = "Nothing needs to be done."
 
@@ -56,17 +56,17 @@ LOG_DAMAGE: Final = {
         "The last batch ends behind the end of the file: an append cut short, or a closed file that was cut.",
         "After an unclean stop: cuts it off, which loses nothing that was acknowledged by all replicas. After a "
         "clean stop: leaves it, and appends behind it, so that readers fail here later.",
-        "In the last segment after a crash nothing needs to be done: the next start cuts it; beside "
-        ".kafka_cleanshutdown, copy the directory away and delete that mark on a stopped broker, so that the next "
-        "start recovers. In an earlier segment the file was cut, and a start may delete what follows: copy the "
-        "partition from a replica.",
+        "In an earlier segment than the last one the file was cut, and a start may delete what follows: copy the "
+        "partition from a replica. In the last one after a crash nothing needs to be done: the next start cuts it; "
+        f"beside {CLEAN_MARK}, copy the directory away and delete that mark on a stopped broker, so that the next "
+        f"start recovers. {MARK_OF_ALL}",
     ),
     "zero-filled": _framing(
         "Zero bytes: preallocated space behind the last batch, or a hole that a crash left.",
         "After an unclean stop: cuts it off. After a clean stop, at the end of the newest segment: does not start.",
-        "At the end of the last segment after a crash nothing needs to be done: the next start cuts it. Beside "
-        ".kafka_cleanshutdown: copy the directory away and delete that mark on a stopped broker. In the middle, or in "
-        "an earlier segment: copy the partition from a healthy replica before a broker starts.",
+        "In the middle, or in an earlier segment than the last one: copy the partition from a healthy replica before a "
+        "broker starts. At the end of the last one after a crash nothing needs to be done: the next start cuts it; "
+        f"beside {CLEAN_MARK}, copy the directory away and delete that mark on a stopped broker. {MARK_OF_ALL}",
     ),
     "bad-length": _framing("A length that cannot be true, is too small for its magic, or passes the end of the file."),
     "unknown-magic": _framing(

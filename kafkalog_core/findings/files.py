@@ -43,7 +43,7 @@ FILES: Final = {
     "txn.undecided": FindingType(
         "error",
         "Whether the transaction of producer {producer} at offset {offset} was committed is not known: its marker "
-        "may be in what cannot be read, {where}. Its records up to there are not shown.",
+        "may be in what is missing or cannot be read, {where}. Its records up to there are not shown.",
         "Gives out as committed what its transaction index does not list as aborted, if the damage lets it get that "
         "far.",
         "--records without --committed shows them; --resync may find the marker behind the damage.",
@@ -74,7 +74,11 @@ FILES: Final = {
     "file.shrank": FindingType(
         "warning",
         "It was cut while it was read: a broker is at work. Rows of what is gone may have been shown.",
-        meaning="The log was truncated meanwhile, by a follower that follows its leader or by recovery.",
+        meaning=(
+            "The log was truncated meanwhile, by a follower that follows its leader or by recovery; it may have grown "
+            "again. dump --follow goes on from a batch that is still the same: all that was written anew is shown, and "
+            "some rows before it may be shown again."
+        ),
         broker_action="Is the one that cuts.",
         cure="Run it again when the broker is stopped.",
     ),
@@ -139,6 +143,13 @@ FILES: Final = {
         "Overwrites or ignores it.",
         meaning="A file that ends in .tmp: brokers write such a one first and then rename it.",
         cure="Nothing needs to be done; it may be deleted on a stopped broker.",
+    ),
+    "file.journal": FindingType(
+        "info",
+        "The undo journal of an earlier repair.",
+        "Ignores it.",
+        meaning="A file that holds what it takes to undo a repair; no broker reads it.",
+        cure="List it with kafkalog undo --list. When all is well, free it with kafkalog undo --prune --apply.",
     ),
     "file.unknown": FindingType(
         "info",

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-__all__ = ["BrokerMessage", "DamageType", "Finding", "FindingType", "Severity"]
+__all__ = ["CLEAN_MARK", "MARK_OF_ALL", "BrokerMessage", "DamageType", "Finding", "FindingType", "Severity"]
 
 Severity = Literal["info", "warning", "error"]
+
+CLEAN_MARK: Final = ".kafka_cleanshutdown"
+"""A cure that names it is one that deletes it."""
+MARK_OF_ALL: Final = (
+    "The mark is that of the whole log directory: verify all of it first, as without the mark the next start cuts "
+    "every partition at its first bad batch and deletes what is behind."
+)
+"""What such a cure says where nobody has looked at the other partitions; else it says what they are like."""
 
 
 class FindingType(NamedTuple):

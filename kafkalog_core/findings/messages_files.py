@@ -13,12 +13,13 @@ _OFFLINE: Final = (
     "start. The records are untouched."
 )
 _TEXT_FILE: Final = (
-    "Stop the broker and correct the file: 0 in line 1, the number of entries in line 2, then a line an entry. "
+    "Stop the broker; kafkalog checkpoint mends the bad lines and leaves the others. By hand: 0 in line 1, the number "
+    "of entries in line 2, then a line an entry. "
     "cleaner-offset-checkpoint may be removed instead. Better not replication-offset-checkpoint, as followers without "
     "leader epochs (before 0.11) cut their logs by it, nor recovery-point-offset-checkpoint: after an unclean stop "
     "everything is recovered then."
 )
-_DUMP: Final = ("kafkalog dump --files {path}", "kafkalog verify {place}")
+_DUMP: Final = ("kafkalog dump --files {path}", "kafkalog verify {place}", "kafkalog checkpoint {path}")
 _META: Final = ("kafkalog dump --files {log_dir}/meta.properties",)
 _META_FIX: Final = (
     "Write into the file what the broker's other log directories have; never invent a cluster.id or node.id."
@@ -81,7 +82,11 @@ FILES: Final = (
         _TEXT_FILE + " log-start-offset-checkpoint may be removed if nobody deletes records by request and no topic is "
         "tiered.",
         ("checkpoint",),
-        ("kafkalog dump --files {dir}/log-start-offset-checkpoint", "kafkalog verify {dir}"),
+        (
+            "kafkalog dump --files {dir}/log-start-offset-checkpoint",
+            "kafkalog verify {dir}",
+            "kafkalog checkpoint {dir}",
+        ),
     ),
     BrokerMessage(
         "broker.checkpoint-recovery-reset",
@@ -96,7 +101,11 @@ FILES: Final = (
         "that lies behind it. 4.x takes the directory offline afterwards, except where only a number was bad.",
         "Verify the directory before the next start; correct the file rather than remove it.",
         ("checkpoint", "dir.unclean"),
-        ("kafkalog dump --files {dir}/recovery-point-offset-checkpoint", "kafkalog verify {dir}"),
+        (
+            "kafkalog dump --files {dir}/recovery-point-offset-checkpoint",
+            "kafkalog verify {dir}",
+            "kafkalog checkpoint {dir}",
+        ),
     ),
     BrokerMessage(
         "broker.checkpoint-unreadable",
@@ -105,8 +114,7 @@ FILES: Final = (
         "{path} could not be read.",
         "The lines behind this one say why: a malformed line, a wrong count or version, or a failing disk.",
         "From 1.0 on takes the log directory offline. leader-epoch-checkpoint: its partition is not loaded either.",
-        _TEXT_FILE + " leader-epoch-checkpoint: copy it from another replica, or write a line for each leader epoch of "
-        "the batches (kafkalog dump --batches) and its first offset.",
+        _TEXT_FILE,
         ("checkpoint",),
         _DUMP,
     ),
@@ -168,6 +176,7 @@ FILES: Final = (
         "Write the two lines version: 0 and topic_id: ID; the id stands in partition.metadata of the topic's other "
         "partitions and replicas.",
         ("partition-metadata.too-short",),
+        ("kafkalog verify {place}", "kafkalog checkpoint {place}"),
     ),
     BrokerMessage(
         "broker.topic-id-mismatch",
@@ -194,7 +203,7 @@ FILES: Final = (
         "First look whether the right disk is mounted. Then put the file back, with cluster.id and node.id of the "
         "broker's other directories. Never format a directory that holds partitions without --ignore-formatted.",
         ("meta.missing-kraft",),
-        ("kafkalog verify {dir}",),
+        ("kafkalog verify {dir}", "kafkalog checkpoint {dir} --beside DIR"),
     ),
     BrokerMessage(
         "broker.meta-missing",

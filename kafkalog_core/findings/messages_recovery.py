@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import BrokerMessage
+from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL, BrokerMessage
 
 __all__ = ["RECOVERY"]
 
@@ -225,9 +225,8 @@ RECOVERY: Final = (
         "was clean, so that recovery does not cut it. A disk image, a snapshot or rsync of a running broker makes "
         "such pairs.",
         "At the start: does not start. While it runs: the fetch fails, consumers and followers stop there.",
-        "Keep a copy, verify the other partitions of the directory, then delete .kafka_cleanshutdown: the next start "
-        "recovers them all and cuts this one at the bad place; what is behind it is lost, so look first what stands "
-        "there.",
+        f"Keep a copy, and look what stands behind the bad place. If that may be lost, delete {CLEAN_MARK}: the next "
+        f"start recovers and cuts there. {MARK_OF_ALL}",
         ("zero-filled", "bad-length"),
         ("kafkalog dump --resync {path}", "kafkalog verify {place}"),
     ),

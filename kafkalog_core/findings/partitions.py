@@ -6,14 +6,20 @@ from typing import Final
 
 from kafkalog_core.findings.kinds import FindingType
 
-__all__ = ["PARTITIONS"]
+__all__ = ["GAP_LOST", "GAP_UNKNOWN", "LOST_CURE", "PARTITIONS"]
+
+GAP_LOST: Final = "and the records before it show that no compaction removed them"
+GAP_UNKNOWN: Final = "which is normal if the topic is or was a compacted one, and a loss if not"
+LOST_CURE: Final = "Look for what was lost: on other replicas, in backups, among directories that were set aside."
+"""Of offsets of which it is known that they were lost."""
 
 PARTITIONS: Final = {
     "segment.bad-name": FindingType(
         "error",
         "A file of a segment whose name has no offset before its first dot.",
         "Does not start: it cannot read a number from the name.",
-        "Move it out of the partition directory, or give it the name of its first offset, 20 digits.",
+        "Move it out of the partition directory. A .log may stay under the name of its first offset, 20 digits; "
+        "anything else is of no use there, as a broker makes indexes and snapshots anew.",
         meaning=(
             "The name ends in .log, .index, .timeindex, .txnindex, .snapshot, .cleaned or .swap, and does not begin "
             "with a number. One such file keeps the broker from starting."
@@ -143,10 +149,13 @@ PARTITIONS: Final = {
         "Offsets {offset} to {last} are missing: {previous}, the segment before this one, holds none of them that can "
         "be read.",
         "Loads the log without a word about it; consumers pass over these offsets.",
-        "Look for what was lost: on other replicas, in backups, among directories that were set aside.",
+        "If the topic is or was a compacted one, nothing needs to be done. Else look for what was lost: on other "
+        "replicas, in backups, among directories that were set aside.",
         meaning=(
             "Offsets are missing between two segments. Retention deletes from the beginning only, so in the middle it "
-            "is a lost file or a cut segment, unless the log was compacted."
+            "is a lost file or a cut segment, unless the log was compacted, here or on the leader that it was copied "
+            "from. An error where the log directory has not compacted it, and records stand before the gap that "
+            "compaction would have removed."
         ),
     ),
     "segment.gap-compacted": FindingType(
@@ -158,12 +167,15 @@ PARTITIONS: Final = {
     ),
     "batch.gap": FindingType(
         "error",
-        "Offsets {offset} to {last} are missing before the batch at byte {position}.",
+        "Offsets {offset} to {last} are missing before the batch at byte {position}, {judged}.",
         "Loads the log without a word about it; consumers pass over these offsets.",
-        "Copy the partition from a healthy replica, or look there for the missing records.",
+        "If the topic is or was a compacted one, nothing needs to be done. Else copy the partition from a healthy "
+        "replica, or look there for the missing records.",
         meaning=(
-            "Offsets are missing between two batches of a segment, and nothing says that the log was compacted: "
-            "batches were lost. A warning where that is not known, as for a partition without its log directory."
+            "Offsets are missing between two batches of a segment. An error where it is a loss: the log directory has "
+            "not compacted the log, and before the gap stands a record without a key, or a second one of the same key, "
+            "which compaction would have removed. Else a warning: a replica that was copied from a leader looks like "
+            "that if the topic is compacted, and the settings of a topic are not in its directory."
         ),
     ),
     "batch.gaps": FindingType(
@@ -240,6 +252,13 @@ PARTITIONS: Final = {
         "Ignores it.",
         "Read it by itself.",
         meaning="A file of 0.7 ends in .kafka; no later release reads it, and none writes beside it.",
+    ),
+    "dir.journal": FindingType(
+        "info",
+        "The undo journal of an earlier repair.",
+        "Ignores it, and deletes it with the partition.",
+        "List it with kafkalog undo --list. When all is well, free it with kafkalog undo --prune --apply.",
+        "A directory that holds what it takes to undo a repair; no broker looks into it.",
     ),
     "dir.nested": FindingType(
         "info",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import FindingType
+from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL, FindingType
 
 __all__ = ["PRODUCERS"]
 
@@ -20,7 +20,7 @@ _DROP_TXNINDEX: Final = (
 )
 _DROP_SNAPSHOT: Final = (
     "With the broker stopped, delete the snapshot: the next start builds the state anew from the one before it. If it "
-    "is the only one, delete .kafka_cleanshutdown too, or the state of all producers is forgotten."
+    f"is the only one, delete {CLEAN_MARK} too, or the state of all producers is forgotten. {MARK_OF_ALL}"
 )
 
 PRODUCERS: Final = {
@@ -219,7 +219,8 @@ PRODUCERS: Final = {
         "There is no producer snapshot of offset {offset}, which a broker wrote {occasion}.",
         "After an unclean stop: reads the log again from an older one. After a clean one, if there is none at all: "
         "forgets all producers, and with them what it needs to refuse duplicates.",
-        "Where no snapshot is left, remove .kafka_cleanshutdown before the start: the broker then reads the log.",
+        f"Where no snapshot is left, delete {CLEAN_MARK} before the start: the broker then reads the log. "
+        f"{MARK_OF_ALL}",
         "Brokers since 2.8 write a snapshot for the base offset of every segment but the first, and for the end of the "
         "log at a clean stop.",
     ),

@@ -26,8 +26,8 @@ def _checkpoint(meaning: str) -> FindingType:
         _REFUSED,
         "From 1.0 on takes the log directory offline, earlier ones do not start; where only a number is bad, 4.x may "
         "go on or not start, by the file.",
-        "Correct the file by hand on a stopped broker: 0 in line 1, the number of entries in line 2, then a line an "
-        "entry.",
+        "With the broker stopped: kafkalog checkpoint mends the bad lines and leaves the others. By hand: 0 in line 1, "
+        "the number of entries in line 2, then a line an entry.",
         meaning,
     )
 
@@ -37,7 +37,8 @@ def _meta(what: str) -> FindingType:
         "error",
         _REFUSED,
         "Does not start, or takes the log directory offline where it is not the only one.",
-        "Correct the file by hand; the values stand in meta.properties of the broker's other log directories.",
+        "With the broker stopped: kafkalog checkpoint, with --beside and the broker's other log directories, in whose "
+        "meta.properties the values stand.",
         f"meta.properties is damaged: {what}",
     )
 
@@ -48,7 +49,8 @@ def _partition_metadata(what: str) -> FindingType:
         _REFUSED,
         "Does not load the partition and takes the log directory offline; an empty file or an id that is none stops "
         "it.",
-        "Write two lines, version: 0 and topic_id: with the id that the topic's other partitions and replicas have.",
+        "With the broker stopped: kafkalog checkpoint takes the id from the topic's other partitions, where there are "
+        "any. By hand: two lines, version: 0 and topic_id: with the id that replicas have.",
         f"partition.metadata is damaged: {what}",
     )
 

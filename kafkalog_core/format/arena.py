@@ -12,14 +12,26 @@ from kafkalog_core.format import kernels
 from kafkalog_core.format.bounded import TrailingError
 from kafkalog_core.format.columns import FORMAT_V07, BatchColumns
 from kafkalog_core.format.compression import inflater
-from kafkalog_core.format.layout import CODEC_NAMES, MAGIC_V0, MAGIC_V2, V07_MAX_DEPTH
+from kafkalog_core.format.layout import (
+    CODEC_GZIP,
+    CODEC_LZ4,
+    CODEC_NAMES,
+    CODEC_SNAPPY,
+    MAGIC_V0,
+    MAGIC_V2,
+    V07_MAX_DEPTH,
+)
 
 if TYPE_CHECKING:
     from kafkalog_core.format.bounded import Buffer, Content
 
 __all__ = ["Arena", "PayloadDamage", "codec_name", "first_offset", "lost_offsets"]
 
-ARENA_BYTES: Final = 1024 * 1024
+ARENA_BYTES: Final = 128 * 1024  # are inflated before their records are decoded: so much stays near to the processor
+_ROOM: Final = 8  # times as much memory there is, as the last row may need some
+_QUICK: Final = frozenset(
+    (CODEC_GZIP, CODEC_SNAPPY, CODEC_LZ4) if kernels.COMPILED else ()
+)  # codecs that the kernel knows
 _V07_ROWS: Final = 512  # messages that are walked at a time, in search of wrappers
 _INFLATE_ERRORS: Final = (
     (LimitError, "payload-limit"),
@@ -76,65 +88,105 @@ class Arena:
         self._memory = memory
         self._batches = batches
         self._max_bytes = max_bytes
+        self._codecs, self._formats = batches.column("codec"), batches.column("format")
+        self._payloads = batches.column("payload_start"), batches.column("payload_end")
         self._starts, self._ends = self.columns.column("payload_start"), self.columns.column("payload_end")
-        self._codecs, self._formats = self.columns.column("codec"), self.columns.column("format")
-        self._opener = _WrapperOpener() if FORMAT_V07 in self._formats else None
-        self._held: list[Content] = []  # of the next row, where it is large: behind others it would have to be copied
-
-    def renewed(self) -> Arena:
-        """An empty one of the same batches."""
-        return Arena(self._memory, self._batches, self._max_bytes)
+        self._opener = _WrapperOpener() if self._formats[0] == FORMAT_V07 else None  # no file is so in part
+        self._quick = _QUICK if self._opener is None else frozenset()
+        self._room = kernels.uncleared(_ROOM * ARENA_BYTES)
+        self._row = self._size_bytes = 0  # the next row, and all that those before it hold
+        self._held: tuple[int, Content] | None = None  # a row that was inflated when there was no more room for it
 
     def fill(self, first: int, last: int) -> tuple[int, PayloadDamage | None]:
         """Inflate payloads of rows `first` to `last` (exclusive) until the arena is full; their spans point into it.
 
-        What was given out before keeps the old bytes. Returns the first row that is not inflated, and the damage that
+        What was given out before is written over. Returns the first row that is not inflated, and the damage that
         ended it: that row's own, or of the row before it, which is inflated, but of which not all bytes are content.
         """
-        contents, self._held = self._held, []
-        ends = array("q", map(len, contents))
+        self._row, self._size_bytes, self.memory = first, 0, memoryview(self._room)
+        held, self._held = self._held, None
         damage = None
         try:
-            self._inflate(first + len(contents), last, contents, ends)
+            if held is not None and held[0] == first:
+                self._put(held[1])
+            while self._row < last and self._size_bytes < ARENA_BYTES:
+                if not (self._fill_quickly(last) and self._fill_carefully(last)):
+                    break
         except TrailingError as error:
-            damage = self._damage(first + len(contents), error)
-            contents.append(error.content)
-            ends.append((ends[-1] if ends else 0) + len(error.content))
+            if self._put(error.content):
+                damage = self._damage(self._row - 1, error)
         except FormatError as error:
-            damage = self._damage(first + len(contents), error)
-        if damage is None and len(contents) > 1 and len(contents[-1]) > ARENA_BYTES:
-            self._held.append(contents.pop())
-        count = len(contents)
-        behind = first + count
-        self._starts[first:behind] = (array("q", [0]) + ends)[:count]
-        self._ends[first:behind] = ends[:count]
-        self.memory = memoryview(contents[0] if count == 1 else b"".join(contents))
-        return behind, damage
+            damage = self._damage(self._row, error)
+        self.memory = self.memory[: self._size_bytes]
+        return self._row, damage
 
-    def _inflate(self, first: int, last: int, contents: list[Content], ends: array[int]) -> None:
-        """Append the content of each row, and its end. What stays the same for many small batches is looked up once."""
-        memory, max_bytes = self._memory, self._max_bytes
-        size_bytes = ends[-1] if ends else 0
+    def _fill_quickly(self, last: int) -> bool:
+        """Rows that the kernel vouches for. Returns whether there may be room for the next one."""
+        if self._codecs[self._row] not in self._quick:
+            return True
+        place = (self._room, self._size_bytes, ARENA_BYTES, self.columns)
+        row = kernels.inflate_rows(self._memory, self._batches, self._row, last, self._max_bytes, *place)
+        has_room = row >= 0
+        if not has_room:
+            row = ~row
+        if row > self._row:
+            self._row, self._size_bytes = row, self._ends[row - 1]
+        return has_room
+
+    def _fill_carefully(self, last: int) -> bool:
+        """Rows until one that the kernel may vouch for. Returns whether there may be room for that one.
+
+        What stays the same for many small batches is looked up once.
+        """
+        memory, max_bytes, arena, quick = self._memory, self._max_bytes, self.memory, self._quick
+        first, size_bytes = self._row, self._size_bytes
+        ends = array("q")
+        content: Content | None = None
         inflate_codec = -1
-        columns = (column[first:last] for column in (self._codecs, self._formats, self._starts, self._ends))
-        for codec, batch_format, start, end in zip(*columns, strict=True):
-            if size_bytes >= ARENA_BYTES:
-                return
-            if codec != inflate_codec:
-                inflate = inflater(codec) if self._opener is None else partial(self._opener.inflate, codec)
-                inflate_codec = codec
-            if start < end:
-                content = inflate(memory[start:end], batch_format, max_bytes)
-            elif start < 0:
-                raise FieldError("its key and value lengths do not fit, or it has no value to open")
-            else:  # a batch that compaction emptied holds nothing to inflate
-                content = b"" if batch_format == MAGIC_V2 else inflate(b"", batch_format, max_bytes)
-            contents.append(content)
-            size_bytes += len(content)
-            ends.append(size_bytes)
+        columns = (column[first:last] for column in (self._codecs, self._formats, *self._payloads))
+        try:
+            for codec, batch_format, start, end in zip(*columns, strict=True):
+                if size_bytes >= ARENA_BYTES or (ends and codec in quick):
+                    break
+                if codec != inflate_codec:
+                    inflate = inflater(codec) if self._opener is None else partial(self._opener.inflate, codec)
+                    inflate_codec = codec
+                if start < end:
+                    content = inflate(memory[start:end], batch_format, max_bytes)
+                elif start < 0:
+                    raise FieldError("its key and value lengths do not fit, or it has no value to open")
+                else:  # a batch that compaction emptied holds nothing to inflate
+                    content = b"" if batch_format == MAGIC_V2 else inflate(b"", batch_format, max_bytes)
+                behind = size_bytes + len(content)
+                if behind > len(arena):
+                    break
+                arena[size_bytes:behind] = content
+                ends.append(behind)
+                size_bytes, content = behind, None
+        finally:
+            self._starts[first : first + len(ends)] = (array("q", [self._size_bytes]) + ends)[: len(ends)]
+            self._ends[first : first + len(ends)] = ends
+            self._row, self._size_bytes = first + len(ends), size_bytes
+        if content is not None and not self._put(content):
+            self._held = self._row, content
+            return False
+        return True
+
+    def _put(self, content: Content) -> bool:
+        """The content of the next row; too large a one stands by itself. Returns whether there is room for it."""
+        behind = self._size_bytes + len(content)
+        if behind <= len(self._room):
+            self.memory[self._size_bytes : behind] = content
+        elif not self._size_bytes:
+            self.memory = memoryview(content)
+        else:
+            return False
+        self._starts[self._row], self._ends[self._row] = self._size_bytes, behind
+        self._row, self._size_bytes = self._row + 1, behind
+        return True
 
     def _damage(self, row: int, error: FormatError) -> PayloadDamage:
-        if self._starts[row] < 0:
+        if self._payloads[0][row] < 0:
             reason, detail = "wrapper-value", str(error)
         else:
             reason = next(name for kind, name in _INFLATE_ERRORS if isinstance(error, kind))

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EpochEntry",
+    "NoEntry",
     "OffsetEntry",
     "Verdict",
+    "parse_epoch_entry",
+    "parse_offset_entry",
     "read_epoch_checkpoint",
     "read_offset_checkpoint",
 ]
@@ -67,8 +70,8 @@ class Verdict:
     refusal: Refusal | None
 
 
-class _Refused(NamedTuple):
-    """Why a line is no entry."""
+class NoEntry(NamedTuple):
+    """Why a line is no entry, and how a broker fails on it."""
 
     problem: str
     failure: Failure
@@ -79,7 +82,7 @@ _EntryT = TypeVar("_EntryT", bound=OffsetEntry | EpochEntry)
 
 def read_offset_checkpoint(chunks: Iterable[bytes]) -> Iterator[OffsetEntry | MalformedLine | Verdict]:
     """Entries and malformed lines of an offset checkpoint in their order, then the verdict. Raises nothing."""
-    return _Reader(_parse_offset_entry).read(chunks)
+    return _Reader(parse_offset_entry).read(chunks)
 
 
 def read_epoch_checkpoint(chunks: Iterable[bytes]) -> Iterator[EpochEntry | MalformedLine | Verdict]:
@@ -87,14 +90,14 @@ def read_epoch_checkpoint(chunks: Iterable[bytes]) -> Iterator[EpochEntry | Malf
 
     A negative epoch or offset is an entry here, and a reason why a broker refuses the file.
     """
-    return _Reader(_parse_epoch_entry).read(chunks)
+    return _Reader(parse_epoch_entry).read(chunks)
 
 
 class _Reader(Generic[_EntryT]):
     """One reading of one file."""
 
-    def __init__(self, parse: Callable[[int, str], _EntryT | _Refused]) -> None:
-        self._parse: Callable[[int, str], _EntryT | _Refused] = parse
+    def __init__(self, parse: Callable[[int, str], _EntryT | NoEntry]) -> None:
+        self._parse: Callable[[int, str], _EntryT | NoEntry] = parse
         self._version: int | None = None
         self._declared_count: int | None = None
         self._entry_count = 0
@@ -120,18 +123,18 @@ class _Reader(Generic[_EntryT]):
     def _read_line(self, line: Line) -> _EntryT | MalformedLine | None:
         if line.is_cut:
             problem = f"{line.size_bytes} bytes without a line end"
-            return self._malformed(line, "malformed-line", _Refused(problem, Failure.IO))
+            return self._malformed(line, "malformed-line", NoEntry(problem, Failure.IO))
         try:
             text = line.data.decode("utf-8")
         except UnicodeDecodeError as error:
             problem = f"byte {line.data[error.start]:#04x} is not UTF-8"
-            return self._malformed(line, "invalid-utf8", _Refused(problem, Failure.IO))
+            return self._malformed(line, "invalid-utf8", NoEntry(problem, Failure.IO))
         if line.number == _VERSION_LINE:
             return self._read_version(line, text)
         if line.number == _COUNT_LINE:
             return self._read_count(line, text)
         entry = self._parse(line.number, text)
-        if isinstance(entry, _Refused):
+        if isinstance(entry, NoEntry):
             return self._malformed(line, "malformed-line", entry)
         if isinstance(entry, EpochEntry) and min(entry.leader_epoch, entry.start_offset) < 0:
             problem = f"line {line.number} holds a negative epoch or offset"
@@ -142,7 +145,7 @@ class _Reader(Generic[_EntryT]):
     def _read_version(self, line: Line, text: str) -> MalformedLine | None:
         self._version = parse_int32(text)
         if self._version is None:
-            return self._malformed(line, "malformed-line", _Refused("the version is not a number", Failure.IO))
+            return self._malformed(line, "malformed-line", NoEntry("the version is not a number", Failure.IO))
         if self._version != CHECKPOINT_VERSION:
             self._refuse(
                 Failure.IO, "unsupported-version", f"version {self._version}; only {CHECKPOINT_VERSION} exists"
@@ -153,12 +156,12 @@ class _Reader(Generic[_EntryT]):
         self._declared_count = parse_int32(text)
         if self._declared_count is None:
             problem = "the number of entries is not a number"
-            return self._malformed(line, "malformed-line", _Refused(problem, Failure.IO))
+            return self._malformed(line, "malformed-line", NoEntry(problem, Failure.IO))
         if self._declared_count < 0:
             self._refuse(Failure.RUNTIME, "negative-count", f"the count says {self._declared_count}")
         return None
 
-    def _malformed(self, line: Line, code: str, why: _Refused) -> MalformedLine:
+    def _malformed(self, line: Line, code: str, why: NoEntry) -> MalformedLine:
         self._refuse(why.failure, code, f"line {line.number}: {why.problem}")
         return malformed_line(line, why.problem)
 
@@ -167,33 +170,37 @@ class _Reader(Generic[_EntryT]):
             self._first_refusal = Refusal(failure=failure, code=code, problem=problem)
 
 
-def _parse_offset_entry(line: int, text: str) -> OffsetEntry | _Refused:
+def parse_offset_entry(line: int, text: str) -> OffsetEntry | NoEntry:
+    """A line of an offset checkpoint; `line` is its number."""
+    """What line number `line` of an offset checkpoint holds."""
     parts = split(_BLANKS, text)
     if len(parts) != _OFFSET_PARTS:
         return _wrong_parts(parts, "a topic, a partition and an offset")
     partition, offset = parse_int32(parts[1]), parse_int64(parts[2])
     if partition is None:
-        return _Refused("the partition is not a 32-bit number", Failure.RUNTIME)
+        return NoEntry("the partition is not a 32-bit number", Failure.RUNTIME)
     if offset is None:
-        return _Refused("the offset is not a 64-bit number", Failure.RUNTIME)
+        return NoEntry("the offset is not a 64-bit number", Failure.RUNTIME)
     return OffsetEntry(line=line, topic=parts[0], partition=partition, offset=offset)
 
 
-def _parse_epoch_entry(line: int, text: str) -> EpochEntry | _Refused:
+def parse_epoch_entry(line: int, text: str) -> EpochEntry | NoEntry:
+    """A line of a leader-epoch-checkpoint; `line` is its number."""
+    """What line number `line` of a leader-epoch-checkpoint holds."""
     parts = split(_BLANKS, text)
     if len(parts) != _EPOCH_PARTS:
         return _wrong_parts(parts, "an epoch and an offset")
     leader_epoch, start_offset = parse_int32(parts[0]), parse_int64(parts[1])
     if leader_epoch is None:
-        return _Refused("the epoch is not a 32-bit number", Failure.RUNTIME)
+        return NoEntry("the epoch is not a 32-bit number", Failure.RUNTIME)
     if start_offset is None:
-        return _Refused("the offset is not a 64-bit number", Failure.RUNTIME)
+        return NoEntry("the offset is not a 64-bit number", Failure.RUNTIME)
     return EpochEntry(line=line, leader_epoch=leader_epoch, start_offset=start_offset)
 
 
-def _wrong_parts(parts: list[str], wanted: str) -> _Refused:
+def _wrong_parts(parts: list[str], wanted: str) -> NoEntry:
     if not any(parts):
-        return _Refused("the line is empty", Failure.IO)
+        return NoEntry("the line is empty", Failure.IO)
     if not parts[0]:
-        return _Refused("the line starts with a blank", Failure.IO)
-    return _Refused(f"{len(parts)} word{'s' if len(parts) > 1 else ''}, not {wanted}", Failure.IO)
+        return NoEntry("the line starts with a blank", Failure.IO)
+    return NoEntry(f"{len(parts)} word{'s' if len(parts) > 1 else ''}, not {wanted}", Failure.IO)

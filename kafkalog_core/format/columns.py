@@ -12,12 +12,14 @@ from typing import Final, Self
 __all__ = [
     "BATCH_FIELDS",
     "BATCH_ROWS",
+    "DAMAGE_FIELDS",
     "FORMAT_NAMES",
     "FORMAT_V07",
     "HEADER_FIELDS",
     "RECORD_FIELDS",
     "RECORD_ROWS",
     "BatchColumns",
+    "DamageColumns",
     "HeaderColumns",
     "RecordColumns",
 ]
@@ -63,6 +65,14 @@ HEADER_FIELDS: Final = (
     "value_start",
     "value_size",  # -1: null
 )
+DAMAGE_FIELDS: Final = (
+    "position",  # byte in the file where it starts
+    "size_bytes",  # 0: not bytes, but a word about the whole batch there, whose offsets go back
+    "row",  # how many rows of the batch columns stand before it
+    "previous_offset",  # the last offset before it
+    "first",  # checksum as stored; of a whole batch its first offset
+    "second",  # checksum as computed; of a whole batch its last offset
+)
 BATCH_ROWS: Final = 4104  # no multiple of 4 KiB: columns a power of two apart would share one cache set
 RECORD_ROWS: Final = 2056
 FORMAT_V07: Final = 7
@@ -78,7 +88,7 @@ class _Columns:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.count = 0
-        self.cells = array("q", bytes(8 * capacity * len(self.fields)))
+        self.cells: array[int] | memoryview = array("q", bytes(8 * capacity * len(self.fields)))
         self.view = memoryview(self.cells)
 
     def column(self, name: str) -> memoryview:
@@ -97,12 +107,12 @@ class _Columns:
 
     def copy(self) -> Self:
         """The same rows in cells of their own, without room for more."""
-        count = self.count
-        twin = type(self)(count)
-        for index in range(len(self.fields)):
-            start = index * self.capacity
-            twin.view[index * count : (index + 1) * count] = self.view[start : start + count]
-        twin.count = count
+        cells = array("q")
+        for start in range(0, len(self.cells), self.capacity):
+            cells.extend(self.cells[start : start + self.count])
+        twin = type(self)(0)
+        twin.cells, twin.view = cells, memoryview(cells)
+        twin.capacity = twin.count = self.count
         return twin
 
     def reverse(self) -> None:
@@ -122,6 +132,23 @@ class BatchColumns(_Columns):
 
     __slots__ = ()
     fields = BATCH_FIELDS
+
+    def __init__(self, capacity: int = BATCH_ROWS) -> None:
+        super().__init__(capacity)
+
+    def part(self, first: int, last: int) -> Self:
+        """Rows `first` to `last` (exclusive), in the same cells."""
+        twin = object.__new__(type(self))
+        twin.capacity, twin.count = self.capacity, last - first
+        twin.cells = twin.view = self.view[first:]
+        return twin
+
+
+class DamageColumns(_Columns):
+    """What a walk has passed over, `DAMAGE_FIELDS`."""
+
+    __slots__ = ()
+    fields = DAMAGE_FIELDS
 
     def __init__(self, capacity: int = BATCH_ROWS) -> None:
         super().__init__(capacity)

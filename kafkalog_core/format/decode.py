@@ -64,7 +64,7 @@ def decode_run(
 def _spans(batches: BatchColumns, wanted: Callable[[int], bool] | None) -> Iterator[tuple[int, int]]:
     """Runs of wanted rows that are all plain or all compressed."""
     codecs = batches.column("codec")
-    if wanted is None and batches.count and not batches.has_any("codec"):
+    if wanted is None and batches.count and batches.holds_only("codec", codecs[0]):
         yield 0, batches.count
         return
     first = 0
@@ -107,12 +107,14 @@ def decode_backwards(
     """As `decode_run`, from the last records to the first; rows of each `RecordRun` are still in ascending order."""
     columns = records or RecordColumns()
     codecs, sizes = batches.column("codec"), batches.column("size_bytes")
+    arena: Arena | None = None
     for first, last in reversed(list(_spans(batches, wanted))):
         if codecs[first] == 0:
             yield from _decode_backwards(memory, batches, first, last, columns)
             continue
+        arena = arena or Arena(memory, batches, max_bytes)
         for start, stop in _groups_backwards(sizes, first, last):
-            yield from _inflate_backwards(Arena(memory, batches, max_bytes), start, stop, columns)
+            yield from _inflate_backwards(arena, start, stop, columns)
 
 
 def _groups_backwards(sizes: memoryview, first: int, last: int) -> Iterator[tuple[int, int]]:
@@ -130,11 +132,12 @@ def _groups_backwards(sizes: memoryview, first: int, last: int) -> Iterator[tupl
 def _inflate_backwards(
     arena: Arena, first: int, last: int, columns: RecordColumns
 ) -> Iterator[RecordRun | PayloadDamage]:
-    """Small batches together; each by itself where not all of them can be inflated at once."""
+    """Small batches together; half of them at a time where not all can be inflated at once."""
     behind, damage = arena.fill(first, last)
     if last - first > 1 and (behind < last or damage is not None):
-        for row in range(last - 1, first - 1, -1):
-            yield from _inflate_backwards(arena.renewed(), row, row + 1, columns)
+        middle = (first + last) // 2
+        yield from _inflate_backwards(arena, middle, last, columns)
+        yield from _inflate_backwards(arena, first, middle, columns)
         return
     if damage is not None:
         count = 0

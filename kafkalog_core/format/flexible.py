@@ -15,7 +15,7 @@ from kafkalog_core.format.layout import MAX_VARINT_BYTES, UUID_SIZE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Cursor", "Tagged", "TaggedField"]
+__all__ = ["Buffer", "Cursor", "Tagged", "TaggedField"]
 
 Buffer = bytes | bytearray | memoryview
 _T = TypeVar("_T")
@@ -45,6 +45,10 @@ class Cursor:
         self._view = memoryview(buffer)
         self.position = position
         self.what = what
+
+    def boolean(self) -> bool:
+        """One byte, 0 for false."""
+        return self._take(1)[0] != 0
 
     def int16(self) -> int:
         """A signed big-endian integer of 2 bytes."""
@@ -91,6 +95,14 @@ class Cursor:
             return str(self._take(size), "utf-8")
         except UnicodeDecodeError as error:
             raise FieldError(f"{self.what}: a string that is not UTF-8", position=start) from error
+
+    def compact_nullable_string(self) -> str | None:
+        """A string, or null. Raises FieldError for what is not UTF-8."""
+        start = self.position
+        if self.unsigned_varint() == 0:
+            return None
+        self.position = start
+        return self.compact_string()
 
     def tagged_fields(self) -> Tagged:
         """The tagged fields at the end of every structure."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog_core.errors import TruncatedError
-from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TXN_INDEX_ENTRY
+from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TXN_INDEX_ENTRY, TXN_INDEX_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +26,8 @@ __all__ = [
     "decode_offset_entry",
     "decode_time_entry",
     "decode_txn_entry",
+    "encode_time_entry",
+    "encode_txn_entry",
     "iter_offset_entries",
     "iter_time_entries",
     "iter_txn_entries",
@@ -86,6 +88,16 @@ def decode_txn_entry(buffer: Buffer, position: int = 0) -> tuple[TxnEntry, int]:
         last_stable_offset=last_stable_offset,
     )
     return entry, position + TXN_INDEX_ENTRY.size
+
+
+def encode_time_entry(timestamp_ms: int, relative_offset: int) -> bytes:
+    """An entry of a time index. Of the offset its low 32 bits are kept, as releases before 2.0 do."""
+    return TIME_INDEX_ENTRY.struct.pack(timestamp_ms, (relative_offset + 2**31) % 2**32 - 2**31)
+
+
+def encode_txn_entry(producer_id: int, first_offset: int, last_offset: int, last_stable_offset: int) -> bytes:
+    """An entry of a transaction index; all offsets are absolute."""
+    return TXN_INDEX_ENTRY.struct.pack(TXN_INDEX_VERSION, producer_id, first_offset, last_offset, last_stable_offset)
 
 
 def iter_offset_entries(buffer: Buffer) -> Iterator[tuple[int, int]]:

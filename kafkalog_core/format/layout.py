@@ -246,6 +246,7 @@ TXN_INDEX_ENTRY: Final = Layout(
         Field("lastStableOffset", "q", "Kafka offset", "when the marker was written"),
     ),
 )
+TXN_INDEX_VERSION: Final = 0
 
 # --- producer snapshots -----------------------------------------------------------------------------------------------
 SNAPSHOT_HEADER: Final = Layout(

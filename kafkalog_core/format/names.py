@@ -18,6 +18,7 @@ from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
 __all__ = [
     "CHECKPOINT_KINDS",
     "INDEX_KINDS",
+    "JOURNAL_PREFIX",
     "LOG_KINDS",
     "METADATA_TOPIC",
     "REMOTE_INDEX_CACHE_NAME",
@@ -30,6 +31,7 @@ __all__ = [
     "directory_name",
     "fixed_file_name",
     "is_redpanda_directory_name",
+    "journal_run",
     "kraft_snapshot_file_name",
     "parse_directory_name",
     "parse_file_name",
@@ -90,6 +92,8 @@ class DirectoryState(StrEnum):
 
 
 METADATA_TOPIC: Final = "__cluster_metadata"
+JOURNAL_PREFIX: Final = "kafkalog-undo-"
+"""How the files and directories begin in which this project keeps what it takes to undo a change."""
 REMOTE_INDEX_CACHE_NAME: Final = "remote-log-index-cache"
 
 LOG_KINDS: Final = frozenset({FileKind.LOG, FileKind.LOG_V07})
@@ -152,6 +156,7 @@ _REDPANDA_FILE: Final = re.compile(r"([0-9]+)-([0-9]+)-v[0-9]+\.(log|base_index|
 _REDPANDA_DIRECTORY: Final = re.compile(r"[0-9]+_[0-9]+")
 _JAVA_INTEGER: Final = re.compile(r"[+-]?\d+")  # \d as in Java's Character.digit: any decimal digit of Unicode
 _LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
+_JOURNAL: Final = re.compile(rf"{JOURNAL_PREFIX}\d{{8}}T\d{{6}}Z-\d+")
 _OFFSET_DIGITS: Final = 20
 _MAX_NAME_LENGTH: Final = 255
 _MAX_TOPIC_LENGTH: Final = 249
@@ -282,6 +287,12 @@ def topic_name_problem(topic: str) -> str | None:
 def is_redpanda_directory_name(name: str) -> bool:
     """Whether this is a partition directory of Redpanda, `<partition>_<revision>`."""
     return _REDPANDA_DIRECTORY.fullmatch(name) is not None
+
+
+def journal_run(name: str) -> str | None:
+    """The run of this project that a file or directory belongs to, e.g. `kafkalog-undo-20260102T030405Z-1`."""
+    match = _JOURNAL.match(name)
+    return None if match is None else match[0]
 
 
 def _parse_special(name: str) -> FileName | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import LimitError
@@ -35,7 +35,9 @@ __all__ = [
     "MAX_PROPERTY_FILE_BYTES",
     "Property",
     "PropertyFile",
+    "logical_lines",
     "read_clean_shutdown",
+    "read_java_properties",
     "read_meta_properties",
     "read_partition_metadata",
     "read_quorum_state",
@@ -74,12 +76,12 @@ class PropertyFile:
         return next((item.value for item in reversed(self.properties) if item.key == key), None)
 
 
-def read_meta_properties(data: bytes) -> PropertyFile:
-    """meta.properties: Java properties (ISO-8859-1, comments, continued lines, escapes), then MetaProperties' rules."""
+def read_java_properties(data: bytes) -> PropertyFile:
+    """Any file of Java properties: ISO-8859-1, comments, continued lines, escapes."""
     _check_size(data)
     properties: list[Property] = []
     malformed: list[MalformedLine] = []
-    for line, text in _logical_lines(data):
+    for line, text in logical_lines(data):
         key = _KEY.match(text)
         end = key.end() if key else 0
         separator = _SEPARATOR.match(text, end)
@@ -88,11 +90,16 @@ def read_meta_properties(data: bytes) -> PropertyFile:
             malformed.append(malformed_line(line, "an escape \\u without four hexadecimal digits"))
         else:
             properties.append(Property(key=parts[0], value=parts[1], line=line.number))
+    refusal = None
     if malformed:
         refusal = _refusal(Failure.IO, "malformed-line", f"line {malformed[0].line}: {malformed[0].problem}")
-        return PropertyFile(properties=tuple(properties), malformed=tuple(malformed), refusal=refusal)
-    file = PropertyFile(properties=tuple(properties))
-    return PropertyFile(properties=file.properties, refusal=_refuse_meta(file))
+    return PropertyFile(properties=tuple(properties), malformed=tuple(malformed), refusal=refusal)
+
+
+def read_meta_properties(data: bytes) -> PropertyFile:
+    """meta.properties: Java properties, then MetaProperties' rules."""
+    file = read_java_properties(data)
+    return file if file.refusal is not None else replace(file, refusal=_refuse_meta(file))
 
 
 def read_partition_metadata(data: bytes) -> PropertyFile:
@@ -175,7 +182,7 @@ def _decode(data: bytes) -> str | None:
         return None
 
 
-def _logical_lines(data: bytes) -> Iterator[tuple[Line, str]]:
+def logical_lines(data: bytes) -> Iterator[tuple[Line, str]]:
     """Lines as `Properties.LineReader` joins them; the Line given spans all natural lines that it is made of."""
     start: Line | None = None
     text = ""

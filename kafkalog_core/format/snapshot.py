@@ -8,30 +8,35 @@ runs of entries.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import ChecksumError, FieldError, TruncatedError, UnsupportedError
 from kafkalog_core.format.checksums import crc32c
+from kafkalog_core.format.hashorder import java_order, scala_order
 from kafkalog_core.format.layout import MAX_INT32, SNAPSHOT_ENTRY, SNAPSHOT_HEADER, SNAPSHOT_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = [
     "CRC_START",
     "ENTRIES_START",
     "ProducerEntry",
     "SnapshotHeader",
+    "SnapshotOrder",
     "check_snapshot_crc",
     "check_snapshot_size",
     "decode_producer_entry",
     "decode_snapshot",
     "decode_snapshot_header",
+    "encode_snapshot",
     "iter_producer_entries",
 ]
 
 Buffer = bytes | bytearray | memoryview
+SnapshotOrder = Literal["java", "scala"]
+"""Whose hash map the broker has its producers in, which is the order of the file."""
 
 CRC_START: Final = SNAPSHOT_HEADER.at("numEntries")
 ENTRIES_START: Final = SNAPSHOT_HEADER.size
@@ -146,6 +151,22 @@ def iter_producer_entries(buffer: Buffer) -> Iterator[tuple[int, ...]]:
     """All whole entries of a run as tuples in the order of `ProducerEntry`'s fields."""
     view = memoryview(buffer)
     return SNAPSHOT_ENTRY.struct.iter_unpack(view[: len(view) - len(view) % SNAPSHOT_ENTRY.size])
+
+
+def encode_snapshot(producers: Iterable[ProducerEntry], *, order: SnapshotOrder) -> bytes:
+    """All bytes of a snapshot, `ProducerStateManager.writeSnapshot`.
+
+    Args:
+        producers: as a broker came to know them, one after another.
+        order: of the release that is to have written it.
+    """
+    known = list(producers)
+    ids = [producer.producer_id for producer in known]
+    places = java_order(ids) if order == "java" else scala_order(ids)
+    entries = b"".join(SNAPSHOT_ENTRY.struct.pack(*astuple(known[place])) for place in places)
+    header = SNAPSHOT_HEADER.struct.pack(SNAPSHOT_VERSION, 0, len(known))
+    crc = crc32c(entries, crc32c(header[CRC_START:]))
+    return SNAPSHOT_HEADER.struct.pack(SNAPSHOT_VERSION, crc, len(known)) + entries
 
 
 def _entry(fields: tuple[int, ...]) -> ProducerEntry:

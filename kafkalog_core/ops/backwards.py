@@ -5,6 +5,7 @@ A first scan notes where its runs lie; each is then read again, the last one fir
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.format.layout import MAX_INT64
@@ -52,6 +53,6 @@ def runs_backwards(
         base = base_offset if is_v07 else _ANY_OFFSET  # of 0.7 it makes the addresses; order was checked the first time
         for item in scan(source, base_offset=base, is_v07=is_v07, options=options, start=span.start, end=span.end):
             if isinstance(item, Run):
-                yield Run(item.memory, item.batches, span.resynced)
+                yield replace(item, resynced=span.resynced)
             elif item.size_bytes:  # could be read the first time, not the second
                 yield item

@@ -7,26 +7,19 @@ everywhere, so a hole between two segments says nothing there; anywhere else it 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import Finding, found
-from kafkalog_core.format.decode import PayloadDamage, decode_run
-from kafkalog_core.storage.scan import Damage, ScanOptions, scan
-from kafkalog_core.storage.source import Source
+from kafkalog_core.findings.partitions import LOST_CURE
+from kafkalog_core.storage.scan import Damage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kafkalog_core.ops.checkpoints import Checkpoints
-    from kafkalog_core.ops.logfiles import LogFile, Unit
     from kafkalog_core.storage.scan import Run
 
-__all__ = ["COMPACTED_TOPICS", "OffsetSpan", "chain_findings", "looks_compacted"]
-
-COMPACTED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
-"""Kafka's own topics that every broker compacts."""
+__all__ = ["OffsetSpan", "chain_findings"]
 
 
 @dataclass(slots=True)
@@ -92,55 +85,10 @@ def chain_findings(
                 code = "segment.gap-compacted" if compacted and not furthest.ends_in_damage else "segment.gap"
                 offset, last = expected, start - 1
             if start != expected:
-                yield found(
+                finding = found(
                     code, span.path, topic=topic, partition=partition, offset=offset, last=last, previous=previous
                 )
+                is_cut = code == "segment.gap" and furthest.ends_in_damage
+                yield replace(finding, cure=LOST_CURE) if is_cut else finding
         if furthest is None or span.next_offset >= furthest.next_offset:
             furthest = span
-
-
-def looks_compacted(unit: Unit, checkpoints: Checkpoints, options: ScanOptions) -> bool:
-    """Whether a log is compacted: by its topic, by what a broker has cleaned of it, else by holes in its segments.
-
-    For holes the segments are read once more, those first that are compacted first, up to the first hole.
-    """
-    if unit.topic in COMPACTED_TOPICS or checkpoints.is_cleaned(unit):
-        return True
-    return any(_has_holes(file, options) for file in unit.files)
-
-
-def _has_holes(file: LogFile, options: ScanOptions) -> bool:
-    """Whether offsets are missing inside of a segment without damage being the reason: what compaction leaves."""
-    try:
-        with Source.open(file.path) as source:
-            expected = file.base_offset
-            for item in scan(source, base_offset=file.base_offset, options=options):
-                if isinstance(item, Damage):
-                    expected = None
-                    continue
-                offsets = _offsets_of(item, options)
-                if offsets is None:
-                    expected = None
-                    continue
-                first, last, count = offsets
-                if last - first + 1 > count or (expected is not None and first > expected):
-                    return True
-                expected = last + 1
-    except StorageError:
-        return False
-    return False
-
-
-def _offsets_of(run: Run, options: ScanOptions) -> tuple[int, int, int] | None:
-    """First offset, last offset and number of records of a run; None where its records cannot be read."""
-    counts = run.batches.column("record_count")
-    last = max(run.batches.column("last_offset"))
-    if min(counts) >= 0:
-        return min(run.batches.column("base_offset")), last, sum(counts)
-    first, count = last, 0
-    for item in decode_run(run.memory, run.batches, max_bytes=options.max_batch_bytes):
-        if isinstance(item, PayloadDamage):
-            return None
-        first = min(first, min(item.records.column("offset"), default=first))
-        count += item.records.count
-    return first, last, count

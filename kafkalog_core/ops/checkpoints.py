@@ -22,23 +22,30 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckpointFile", "Checkpoints", "PlacedLine", "TextWindows", "placed_lines", "read_checkpoint"]
 
+_WINDOW_BYTES = 64 * 1024
 _MAX_KEPT = 1000  # malformed lines and repetitions: garbage under a checkpoint's name has any number of them
 _Topic = tuple[str, int]
 
 
 class TextWindows:
-    """A text file in windows, up to the first place that the disk cannot read: `lost`."""
+    """A text file in windows, up to the first place that the disk cannot read: `lost`.
 
-    def __init__(self, source: Source) -> None:
+    `look` is called before each window; it may end the reading by an error of its own.
+    """
+
+    def __init__(self, source: Source, look: Callable[[], None] | None = None) -> None:
         self._source = source
+        self._look = look
         self.lost: UnreadableError | None = None
 
     def windows(self) -> Iterator[bytes]:
         """Pieces of the file in their order."""
         position = 0
         while True:
+            if self._look is not None:
+                self._look()
             try:
-                window = bytes(self._source.window(position))
+                window = bytes(self._source.window(position, _WINDOW_BYTES))
             except UnreadableError as error:
                 self.lost = error
                 return
@@ -119,9 +126,10 @@ def placed_lines(
     lines = iter_lines(TextWindows(source).windows())  # a second look, side by side: nothing has to be kept
     for item in read(text.windows()):
         if isinstance(item, OffsetEntry | EpochEntry):
-            place = next((line for line in lines if line.number == item.line), None)
-            if place is not None:  # else it was cut under our hands
-                yield PlacedLine(item, place.position, place.size_bytes)
+            for line in lines:  # where there is none, the file was cut under our hands
+                if line.number == item.line:
+                    yield PlacedLine(item, line.position, line.size_bytes)
+                    break
         else:
             yield item
 
@@ -136,25 +144,31 @@ class Checkpoints:
         """None where the checkpoint does not name the partition, or it is in no log directory."""
         return self._offset(unit, FileKind.HIGH_WATERMARK)
 
-    def is_cleaned(self, unit: Unit) -> bool:
-        """Whether a broker has compacted the partition before; false where its checkpoint cannot be read."""
+    def is_cleaned(self, unit: Unit) -> bool | None:
+        """Whether a broker has compacted the partition before; null where there is no checkpoint that says so."""
         try:
-            return self._offset(unit, FileKind.CLEANER_OFFSET) is not None
+            offset = self._offset(unit, FileKind.CLEANER_OFFSET)
+            file = self._file(unit, FileKind.CLEANER_OFFSET)
         except StorageError:
-            return False
+            return None
+        is_said = file is not None and file.lost is None and file.verdict.refusal is None
+        return offset is not None if is_said else None
 
     def log_start_offset(self, unit: Unit) -> int:
         """0 where none is written down: the log starts with its first segment then."""
         return self._offset(unit, FileKind.LOG_START_OFFSET) or 0
 
     def _offset(self, unit: Unit, kind: FileKind) -> int | None:
+        file = self._file(unit, kind)
+        return None if file is None else file.offset(unit.topic, unit.partition)
+
+    def _file(self, unit: Unit, kind: FileKind) -> CheckpointFile | None:
         if unit.log_dir is None or unit.topic is None or unit.partition is None:
             return None
         path = f"{unit.log_dir}/{fixed_file_name(kind)}"
         if path not in self._files:
             self._files[path] = _read(path, kind)
-        file = self._files[path]
-        return None if file is None else file.offset(unit.topic, unit.partition)
+        return self._files[path]
 
 
 def _read(path: str, kind: FileKind) -> CheckpointFile | None:

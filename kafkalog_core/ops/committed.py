@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from functools import cache, partial
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import Finding, found
-from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, MAX_INT64, TRANSACTIONAL_BIT
+from kafkalog_core.findings.partitions import GAP_UNKNOWN
+from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, MAX_INT64, NO_PRODUCER_ID, TRANSACTIONAL_BIT
 from kafkalog_core.ops.logfiles import unit_of_partition
 from kafkalog_core.ops.producer_markers import markers_of
 from kafkalog_core.ops.producer_outcomes import Hole, Outcomes, Span
@@ -29,11 +30,13 @@ from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kafkalog_core.format.columns import BatchColumns
+    from kafkalog_core.ops.compaction import Compaction
     from kafkalog_core.ops.logfiles import LogFile, Unit
     from kafkalog_core.ops.producer_outcomes import Undecided
+    from kafkalog_core.ops.producers import Marker
 
 __all__ = ["CommittedView", "committed_findings", "read_committed_view", "segments_behind"]
 
@@ -41,11 +44,21 @@ _CUT_OFF = frozenset({"torn-tail", "zero-filled"})
 """Damage that a broker cuts off the end of a log: no batch was ever there."""
 
 
+class _Gap(NamedTuple):
+    """Offsets that are in no batch, before the batch at `position`."""
+
+    path: str
+    position: int
+    first_offset: int
+    last_offset: int
+
+
 class CommittedView:
     """Where a read_committed consumer starts and stops, and what it does not get in between.
 
     `open_transactions` hold it back; of `unfinished` ones the end stands in files that are not here: their data is not
-    shown, what lies behind it is. Both are spans from the first offset on. `undecided` ones are not shown either.
+    shown, what lies behind it is. Both are spans from the first offset on. `undecided` ones are not shown either. Of
+    `gaps` in transactions it is not known whether something was lost there: they are shown as if it was not.
     """
 
     def __init__(
@@ -57,12 +70,14 @@ class CommittedView:
         open_transactions: Sequence[Span] = (),
         unfinished: Sequence[Span] = (),
         undecided: Sequence[Undecided] = (),
+        gaps: Sequence[_Gap] = (),
     ) -> None:
         self.start_offset = start_offset
         self.end_offset = end_offset
         self.open_transactions = tuple(open_transactions)
         self.unfinished = tuple(unfinished)
         self.undecided = tuple(undecided)
+        self.gaps = tuple(gaps)
         self._firsts: dict[int, list[int]] = {}
         self._lasts: dict[int, list[int]] = {}
         for producer_id, first, last in sorted(hidden, key=lambda span: span.last):
@@ -104,9 +119,9 @@ def read_committed_view(
     high_watermark: int | None,
     start_offset: int = 0,
     *,
+    compaction: Compaction,
     following: Sequence[LogFile] = (),
     is_whole: bool = True,
-    is_compacted: Callable[[], bool] = bool,
 ) -> CommittedView:
     """Read the headers of a partition's files, in order.
 
@@ -115,12 +130,13 @@ def read_committed_view(
         options: how they are scanned.
         high_watermark: where one is known.
         start_offset: the log start offset.
+        compaction: asked where offsets are missing between two files, or in a transaction between two batches: else
+            they were lost there.
         following: the segments behind them, read as far as their transactions take.
         is_whole: whether the log ends with the last file; else its open transactions may end in files that are not
             here.
-        is_compacted: asked where offsets are missing between two files: else a segment is lost there.
     """
-    reader = _Reader(options, is_compacted)
+    reader = _Reader(options, compaction)
     for file in files:
         reader.read(file)
     end = reader.next_offset if following and reader.next_offset is not None else MAX_INT64
@@ -157,6 +173,7 @@ def _view_of(
         open_transactions=open_spans if is_whole else (),
         unfinished=() if is_whole else open_spans,
         undecided=undecided,
+        gaps=reader.gaps,
     )
 
 
@@ -185,6 +202,18 @@ def committed_findings(view: CommittedView, unit: Unit) -> list[Finding]:
         )
         for one in view.undecided
     ]
+    findings += (
+        found_of(
+            "batch.gap",
+            gap.path,
+            position=gap.position,
+            offset=gap.first_offset,
+            severity="warning",
+            last=gap.last_offset,
+            judged=GAP_UNKNOWN,
+        )
+        for gap in view.gaps
+    )
     for code, spans in (("txn.end-elsewhere", view.unfinished), ("txn.open", view.open_transactions)):
         path = unit.path if code == "txn.open" else unit.files[0].path
         findings += (found_of(code, path, offset=span.first, producer=span.producer_id) for span in spans)
@@ -208,12 +237,13 @@ def _offsets(hole: Hole) -> str:
 class _Reader:
     """Replays file after file, and finds the holes between what can be read."""
 
-    def __init__(self, options: ScanOptions, is_compacted: Callable[[], bool]) -> None:
+    def __init__(self, options: ScanOptions, compaction: Compaction) -> None:
         self.states = ProducerStates(sequences="unchecked")
         self.outcomes = Outcomes()
+        self.gaps: list[_Gap] = []
         self.next_offset: int | None = None
         self._options = options
-        self._is_compacted = cache(is_compacted)
+        self._compaction = compaction
         self._lost: tuple[LogFile, Damage | None] | None = None
 
     def is_open_before(self, offset: int) -> bool:
@@ -231,7 +261,7 @@ class _Reader:
             with Source.open(file.path) as source:
                 for item in scan(source, base_offset=file.base_offset, options=self._options):
                     if isinstance(item, Run):
-                        self._run(item)
+                        self._run(item, file)
                     elif item.size_bytes and self._lost is None:
                         self._lost = file, item
         except StorageError:
@@ -249,24 +279,67 @@ class _Reader:
         base = file.base_offset
         if self._lost is not None:
             self._found(base)
-        elif base is not None and self.next_offset is not None and base > self.next_offset and not self._is_compacted():
-            self.outcomes.holes.append(Hole(file.path, None, None, self.next_offset, base))
-            self.states.hole()
+        elif base is not None and self.next_offset is not None and self.next_offset < base:
+            self._lost_segments(file, self.next_offset, base)
         if base is not None:
             self.next_offset = max(base, self.next_offset or 0)
 
-    def _run(self, run: Run) -> None:
+    def _lost_segments(self, file: LogFile, first_offset: int, base: int) -> None:
+        if not self._compaction.explains_lost_segments:
+            self.outcomes.holes.append(Hole(file.path, None, None, first_offset, base))
+            self.states.hole()
+
+    def _run(self, run: Run, file: LogFile) -> None:
         batches = run.batches
-        first, last = batches.column("base_offset")[0], batches.column("last_offset")[-1]
+        bases, lasts = batches.column("base_offset"), batches.column("last_offset")
         if self._lost is not None:
-            self._found(first if first >= 0 else None)
+            self._found(bases[0] if bases[0] >= 0 else None)
+            expected = bases[0]
+        else:
+            expected = bases[0] if self.next_offset is None else self.next_offset
         markers = markers_of(run.memory, batches, max_bytes=self._options.max_batch_bytes)
-        for event in self.states.replay(batches, markers):
+        start = 0
+        for row, first_offset in self._gap_rows(batches, expected):
+            self._replay(batches, markers, start, row)
+            self._gap(file, batches, row, first_offset)
+            start = row
+        self._replay(batches, markers, start, batches.count)
+        self.next_offset = max(lasts[-1] + 1, self.next_offset or 0)
+
+    def _replay(self, batches: BatchColumns, markers: Mapping[int, Marker], first: int, last: int) -> None:
+        for event in self.states.replay(batches, markers, first=first, last=last):
             if isinstance(event, CompletedTxn):
                 self.outcomes.completed(event)
             elif event.kind == "hole-in-transaction":
                 self.outcomes.cut(event)
-        self.next_offset = max(last + 1, self.next_offset or 0)
+
+    def _gap_rows(self, batches: BatchColumns, expected: int) -> list[tuple[int, int]]:
+        """Rows before which offsets are missing, and the first of those.
+
+        None where no transaction can be open, or compaction explains them.
+        """
+        bases, lasts = batches.column("base_offset"), batches.column("last_offset")
+        if sum(lasts) - sum(bases) + batches.count == lasts[-1] + 1 - expected:  # each begins where the one before ends
+            return []
+        if self.states.first_unstable_offset is None and batches.holds_only("producer_id", NO_PRODUCER_ID):
+            return []
+        rows = []
+        for row, base in enumerate(bases):
+            if base > expected:
+                rows.append((row, expected))
+            expected = max(expected, lasts[row] + 1)
+        return [] if rows and self._compaction.explains_gaps else rows
+
+    def _gap(self, file: LogFile, batches: BatchColumns, row: int, first_offset: int) -> None:
+        """Offsets are missing before a row: where they were lost, a marker may have been among them."""
+        if self.states.first_unstable_offset is None:
+            return
+        position, base = batches.column("position")[row], batches.column("base_offset")[row]
+        if self._compaction.is_loss(file, position):
+            self.outcomes.holes.append(Hole(file.path, file.base_offset, position, first_offset, base))
+            self.states.hole()
+        else:
+            self.gaps.append(_Gap(file.path, position, first_offset, base - 1))
 
     def _found(self, offset: int | None) -> None:
         """What was lost ends at an offset: it is a hole, unless no offset is missing."""

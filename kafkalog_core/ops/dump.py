@@ -7,7 +7,6 @@ goes on; what was named itself and cannot be opened is an error.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -16,10 +15,11 @@ from kafkalog_core.errors import SelectionError, StorageError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import LOG_KINDS, FileKind, FileState
-from kafkalog_core.ops.chain import chain_findings, looks_compacted
+from kafkalog_core.ops.chain import chain_findings
 from kafkalog_core.ops.checkpoints import Checkpoints
 from kafkalog_core.ops.chunks import Place, rows_at
 from kafkalog_core.ops.committed import CommittedView, committed_findings, read_committed_view, segments_behind
+from kafkalog_core.ops.compaction import Compaction
 from kafkalog_core.ops.entries import ENTRY_KINDS, entries
 from kafkalog_core.ops.file_codes import code_of_error
 from kafkalog_core.ops.logfiles import LogFile, Unit, place_of, unit_of_file, unit_of_partition
@@ -177,10 +177,13 @@ class Dumper:
         spans = self._reader.take_spans()
         if any(file.is_v07 for file in unit.files):  # their names tell already
             return ()
-
-        is_compacted = partial(looks_compacted, unit, self._checkpoints, self._request.scan_options)
-        chain = [spans.get(file.path) for file in unit.files]
-        return chain_findings(chain, is_compacted=is_compacted, topic=unit.topic, partition=unit.partition)
+        compaction = Compaction(unit, self._checkpoints, self._request.scan_options)
+        return chain_findings(
+            [spans.get(file.path) for file in unit.files],
+            is_compacted=lambda: compaction.explains_lost_segments,
+            topic=unit.topic,
+            partition=unit.partition,
+        )
 
     def _unit(self, unit: Unit, path: str) -> Iterator[Chunk]:
         """A log file that was named itself."""
@@ -229,7 +232,7 @@ class Dumper:
             self._checkpoints.log_start_offset(unit),
             following=following,
             is_whole=is_whole,
-            is_compacted=partial(looks_compacted, unit, self._checkpoints, options),
+            compaction=Compaction(unit, self._checkpoints, options),
         )
         return view, committed_findings(view, unit)
 

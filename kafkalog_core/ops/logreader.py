@@ -14,6 +14,7 @@ from kafkalog_core.ops.chunks import OUT_BYTES, Lines, rows_at
 from kafkalog_core.ops.file_codes import CHANGE_CODES
 from kafkalog_core.ops.rows import RowChunk
 from kafkalog_core.ops.runs import RunReader
+from kafkalog_core.ops.trail import mark_of
 from kafkalog_core.storage.resync import count_zeros
 from kafkalog_core.storage.scan import APPEND_CUT, Damage, Run, scan
 from kafkalog_core.storage.source import Change, Source
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.report import Report
     from kafkalog_core.ops.rows import Chunk
     from kafkalog_core.ops.stats import LogStats
+    from kafkalog_core.ops.trail import Mark
     from kafkalog_core.storage.scan import ScanOptions
 
-__all__ = ["LogReader"]
+__all__ = ["LogReader", "damage_severity"]
 
 CLOSED_CUT = "the file was cut, as another segment follows it"
 
@@ -71,9 +73,11 @@ class LogReader:
         self._report.files += 1
         lines = Lines(file.place, self._out)
         span = OffsetSpan(file.path, file.base_offset or 0)
+        last: Mark | None = None
         with Source.open(file.path) as source:
             for item in self._items(source, file):
                 span.add(item)
+                last = _last_of(last, item, file)
                 if isinstance(item, Damage):
                     yield self.damage(item, file, self.severity(item, source, file, unit))
                 else:
@@ -81,25 +85,27 @@ class LogReader:
                 if self.is_full:
                     return
             self._spans[file.path] = span
-            yield from self._changes(source, file)
+            yield from self._changes(source, file, last)
 
     def measure(self, file: LogFile, unit: Unit, stats: LogStats) -> Iterator[Chunk]:
         """Figures of one file into `stats`; rows of its damage alone. Raises StorageError where it cannot be opened."""
         self._report.files += 1
         lines = Lines(file.place, self._out)
         span = OffsetSpan(file.path, file.base_offset or 0)
+        last: Mark | None = None
         with Source.open(file.path) as source:
             for item in scan(
                 source, base_offset=file.base_offset, is_v07=file.is_v07, options=self._request.scan_options
             ):
                 span.add(item)
+                last = _last_of(last, item, file)
                 if isinstance(item, Damage):
                     stats.add_damage(item.size_bytes)
                     yield self.damage(item, file, self.severity(item, source, file, unit))
                 else:
                     yield from self._runs.measure(item, lines, stats)
             self._spans[file.path] = span
-            yield from self._changes(source, file)
+            yield from self._changes(source, file, last)
 
     def run(self, run: Run, lines: Lines) -> Iterator[Chunk]:
         """Rows of the request's level of one run."""
@@ -134,18 +140,33 @@ class LogReader:
         return runs_backwards(source, items, is_v07=file.is_v07, base_offset=file.base_offset, options=options)
 
     def severity(self, damage: Damage, source: Source, file: LogFile, unit: Unit) -> Severity:
-        """What is no loss: a batch that a broker is writing, and preallocated space that it will cut off."""
-        if not file.is_last or damage.reason not in {"torn-tail", "zero-filled"}:
-            return "error"
-        if damage.reason == "torn-tail" and source.refresh() is Change.GREW:
-            return "info"
-        end = damage.position + damage.size_bytes
-        is_zero_tail = end >= source.size_bytes and count_zeros(source, damage.position, end) == damage.size_bytes
-        if not is_zero_tail or unit.log_dir is None:
-            return "error"
-        return "error" if Path(unit.log_dir, fixed_file_name(FileKind.CLEAN_SHUTDOWN)).exists() else "info"
+        """See `damage_severity`."""
+        return damage_severity(damage, source, file, unit)
 
-    def _changes(self, source: Source, file: LogFile) -> Iterator[Chunk]:
+    def _changes(self, source: Source, file: LogFile, last: Mark | None) -> Iterator[Chunk]:
         change = source.refresh()
+        if change in {Change.GREW, Change.MODIFIED} and last is not None and not last.stands_in(source):
+            change = Change.SHRANK  # and has grown again since
         if change is not Change.NONE:
             yield self.changed(change, file)
+
+
+def damage_severity(damage: Damage, source: Source, file: LogFile, unit: Unit) -> Severity:
+    """What is no loss: a batch that a broker is writing, and preallocated space that it will cut off."""
+    if not file.is_last or damage.reason not in {"torn-tail", "zero-filled"}:
+        return "error"
+    if damage.reason == "torn-tail" and source.refresh() is Change.GREW:
+        return "info"
+    end = damage.position + damage.size_bytes
+    is_zero_tail = end >= source.size_bytes and count_zeros(source, damage.position, end) == damage.size_bytes
+    if not is_zero_tail or unit.log_dir is None:
+        return "error"
+    return "error" if Path(unit.log_dir, fixed_file_name(FileKind.CLEAN_SHUTDOWN)).exists() else "info"
+
+
+def _last_of(before: Mark | None, item: Run | Damage, file: LogFile) -> Mark | None:
+    """The batch that stands furthest behind in a file, of those that were read up to this item."""
+    if isinstance(item, Damage):
+        return before
+    mark = mark_of(file, item, -1)
+    return mark if before is None or mark.position > before.position else before

@@ -25,7 +25,7 @@ from kafkalog_core.format.snapshot import ProducerEntry
 from kafkalog_core.ops.producer_anomalies import Anomaly, Header, Known, Marker, Recent, Sequences, diagnose
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.format.columns import BatchColumns
 
@@ -115,6 +115,7 @@ class ProducerStates:
         batches: BatchColumns,
         markers: Mapping[int, Marker] = _NO_MARKERS,
         *,
+        holes: Sequence[int] = (),
         first: int = 0,
         last: int | None = None,
     ) -> list[CompletedTxn | Anomaly]:
@@ -123,6 +124,7 @@ class ProducerStates:
         Args:
             batches: rows of a walk; those of other formats and without a producer are passed over.
             markers: what the control batches among them say, by row (`producer_markers.markers_of`).
+            holes: rows in order, before which something of the log is missing; see `hole`.
             first: row to start with.
             last: row to stop before.
         """
@@ -132,13 +134,14 @@ class ProducerStates:
         markers = {row: markers[row] for row in sorted(markers) if markers[row].type_id in _TXN_MARKERS}
         cells = array("q", chain.from_iterable((row, *marker) for row, marker in markers.items()))
         cells.extend((last, 0, 0))
+        gaps = array("q", (*holes, last))
         events: list[CompletedTxn | Anomaly] = []
         row = first
         while True:
-            row = self._advance(batches, cells, row, last, self._mode, events)
+            row = self._advance(batches, (cells, gaps), row, last, self._mode, events)
             if row >= last:
                 return events
-            self._odd(batches, cells, row, markers.get(row), events)
+            self._odd(batches, (cells, gaps), row, markers.get(row), events)
             row += 1
 
     def hole(self) -> None:
@@ -148,7 +151,7 @@ class ProducerStates:
     def _advance(
         self,
         batches: BatchColumns,
-        markers: array[int],
+        marks: tuple[array[int], array[int]],
         first: int,
         last: int,
         mode: int,
@@ -156,7 +159,8 @@ class ProducerStates:
     ) -> int:
         """One call of the kernel; returns the row that it stopped at."""
         ended = self._ended
-        row = kernels.replay(batches, markers, first, last, mode, self._state, self._producers, self._slots, ended)
+        cells, holes = marks
+        row = kernels.replay(batches, cells, holes, first, last, mode, self._state, self._producers, self._slots, ended)
         if self._state[k.G_ENDED]:
             end = k.E_SIZE * self._state[k.G_ENDED]
             pids, firsts, lasts, aborted, stable = (ended[field : end : k.E_SIZE] for field in range(k.E_SIZE))
@@ -166,7 +170,7 @@ class ProducerStates:
     def _odd(
         self,
         batches: BatchColumns,
-        markers: array[int],
+        marks: tuple[array[int], array[int]],
         row: int,
         marker: Marker | None,
         events: list[CompletedTxn | Anomaly],
@@ -176,7 +180,7 @@ class ProducerStates:
             self._make_room(2 * self._state[k.G_CAPACITY])
         header = _header(batches, row)
         events += diagnose(header, self._known(header.producer_id), marker, sequences=self.sequences)
-        self._advance(batches, markers, row, row + 1, k.ANY, events)
+        self._advance(batches, marks, row, row + 1, k.ANY, events)
 
     def _known(self, producer_id: int) -> Known | None:
         at = self._find(producer_id) if producer_id >= 0 else -1

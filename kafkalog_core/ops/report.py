@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["Report"]
 
 CLEAN = 0
+REFUSED = 3
 DAMAGED = 4
 
 
@@ -35,6 +36,7 @@ class Report:
         self.rows = 0
         self.damage_count = 0
         self.damage_bytes = 0
+        self.refusals: list[str] = []
         self.severities: Counter[str] = Counter()
         self.codes: Counter[str] = Counter()
 
@@ -58,7 +60,13 @@ class Report:
 
     @property
     def exit_status(self) -> int:
-        """0, or 4 where something of severity error was found, or a warning where that is to count."""
+        """0, or 4 where something of severity error was found, or a warning where that is to count.
+
+        3 where a target could not be read, whatever was found in the others: a result that lacks something must not
+        look like one that does not, and what was found is in its rows.
+        """
+        if self.refusals:
+            return REFUSED
         is_bad = self.severities["error"] or (self._fail_on == "warning" and self.severities["warning"])
         return DAMAGED if is_bad else CLEAN
 

@@ -16,6 +16,7 @@ from kafkalog_core.format.layout import HEADER_SIZE_UP_TO_MAGIC
 from kafkalog_core.ops.chunks import Lines
 from kafkalog_core.ops.logfiles import LogFile, Unit, unit_of_file
 from kafkalog_core.ops.rows import RowChunk
+from kafkalog_core.ops.trail import Trail, identity_of
 from kafkalog_core.storage.listing import FileInfo, list_directory, stat_path
 from kafkalog_core.storage.resync import count_zeros
 from kafkalog_core.storage.scan import Damage, Run, scan
@@ -84,6 +85,8 @@ class Tail:
         self._directory: tuple[int, int] | None = None
         self._position = 0
         self._last_offset: int | None = None
+        self._trail = Trail()
+        self._is_cut = False
 
     def news(self) -> Iterator[Chunk]:
         """What has come since the last call. Raises StorageError for a named file that never could be opened."""
@@ -159,8 +162,22 @@ class Tail:
         for index, file in enumerate(files):
             if self._is_same(file):
                 return index
+        if self._is_cut_away(files):
+            self._is_cut = True
+            identities = [identity_of(file) for file in files]
+            left = self._trail.back_into(identities)
+            return len(files) - 1 if left is None else identities.index(left)
         last_offset = -1 if self._last_offset is None else self._last_offset
         return max((index for index, file in enumerate(files) if (file.base_offset or 0) <= last_offset), default=0)
+
+    def _is_cut_away(self, files: Sequence[LogFile]) -> bool:
+        """Whether the file that was read last went because the log was cut before it: retention deletes from the start.
+
+        The log may then end in a file that was read before, or in a new one.
+        """
+        was = None if self._file is None else self._file.base_offset
+        now = files[-1].base_offset if files else None
+        return was is not None and now is not None and now < was
 
     def _is_same(self, file: LogFile) -> bool:
         if self._file is None:
@@ -170,14 +187,25 @@ class Tail:
 
     def _look_at(self, file: LogFile, unit: Unit) -> Iterator[Chunk]:
         with Source.open(file.path) as source:
-            if not self._is_same(file):
+            if self._is_cut or (self._is_same(file) and not self._is_kept(source, file)):
+                self._go_back(source, file)
+                yield self._reader.changed(Change.SHRANK, file)
+            elif not self._is_same(file):
                 self._position = self._position_behind(source, file)
                 self._report.files += self._file is None or self._file.path != file.path
                 self._file = file
-            if source.size_bytes < self._position:  # truncated: what a broker appends now starts at its end
-                self._position = source.size_bytes
-                yield self._reader.changed(Change.SHRANK, file)
             yield from self._read(source, file, unit)
+
+    def _is_kept(self, source: Source, file: LogFile) -> bool:
+        """Whether what was read of a file is still there: it may have been cut, and have grown again behind that."""
+        return source.size_bytes >= self._position and self._trail.is_kept(source, identity_of(file))
+
+    def _go_back(self, source: Source, file: LogFile) -> None:
+        """Go on behind the last batch that is still the same, so that all that was written anew is read."""
+        mark = self._trail.back_to(source, identity_of(file))
+        before = None if file.base_offset is None else file.base_offset - 1
+        self._position, self._last_offset = (0, before) if mark is None else (mark.end, mark.last_offset)
+        self._file, self._is_cut = file, False
 
     def _position_behind(self, source: Source, file: LogFile) -> int:
         """Where what was not yet seen starts: behind the last offset, in a file that may hold some of it again."""
@@ -202,6 +230,7 @@ class Tail:
                 if isinstance(item, Run):
                     self._position = _end_of(item)
                     self._last_offset = item.batches.column("last_offset")[-1]
+                    self._trail.add(file, item)
                     yield from self._reader.run(item, lines)
                     continue
                 if file.is_last and _may_be_unfinished(source, item):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import (
     AccessError,
+    KafkalogError,
     NotFoundError,
     SelectionError,
     StorageError,
@@ -45,7 +46,7 @@ from kafkalog_core.storage.partition import Partition, partition_name, read_part
 from kafkalog_core.storage.source import Source, UnreadableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog_core.findings import Finding
 
@@ -123,15 +124,37 @@ _NAMES_SHOWN: Final = 5
 _REDPANDA: Final = "Redpanda's, whose log is another format than Kafka's"
 
 
-def resolve(paths: Sequence[str], selection: Selection | None = None) -> list[Target]:
+def resolve(
+    paths: Sequence[str],
+    selection: Selection | None = None,
+    *,
+    on_refusal: Callable[[KafkalogError], None] | None = None,
+) -> list[Target]:
     """What the paths name, by topic, partition and file name; each file and directory once.
 
-    A path that does not exist and has one of `*?[` in it is expanded as a glob. Raises NotFoundError, AccessError,
-    UnknownFileError (neither file of Kafka, partition nor log directory), UnsupportedError (Redpanda) and
-    SelectionError.
+    A path that does not exist and has one of `*?[` in it is expanded as a glob.
+
+    Args:
+        paths: as the user gave them.
+        selection: which partitions are meant; null: all.
+        on_refusal: takes the errors of paths that name nothing that can be read, where others do; null: the first of
+            them is raised.
+
+    Raises NotFoundError, AccessError, UnknownFileError (neither file of Kafka, partition nor log directory),
+    UnsupportedError (Redpanda) and SelectionError.
     """
     wanted = selection or Selection()
-    found = [target for path in _expand(paths) for target in _targets_of(path)]
+    found: list[Target] = []
+    refusals: list[KafkalogError] = []
+    for path in paths:
+        _find(path, found, refusals)
+        if refusals and on_refusal is None:
+            raise refusals[0]
+    if on_refusal is not None and refusals:
+        for error in refusals if found else refusals[:-1]:
+            on_refusal(error)
+        if not found:
+            raise refusals[-1]
     unique = _without_repeats(found)
     selected = [chosen for target in unique if (chosen := _select(target, wanted)) is not None]
     if not selected and not wanted.is_everything:
@@ -139,15 +162,17 @@ def resolve(paths: Sequence[str], selection: Selection | None = None) -> list[Ta
     return sorted(selected, key=_sort_key)
 
 
-def _expand(paths: Iterable[str]) -> Iterator[str]:
+def _find(pattern: str, found: list[Target], refusals: list[KafkalogError]) -> None:
+    """Put what a path names into one of the lists."""
+    is_path = _GLOB_MAGIC.search(pattern) is None or os.path.lexists(pattern)
+    paths = [pattern] if is_path else sorted(glob(pattern, recursive=True))
+    if not paths:
+        refusals.append(NotFoundError("no file or directory matches this pattern", path=pattern))
     for path in paths:
-        if _GLOB_MAGIC.search(path) is None or os.path.lexists(path):
-            yield path
-            continue
-        matches = sorted(glob(path, recursive=True))
-        if not matches:
-            raise NotFoundError("no file or directory matches this pattern", path=path)
-        yield from matches
+        try:
+            found += _targets_of(path)
+        except (StorageError, UnsupportedError) as error:
+            refusals.append(error)
 
 
 def _targets_of(path: str) -> list[Target]:

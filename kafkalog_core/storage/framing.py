@@ -5,9 +5,11 @@ Two framings exist: that of `.log` files (magic 0, 1 and 2 share an envelope) an
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkalog_core.format import kernels, layout
+from kafkalog_core.format.kernels import constants
 
 if TYPE_CHECKING:
     from kafkalog_core.format.columns import BatchColumns
@@ -40,6 +42,9 @@ class Framing(Protocol):
     ) -> tuple[int, int]:
         """Walk whole entries in `memory`, which starts at file position `position`; see `kernels.walk`."""
 
+    def walk_state(self) -> array[int] | None:
+        """A new state for `kernels.walk_over`; null: there is no walk over damage."""
+
     def entry_bytes(self, header: memoryview) -> int:
         """Size of the entry that starts with `header`, as it says itself."""
 
@@ -59,6 +64,7 @@ class LogFraming:
 
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
+        self._high = min(base_offset + SEARCH_OFFSET_SPAN, layout.MAX_INT64)
 
     def walk(
         self,
@@ -73,6 +79,12 @@ class LogFraming:
         """See Framing."""
         return kernels.walk(memory, 0, len(memory), position, previous_offset, max_bytes, check, into)
 
+    def walk_state(self) -> array[int]:
+        """See Framing."""
+        state = array("q", bytes(8 * constants.W_SIZE))
+        state[constants.W_HIGH] = self._high
+        return state
+
     def entry_bytes(self, header: memoryview) -> int:
         """See Framing."""
         at = layout.ENVELOPE.at("size")
@@ -80,8 +92,7 @@ class LogFraming:
 
     def candidate(self, memory: memoryview, begin: int, rest: int, max_bytes: int) -> int:
         """See Framing."""
-        high = min(self.base_offset + SEARCH_OFFSET_SPAN, layout.MAX_INT64)
-        return kernels.find_candidate(memory, begin, rest, 0, high, max_bytes)
+        return kernels.find_candidate(memory, begin, rest, 0, self._high, max_bytes)
 
 
 class V07Framing:
@@ -106,6 +117,10 @@ class V07Framing:
         """See Framing."""
         del previous_offset  # addresses are positions: they cannot go back
         return kernels.walk_v07(memory, 0, len(memory), position, self.base_address, max_bytes, check, into)
+
+    def walk_state(self) -> None:
+        """See Framing."""
+        return
 
     def entry_bytes(self, header: memoryview) -> int:
         """See Framing."""

@@ -22,6 +22,7 @@ from kafkalog_core.format.names import (
     FileState,
     fixed_file_name,
     is_redpanda_directory_name,
+    journal_run,
     parse_directory_name,
     parse_file_name,
     topic_name_problem,
@@ -197,7 +198,8 @@ def _file_findings(files: Iterable[FileInfo]) -> Iterator[Finding]:
         elif file.name.base_offset is not None or kind in _PARTITION_KINDS:
             yield found("file.misplaced", file.path)
         else:
-            yield found("file.unknown", file.path)
+            code = "file.unknown" if journal_run(file.name.raw) is None else "file.journal"
+            yield found(code, file.path)
 
 
 def _name_findings(partitions: Iterable[PartitionPath]) -> Iterator[Finding]:

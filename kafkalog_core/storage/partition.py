@@ -19,6 +19,7 @@ from kafkalog_core.format.names import (
     DirectoryName,
     FileKind,
     FileState,
+    journal_run,
     parse_directory_name,
     parse_file_name,
     segment_file_name,
@@ -122,7 +123,8 @@ def partition_name(path: str) -> DirectoryName:
 def _with_findings(partition: Partition, nested: Listing) -> Partition:
     findings = [_unreadable_log(finding, partition) or finding for finding in nested.findings]
     for directory in nested.directories:
-        finding = found("dir.nested", directory.path)
+        code = "dir.nested" if journal_run(directory.raw_name) is None else "dir.journal"
+        finding = found(code, directory.path)
         findings.append(_unreadable_log(finding, partition) or finding)
     findings += _v07_findings(partition) if partition.format == "v07" else _log_findings(partition)
     placed = (replace(finding, topic=partition.topic, partition=partition.partition) for finding in findings)

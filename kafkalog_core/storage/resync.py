@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.columns import BatchColumns
+from kafkalog_core.format.kernels.constants import CHECKED_PER_BYTE, FREE_CHECKS, SIZE_CLASSES
 from kafkalog_core.format.layout import DISK_BLOCK_BYTES
 from kafkalog_core.storage.source import WINDOW_BYTES, UnreadableError
 
@@ -23,10 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["SMALL_WINDOW_BYTES", "Search", "count_zeros"]
 
 SMALL_WINDOW_BYTES: Final = 64 * 1024
-CHECKED_PER_BYTE: Final = 4
-FREE_CHECKS: Final = 16
 _OVERLAP_BYTES: Final = 64  # a header that straddles two windows is seen whole in the second
-_SIZE_CLASSES: Final = 33  # bit lengths of an int32 size and the bytes before it
 
 
 class Search:
@@ -38,7 +36,7 @@ class Search:
         self._max_batch_bytes = max_batch_bytes
         self._probe = BatchColumns(2)
         self._searched_bytes = 0
-        self._wrong_bytes = [0] * _SIZE_CLASSES
+        self._wrong_bytes = [0] * SIZE_CLASSES
         self.passed_over = 0
 
     def find(self, position: int, end: int, *, before: int | None = None) -> int | None:

@@ -14,13 +14,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format import kernels
-from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns
+from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns, DamageColumns
+from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import DISK_BLOCK_BYTES, MAX_BATCH_BYTES, MAX_INT64
 from kafkalog_core.storage.framing import LogFraming, V07Framing
+from kafkalog_core.storage.items import Damage, Run, crc_mismatch, offset_order, one_by_one
 from kafkalog_core.storage.resync import Search, count_zeros
 from kafkalog_core.storage.source import WINDOW_BYTES, Change, UnreadableError
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Iterator
 
     from kafkalog_core.storage.framing import Framing
@@ -35,38 +38,24 @@ _PASSABLE: Final = frozenset({kernels.STOP_CHECKSUM, kernels.STOP_LIMIT, kernels
 """What may be wrong with an entry whose length is still right."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Whole entries in a row; spans in `batches` refer to `memory`. Valid until the next item is asked for."""
-
-    memory: memoryview
-    batches: BatchColumns
-    resynced: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """Bytes that are no batch. `reason` is a stable word; `next_offset` what would be expected here, where it is known.
-
-    Reasons: torn-tail, zero-filled, bad-length, unknown-magic, crc-mismatch, over-limit, unreadable, offset-order.
-    """
-
-    position: int
-    size_bytes: int
-    reason: str
-    detail: str
-    next_offset: int | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanOptions:
-    """`max_batch_bytes`: the largest entry that is read; `check`: compute checksums; `resync`: search behind damage."""
+    """`max_batch_bytes`: the largest entry that is read; `check`: compute checksums; `resync`: search behind damage.
+
+    `first_window_bytes`: read so much at first and then twice as much each time, up to a window; for whoever expects to
+    find what he looks for near the start.
+    `bulk_after`: for whoever counts damage and needs not see each place. When so many entries with a wrong checksum
+    were given out as `Damage`, the next ones come in bulk, as `Run.damaged`; and so do batches whose offsets go back.
+    """
 
     max_batch_bytes: int = MAX_BATCH_BYTES
     check: bool = True
     resync: bool = False
+    first_window_bytes: int = WINDOW_BYTES
+    bulk_after: int | None = None
 
 
+_FEW_ROWS: Final = 8
 _DEFAULT: Final = ScanOptions()
 
 
@@ -78,17 +67,19 @@ def scan(
     options: ScanOptions = _DEFAULT,
     start: int = 0,
     end: int | None = None,
+    batches: BatchColumns | None = None,
 ) -> Iterator[Run | Damage]:
     """Scan a log file from `start`, which must be where an entry starts.
 
     `base_offset` is the number in the file name: no offset may be below it (None: unknown, as is one with which
     addresses of 0.7 would pass the largest int64). With `end` the scan stops there and takes it as the
     file's end; without, it is the size at open, and a batch that a live broker was writing just then is read whole.
+    `batches` are columns to use again, for whoever makes many short scans, one after another.
     """
     if is_v07 and base_offset is not None and not 0 <= base_offset <= MAX_INT64 - source.size_bytes:
         base_offset = None
     framing = V07Framing(base_offset or 0) if is_v07 else LogFraming(max(base_offset or 0, 0))
-    return iter(_Scanner(source, base_offset, framing, options, start, end))
+    return iter(_Scanner(source, base_offset, framing, options, (start, end), batches))
 
 
 class _Scanner:
@@ -98,26 +89,31 @@ class _Scanner:
         base_offset: int | None,
         framing: Framing,
         options: ScanOptions,
-        start: int,
-        end: int | None,
+        span: tuple[int, int | None],
+        batches: BatchColumns | None,
     ) -> None:
         self._source = source
         self._framing = framing
         self._options = options
-        self._position = start
+        self._position, end = span
         self._end = source.size_bytes if end is None else end
         self._may_grow = end is None
         self._is_legacy = isinstance(framing, V07Framing)
         self._previous = -1 if base_offset is None else max(base_offset, -MAX_INT64) - 1
         self._knows_offset = base_offset is not None
         self._resynced = False
-        self._wanted = WINDOW_BYTES
+        self._wanted = min(options.first_window_bytes, WINDOW_BYTES)
         self._expected = 0
-        self._batches = BatchColumns(min(BATCH_ROWS, source.size_bytes // framing.min_entry_bytes + 1))
+        rows = min(BATCH_ROWS, source.size_bytes // framing.min_entry_bytes + 1)
+        self._batches = BatchColumns(rows) if batches is None else batches
+        self._damaged = DamageColumns(_FEW_ROWS)
+        self._state = framing.walk_state() if options.check else None
+        self._given = [0, 0]  # batches out of order and damaged entries, so far
         self._probe = BatchColumns(2)
         self._search = Search(source, framing, options.max_batch_bytes)
         self._holds_to = self._searched_to = -1
         self._chased_bytes = 0
+        self._leads_nowhere = self._trusted_at = -1
 
     def __iter__(self) -> Iterator[Run | Damage]:
         while self._position < self._end:
@@ -130,14 +126,16 @@ class _Scanner:
                 yield self._lost("unreadable", detail, search_from=self._position + error.size_bytes)
                 continue
             self._end = min(self._end, self._source.size_bytes)  # the file may have been cut under our hands
-            stop, next_index = self._walk(window, self._position, self._batches)
+            stop, next_index = self._walk_on(window)
             window_end = self._position + len(window)
-            self._position += next_index
+            position, self._position = self._position, self._position + next_index
+            yield from self._walked(window, position)
             if self._batches.count:
-                yield Run(window, self._batches, self._resynced)
                 self._expected = self._previous + 1
                 self._previous = self._batches.column("last_offset")[-1]
                 self._knows_offset = True
+            if stop == kernels.STOP_CHECKSUM and self._state is not None and self._goes_on(len(window)):
+                continue
             if stop == kernels.STOP_MORE:
                 damage = self._need_more(window[next_index:], window_end, is_short=len(window) < size)
                 if damage is not None:
@@ -168,6 +166,57 @@ class _Scanner:
         return self._framing.walk(
             window, position, self._previous, options.max_batch_bytes, check=options.check, into=into
         )
+
+    def _walk_on(self, window: memoryview) -> tuple[int, int]:
+        """The walk of the scan itself; over damage where that is the checksum's alone."""
+        if self._state is None:
+            return self._walk(window, self._position, self._batches)
+        searched_to = self._searched_to if self._options.resync else MAX_INT64
+        return self._walk_over(self._state, window, self._position, self._batches, self._holds_to, searched_to)
+
+    def _walk_over(
+        self,
+        state: array[int],
+        window: memoryview,
+        position: int,
+        into: BatchColumns,
+        trusted_to: int,
+        searched_to: int,
+    ) -> tuple[int, int]:
+        state[k.W_POSITION], state[k.W_FILE_END], state[k.W_PREVIOUS] = position, self._end, self._previous
+        state[k.W_MAX_BYTES] = self._options.max_batch_bytes
+        state[k.W_TRUSTED], state[k.W_SEARCHED] = trusted_to, searched_to
+        return kernels.walk_over(window, state, into, self._damaged)
+
+    def _walked(self, window: memoryview, position: int) -> Iterator[Run | Damage]:
+        """What a walk has found; damage one by one, or in bulk where there was so much that nobody looks at it."""
+        damaged, batches = self._damaged, self._batches
+        if not damaged.count:
+            if batches.count:
+                yield Run(window, batches, self._resynced)
+            return
+        self._expect_damage()
+        run = Run(window, batches, self._resynced, damaged, position)
+        orders = damaged.column("size_bytes").tolist().count(0)
+        counts, limit = (orders, damaged.count - orders), self._options.bulk_after
+        if limit is not None and all(
+            not count or given >= limit for count, given in zip(counts, self._given, strict=True)
+        ):
+            yield run
+            return
+        self._given = [given + count for given, count in zip(self._given, counts, strict=True)]
+        yield from one_by_one(run, knows_offset=self._knows_offset)
+
+    def _goes_on(self, window_bytes: int) -> bool:
+        """Whether the walk, stopped at a wrong checksum, may know how to pass it when it sees more of the file."""
+        if window_bytes < min(WINDOW_BYTES, self._end - self._position):
+            self._wanted = WINDOW_BYTES
+            return True
+        if self._trusted_at == self._position:  # it was told, and saw another entry inside of this one
+            return False
+        self._trusted_at = self._position
+        size = self._framing.entry_bytes(self._source.window(self._position, self._framing.header_bytes))
+        return self._position + size <= self._end and self._framing_holds(self._position + size)
 
     def _grow_to(self, end: int) -> bool:
         """Whether a live broker has completed by now what looked like a torn tail."""
@@ -205,17 +254,14 @@ class _Scanner:
         batches = self._batches
         first, last = batches.column("base_offset")[-1], batches.column("last_offset")[-1]
         expected = batches.column("last_offset")[-2] + 1 if batches.count > 1 else self._expected
-        offsets = f"offset {last}" if first < 0 else f"offsets {first} to {last}"
-        detail = f"{offsets}, where {expected} or more was expected: offsets go back"
-        return Damage(batches.column("position")[-1], 0, "offset-order", detail, expected)
+        return offset_order(batches.column("position")[-1], first, last, expected)
 
     def _checksum(self) -> Damage:
-        row = self._batches.count
-        self._batches.count += 1
-        stored, computed = self._batches.column("crc_stored")[-1], self._batches.column("crc_computed")[-1]
-        size = self._batches.column("size_bytes")[-1]
-        self._batches.count = row
-        detail = f"checksum stored {stored:#010x}, computed {computed:#010x}"
+        probe = self._probe
+        size = self._framing.entry_bytes(self._source.window(self._position, self._framing.header_bytes))
+        self._walk(self._source.window(self._position, size), self._position, probe)
+        probe.count = 1
+        detail = crc_mismatch(probe.column("crc_stored")[0], probe.column("crc_computed")[0])
         return self._passed(size, "crc-mismatch", detail)
 
     def _passed(self, size: int, reason: str, detail: str) -> Damage:
@@ -224,20 +270,20 @@ class _Scanner:
         if size < self._framing.min_entry_bytes or next_position > self._end or not self._framing_holds(next_position):
             return self._lost(reason, detail)
         if self._options.resync:  # a length that nothing protects may lead on by chance, over whole batches
-            found = self._inside_of_chain(next_position)
-            if found is not None and found != next_position:
+            found = self._inside(next_position)
+            if found is not None:
                 return self._lost(reason, detail, found=found)
         return self._step_over(size, reason, detail)
 
-    def _inside_of_chain(self, next_position: int) -> int | None:
-        """Where a whole entry stands inside of several bad ones in a row, or of one whose header is no header.
+    def _inside(self, next_position: int) -> int | None:
+        """Where a whole entry starts inside of a bad one.
 
         A length that lies may lead on by chance: in the middle of a legacy message the length of its value does.
         """
         if next_position <= self._searched_to:
             return None
-        self._searched_to = self._holds_to
-        return self._search.find(self._position + 1, self._end, before=self._holds_to)
+        self._searched_to = next_position
+        return self._search.find(self._position + 1, self._end, before=next_position)
 
     def _over_limit(self) -> Damage:
         size = self._framing.entry_bytes(self._source.window(self._position, self._framing.header_bytes))
@@ -292,12 +338,15 @@ class _Scanner:
         """Whether the entries from `position` on, damaged ones too, lead to a good one, or to the end or its zeros."""
         if position <= self._holds_to:  # on a chain that was followed before
             return True
+        if position == self._leads_nowhere:
+            return False
         if self._chased_bytes > self._end:  # so many lengths have led nowhere: from now on only a search tells
             return False
         end, holds = self._chase(position)
         if holds:
             self._holds_to = end
         else:
+            self._leads_nowhere = position
             self._chased_bytes += end - position
         return holds
 
@@ -306,6 +355,7 @@ class _Scanner:
         header_bytes, min_bytes = self._framing.header_bytes, self._framing.min_entry_bytes
         while position < self._end:
             try:
+                position = self._chase_in_bulk(position)
                 header = self._source.window(position, min(header_bytes, self._end - position))
                 size = self._framing.entry_bytes(header) if len(header) == header_bytes else 0
                 if not min_bytes <= size <= self._end - position:
@@ -321,6 +371,24 @@ class _Scanner:
                 return position, False
             position += size
         return position, position == self._end
+
+    def _chase_in_bulk(self, position: int) -> int:
+        """Pass over entries whose checksums are wrong, up to anything else or the end."""
+        wanted = DISK_BLOCK_BYTES  # mostly a whole one follows
+        while self._state is not None and position < self._end:
+            window = self._source.window(position, min(wanted, self._end - position))
+            _, passed = self._walk_over(self._state, window, position, self._probe, MAX_INT64, MAX_INT64)
+            if self._probe.count or not passed:
+                return self._probe.column("position")[0] if self._probe.count else position
+            position += passed
+            wanted = min(2 * max(passed, wanted), WINDOW_BYTES)
+            self._expect_damage()
+        return position
+
+    def _expect_damage(self) -> None:
+        """Where there is some there may be more: have room for it."""
+        if self._damaged.capacity == _FEW_ROWS:
+            self._damaged = DamageColumns(BATCH_ROWS)
 
     def _zeros_here(self) -> int:
         return count_zeros(self._source, self._position, self._end)

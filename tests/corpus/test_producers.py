@@ -13,8 +13,8 @@ import pytest
 from kafkalog_core.format.index import iter_txn_entries
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.snapshot import ProducerEntry, decode_snapshot
-from kafkalog_core.ops.chain import looks_compacted
 from kafkalog_core.ops.checkpoints import Checkpoints
+from kafkalog_core.ops.compaction import Compaction
 from kafkalog_core.ops.logfiles import unit_of_partition
 from kafkalog_core.ops.producer_anomalies import ANOMALIES, Anomaly
 from kafkalog_core.ops.producer_markers import markers_of
@@ -52,7 +52,7 @@ def _healthy() -> list[Snapshot]:
 def _replayed(path: Path) -> Replayed:
     partition = read_partition(str(path))
     unit = unit_of_partition(partition, str(path.parent))
-    is_compacted = partition.format == "log" and looks_compacted(unit, Checkpoints(), ScanOptions())
+    is_compacted = partition.format == "log" and Compaction(unit, Checkpoints(), ScanOptions()).explains_lost_segments
     result = Replayed(is_compacted, [], [], [])
     if partition.format == "log":
         _replay(partition, ProducerStates(sequences=sequences_of(unit.topic, is_compacted=is_compacted)), result)

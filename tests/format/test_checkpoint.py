@@ -13,6 +13,7 @@ from kafkalog_core.format.checkpoint import (
     read_epoch_checkpoint,
     read_offset_checkpoint,
 )
+from kafkalog_core.format.checkpoint_text import encode_epoch_checkpoint
 from kafkalog_core.format.textfile import Failure, MalformedLine
 
 TOPICS = st.text(alphabet="abc019._-", min_size=1, max_size=20)
@@ -51,6 +52,11 @@ def test_golden_epochs() -> None:
         EpochEntry(line=4, leader_epoch=1, start_offset=145),
     ]
     assert verdict.refusal is None
+
+
+def test_golden_epochs_are_written_again() -> None:
+    assert encode_epoch_checkpoint([(0, 0), (1, 145)]) == b"0\n2\n0 0\n1 145\n"
+    assert encode_epoch_checkpoint([]) == b"0\n0\n"
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,10 @@ from __future__ import annotations
 
 import ctypes
 import random
-import shlex
-import shutil
 import struct
 import subprocess
 import sys
-import sysconfig
 import zlib
-from pathlib import Path
 
 import crc32c as package
 import pytest
@@ -25,11 +21,11 @@ from kafkalog_core.format import kernels
 from kafkalog_core.format.checksums import ZLIB, crc32, crc32c
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.layout import MAX_INT64
+from tests.compile_c import c_library
 from tests.twins import TWINS, twin
 
 LONGEST = 5000  # well beyond what the kernels take for a short span
 NOISE = random.Random(3720).randbytes(LONGEST + 64)
-COMPILER = shlex.split(sysconfig.get_config_var("CC") or "cc")
 # The PDU of a read command in appendix B.4 of RFC 3720, and its CRC-32C.
 READ_COMMAND = bytes.fromhex(
     "01c0000000000000000000000000000014000000000004000000001400000018280000000000000002000000" + "00" * 4
@@ -121,22 +117,14 @@ def test_spans_of_every_length_in_the_kernels(name, span_format, shortest, refer
 @pytest.fixture(scope="module", params=[(), ("-DKAFKALOG_PORTABLE",)], ids=["processor", "portable"])
 def short_crc(request, tmp_path_factory):
     """The C of short spans as a library, as this processor would run it or by tables alone."""
-    if shutil.which(COMPILER[0]) is None:
-        pytest.skip("no C compiler")
-    directory = tmp_path_factory.mktemp("short_crc")
-    source, library = directory / "library.c", directory / "library.so"
-    source.write_text(
+    text = (
         '#include "short_crc.h"\n'
         "uint32_t ieee(const unsigned char *p, size_t size) { return short_crc32(p, size); }\n"
         "uint32_t castagnoli(const unsigned char *p, size_t size) { return short_crc32c(p, size); }\n"
         "int by_tables(void) { return short_crc32 == crc32_by_tables && short_crc32c == crc32c_by_tables; }\n"
         "ptrdiff_t limit(void) { return short_crc32_bytes + short_crc32c_bytes; }\n"
     )
-    include = Path(str(kernels.__file__)).parent
-    warnings = ("-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror")
-    options = ("-std=gnu11", "-O3", "-shared", "-fPIC", *warnings, *request.param)
-    subprocess.run([*COMPILER, *options, f"-I{include}", str(source), "-o", str(library)], check=True)
-    loaded = ctypes.CDLL(str(library))
+    loaded = ctypes.CDLL(c_library(tmp_path_factory.mktemp("short_crc"), text, request.param))
     for function in (loaded.ieee, loaded.castagnoli):
         function.restype, function.argtypes = ctypes.c_uint32, (ctypes.c_void_p, ctypes.c_size_t)
     assert loaded.by_tables() == 1 or not request.param

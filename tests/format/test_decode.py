@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import struct
 from typing import Any
 
@@ -13,7 +14,7 @@ from kafkalog_core.format.checksums import crc32, crc32c
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_backwards, decode_run
 from tests.build import GZIP, NONE, Record, batch_v2, empty_batch, message_v07, wrapper_v07
-from tests.framing import LZ4, SNAPPY, ZSTD, compress
+from tests.framing import FRAMINGS, LZ4, SNAPPY, ZSTD, compress
 
 LIMIT_BYTES = 1024 * 1024
 
@@ -61,13 +62,13 @@ def values(memory: memoryview, batches: BatchColumns, **options: Any) -> list[by
     return found
 
 
-SMALL, LARGE = 40, 5000
+SMALL, LARGE = 40, 9000
 CODECS = (GZIP, SNAPPY, LZ4, ZSTD)
 
 
 @pytest.mark.parametrize("sizes", list(itertools.product((SMALL, LARGE), repeat=3)), ids=str)
 def test_payloads_around_the_size_of_the_arena(sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large content stands alone: nothing is copied behind others, and the next row is not inflated meanwhile."""
+    """A content too large for the arena stands alone: it is not copied behind others."""
     monkeypatch.setattr(arena, "ARENA_BYTES", 1000)
     wanted = [b"%d" % row * size for row, size in enumerate(sizes * 3)]
     data = b"".join(
@@ -176,3 +177,80 @@ def test_a_large_batch_before_a_broken_one_keeps_its_row(monkeypatch: pytest.Mon
     broken[17:21] = crc32c(broken[21:]).to_bytes(4, "big")
     memory, batches = walked(small + large + broken + last)
     assert values(memory, batches) == [b"x", b"x" * 5000, "2: payload", b"x" * 6000]
+
+
+def mixed_log(count: int) -> bytes:
+    """Batches of all codecs and sizes, some of which the kernel does not vouch for, or are broken."""
+    noise = random.Random(5)
+    parts = []
+    for offset in range(count):
+        value = noise.randbytes(noise.randrange(60)) * noise.choice((1, 3, 70, 400))
+        codec = noise.choice(CODECS)
+        payload = memoryview(batch_v2([Record(offset=offset, value=value)]))[61:]
+        part = bytearray(batch_v2([Record(offset=offset, value=value)], codec=codec)[:61])
+        part += compress(codec, bytes(payload), framing=noise.choice(FRAMINGS[codec]))
+        match noise.randrange(12):
+            case 0:
+                part += b"\0"
+            case 1:
+                part[-1 - noise.randrange(4)] ^= 0xFF
+            case 2:
+                del part[-1:]
+        part[8:12] = (len(part) - 12).to_bytes(4, "big")
+        part[17:21] = crc32c(part[21:]).to_bytes(4, "big")
+        parts.append(bytes(part))
+    return b"".join(parts)
+
+
+def all_of(decode: Any, memory: memoryview, batches: BatchColumns, max_bytes: int) -> list[Any]:
+    """Every record and damage as values, in the order of rows."""
+    found: list[Any] = []
+    for item in decode(memory, batches, max_bytes=max_bytes, records=RecordColumns(7)):
+        if isinstance(item, PayloadDamage):
+            found.append((item.batch, 1, item))
+            continue
+        columns = [item.records.column(name) for name in ("batch", "offset", "value_start", "value_size")]
+        found += [
+            (row, 0, offset, bytes(item.memory[at : at + n])) for row, offset, at, n in zip(*columns, strict=True)
+        ]
+    return sorted(found, key=lambda each: each[:2])
+
+
+@pytest.mark.parametrize("decode", [decode_run, decode_backwards])
+@pytest.mark.parametrize("arena_bytes", [100, 3000, arena.ARENA_BYTES])
+@pytest.mark.parametrize("max_bytes", [LIMIT_BYTES, 5000])
+def test_what_the_kernel_inflates_is_what_the_careful_way_does(
+    decode: Any, arena_bytes: int, max_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = mixed_log(400)
+    memory, batches = memoryview(data), BatchColumns(500)
+    kernels.walk(memory, 0, len(data), 0, -1, LIMIT_BYTES, True, batches)
+    assert batches.count == 400
+    monkeypatch.setattr(arena, "ARENA_BYTES", arena_bytes)
+    quick = all_of(decode, memory, batches, max_bytes)
+    monkeypatch.setattr(arena, "_QUICK", frozenset())
+    assert quick == all_of(decode_run, memory, batches, max_bytes)
+    assert {len(each) for each in quick} == {3, 4}
+
+
+def test_a_limit_holds_for_what_the_kernel_inflates() -> None:
+    value = b"x" * 300
+    memory, batches = walked(b"".join(batch_v2([Record(offset=n, value=value)], codec=CODECS[n]) for n in range(4)))
+    (size,) = {batches.row(0)["record_count"] * len(batch_v2([Record(value=value)])[61:])}
+    for limit_bytes, reasons in ((size, []), (size - 1, ["payload-limit"] * 4)):
+        found = all_of(decode_run, memory, batches, limit_bytes)
+        assert [item.reason for _, is_damage, item, *_ in found if is_damage] == reasons
+
+
+def test_the_interpreted_twin_leaves_all_to_the_careful_way() -> None:
+    assert bool(arena._QUICK) == kernels.COMPILED
+
+
+@pytest.mark.parametrize("codec", sorted(arena._QUICK) or [NONE])
+def test_ordinary_payloads_do_not_go_the_careful_way(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"".join(batch_v2([Record(offset=n, value=b"%d" % n * (n + 1))], codec=codec) for n in range(300))
+    memory, batches = memoryview(data), BatchColumns(300)
+    kernels.walk(memory, 0, len(data), 0, -1, LIMIT_BYTES, True, batches)
+    monkeypatch.setattr(arena, "ARENA_BYTES", 4000)
+    monkeypatch.setattr(arena, "inflater", None)
+    assert values(memory, batches) == [b"%d" % n * (n + 1) for n in range(300)]

@@ -44,6 +44,15 @@ def test_golden_txn_entries() -> None:
     assert entry == index.TxnEntry(version=0, producer_id=0, first_offset=15, last_offset=17, last_stable_offset=18)
 
 
+def test_golden_entries_are_written_again() -> None:
+    assert b"".join(index.encode_time_entry(*entry) for entry in index.iter_time_entries(TIMES)) == TIMES
+    assert b"".join(index.encode_txn_entry(*entry[1:]) for entry in index.iter_txn_entries(ABORTED)) == ABORTED
+
+
+def test_an_offset_that_does_not_fit_a_time_entry_is_cut() -> None:
+    assert index.encode_time_entry(-1, 2**31 + 5)[8:] == b"\x80\0\0\5"
+
+
 @pytest.mark.parametrize(("data", "layout", "decode", "iterate"), KINDS)
 def test_a_partial_entry_is_left_alone(data, layout, decode, iterate) -> None:
     whole = list(iterate(data))

@@ -7,21 +7,15 @@ from __future__ import annotations
 
 import ctypes
 import random
-import shlex
-import shutil
-import subprocess
-import sysconfig
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.format import kernels
 from kafkalog_core.format.json_form import json_text
 from kafkalog_core.format.layout import MAX_INT64
+from tests.compile_c import c_library
 
-COMPILER = shlex.split(sysconfig.get_config_var("CC") or "cc")
 ESCAPES, NO_TEXT = 1, 2
 SLACK = 16
 EDGES = (
@@ -57,8 +51,8 @@ EDGES = (
 class Library:
     """The functions, each on a copy of its bytes of exactly their size."""
 
-    def __init__(self, path: Path) -> None:
-        self._library = ctypes.CDLL(str(path))
+    def __init__(self, path: str) -> None:
+        self._library = ctypes.CDLL(path)
         for function in (self._library.integer, self._library.escaped):
             function.restype = ctypes.c_ssize_t
         self._library.integer.argtypes = (ctypes.c_int64, ctypes.c_void_p)
@@ -97,11 +91,7 @@ class Library:
 @pytest.fixture(scope="module", params=[(), ("-DKAFKALOG_PORTABLE",)], ids=["processor", "portable"])
 def library(request, tmp_path_factory):
     """As this processor would run it, or without regard for it."""
-    if shutil.which(COMPILER[0]) is None:
-        pytest.skip("no C compiler")
-    directory = tmp_path_factory.mktemp("json_copy")
-    source, built = directory / "library.c", directory / "library.so"
-    source.write_text(
+    text = (
         '#include "json_copy.h"\n'
         "ptrdiff_t integer(int64_t value, unsigned char *w) { return json_integer(value, w); }\n"
         "int copy(const unsigned char *p, size_t size, unsigned char *w) { return json_copy(p, size, w); }\n"
@@ -109,11 +99,7 @@ def library(request, tmp_path_factory):
         "{ return json_copy_escaped(p, size, w); }\n"
         "int is_portable(void) { return json_copy == NULL && json_copy_escaped == NULL; }\n"
     )
-    include = Path(str(kernels.__file__)).parent
-    warnings = ("-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror")
-    options = ("-std=gnu11", "-O3", "-shared", "-fPIC", *warnings, *request.param)
-    subprocess.run([*COMPILER, *options, f"-I{include}", str(source), "-o", str(built)], check=True)
-    loaded = Library(built)
+    loaded = Library(c_library(tmp_path_factory.mktemp("json_copy"), text, request.param))
     assert loaded.is_portable or not request.param
     return loaded
 

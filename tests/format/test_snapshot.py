@@ -46,6 +46,18 @@ def test_golden() -> None:
     assert (entries[1].first_offset, entries[1].first_sequence) == (18, 0)
 
 
+@pytest.mark.parametrize("data", [GOLDEN, EMPTY])
+def test_golden_is_written_again(data: bytes) -> None:
+    assert snapshot.encode_snapshot(snapshot.decode_snapshot(data), order="java") == data
+
+
+@given(ENTRIES, st.sampled_from(["java", "scala"]))
+def test_what_is_written_is_read(entries: list[tuple[int, ...]], order: snapshot.SnapshotOrder) -> None:
+    producers = snapshot.decode_snapshot(build(entries))
+    written = snapshot.decode_snapshot(snapshot.encode_snapshot(producers, order=order))
+    assert sorted(written, key=repr) == sorted(producers, key=repr)
+
+
 def test_no_producer() -> None:
     assert snapshot.decode_snapshot(EMPTY) == ()
     assert build([]) == EMPTY

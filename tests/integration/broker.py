@@ -36,26 +36,36 @@ _SETTINGS: Final = {
     "log.initial.task.delay.ms": "200",
     "log.cleaner.backoff.ms": "100",
     "log.cleaner.dedupe.buffer.size": "4194304",
+    "log.index.interval.bytes": "500",  # so that small segments have entries
+    "log.index.size.max.bytes": "1048576",  # preallocated for each partition, and copied by tests
 }
 
 
 class Broker:
-    """A broker and its log directory; it is stopped, killed and started again at will."""
+    """A broker and its log directory; it is stopped, killed and started again at will.
 
+    Args:
+        libs: directory with the release's jars.
+        work_dir: where it keeps everything.
+        user: number of the user (and group) that it runs as; null: who runs the tests.
+    """
+
+    release = "4.3"
     ready = b"Kafka Server started"
     segment_bytes = "internal.segment.bytes"  # the topic's setting that takes any size
     roll_bytes = "6000"
 
-    def __init__(self, libs: Path, work_dir: Path) -> None:
+    def __init__(self, libs: Path, work_dir: Path, *, user: int | None = None) -> None:
         self.work_dir = work_dir
+        self._user = user
         self.log_dir = work_dir / "log-dir"
         port, controller_port = free_ports()
         self.bootstrap = f"127.0.0.1:{port}"
         self._output = work_dir / "broker.txt"
         self._java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{libs}/*"]
-        self._config = work_dir / "server.properties"
+        self.config = work_dir / "server.properties"
         settings = _SETTINGS | {"log.dirs": str(self.log_dir)} | self._places(controller_port)
-        self._config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        self.config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         self._process: subprocess.Popen[bytes] | None = None
         self._format()
 
@@ -78,7 +88,7 @@ class Broker:
 
     def start(self) -> None:
         """Start it and wait until it serves."""
-        self._process = self._spawn(self._output, "kafka.Kafka", str(self._config))
+        self._process = self._spawn(self._output, "kafka.Kafka", str(self.config))
         deadline = time.monotonic() + _START_SECONDS
         while self.ready not in self._output.read_bytes():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -106,6 +116,8 @@ class Broker:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                user=self._user,
+                group=self._user,
                 start_new_session=True,  # a Ctrl-C is for the tests, which then stop it
                 preexec_fn=_die_with_the_tests,  # noqa: PLW1509 - one call of the system, which takes no lock
             )
@@ -122,9 +134,17 @@ class Broker:
             process.wait()
 
     def _format(self) -> None:
-        options = ["format", "-t", _CLUSTER_ID, "-c", str(self._config), "--standalone"]
+        options = ["format", "-t", _CLUSTER_ID, "-c", str(self.config), "--standalone"]
         command = [*self._java, "kafka.tools.StorageTool", *options]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_START_SECONDS)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_START_SECONDS,
+            user=self._user,
+            group=self._user,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -132,6 +132,16 @@ async def send_transactions(
     return written
 
 
+async def settle_transactions(broker: Broker, topic: str) -> None:
+    """Wait until the ends of transactions stand in the logs of data and of the coordinator: their producers come back.
+
+    A broker that is killed before writes the last markers once more at its next start.
+    """
+    for number in (1, 2):
+        async with producer_of(broker, transactional_id=f"{topic}-{number}"):
+            pass
+
+
 async def read(broker: Broker, topic: str, count: int, partitions: int = 1, *, committed: bool = False) -> list[Record]:
     """The `count` records that a consumer gets, by partition and offset; more than that is a failure."""
     consumer = AIOKafkaConsumer(
@@ -152,6 +162,29 @@ async def read(broker: Broker, topic: str, count: int, partitions: int = 1, *, c
         await consumer.stop()
     assert len(records) == count
     return sorted(records, key=lambda record: record[:2])
+
+
+async def read_all(broker: Broker, topic: str, *, committed: bool = False) -> list[Record]:
+    """All records of partition 0 that a consumer gets, from the log's start to its end."""
+    place = TopicPartition(topic, 0)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=broker.bootstrap,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed" if committed else "read_uncommitted",
+    )
+    await consumer.start()
+    try:
+        consumer.assign([place])
+        end_offset = (await consumer.end_offsets([place]))[place]
+        records: list[Record] = []
+        deadline = time.monotonic() + READ_SECONDS
+        while await consumer.position(place) < end_offset:
+            assert time.monotonic() < deadline, f"{topic}: no more after {len(records)} records, of {end_offset}"
+            records += await _poll(consumer, 200)
+    finally:
+        await consumer.stop()
+    return records
 
 
 async def end_offsets(broker: Broker, topic: str, partitions: int = 1) -> dict[int, int]:

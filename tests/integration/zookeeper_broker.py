@@ -19,6 +19,7 @@ _SESSION_MS: Final = 3000
 class ZooKeeperBroker(Broker):
     """A broker of release 2.8 and the ZooKeeper that it needs, which runs until `close`."""
 
+    release = "2.8"
     ready = b"[KafkaServer id=1] started"
     segment_bytes = "segment.bytes"
 

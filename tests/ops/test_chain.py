@@ -56,6 +56,7 @@ def test_a_missing_segment_is_said_in_words(tmp_path: Path) -> None:
     home = write_segments(tmp_path / "t-0", {0: batches((0, 5)), 30: batches((30, 5))})
     (row,) = [row for row in dump_rows(home) if row["type"] == "finding"]
     assert "Offsets 5 to 29 are missing" in row["message"]
+    assert row["cure"].startswith("If the topic is or was a compacted one, nothing needs to be done.")
     assert f"{0:020d}.log" in row["message"]
     assert (row["topic"], row["partition"]) == ("t", 0)
 
@@ -137,6 +138,8 @@ def test_damage_at_a_segments_end_is_no_compaction(tmp_path: Path) -> None:
     torn = batches((0, 2), (5, 2), (7, 2))[:-3]
     home = write_segments(tmp_path / "t-0", {0: torn, 9: batches((9, 3))})
     assert found_in(home) == [("segment.gap", "warning", 7, f"{9:020d}.log")]
+    (row,) = (row for row in dump_rows(home) if row["type"] == "finding")
+    assert "compacted" not in row["cure"]
 
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])

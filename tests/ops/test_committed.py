@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,6 +29,7 @@ from tests.build import (
 from tests.ops.logs import Row, dump_rows, offsets_of, records, write_segments
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 P, Q = 11, 22
@@ -205,7 +207,7 @@ def test_what_is_said_of_undecided_data(tmp_path: Path) -> None:
     where = f"offset 2, from byte {position} of {SEGMENT}.log on"
     assert finding["message"] == (
         "Whether the transaction of producer 11 at offset 1 was committed is not known: its marker may be in what "
-        f"cannot be read, {where}. Its records up to there are not shown."
+        f"is missing or cannot be read, {where}. Its records up to there are not shown."
     )
 
 
@@ -298,6 +300,83 @@ def test_two_holes_in_one_transaction(tmp_path: Path) -> None:
     assert read(path) == ([4], [("txn.undecided", 0), ("txn.undecided", 2)])
     assert read(path, [(P, 0, 1, 2)]) == ([4], [("txn.undecided", 2)])
     assert read(path, [(P, 0, 1, 2), (Q, 2, 9, 10)]) == ([2, 4], [])
+
+
+# --- offsets that are missing between batches -------------------------------------------------------------------------
+def in_log_dir(tmp_path: Path, *segments: Log, cleaned: Sequence[tuple[str, int, int]] | None = ()) -> Path:
+    """A partition of a log directory whose cleaner has a checkpoint, unless null."""
+    path = write_segments(tmp_path / "data" / "topic-0", {log.first: log.data for log in segments})
+    (path.parent / "replication-offset-checkpoint").write_bytes(offset_checkpoint([]))
+    if cleaned is not None:
+        (path.parent / "cleaner-offset-checkpoint").write_bytes(offset_checkpoint(cleaned))
+    return path
+
+
+def skip(log: Log, count: int = 1) -> Log:
+    log.next += count
+    return log
+
+
+def same_key(log: Log, producer_id: int) -> Log:
+    """Two records of one key, which compaction would not leave."""
+    pair = [replace(record, key=b"same") for record in records(log.next, 2)]
+    return log._add(2, batch_v2(pair, is_transactional=True, producer_id=producer_id, producer_epoch=0))
+
+
+def view_of(path: Path) -> tuple[list[int], list[tuple[str, str, int]]]:
+    rows = dump_rows(path, level="records", committed="log-end")
+    return offsets_of(rows), [(row["severity"], row["code"], row["offset"]) for row in rows if row["type"] == "finding"]
+
+
+def test_a_marker_that_was_lost(tmp_path: Path) -> None:
+    """Offset 2 is in no batch, and nobody has compacted the log: it may have been the marker of 0 and 1."""
+    log = skip(same_key(Log(), P)).txn(P, 2).end(P, COMMIT).plain()
+    path = in_log_dir(tmp_path, log)
+    assert view_of(path) == ([3, 4, 6], [("error", "txn.undecided", 0)])
+    message = next(row["message"] for row in dump_rows(path, level="records", committed="log-end") if "message" in row)
+    assert f"offset 2, from byte {len(same_key(Log(), P).data)} of {SEGMENT}.log on" in message
+
+
+def test_an_index_tells_of_a_marker_that_was_lost(tmp_path: Path) -> None:
+    path = in_log_dir(tmp_path, skip(same_key(Log(), P)).txn(P).end(P, COMMIT))
+    (path / f"{SEGMENT}.txnindex").write_bytes(txn_index([(P, 0, 2, 3)]))
+    assert view_of(path) == ([3], [])
+
+
+@pytest.mark.parametrize("how", ["other-keys", "no-checkpoint", "by-itself"])
+def test_a_gap_that_may_be_compacted(tmp_path: Path, how: str) -> None:
+    """Consumers of a broker get what is there; so it is shown, and said."""
+    head = Log().txn(P, 2) if how == "other-keys" else same_key(Log(), P)
+    log = skip(head).txn(P, 2).end(P, COMMIT)
+    path = in_log_dir(tmp_path, log, cleaned=None if how == "no-checkpoint" else ())
+    place = path / f"{SEGMENT}.log" if how == "by-itself" else path
+    assert view_of(place) == ([0, 1, 3, 4], [("warning", "batch.gap", 2)])
+
+
+@pytest.mark.parametrize(
+    ("topic", "cleaned"), [("topic", [("topic", 0, 3)]), ("__consumer_offsets", [])], ids=["cleaned", "of-kafka"]
+)
+def test_a_gap_in_a_compacted_log(tmp_path: Path, topic: str, cleaned: list[tuple[str, int, int]]) -> None:
+    path = in_log_dir(tmp_path, skip(same_key(Log(), P)).txn(P).end(P, COMMIT), cleaned=cleaned)
+    path = path.rename(path.with_name(f"{topic}-0"))
+    assert view_of(path) == ([0, 1, 3], [])
+
+
+def test_gaps_in_several_places_are_those_of_a_leader_that_compacts(tmp_path: Path) -> None:
+    path = in_log_dir(tmp_path, skip(skip(same_key(Log(), P)).txn(P)).end(P, COMMIT))
+    assert view_of(path) == ([0, 1, 3], [])
+
+
+def test_a_gap_without_an_open_transaction(tmp_path: Path) -> None:
+    log = skip(same_key(Log(), P).end(P, COMMIT)).txn(Q).end(Q, ABORT).plain()
+    assert view_of(in_log_dir(tmp_path, log)) == ([0, 1, 6], [])
+
+
+def test_a_gap_at_the_start_of_a_segment(tmp_path: Path) -> None:
+    first = same_key(Log(), P)
+    second = Log(2)
+    path = in_log_dir(tmp_path, first, skip(second, 3).txn(P).end(P, COMMIT))
+    assert view_of(path) == ([5], [("error", "txn.undecided", 0)])
 
 
 # --- a segment by itself ----------------------------------------------------------------------------------------------

@@ -182,6 +182,7 @@ def test_blocks_that_the_disk_cannot_read(tmp_path: Path, monkeypatch: pytest.Mo
     [
         (lambda path: path.write_bytes(A + B + C), "file.grew"),
         (lambda path: os.truncate(path, len(A)), "file.shrank"),
+        (lambda path: path.write_bytes(A + C + C), "file.shrank"),  # cut behind A, and longer than before
         (lambda path: (path.unlink(), path.write_bytes(C)), "file.replaced"),
         (lambda path: os.utime(path, ns=(1, 1)), "file.modified"),
     ],

@@ -217,6 +217,124 @@ def test_a_truncation_is_told(partition: Path, log: Path) -> None:
     assert report.exit_status == 0
 
 
+# --- logs that are cut and written anew -------------------------------------------------------------------------------
+def anew(log: Path, size: int, data: bytes) -> Callable[[], object]:
+    """Cut a log and append, as a follower does between two looks."""
+
+    def write() -> None:
+        os.truncate(log, size)
+        appending(log, data)()
+
+    return write
+
+
+def other(first: int, count: int = 3) -> bytes:
+    """What another leader has at these offsets."""
+    return batch_v2(records(first, count, size=9), leader_epoch=5)
+
+
+def shown(look: list[Row]) -> list[tuple[int, int] | str]:
+    """Offsets with the sizes of their values, and the codes of findings."""
+    return [
+        (row["offset"], len(row["value"])) if row["type"] == "record" else row.get("code", "damage") for row in look
+    ]
+
+
+@pytest.mark.parametrize("more", [1, 3, 40])
+def test_a_log_that_is_longer_than_before(partition: Path, log: Path, more: int) -> None:
+    """B was cut, and others came: all of them are shown, and none of what is still the same."""
+    report = Report()
+    news = b"".join(other(3 + 3 * number) for number in range(more))
+    looks = followed(partition, appending(log, B), anew(log, len(A), news), appending(log, C), report=report)
+    assert shown(looks[2]) == ["file.shrank", *((offset, 9) for offset in range(3, 3 + 3 * more))]
+    assert (report.damage_count, report.exit_status) == (0, 0)
+    assert offsets_of(looks[3]) == [6, 7, 8]
+
+
+def test_a_log_that_is_shorter_than_before(partition: Path, log: Path) -> None:
+    looks = followed(partition, appending(log, B + C), anew(log, len(A), other(3)))
+    assert shown(looks[2]) == ["file.shrank", (3, 9), (4, 9), (5, 9)]
+
+
+def test_a_log_of_the_same_size_as_before(partition: Path, log: Path) -> None:
+    same = batch_v2(records(3, 3), leader_epoch=5)
+    assert len(same) == len(B)
+    looks = followed(partition, appending(log, B), anew(log, len(A), same))
+    assert shown(looks[2]) == ["file.shrank", (3, 5), (4, 5), (5, 5)]
+
+
+def test_a_log_that_was_emptied(partition: Path, log: Path) -> None:
+    looks = followed(partition, anew(log, 0, other(0, 1)), anew(log, 0, b""), appending(log, A))
+    assert [shown(look) for look in looks[1:]] == [
+        ["file.shrank", (0, 9)],
+        ["file.shrank"],
+        [(0, 5), (1, 5), (2, 5)],
+    ]
+
+
+def test_what_was_cut_and_comes_again_is_no_news(partition: Path, log: Path) -> None:
+    """The follower has fetched the very batch that it had."""
+    looks = followed(partition, appending(log, B), anew(log, len(A), B), anew(log, len(A), B + C))
+    assert [shown(look) for look in looks[2:]] == [[], [(6, 5), (7, 5), (8, 5)]]
+
+
+def test_a_cut_far_back(partition: Path, log: Path) -> None:
+    """Of old batches some are remembered: some rows may be shown again, and all that are new are."""
+    batches = [batch_v2(records(3 + number, 1)) for number in range(1000)]
+    before = len(A + b"".join(batches[:300]))
+    news = b"".join(other(303 + number, 1) for number in range(900))
+    looks = followed(partition, appending(log, b"".join(batches)), anew(log, before, news))
+    code, *rows = shown(looks[2])
+    assert code == "file.shrank"
+    again = [row for row in rows if row[1] == 5]
+    assert rows == [*again, *((303 + number, 9) for number in range(900))]
+    assert len(again) < 64
+    assert again == [(303 - len(again) + number, 5) for number in range(len(again))]
+
+
+def test_a_cut_into_an_earlier_segment(partition: Path, log: Path) -> None:
+    """The later segment goes, the earlier one is cut and goes on."""
+    last = partition / f"{6:020d}.log"
+
+    def cut() -> None:
+        last.unlink()
+        anew(log, len(A), other(3))()
+
+    looks = followed(partition, appending(log, B), roll(partition, 6, C), cut, appending(log, C))
+    assert shown(looks[3]) == ["file.shrank", (3, 9), (4, 9), (5, 9)]
+    assert offsets_of(looks[4]) == [6, 7, 8]
+
+
+def test_a_cut_into_an_earlier_segment_and_another_roll(partition: Path, log: Path) -> None:
+    last = partition / f"{6:020d}.log"
+
+    def cut() -> None:
+        last.unlink()
+        os.truncate(log, len(A))
+        roll(partition, 3, other(3))()
+
+    looks = followed(partition, appending(log, B), roll(partition, 6, C), cut)
+    assert shown(looks[3]) == ["file.shrank", (3, 9), (4, 9), (5, 9)]
+
+
+def test_a_log_that_starts_anew_before_what_was_read(partition: Path, log: Path) -> None:
+    def anew_at_an_earlier_offset() -> None:
+        for path in partition.glob("*.log"):
+            path.unlink()
+        roll(partition, 4, other(4))()
+
+    looks = followed(partition, roll(partition, 6, C), anew_at_an_earlier_offset)
+    assert shown(looks[2]) == ["file.shrank", (4, 9), (5, 9), (6, 9)]
+
+
+def test_kafka_07_that_is_cut(tmp_path: Path) -> None:
+    one, two, three = (message_v07(b"%d" % n) for n in range(3))
+    partition = write_segments(tmp_path / "topic-0", {1000: one + two}, suffix="kafka")
+    file = partition / f"{1000:020d}.kafka"
+    looks = followed(partition, anew(file, len(one), three + three))
+    assert [row.get("code", row.get("value")) for row in looks[1]] == ["file.shrank", b"2", b"2"]
+
+
 # --- ends -------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("limit", "expected"), [(2, [0, 1]), (3, [0, 1, 2]), (4, [0, 1, 2, 3]), (1500, range(1500))])
 def test_a_limit_ends_it(partition: Path, log: Path, limit: int, expected: list[int]) -> None:

@@ -369,10 +369,12 @@ def test_state_by_the_book(made, sequences):
     assert states.first_unstable_offset == min((first for _, first in found), default=None)
 
 
-def _one_by_one(columns: object, markers: object, first: int, last: int, mode: int, *arrays: object) -> int:
+def _one_by_one(
+    columns: object, markers: object, holes: object, first: int, last: int, mode: int, *arrays: object
+) -> int:
     """A kernel that asks about every row: then all go the way of the odd ones."""
     if mode == constants.ANY:
-        return kernels.loops.replay(columns, markers, first, last, mode, *arrays)
+        return kernels.loops.replay(columns, markers, holes, first, last, mode, *arrays)
     state = arrays[0]
     state[constants.G_ENDED] = 0
     return first

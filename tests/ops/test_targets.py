@@ -240,6 +240,27 @@ def refusal(*paths: Path | str) -> KafkalogError:
     return caught.value
 
 
+def test_the_others_among_several(log_dir: Path) -> None:
+    """The caller is told of each that cannot be read; patterns and what they match are several paths too."""
+    (log_dir.parent / "empty").mkdir()
+    gone = str(log_dir / "gone")
+    told: list[str | None] = []
+    paths = [gone, str(log_dir.parent / "*"), str(log_dir / "orders-0"), str(log_dir / "nothing*")]
+    (target,) = resolve(paths, on_refusal=lambda error: told.append(error.path))
+    assert target.path == str(log_dir)
+    assert told == [gone, str(log_dir.parent / "empty"), str(log_dir / "nothing*")]
+    with pytest.raises(NotFoundError, match="gone"):
+        resolve(paths)
+
+
+def test_none_among_several(tmp_path: Path) -> None:
+    """The last one is raised: what the caller has been told of is not told twice."""
+    told: list[str | None] = []
+    with pytest.raises(NotFoundError, match="second"):
+        resolve([str(tmp_path / "first"), str(tmp_path / "second")], on_refusal=lambda error: told.append(error.path))
+    assert told == [str(tmp_path / "first")]
+
+
 def test_a_missing_path(tmp_path: Path) -> None:
     error = refusal(tmp_path / "missing")
     assert isinstance(error, NotFoundError)

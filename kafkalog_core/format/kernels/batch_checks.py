@@ -19,6 +19,7 @@ from kafkalog_core.format.kernels.constants import (
     B_MAX_TIME,
     B_PID,
     B_POSITION,
+    B_SIZE,
     BC_BATCHES,
     BC_BEFORE,
     BC_EPOCH,
@@ -65,7 +66,7 @@ from kafkalog_core.format.kernels.constants import (
 )
 from kafkalog_core.format.kernels.integers import wrapped
 
-__all__ = ["check_batches"]
+__all__ = ["check_batches", "joins_before"]
 
 
 def check_batches(batches: object, first: cython.Py_ssize_t, state: object) -> int:
@@ -113,6 +114,7 @@ def _pass_v2(
 ) -> cython.Py_ssize_t:
     """Batches of magic 2 up to behind the first odd one, or to another format; returns the row to go on with."""
     begun: cython.Py_ssize_t = row
+    unordered: cython.Py_ssize_t = -2  # row of the last batch whose offsets went back
     base: cython.longlong
     last: cython.longlong
     records: cython.longlong
@@ -136,9 +138,12 @@ def _pass_v2(
         base_time = b[B_BASE_TIME * capacity + row]
         total += records if records > 0 else 0
         thinned += records <= wrapped(last - base)
-        if base > expected:
-            s[BC_EXPECTED] = expected
-            s[BC_ODD] |= ODD_GAP
+        if base != expected:
+            if base < expected:  # out of order, which the walk says: what follows is no gap
+                unordered = row
+            elif unordered < row - 1 and joins_before(b, capacity, row):
+                s[BC_EXPECTED] = expected
+                s[BC_ODD] |= ODD_GAP
         producers += b[B_PID * capacity + row] >= 0
         if time > latest:
             s[BC_FIRST_TIME] = time if latest < 0 else s[BC_FIRST_TIME]
@@ -155,12 +160,27 @@ def _pass_v2(
             break
     s[BC_BATCHES] += row - begun
     s[BC_EPOCH] = epoch
-    s[BC_PREVIOUS] = s[BC_LAST] = wrapped(expected - 1)
+    s[BC_LAST] = wrapped(expected - 1)
+    s[BC_PREVIOUS] = s[BC_LAST] if unordered < row - 1 else -2
     s[BC_MAX_TIME] = latest
     s[BC_RECORDS] += total
     s[BC_THINNED] += thinned
     s[BC_PRODUCERS] += producers
     return row
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def joins_before(
+    b: cython.pointer[cython.longlong], capacity: cython.Py_ssize_t, row: cython.Py_ssize_t
+) -> cython.bint:
+    """Whether nothing damaged stands between a batch and the one before it in the run."""
+    end: cython.longlong
+    if row == 0:
+        return True
+    end = wrapped(b[B_POSITION * capacity + row - 1] + b[B_SIZE * capacity + row - 1])
+    return b[B_POSITION * capacity + row] == end
 
 
 @cython.cfunc
@@ -240,7 +260,12 @@ def _legacy(
         s[BC_WRAPPERS] += 1
     else:
         s[BC_RECORDS] += b[B_COUNT * capacity + row]
-        if s[BC_PREVIOUS] != -2 and base > wrapped(s[BC_PREVIOUS] + 1) and b[B_FORMAT * capacity + row] != V07:
+        if (
+            s[BC_PREVIOUS] != -2
+            and base > wrapped(s[BC_PREVIOUS] + 1)
+            and b[B_FORMAT * capacity + row] != V07
+            and joins_before(b, capacity, row)
+        ):
             s[BC_EXPECTED] = wrapped(s[BC_PREVIOUS] + 1)
             s[BC_ODD] |= ODD_GAP
     s[BC_PREVIOUS] = s[BC_LAST] = b[B_LAST_OFFSET * capacity + row]

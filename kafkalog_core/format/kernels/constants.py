@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafkalog_core.format import layout
-from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, HEADER_FIELDS, RECORD_FIELDS
+from kafkalog_core.format.columns import BATCH_FIELDS, DAMAGE_FIELDS, FORMAT_V07, HEADER_FIELDS, RECORD_FIELDS
 
 # --- why a walk stopped -----------------------------------------------------------------------------------------------
 STOP_END: Final = 0  # every byte was walked, or the columns are full
@@ -57,7 +57,11 @@ HEADER_MIN: Final = layout.HEADER_SIZE_UP_TO_MAGIC
 ENTRY_MIN: Final = layout.MIN_ENTRY_SIZE
 SIZE_AT: Final = layout.ENVELOPE.at("size")
 MAGIC_V2: Final = layout.MAGIC_V2
+MAGIC_V0: Final = layout.MAGIC_V0
 CODECS: Final = layout.CODEC_MASK
+CODEC_GZIP: Final = layout.CODEC_GZIP
+CODEC_SNAPPY: Final = layout.CODEC_SNAPPY
+CODEC_LZ4: Final = layout.CODEC_LZ4
 APPEND_TIME: Final = layout.TIMESTAMP_TYPE_BIT
 CONTROL: Final = layout.CONTROL_BIT
 CONTROL_TYPES: Final = len(layout.CONTROL_TYPE_NAMES)
@@ -126,6 +130,30 @@ H_KEY: Final = HEADER_FIELDS.index("key_start")
 H_KEY_SIZE: Final = HEADER_FIELDS.index("key_size")
 H_VALUE: Final = HEADER_FIELDS.index("value_start")
 H_VALUE_SIZE: Final = HEADER_FIELDS.index("value_size")
+
+D_POSITION: Final = DAMAGE_FIELDS.index("position")
+D_SIZE: Final = DAMAGE_FIELDS.index("size_bytes")
+D_ROW: Final = DAMAGE_FIELDS.index("row")
+D_PREVIOUS: Final = DAMAGE_FIELDS.index("previous_offset")
+D_FIRST: Final = DAMAGE_FIELDS.index("first")
+D_SECOND: Final = DAMAGE_FIELDS.index("second")
+
+# --- what a walk over damage is told: cells of its state --------------------------------------------------------------
+W_POSITION: Final = 0  # file position of the first byte at hand
+W_FILE_END: Final = 1
+W_PREVIOUS: Final = 2  # last offset before it
+W_MAX_BYTES: Final = 3  # the largest entry
+W_TRUSTED: Final = 4  # up to here lengths are known to lead on
+W_SEARCHED: Final = 5  # up to here no entry stands inside of another
+W_HIGH: Final = 6  # largest offset of an entry that is searched for
+W_SEARCHED_BYTES: Final = 7  # in which entries were looked for
+W_WRONG: Final = 8  # bytes of those that turned out to be none, a cell for each bit length of a size
+SIZE_CLASSES: Final = 34
+W_SIZE: Final = W_WRONG + SIZE_CLASSES
+
+# --- what a search may cost; see storage/resync.py --------------------------------------------------------------------
+CHECKED_PER_BYTE: Final = 4
+FREE_CHECKS: Final = 16
 
 # --- the replay of producer state: cells of markers, of the whole, of each producer, of each ended transaction --------
 M_ROW: Final = 0  # of the control batch; behind the last marker stands one row beyond all
@@ -203,7 +231,6 @@ UNKNOWN_V0: Final = 0xF8  # attribute bits that no release writes
 UNKNOWN_V1: Final = 0xF0
 UNKNOWN_V2: Final = ~0x7F
 CLOSE_LOOK: Final = UNKNOWN_V2 | 4  # codecs from zstd on: most are none
-CODEC_LZ4: Final = layout.CODEC_LZ4
 CODEC_ZSTD: Final = layout.CODEC_ZSTD
 MAX_OFFSET: Final = layout.MAX_INT64
 LEAST: Final = -layout.MAX_INT64 - 1
@@ -299,3 +326,34 @@ FAULT_REACH: Final = 7  # of a batch behind the place of the next entry
 FAULT_GAP: Final = 8  # of no batch
 FAULT_TIME: Final = 9  # another timestamp than the batch's
 FAULT_MAXIMUM: Final = 10  # a batch before has a larger timestamp
+
+# --- what recovery makes of batches -----------------------------------------------------------------------------------
+REBUILD_DONE: Final = 0
+REBUILD_FIRST: Final = 1  # the first offset inside of a compressed message is needed
+REBUILD_OVERFLOW: Final = 2  # an offset that no index of the segment can hold
+REBUILD_FULL: Final = 3  # an index is
+REBUILD_DISORDER: Final = 4  # an offset not above that of the entry before
+REBUILD_LAST: Final = 1  # rule: entries name the last offset of a batch, not the first
+REBUILD_TIMES: Final = 2  # rule: there is a time index
+REBUILD_RANGE: Final = 4  # rule: offsets that no index can hold are noticed
+REBUILD_EPOCHS: Final = 8  # rule: there are leader epochs
+MAX_RELATIVE: Final = layout.MAX_INT32
+X_ROW: Final = 0  # row to go on with
+X_BASE: Final = 1  # base offset of the segment
+X_INTERVAL: Final = 2  # bytes that must lie between two entries
+X_INDEXED: Final = 3  # position of the batch of the last entry, or the log's start
+X_ENTRIES: Final = 4  # of the offset index
+X_ROOM: Final = 5  # for so many there is room
+X_LAST_OFFSET: Final = 6  # of the last entry
+X_TIMES: Final = 7  # entries of the time index
+X_TIME_ROOM: Final = 8  # for so many there is room before the segment is closed
+X_TIME_LAST: Final = 9  # timestamp of the last entry; -1: none
+X_TIME_LAST_OFFSET: Final = 10
+X_MAX_TIME: Final = 11  # largest timestamp so far; -1: none
+X_MAX_OFFSET: Final = 12  # last offset of the first batch that has it
+X_EPOCH: Final = 13  # the latest leader epoch; -1: none
+X_FIRST: Final = 14  # first offset inside of the compressed message at X_ROW; LEAST: not known
+X_NEW_ENTRIES: Final = 15  # filled in this call
+X_NEW_TIMES: Final = 16
+X_EPOCHS: Final = 17
+X_SIZE: Final = 18

@@ -65,7 +65,7 @@ from kafkalog_core.format.kernels.integers import (
     wrapped,
 )
 
-__all__ = ["walk"]
+__all__ = ["checksum_agrees", "entry_stop", "fill_legacy", "fill_v2", "first_known_offset", "walk"]
 
 
 def walk(
@@ -104,35 +104,23 @@ def walk(
         p = data
         cells = cells_view
     while i < end and row < capacity:
-        if i + HEADER_MIN > end:
-            stop = STOP_MORE
+        stop = entry_stop(p, i, end, max_bytes)
+        if stop != STOP_END:
             break
         size = int32(p, i + SIZE_AT)
         magic = p[i + MAGIC_AT]
-        if size < ENTRY_MIN or (magic == 2 and size + OVERHEAD < V2_SIZE):
-            stop = STOP_LENGTH
-            break
-        if magic > 2:
-            stop = STOP_MAGIC
-            break
-        if size + OVERHEAD > max_bytes:
-            stop = STOP_LIMIT
-            break
-        if i + OVERHEAD + size > end:
-            stop = STOP_MORE
-            break
         if magic == 2:
-            _fill_v2(p, i, cells, capacity, row)
+            fill_v2(p, i, cells, capacity, row)
         else:
-            _fill_legacy(p, i, size, magic, cells, capacity, row)
+            fill_legacy(p, i, size, magic, cells, capacity, row)
         cells[B_POSITION * capacity + row] = file_position + i
         cells[B_SIZE * capacity + row] = OVERHEAD + size
-        if check and not _checksum_agrees(memory, p, i, size, magic, cells, capacity, row):
+        if check and not checksum_agrees(memory, p, i, size, magic, cells, capacity, row):
             stop = STOP_CHECKSUM
             break
         i += OVERHEAD + size
         row += 1
-        if _first_known_offset(cells, capacity, row - 1) <= previous_offset:
+        if first_known_offset(cells, capacity, row - 1) <= previous_offset:
             stop = STOP_ORDER
             break
         previous_offset = cells[B_LAST_OFFSET * capacity + row - 1]
@@ -143,7 +131,32 @@ def walk(
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _first_known_offset(
+def entry_stop(
+    p: cython.pointer[cython.const[cython.uchar]],
+    i: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    max_bytes: cython.longlong,
+) -> cython.Py_ssize_t:
+    """Why the bytes at `i` are no entry that is whole, its checksum aside; STOP_END: they are."""
+    size: cython.longlong
+    magic: cython.longlong
+    if i + HEADER_MIN > end:
+        return STOP_MORE
+    size = int32(p, i + SIZE_AT)
+    magic = p[i + MAGIC_AT]
+    if size < ENTRY_MIN or (magic == 2 and size + OVERHEAD < V2_SIZE):
+        return STOP_LENGTH
+    if magic > 2:
+        return STOP_MAGIC
+    if size + OVERHEAD > max_bytes:
+        return STOP_LIMIT
+    return STOP_MORE if i + OVERHEAD + size > end else STOP_END
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def first_known_offset(
     cells: cython.pointer[cython.longlong], capacity: cython.Py_ssize_t, row: cython.Py_ssize_t
 ) -> cython.longlong:
     """Base offset, or of a legacy wrapper, whose base only its content tells, the last one."""
@@ -153,7 +166,7 @@ def _first_known_offset(
 
 
 @cython.cfunc
-def _checksum_agrees(
+def checksum_agrees(
     memory: object,
     p: cython.pointer[cython.const[cython.uchar]],
     i: cython.Py_ssize_t,
@@ -163,6 +176,7 @@ def _checksum_agrees(
     capacity: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
 ) -> cython.bint:
+    """Compute the checksum of an entry into its row; whether it is the one that is stored."""
     end: cython.Py_ssize_t = i + OVERHEAD + size
     computed: cython.longlong
     if magic == 2:
@@ -175,13 +189,14 @@ def _checksum_agrees(
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def _fill_v2(
+def fill_v2(
     p: cython.pointer[cython.const[cython.uchar]],
     i: cython.Py_ssize_t,
     cells: cython.pointer[cython.longlong],
     capacity: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
 ) -> cython.void:
+    """Fill a row with a batch of magic 2."""
     base: cython.longlong = int64(p, i)
     cells[B_FORMAT * capacity + row] = 2
     cells[B_ATTRIBUTES * capacity + row] = int16(p, i + V2_ATTRIBUTES_AT)
@@ -203,7 +218,7 @@ def _fill_v2(
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def _fill_legacy(
+def fill_legacy(
     p: cython.pointer[cython.const[cython.uchar]],
     i: cython.Py_ssize_t,
     size: cython.longlong,
@@ -212,6 +227,7 @@ def _fill_legacy(
     capacity: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
 ) -> cython.void:
+    """Fill a row with a message of magic 0 or 1."""
     offset: cython.longlong = int64(p, i)
     attributes: cython.longlong = p[i + LEGACY_ATTRIBUTES_AT]
     compressed: cython.bint = (attributes & CODECS) != 0

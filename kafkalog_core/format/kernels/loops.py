@@ -12,15 +12,18 @@ except ImportError:  # Cython is a build tool; the interpreted twin needs only i
     from kafkalog_core.format.kernels import _cython as cython
 
 from kafkalog_core.format.kernels.batch_checks import check_batches
+from kafkalog_core.format.kernels.damaged_walk import walk_over, weave
 from kafkalog_core.format.kernels.headers import find_contradiction, find_outside
 from kafkalog_core.format.kernels.index_checks import check_offset_entries
 from kafkalog_core.format.kernels.index_order import is_ordered, mark_disorder
+from kafkalog_core.format.kernels.inflate import inflate_rows, uncleared
 from kafkalog_core.format.kernels.legacy_records import decode_legacy
 from kafkalog_core.format.kernels.log_walk import walk
-from kafkalog_core.format.kernels.markers import read_markers
+from kafkalog_core.format.kernels.markers import find_odd_marker, read_markers
 from kafkalog_core.format.kernels.ndjson import write_rows
 from kafkalog_core.format.kernels.producer_table import find_producer, index_producers
 from kafkalog_core.format.kernels.producers import replay
+from kafkalog_core.format.kernels.rebuild import rebuild
 from kafkalog_core.format.kernels.record_checks import check_records
 from kafkalog_core.format.kernels.search import find_candidate, find_candidate_v07
 from kafkalog_core.format.kernels.timeindex_checks import check_time_entries
@@ -41,15 +44,21 @@ __all__ = [
     "find_candidate",
     "find_candidate_v07",
     "find_contradiction",
+    "find_odd_marker",
     "find_outside",
     "find_producer",
     "index_producers",
+    "inflate_rows",
     "is_ordered",
     "mark_disorder",
     "read_markers",
+    "rebuild",
     "replay",
+    "uncleared",
     "walk",
+    "walk_over",
     "walk_v07",
+    "weave",
     "write_rows",
 ]
 

@@ -28,7 +28,7 @@ from kafkalog_core.format.kernels.constants import (
 )
 from kafkalog_core.format.kernels.integers import int16, int32, varint
 
-__all__ = ["read_markers"]
+__all__ = ["find_odd_marker", "read_markers"]
 
 
 def read_markers(memory: object, columns: object, markers: object) -> cython.Py_ssize_t:
@@ -75,6 +75,78 @@ def read_markers(memory: object, columns: object, markers: object) -> cython.Py_
                 m[k + M_TYPE] = -1
             k += M_SIZE
     return k // M_SIZE
+
+
+def find_odd_marker(memory: object, columns: object, first: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """First row from `first` on of a producer's control batch that is not one plain marker, byte for byte; else count.
+
+    An empty control batch is plain: brokers pass over it.
+
+    Args:
+        memory: the buffer that the payload spans refer to.
+        columns: batch columns.
+        first: row to start with.
+    """
+    data: cython.const[cython.uchar][::1] = memory
+    b_view: cython.longlong[::1] = columns.cells
+    p: cython.pointer[cython.const[cython.uchar]]
+    b: cython.pointer[cython.longlong]
+    capacity: cython.Py_ssize_t = columns.capacity
+    count: cython.Py_ssize_t = columns.count
+    size: cython.Py_ssize_t = len(memory)
+    row: cython.Py_ssize_t
+    if count == 0 or size == 0:
+        return count
+    if cython.compiled:
+        p = cython.address(data[0])
+        b = cython.address(b_view[0])
+    else:
+        p, b = data, b_view
+    for row in range(first, count):
+        if (
+            b[B_ATTRIBUTES * capacity + row] & CONTROL
+            and b[B_FORMAT * capacity + row] == MAGIC_V2
+            and b[B_PID * capacity + row] >= 0
+            and b[B_COUNT * capacity + row] != 0
+            and (
+                b[B_COUNT * capacity + row] != 1
+                or b[B_CODEC * capacity + row] != 0
+                or b[B_END * capacity + row] > size
+                or not _is_plain(p, b[B_START * capacity + row], b[B_END * capacity + row])
+            )
+        ):
+            return row
+    return count
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _is_plain(
+    p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, end: cython.Py_ssize_t
+) -> cython.bint:
+    """Whether these bytes are one record, a marker, and nothing else."""
+    length: cython.longlong
+    key_type: cython.longlong
+    length, i = varint(p, i, end, 32)
+    if i < 0 or length < 1 or length != end - i:
+        return False
+    length, i = varint(p, i + 1, end, 64)  # the timestamp delta, behind the attributes
+    if i < 0:
+        return False
+    length, i = varint(p, i, end, 32)  # the offset delta
+    if i < 0:
+        return False
+    length, i = varint(p, i, end, 32)
+    if i < 0 or length < MARKER_KEY_SIZE or length > end - i or int16(p, i) < 0:
+        return False
+    key_type = int16(p, i + 2)
+    length, i = varint(p, i + length, end, 32)
+    if i < 0 or length < MARKER_VALUE_SIZE or length > end - i or int16(p, i) < 0:
+        return False
+    i += length
+    if key_type != MARKER_ABORT and key_type != MARKER_COMMIT:
+        return False
+    return i == end - 1 and p[i] == 0  # no headers, and nothing behind
 
 
 @cython.cfunc

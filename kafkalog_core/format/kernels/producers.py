@@ -56,6 +56,7 @@ __all__ = ["replay"]
 def replay(
     columns: object,
     markers: object,
+    holes: object,
     first: cython.Py_ssize_t,
     last: cython.Py_ssize_t,
     mode: cython.Py_ssize_t,
@@ -69,6 +70,7 @@ def replay(
     Args:
         columns: batch columns.
         markers: the `M_*` cells of the control batches among them that hold a marker, by row.
+        holes: rows in order before which something of the log is missing; behind them stands one that is not reached.
         first: row to start with.
         last: row to stop before.
         mode: PLAIN; PLAIN_WITH_GAPS (sequence numbers may jump forward, as compaction makes them do);
@@ -82,33 +84,60 @@ def replay(
     """
     b_view: cython.longlong[::1] = columns.cells
     m_view: cython.longlong[::1] = markers
+    h_view: cython.longlong[::1] = holes
     g_view: cython.longlong[::1] = state
     r_view: cython.longlong[::1] = producers
     s_view: cython.longlong[::1] = slots
     e_view: cython.longlong[::1] = ended
     b: cython.pointer[cython.longlong]
     m: cython.pointer[cython.longlong]
+    h: cython.pointer[cython.longlong]
     g: cython.pointer[cython.longlong]
     r: cython.pointer[cython.longlong]
     s: cython.pointer[cython.longlong]
     e: cython.pointer[cython.longlong]
-    capacity: cython.Py_ssize_t = columns.capacity
-    row: cython.Py_ssize_t
-    k: cython.Py_ssize_t = 0
     g_view[G_ENDED] = 0
     if first >= last:
         return first
     if cython.compiled:
         b = cython.address(b_view[0])
         m = cython.address(m_view[0])
+        h = cython.address(h_view[0])
         g = cython.address(g_view[0])
         r = cython.address(r_view[0])
         s = cython.address(s_view[0])
         e = cython.address(e_view[0])
     else:
-        b, m, g, r, s, e = b_view, m_view, g_view, r_view, s_view, e_view
+        b, m, h, g, r, s, e = b_view, m_view, h_view, g_view, r_view, s_view, e_view
+    return _carry_out(b, columns.capacity, m, h, first, last, mode, g, r, s, e)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _carry_out(
+    b: cython.pointer[cython.longlong],
+    capacity: cython.Py_ssize_t,
+    m: cython.pointer[cython.longlong],
+    h: cython.pointer[cython.longlong],
+    first: cython.Py_ssize_t,
+    last: cython.Py_ssize_t,
+    mode: cython.Py_ssize_t,
+    g: cython.pointer[cython.longlong],
+    r: cython.pointer[cython.longlong],
+    s: cython.pointer[cython.longlong],
+    e: cython.pointer[cython.longlong],
+) -> cython.Py_ssize_t:
+    """Batches `first` to `last` (exclusive), up to the first that is not plain."""
+    row: cython.Py_ssize_t
+    k: cython.Py_ssize_t = 0
+    hole: cython.Py_ssize_t = 0
     row = first
+    while h[hole] < first:
+        hole += 1
     while row < last:
+        if h[hole] == row:
+            g[G_HOLES] += 1
+            hole += 1
         if b[B_FORMAT * capacity + row] == MAGIC_V2:
             if b[B_PID * capacity + row] < 0:
                 if mode and not _is_plain_stranger(b, capacity, row):

@@ -5,6 +5,7 @@ from kafkalog_core.format.columns import BatchColumns
 def replay(
     columns: BatchColumns,
     markers: array[int],
+    holes: array[int],
     first: int,
     last: int,
     mode: int,

@@ -10,6 +10,7 @@ try:
 except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
     from kafkalog_core.format.kernels import _cython as cython
 
+from kafkalog_core.format.kernels.batch_checks import joins_before
 from kafkalog_core.format.kernels.constants import (
     APPEND_TIME,
     B_ATTRIBUTES,
@@ -147,7 +148,7 @@ def _begin_batch(
         before = b[B_LAST_OFFSET * b_capacity + batch - 1]
     if offset <= before:
         return ODD_OVERLAP
-    if offset > wrapped(before + 1) and (batch > 0 or s[RC_JOINED]):
+    if offset > wrapped(before + 1) and (batch > 0 or s[RC_JOINED]) and joins_before(b, b_capacity, batch):
         if s[RC_GAPS] == 0:
             s[RC_GAP_AT] = b[B_POSITION * b_capacity + batch]
             s[RC_GAP_FROM] = before + 1

@@ -32,7 +32,7 @@ from kafkalog_core.format.kernels.integers import (
     int64,
 )
 
-__all__ = ["find_candidate", "find_candidate_v07"]
+__all__ = ["find_candidate", "find_candidate_v07", "next_candidate"]
 
 
 def find_candidate(
@@ -50,11 +50,8 @@ def find_candidate(
     """
     data: cython.const[cython.uchar][::1] = memory
     p: cython.pointer[cython.const[cython.uchar]]
-    i: cython.Py_ssize_t
     size_bytes: cython.Py_ssize_t = len(memory)
     last: cython.Py_ssize_t = size_bytes - V2_SIZE
-    size: cython.longlong
-    offset: cython.longlong
     if rest <= size_bytes:  # the file's last bytes: no longer entry can follow, a short legacy one can
         last = rest - HEADER_MIN - 9
     if last < begin:
@@ -63,6 +60,24 @@ def find_candidate(
         p = cython.address(data[0])
     else:
         p = data
+    return next_candidate(p, begin, last, rest, low_offset, high_offset, max_bytes)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def next_candidate(
+    p: cython.pointer[cython.const[cython.uchar]],
+    begin: cython.Py_ssize_t,
+    last: cython.Py_ssize_t,
+    rest: cython.longlong,
+    low_offset: cython.longlong,
+    high_offset: cython.longlong,
+    max_bytes: cython.longlong,
+) -> cython.Py_ssize_t:
+    """The same up to position `last`, behind which a whole header fits into the bytes at hand."""
+    i: cython.Py_ssize_t
+    size: cython.longlong
+    offset: cython.longlong
     for i in range(begin, last + 1):
         if p[i + MAGIC_AT] > 2:
             continue

@@ -99,7 +99,6 @@ class BrokerDir:
             is_kraft=self.is_kraft if is_broker_dir else None,
             recovery_point=offsets[FileKind.RECOVERY_POINT],
             log_start_offset=offsets[FileKind.LOG_START_OFFSET],
-            cleaner_offset=offsets[FileKind.CLEANER_OFFSET],
             is_cleaned=self._is_cleaned(name),
         )
 

@@ -17,7 +17,6 @@ class PartitionContext:
         is_kraft: whether its meta.properties or its files are those of a KRaft broker.
         recovery_point: up to where the partition has been flushed; null where the checkpoint does not say.
         log_start_offset: as checkpointed, which a broker does where it is not the base of the first segment.
-        cleaner_offset: up to where the log has been compacted.
         is_cleaned: whether a broker has compacted it before, as its cleaner's checkpoint names it.
     """
 
@@ -26,5 +25,4 @@ class PartitionContext:
     is_kraft: bool | None = None
     recovery_point: int | None = None
     log_start_offset: int | None = None
-    cleaner_offset: int | None = None
     is_cleaned: bool | None = None

@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
+from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL
 from kafkalog_core.format.names import METADATA_TOPIC
+from kafkalog_core.ops.recovery.candidates import is_candidate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,13 +97,13 @@ _COPY_AWAY: Final = "copy the directory away and see what can be read behind the
 _REPLICA: Final = f"Copy the partition from a healthy replica. Without one, {_COPY_AWAY}."
 _SAVE: Final = f"Start no broker on it yet. Copy the partition from a healthy replica; without one, {_COPY_AWAY}."
 _UNMARK: Final = (
-    "With the broker stopped, copy the directory away, verify the other partitions of the log directory, and delete "
-    ".kafka_cleanshutdown: the next start then recovers them all and cuts this one here."
+    f"With the broker stopped, copy the directory away, and delete {CLEAN_MARK}: the next start then recovers, and "
+    f"cuts this here. {MARK_OF_ALL}"
 )
 _TAIL_CUT: Final = "Nothing needs to be done: the next start cuts it, and no whole batch is in it."
 _TAIL: Final = (
-    "After a crash nothing needs to be done: the next start cuts it. Beside .kafka_cleanshutdown, copy the directory "
-    "away and delete that mark on a stopped broker, so that the next start recovers."
+    f"After a crash nothing needs to be done: the next start cuts it. Beside {CLEAN_MARK}, copy the directory away and "
+    f"delete that mark on a stopped broker, so that the next start recovers. {MARK_OF_ALL}"
 )
 _INSIDE: Final = Disposition(
     "Does not look inside of batches when it starts: keeps it and serves it to consumers, who fail here."
@@ -129,11 +131,7 @@ def disposition(place: DamagePlace, context: PartitionContext) -> Disposition:
 def is_recovered(
     index: int, extents: Sequence[SegmentExtent], context: PartitionContext, topic: str | None = None
 ) -> bool:
-    """Whether the next start recovers segment `index`: reads all of it, cuts it if it is bad, builds its indexes anew.
-
-    That is so for every segment of the metadata log at every start, and after an unclean stop for those from the one
-    that holds the recovery point on. False where it is not known how the broker was stopped. A segment without an
-    offset index is recovered besides, for itself alone, whatever this says.
+    """Whether the next start recovers segment `index`, by the rule of `recovery.candidates`.
 
     Args:
         index: of the segment in `extents`.
@@ -141,12 +139,8 @@ def is_recovered(
         context: what its log directory says of it.
         topic: of the partition.
     """
-    if topic == METADATA_TOPIC:
-        return True
-    if context.is_clean is not False:
-        return False
-    is_active = index == len(extents) - 1
-    return is_active or (context.recovery_point or 0) < extents[index + 1].base_offset
+    next_base_offset = None if index == len(extents) - 1 else extents[index + 1].base_offset
+    return is_candidate(next_base_offset, context.recovery_point, is_clean=context.is_clean, topic=topic)
 
 
 def _cut_or_kept(place: DamagePlace, context: PartitionContext) -> Disposition:

@@ -37,6 +37,7 @@ from kafkalog_core.ops.verify.work import (
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
+    from kafkalog_core.ops.targets import Target
     from kafkalog_core.ops.verify.request import VerifyRequest
     from kafkalog_core.ops.verify.state import Keeper
 
@@ -79,13 +80,34 @@ class _Runner:
         """See `verify`."""
         results = self._results(self._pieces())
         for target in self._request.targets:
-            count = len(target.partitions) if isinstance(target, LogDirTarget) else 1
-            for _ in range(count):
-                verdict = self._log_dirs.refined(next(results))
-                yield settled(verdict) if isinstance(verdict, PartitionVerdict) else verdict
+            yield from self._of_target(target, results)
             if isinstance(target, LogDirTarget):
                 yield self._log_dirs.verdict(target)
         yield from self._log_dirs.across()
+
+    def _of_target(self, target: Target, results: Iterator[Verdict]) -> Iterator[Verdict]:
+        """Verdicts of its partitions in their order; of those that depend on the others, behind them.
+
+        Where the work is stopped, those come out as they are: what is known is not lost.
+        """
+        waiting: list[Verdict] = []
+        try:
+            for _ in range(len(target.partitions) if isinstance(target, LogDirTarget) else 1):
+                verdict = self._log_dirs.refined(next(results))
+                if isinstance(verdict, PartitionVerdict):
+                    verdict = settled(verdict)
+                if self._log_dirs.waits(target, verdict):
+                    waiting.append(verdict)
+                else:
+                    yield self._log_dirs.decided(target, verdict)
+                self._progress.advance(0)  # whoever listens may end it here
+        except GeneratorExit:
+            raise
+        except BaseException:
+            yield from waiting
+            raise
+        for verdict in waiting:
+            yield self._log_dirs.decided(target, verdict)
 
     def _pieces(self) -> Iterator[_Piece]:
         """All work in the order of its verdicts, made as it is asked for."""

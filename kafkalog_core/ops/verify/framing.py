@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
 from kafkalog_core.findings.logs import DAMAGE_CODES, ZERO_TAIL
+from kafkalog_core.ops.verify.sink import SHOWN
 from kafkalog_core.storage.scan import APPEND_CUT
 
 if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
+    from kafkalog_core.format.columns import DamageColumns
     from kafkalog_core.ops.verify.check import SegmentTask
     from kafkalog_core.ops.verify.sink import Sink
     from kafkalog_core.storage.scan import Damage, Run
@@ -19,6 +22,8 @@ __all__ = ["FramingCheck"]
 FILE_CUT: Final = "a file that was cut, as no append goes on in it"
 
 
+_TAILS: Final = frozenset({"torn-tail", "zero-filled"})
+"""What is judged by whether it is the file's end."""
 _KEPT: Final = 3
 """How many of the last batches are kept in mind: one whose offsets are wrong is seen when the next one has come."""
 _PLACE: Final = ("position", "base_offset", "last_offset")
@@ -36,6 +41,9 @@ class FramingCheck:
         self._sink = sink
         self._path = "" if task.segment.log is None else task.segment.log.path
         self._waiting: list[Damage] = []
+        self._waiting_of: Counter[str] = Counter()
+        self._waiting_more = 0
+        self._more: Counter[str] = Counter()
         self._last: list[tuple[int, ...]] = [(0, 0, max(task.segment.base_offset, 0) - 1)]
 
     def run(self, run: Run) -> None:
@@ -50,10 +58,21 @@ class FramingCheck:
         columns = (batches.column(name)[-_KEPT:] for name in _PLACE)
         self._last = [*self._last, *zip(*columns, strict=True)][-_KEPT:]
 
+    def bulk(self, run: Run, damaged: DamageColumns) -> None:
+        """Count what nobody looks at any more, and take the whole batches between it."""
+        sizes, rows, count = damaged.column("size_bytes").tolist(), damaged.column("row").tolist(), run.batches.count
+        orders = sizes.count(0)
+        self._more["crc-mismatch"] += len(sizes) - orders
+        self._more["offset-order"] += orders
+        self._waiting_more += rows.count(0)
+        if count:
+            self.run(run)
+            self._waiting_more = sum(row == count and size > 0 for row, size in zip(rows, sizes, strict=True))
+
     def damage(self, damage: Damage) -> None:
         """Take one damaged place."""
         if damage.size_bytes:
-            self._waiting.append(damage)
+            self._wait(damage)
             return
         position, detail = damage.position, damage.detail
         wrong = self._too_high()
@@ -67,6 +86,18 @@ class FramingCheck:
         """What is damaged at the end of the file has no batch behind it."""
         if self._waiting:
             self._put("", size_bytes=size_bytes)
+        for reason, count in self._more.items():
+            if count:
+                self._sink.count_more(DAMAGE_CODES[reason], self._path, count)
+
+    def _wait(self, damage: Damage) -> None:
+        """Keep so many of one reason as are shown, and count the others."""
+        if damage.reason not in _TAILS and self._waiting_of[damage.reason] >= SHOWN:
+            self._waiting_more += 1
+            self._more[damage.reason] += 1
+            return
+        self._waiting_of[damage.reason] += 1
+        self._waiting.append(damage)
 
     def _too_high(self) -> tuple[int, int] | None:
         """Position and last offset of the last batch but one, if it is the wrong one: without it offsets rise.
@@ -83,9 +114,11 @@ class FramingCheck:
     def _put(self, open_end: str | None, behind: int | None = None, *, size_bytes: int | None = None) -> None:
         """Findings for all that waits; `behind`: offset of the next batch, `open_end`: what is said without."""
         waiting, self._waiting = self._waiting, []
+        count, self._waiting_more = len(waiting) + self._waiting_more, 0
+        self._waiting_of.clear()
         lost = _lost(waiting[0].next_offset, behind, open_end)
-        if lost and len(waiting) > 1:
-            lost += f" (these are {len(waiting)} damaged places in a row)"
+        if lost and count > 1:
+            lost += f" (these are {count} damaged places in a row)"
         for damage in waiting:
             end = damage.position + damage.size_bytes
             self._sink.put(self._finding(damage, lost, is_tail=end == size_bytes))

@@ -17,7 +17,7 @@ from kafkalog_core.errors import WorkerLostError
 from kafkalog_core.format.columns import BatchColumns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
 
     from kafkalog_core.ops.producers import Marker
@@ -43,8 +43,11 @@ _REPLAYED: Final = (
 class Chain(Protocol):
     """Takes the batches of one segment in order; they are valid until the call returns."""
 
-    def replay(self, batches: BatchColumns, markers: Mapping[int, Marker]) -> None:
-        """A run of batches, some of which have a producer; `markers` are the control batches among them, by row."""
+    def replay(self, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int] = ()) -> None:
+        """A run of batches, some of which have a producer.
+
+        `markers` are the control batches among them, by row. Before rows `holes` something could not be read.
+        """
 
     def hole(self) -> None:
         """Something of the log could not be read here."""
@@ -53,7 +56,7 @@ class Chain(Protocol):
 class _NoChain:
     """Where producers cannot be judged, as what they did before is not known."""
 
-    def replay(self, batches: BatchColumns, markers: Mapping[int, Marker]) -> None:
+    def replay(self, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int] = ()) -> None:
         """Ignore them."""
 
     def hole(self) -> None:
@@ -70,10 +73,11 @@ class _Piece:
     count: int
     cells: bytes
     markers: dict[int, Marker]
+    holes: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, batches: BatchColumns, markers: Mapping[int, Marker]) -> Self:
-        return cls(batches.count, b"".join(map(batches.column, _REPLAYED)), dict(markers))
+    def of(cls, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int]) -> Self:
+        return cls(batches.count, b"".join(map(batches.column, _REPLAYED)), dict(markers), tuple(holes))
 
     def replay(self, to: Chain, batches: BatchColumns) -> None:
         """Hand it over, in columns that are used again."""
@@ -84,7 +88,7 @@ class _Piece:
         cells = memoryview(self.cells).cast("q")
         for index, name in enumerate(_REPLAYED):
             batches.column(name)[:] = cells[index * self.count : (index + 1) * self.count]
-        to.replay(batches, self.markers)
+        to.replay(batches, self.markers, self.holes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +136,9 @@ class Spool:
         if self._file is not None:
             self._file.close()
 
-    def replay(self, batches: BatchColumns, markers: Mapping[int, Marker]) -> None:
+    def replay(self, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int] = ()) -> None:
         """Keep a run."""
-        self._keep(_Piece.of(batches, markers))
+        self._keep(_Piece.of(batches, markers, holes))
 
     def hole(self) -> None:
         """Keep that something is missing."""

@@ -62,6 +62,7 @@ class _IndexCheck(ABC):
         self._windows = None if file is None else EntryWindows(file.path, self.layout, is_time=self.is_time)
         self._is_open = False
         self._mark = BatchColumns(1)
+        self._woven = self._mark
         self._rows = array("q", bytes(8 * c.FAULT_ROWS * c.FAULT_SIZE))
         self._faults: list[list[int]] = []
         self._more: dict[str, int] = {}
@@ -73,7 +74,13 @@ class _IndexCheck(ABC):
 
     def run(self, run: Run) -> None:
         """Check the entries that go with these batches."""
-        self._check(run.batches)
+        batches = run.batches
+        if run.damaged is not None and self._windows is not None:
+            if self._woven.capacity < 2 * batches.count:
+                self._woven = BatchColumns(2 * batches.capacity)
+            kernels.weave(batches, self._woven)
+            batches = self._woven
+        self._check(batches)
 
     def damage(self, damage: Damage) -> None:
         """Entries that go with damaged bytes are not judged."""

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
-from kafkalog_core.findings.logs import DAMAGE_REASONS
 from kafkalog_core.format.checkpoint import OffsetEntry
 from kafkalog_core.format.names import (
     METADATA_TOPIC,
     DirectoryState,
     FileKind,
     fixed_file_name,
-    segment_file_name,
 )
 from kafkalog_core.ops.entry_faults import EntryFile
-from kafkalog_core.ops.targets import LogDirTarget, PartitionTarget
+from kafkalog_core.ops.targets import FileTarget, LogDirTarget, PartitionTarget
 from kafkalog_core.ops.verify.across import TopicId, check_across, check_topic_ids
 from kafkalog_core.ops.verify.brokerdir import BrokerDir, read_broker_dir
 from kafkalog_core.ops.verify.context import PartitionContext
-from kafkalog_core.ops.verify.disposition import (
-    DamagePlace,
-    SegmentExtent,
-    disposition,
-)
-from kafkalog_core.ops.verify.metadata_log import bootstrap_findings, snapshot_damage, snapshot_findings
+from kafkalog_core.ops.verify.damage_places import with_dispositions
+from kafkalog_core.ops.verify.metadata_log import bootstrap_findings, snapshot_findings
 from kafkalog_core.ops.verify.offsets import check_partition_offsets
 from kafkalog_core.ops.verify.ownership import (
     OWNERSHIP_CODES,
@@ -36,17 +32,19 @@ from kafkalog_core.ops.verify.ownership import (
     is_read_only_mount,
 )
 from kafkalog_core.ops.verify.textfiles import read_properties
+from kafkalog_core.ops.verify.unmarking import Unmarking, is_unmarking
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 from kafkalog_core.storage.logdir import PartitionPath, read_log_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from kafkalog_core.findings import Finding, Severity
+    from kafkalog_core.ops.checkpoints import PlacedLine
     from kafkalog_core.ops.targets import Target
     from kafkalog_core.ops.verify.work import Depth
 
-__all__ = ["LogDirs"]
+__all__ = ["LogDirs", "file_findings"]
 
 _NO_META: Final = frozenset({"meta.missing", "meta.missing-kraft"})
 _WORSE: Final = _NO_META | {"dir.future-beside-current"}
@@ -57,15 +55,16 @@ _EFFECTS: Final = {
     FileKind.HIGH_WATERMARK: "it shows consumers nothing until the replicas agree on high watermarks",
     FileKind.LOG_START_OFFSET: "records that were deleted by request, and not yet from the disk, come back",
 }
-_V07_ACTION: Final = "Cuts it off: 0.7 reads its last file at every start, up to the first message that is not whole."
+_NAMES_SHOWN: Final = 5
 _Verdict = PartitionVerdict | PlaceVerdict
 
 
 class LogDirs:
     """The log directories around the partitions that are checked; what is found there goes with theirs.
 
-    For each partition `context` is asked for before it is checked and `refined` afterwards, then `verdict` for each log
-    directory, and `across` last of all. `depth`: how to check the batches of files at their top; null: not at all.
+    For each partition `context` is asked for before it is checked and `refined` afterwards; a verdict that `waits` goes
+    through `decided` when all partitions of its target were refined. Then comes `verdict` for each log directory, and
+    `across` last of all. `depth`: how to check the batches of files at their top; null: not at all.
     """
 
     def __init__(self, targets: Iterable[Target], depth: Depth | None = None) -> None:
@@ -75,6 +74,7 @@ class LogDirs:
         self._places: dict[str, tuple[BrokerDir | None, PartitionPath]] = {}
         self._topic_ids: list[TopicId] = []
         self._foreign: set[str] = set()
+        self._unmarkings: dict[str, Unmarking] = {}
         self._where: dict[tuple[str | None, int | None], list[str]] = {}
         for target in self._targets:
             for place in target.partitions if isinstance(target, LogDirTarget) else (target.place,):
@@ -89,14 +89,39 @@ class LogDirs:
 
     def refined(self, verdict: _Verdict) -> _Verdict:
         """A verdict with what follows from its place: what a broker does about damage, checkpoints, topic id."""
-        if not isinstance(verdict, PartitionVerdict) or verdict.path not in self._places:
+        broker_dir, place = self._places.pop(verdict.path, (None, None))
+        if place is None:
             return verdict
-        broker_dir, place = self._places.pop(verdict.path)
+        result = self._refined(verdict, broker_dir, place) if isinstance(verdict, PartitionVerdict) else verdict
+        if broker_dir is not None and broker_dir.log_dir.is_clean:
+            unmarking = self._unmarkings.setdefault(broker_dir.path, self._new_unmarking())
+            unmarking.add(result, place.name, broker_dir.context(place.name))
+        return result
+
+    def waits(self, target: Target, verdict: _Verdict) -> bool:
+        """Whether what is said of a partition depends on others of its target that are still to be checked."""
+        is_clean = isinstance(target, LogDirTarget) and target.log_dir.is_broker_dir and target.log_dir.is_clean
+        return is_clean and any(map(is_unmarking, verdict.findings))
+
+    def decided(self, target: Target, verdict: _Verdict) -> _Verdict:
+        """A verdict with what is known now of the other partitions of its log directory."""
+        broker_dir = None if isinstance(target, FileTarget) else self._broker_dir(target)
+        unmarking = None if broker_dir is None else self._unmarkings.get(broker_dir.path)
+        if unmarking is None:
+            return verdict
+        is_whole = isinstance(target, LogDirTarget) and target.is_whole
+        return replace(verdict, findings=unmarking.settled(verdict.findings, is_whole=is_whole))
+
+    def _new_unmarking(self) -> Unmarking:
+        return Unmarking(has_checksums=self._depth is None or self._depth.level != "headers")
+
+    def _refined(
+        self, verdict: PartitionVerdict, broker_dir: BrokerDir | None, place: PartitionPath
+    ) -> PartitionVerdict:
         if any(finding.code == "dir.foreign-owner" for finding in verdict.findings):
             self._foreign.add(verdict.path)
         context = PartitionContext() if broker_dir is None else broker_dir.context(place.name)
-        extents = [SegmentExtent(segment.base_offset, segment.size_bytes) for segment in verdict.segments]
-        findings = [*_with_dispositions(verdict, extents, context)]
+        findings = [*with_dispositions(verdict, context)]
         is_served = place.name.state is DirectoryState.CURRENT and place.name.topic != METADATA_TOPIC
         if broker_dir is not None and broker_dir.log_dir.is_broker_dir and is_served and _is_measured(verdict):
             start, end = verdict.log_start_offset, verdict.log_end_offset
@@ -123,7 +148,7 @@ class LogDirs:
         broker_dir = self._broker_dir(target)
         if broker_dir is not None and log_dir.is_broker_dir:
             findings += broker_dir.findings
-            findings += _file_findings(broker_dir)
+            findings += file_findings(broker_dir)
         if self._depth is not None:
             findings += bootstrap_findings(log_dir, self._depth)
         if target.is_whole:
@@ -182,68 +207,49 @@ class LogDirs:
             self._topic_ids.append(TopicId(cluster_id, place, text.path, topic_id))
 
     def _entries_without_partition(self, broker_dir: BrokerDir) -> Iterator[Finding]:
-        """Each partition once, at the first checkpoint that names it."""
+        """One finding a checkpoint; each partition counts once, at the first one that names it."""
         told: set[tuple[str | None, int | None]] = {
             (place.name.topic, place.name.partition) for place in broker_dir.log_dir.partitions
         }
         for text in broker_dir.offsets.values():
-            for key, placed in text.file.entries.items():
-                entry = placed.entry
-                if text.is_refused or key in told or not isinstance(entry, OffsetEntry):
-                    continue
-                told.add(key)
-                elsewhere = next(iter(self._where.get(key, ())), None)
-                finding = found(
-                    "checkpoint.no-partition",
-                    text.file.path,
-                    topic=entry.topic,
-                    partition=entry.partition,
-                    position=placed.position,
-                    size_bytes=placed.size_bytes,
-                    offset=entry.offset,
-                    line=entry.line,
-                    name=f"{entry.topic}-{entry.partition}",
-                    elsewhere="" if elsewhere is None else f"; there is one in {os.path.dirname(elsewhere)}",
-                )
-                yield finding
+            if text.is_refused:
+                continue
+            missing = {key: placed for key, placed in text.file.entries.items() if key not in told}
+            told.update(missing)
+            if missing:
+                yield self._no_partition(text.file.path, missing)
+
+    def _no_partition(self, path: str, missing: Mapping[tuple[str, int], PlacedLine]) -> Finding:
+        (topic, partition), first = min(missing.items(), key=lambda item: item[1].position)
+        is_one = len(missing) == 1
+        names = [f"{name}-{number}" for name, number in islice(missing, _NAMES_SHOWN)]
+        more = f" and {len(missing) - len(names):,} more partitions" if len(missing) > len(names) else ""
+        line = first.entry.line
+        return found(
+            "checkpoint.no-partition",
+            path,
+            topic=topic if is_one else None,
+            partition=partition if is_one else None,
+            position=first.position,
+            size_bytes=first.size_bytes,
+            offset=first.entry.offset if is_one and isinstance(first.entry, OffsetEntry) else None,
+            names=", ".join(names) + more,
+            lines=f"line {line} names" if is_one else f"{len(missing):,} lines from line {line} on name",
+            elsewhere=self._elsewhere(missing),
+        )
+
+    def _elsewhere(self, keys: Collection[tuple[str, int]]) -> str:
+        """In which of the other log directories given partitions are."""
+        counts = Counter(os.path.dirname(self._where[key][0]) for key in keys if key in self._where)
+        if not counts:
+            return ""
+        if len(keys) == 1:
+            return f"; there is one in {next(iter(counts))}"
+        return "; " + ", ".join(f"{count:,} of them in {directory}" for directory, count in counts.items())
 
 
 def _is_measured(verdict: PartitionVerdict) -> bool:
     return verdict.log_end_offset is not None or not verdict.segments
-
-
-def _with_dispositions(
-    verdict: PartitionVerdict, extents: list[SegmentExtent], context: PartitionContext
-) -> Iterator[Finding]:
-    """Findings of damage with what a broker does about it in this place."""
-    indexes = {segment.path: index for index, segment in enumerate(verdict.segments) if "v07" not in segment.formats}
-    last_v07 = next((segment.path for segment in verdict.segments[-1:] if segment.path not in indexes), None)
-    for finding in verdict.findings:
-        if finding.code == "log.torn-tail" and finding.path == last_v07:
-            yield replace(finding, severity="info", broker_action=_V07_ACTION)
-            continue
-        if finding.path.endswith(".checkpoint"):
-            yield snapshot_damage(finding)
-            continue
-        reason = DAMAGE_REASONS.get(finding.code)
-        index = indexes.get(finding.path)
-        if reason is None or index is None or finding.position is None:
-            yield finding
-            continue
-        index_name = segment_file_name(extents[index].base_offset, FileKind.OFFSET_INDEX)
-        has_index = os.path.lexists(f"{os.path.dirname(finding.path)}/{index_name}")
-        extents[index] = replace(extents[index], has_index=has_index)
-        place = DamagePlace(
-            reason=reason,
-            position=finding.position,
-            size_bytes=finding.size_bytes or 0,
-            segments=extents,
-            index=index,
-            topic=verdict.topic,
-        )
-        result = disposition(place, context)
-        severity, cure = result.severity or finding.severity, result.cure or finding.cure
-        yield replace(finding, broker_action=result.broker_action, severity=severity, cure=cure)
 
 
 def _cluster_findings(broker_dir: BrokerDir | None, place: PartitionPath) -> Iterator[Finding]:
@@ -262,7 +268,7 @@ def _cluster_findings(broker_dir: BrokerDir | None, place: PartitionPath) -> Ite
 
 
 # --- the files at the top ---------------------------------------------------------------------------------------------
-def _file_findings(broker_dir: BrokerDir) -> Iterator[Finding]:
+def file_findings(broker_dir: BrokerDir) -> Iterator[Finding]:
     """Checkpoints that are missing or were emptied; a directory id that is missing."""
     meta = broker_dir.meta
     if meta is not None and not meta.is_refused and broker_dir.is_kraft and broker_dir.directory_id is None:

@@ -6,28 +6,28 @@ with its verdict. It does not matter which process has scanned the segment.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, segment_file_name
-from kafkalog_core.ops.chain import COMPACTED_TOPICS, OffsetSpan, chain_findings
+from kafkalog_core.ops.compaction import is_compacted
 from kafkalog_core.ops.entry_faults import EntryFile
 from kafkalog_core.ops.verify.companions import refine
 from kafkalog_core.ops.verify.disposition import SegmentExtent, at_risk, at_risk_finding, is_recovered
 from kafkalog_core.ops.verify.epochs import check_epochs
+from kafkalog_core.ops.verify.gaps import Gaps
 from kafkalog_core.ops.verify.producer_checks import ProducerChecks, ProducerPlace
 from kafkalog_core.ops.verify.sink import Sink, SinkPart
 from kafkalog_core.ops.verify.textfiles import read_epochs
 from kafkalog_core.ops.verify.txn_index import Doubt, check_txn_index
-from kafkalog_core.ops.verify.verdict import PartitionVerdict
+from kafkalog_core.ops.verify.verdict import PartitionVerdict, ends_in_damage, next_offset
 from kafkalog_core.storage.segment import SegmentState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.format.columns import BatchColumns
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckerPlace", "PartitionChecker"]
 
-_FEW_GAPS: Final = 1
-"""A follower may hold what its leader has compacted, before it compacts it itself; that has gaps everywhere."""
 _LEFT_BY_CRASH: Final = frozenset({"index.zero-entries", "timeindex.zero-entries", "timeindex.incomplete"})
 """What a loss of power leaves behind in a segment that was just closed."""
 
@@ -65,22 +63,21 @@ class PartitionChecker:
         self._verdicts: list[SegmentVerdict] = []
         self._extents = [SegmentExtent(segment.base_offset, segment.size_bytes) for segment in partition.segments]
         self._last_epoch = -1
-        self._gaps: int | None = None
         self._segment: Segment | None = None
         self._start_offset = _start_offset(partition, context)
         self._producers = ProducerChecks(partition, context, self._start_offset)
-        self._is_compacted = partition.topic in COMPACTED_TOPICS or context.cleaner_offset is not None
+        self._is_compacted = is_compacted(partition.topic, is_cleaned=context.is_cleaned)
 
     def begin(self, segment: Segment) -> None:
         """The next segment of the log."""
         self._segment = segment
-        if self._verdicts and segment.base_offset > _next_offset(self._verdicts[-1]):
+        if self._verdicts and segment.base_offset > next_offset(self._verdicts[-1]):
             self._producers.hole()
         self._producers.begin("" if segment.log is None else segment.log.path, segment.base_offset)
 
-    def replay(self, batches: BatchColumns, markers: Mapping[int, Marker]) -> None:
+    def replay(self, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int] = ()) -> None:
         """Batches of the segment, in order; see `handover.Chain`."""
-        self._producers.replay(batches, markers)
+        self._producers.replay(batches, markers, holes)
 
     def hole(self) -> None:
         """Something of the segment could not be read here; see `handover.Chain`."""
@@ -103,8 +100,8 @@ class PartitionChecker:
 
     def premise(self, verdict: SegmentVerdict) -> str:
         """All that what was said behind a segment depends on, beside its files and those before it."""
-        is_compacted = self._partition.topic in COMPACTED_TOPICS or self._context.cleaner_offset is not None
-        return f"{self._partition.format} {self._start_offset} {is_compacted} {self._is_rebuilt(verdict)}"
+        compacted = is_compacted(self._partition.topic, is_cleaned=self._context.is_cleaned)
+        return f"{self._partition.format} {self._start_offset} {compacted} {self._is_rebuilt(verdict)}"
 
     def take_place(self) -> CheckerPlace:
         """How far the checks are behind the segment that was ended last; to be called behind each, or never."""
@@ -118,7 +115,12 @@ class PartitionChecker:
     @property
     def is_whole(self) -> bool:
         """Whether no offset may be missing, as the log was never compacted; asked when all segments are ended."""
-        return self._is_whole_else()
+        return self._gaps.is_whole
+
+    @cached_property
+    def _gaps(self) -> Gaps:
+        """Of all segments, when they are ended."""
+        return Gaps(self._partition, self._context, self._verdicts, is_compacted=self._is_compacted)
 
     def resume(self, places: Sequence[tuple[SegmentVerdict, CheckerPlace]], producers: bytes) -> None:
         """Go on behind segments that an earlier run has checked; `producers` is the state behind the last of them.
@@ -133,16 +135,19 @@ class PartitionChecker:
             self._producers.resume(verdict.path, place.producers)
         self._producers.resume_states(producers)
 
-    def finish(self) -> PartitionVerdict:
-        """Everything that was found: about names and small files, the segments one by one, and all of them together."""
+    def finish(self, look: Callable[[], None] | None = None) -> PartitionVerdict:
+        """Everything that was found: about names and small files, the segments one by one, and all of them together.
+
+        `look` is called now and then, and may end it by an error of its own.
+        """
         partition, context = self._partition, self._context
         verdicts = self._verdicts
         formats = {name for verdict in verdicts for name in verdict.formats}
-        epochs = self._read_epochs() if partition.format == "log" else None
+        epochs = self._read_epochs(look) if partition.format == "log" else None
         findings = list(refine(partition, context, formats, epochs))
         for verdict in verdicts:
             findings += self._judged(verdict)
-        end_offset = _next_offset(verdicts[-1]) if verdicts and not _ends_in_bad_batch(verdicts[-1]) else None
+        end_offset = next_offset(verdicts[-1]) if verdicts and not _ends_in_bad_batch(verdicts[-1]) else None
         if partition.format == "log":
             findings += self._over_all(end_offset, epochs)
         extents = [
@@ -173,88 +178,14 @@ class PartitionChecker:
         ]
 
     def _over_all(self, end_offset: int | None, epochs: EpochText | None) -> list[Finding]:
-        partition = self._partition
-        self._check_gaps()
-        gaps = chain_findings(
-            [_span(verdict) for verdict in self._verdicts],
-            is_compacted=lambda: self._is_compacted,
-            topic=partition.topic,
-            partition=partition.partition,
-        )
-        findings = [self._with_rescue(replace(gap, severity="error") if self._is_loss(gap) else gap) for gap in gaps]
+        gaps = self._gaps
+        findings = gaps.findings(self._sink)
         if self._verdicts:
-            is_compacted = self._is_compacted or self._gap_count() > _FEW_GAPS
-            is_whole = self._context.is_cleaned is False and not is_compacted
-            findings += self._producers.finish(end_offset, is_compacted=is_compacted, is_whole=is_whole)
+            findings += self._producers.finish(end_offset, is_compacted=gaps.is_compacted, is_whole=gaps.is_whole)
             self._check_epochs(epochs, end_offset)
             if end_offset is not None:
                 self._check_snapshots(end_offset)
         return [*findings, *self._sink.findings]
-
-    def _with_rescue(self, gap: Finding) -> Finding:
-        """A gap with the file that may fill it: what waits for its deletion goes at the next start."""
-        if gap.code != "segment.gap":
-            return gap
-        for other in self._partition.other_segments:
-            if other.state is SegmentState.DELETED and other.log is not None and other.base_offset == gap.offset:
-                name = os.path.basename(other.log.path)
-                cure = f"{name} may hold them: copy it away before a broker starts, which deletes it. {gap.cure}"
-                return replace(gap, cure=cure)
-        return gap
-
-    def _is_loss(self, gap: Finding) -> bool:
-        """Whether nothing explains a gap: the log was never compacted, and no replacement is about to fill it."""
-        if gap.code != "segment.gap" or not self._is_whole_else():
-            return False
-        replacements = (other for other in self._partition.other_segments if other.state is SegmentState.SWAP)
-        return not any(other.base_offset == gap.offset for other in replacements)
-
-    def _is_whole_else(self) -> bool:
-        """Whether a gap is a loss: the log dir has not compacted the log, and it is no copy of one that was."""
-        return self._context.is_cleaned is False and not self._is_compacted and self._gap_count() <= _FEW_GAPS
-
-    def _gap_count(self) -> int:
-        """Places inside of segments and between them where offsets are missing; asked when all have been read."""
-        if self._gaps is not None:
-            return self._gaps
-        between = (
-            following.base_offset > _next_offset(verdict)
-            for verdict, following in pairwise(self._verdicts)
-            if not _ends_in_damage(verdict)
-        )
-        self._gaps = sum(verdict.gap_count for verdict in self._verdicts) + sum(between)
-        return self._gaps
-
-    def _check_gaps(self) -> None:
-        """Offsets that are in no batch, in a log of which nothing says that it was compacted."""
-        if self._is_compacted:
-            return
-        gaps = [(verdict, gap) for verdict in self._verdicts for gap in verdict.gaps]
-        count = self._gap_count()
-        if not gaps:
-            return
-        if count > _FEW_GAPS:
-            verdict, gap = gaps[0]
-            severity: Severity = "info" if self._context.is_cleaned is None else "warning"
-            self._sink.add(
-                "batch.gaps",
-                verdict.path,
-                position=gap.position,
-                offset=gap.first_offset,
-                severity=severity,
-                last=gap.last_offset,
-                count=count,
-            )
-            return
-        for verdict, gap in gaps:
-            self._sink.add(
-                "batch.gap",
-                verdict.path,
-                position=gap.position,
-                offset=gap.first_offset,
-                severity=None if self._is_whole_else() else "warning",
-                last=gap.last_offset,
-            )
 
     def _check_epoch_order(self, verdict: SegmentVerdict) -> None:
         """The first leader epoch of a segment is not below the last one of those before."""
@@ -272,7 +203,7 @@ class PartitionChecker:
                 beside=before,
             )
 
-    def _read_epochs(self) -> EpochText | None:
+    def _read_epochs(self, look: Callable[[], None] | None) -> EpochText | None:
         """Its leader-epoch-checkpoint; null where it cannot be read, which whoever looks at the small files says."""
         partition = self._partition
         file = next((file for file in partition.metadata_files if _is_epoch_file(file)), None)
@@ -281,7 +212,7 @@ class PartitionChecker:
         kind = FileKind.LEADER_EPOCH
         try:
             return read_epochs(
-                EntryFile(path=file.path, kind=kind, topic=partition.topic, partition=partition.partition)
+                EntryFile(path=file.path, kind=kind, topic=partition.topic, partition=partition.partition), look
             )
         except StorageError:
             return None
@@ -300,7 +231,7 @@ class PartitionChecker:
         starts_at = _served_from(self._partition, self._context)
         first_offset = min(self._verdicts[0].base_offset, starts_at, *replacements)
         is_clean = bool(self._context.is_clean)
-        is_compacted = self._is_compacted or self._gap_count() > _FEW_GAPS
+        is_compacted = self._gaps.is_compacted
         check_epochs(text, known, (first_offset, end_offset), self._sink, is_clean=is_clean, is_compacted=is_compacted)
 
     def _check_snapshots(self, end_offset: int) -> None:
@@ -362,22 +293,9 @@ def _served_from(partition: Partition, context: PartitionContext) -> int:
     return first if context.log_start_offset is None else max(0, context.log_start_offset)
 
 
-def _next_offset(verdict: SegmentVerdict) -> int:
-    return verdict.base_offset if verdict.last_offset is None else max(verdict.base_offset, verdict.last_offset + 1)
-
-
 def _ends_in_bad_batch(verdict: SegmentVerdict) -> bool:
     """Whether the last batch has a wrong checksum: a broker that computes none ends the log behind it all the same."""
-    return _ends_in_damage(verdict) and any(
+    return ends_in_damage(verdict) and any(
         finding.code == "batch.crc-mismatch" and finding.position == verdict.damage[-1][0]
         for finding in verdict.findings
     )
-
-
-def _ends_in_damage(verdict: SegmentVerdict) -> bool:
-    return bool(verdict.damage) and sum(verdict.damage[-1]) >= verdict.size_bytes
-
-
-def _span(verdict: SegmentVerdict) -> OffsetSpan:
-    damage_end = verdict.size_bytes if _ends_in_damage(verdict) else 0
-    return OffsetSpan(verdict.path, verdict.base_offset, verdict.last_offset, batches_end=0, damage_end=damage_end)

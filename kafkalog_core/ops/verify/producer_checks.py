@@ -6,14 +6,14 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.ops.chain import COMPACTED_TOPICS
+from kafkalog_core.ops.compaction import is_compacted
 from kafkalog_core.ops.producer_anomalies import ANOMALIES
 from kafkalog_core.ops.producers import CompletedTxn, ProducerStates, sequences_of
 from kafkalog_core.ops.verify.sink import Sink, SinkPart
 from kafkalog_core.ops.verify.snapshots import check_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.columns import BatchColumns
@@ -64,7 +64,7 @@ class ProducerChecks:
         self._snapshots = [
             (file.name.base_offset, file.path) for file in partition.snapshots if file.name.base_offset is not None
         ]
-        compacted = partition.topic in COMPACTED_TOPICS or context.cleaner_offset is not None
+        compacted = is_compacted(partition.topic, is_cleaned=context.is_cleaned)
         self._sequences = sequences_of(partition.topic, is_compacted=compacted)
         self._states = ProducerStates(sequences=self._sequences)
         self._path = ""
@@ -79,19 +79,22 @@ class ProducerChecks:
         self._check_snapshots(base_offset)
         self._aborted = []
 
-    def replay(self, batches: BatchColumns, markers: Mapping[int, Marker]) -> None:
-        """Batches in order, cut where a snapshot was taken."""
-        lasts = batches.column("last_offset")
+    def replay(self, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int] = ()) -> None:
+        """Batches in order, cut where a snapshot was taken; before rows `holes` something of the log is missing."""
+        lasts, bases = batches.column("last_offset"), batches.column("base_offset")
         if self._is_behind_hole:
             self._is_behind_hole = False
-            self._hole_end = batches.column("base_offset")[0] - 1
+            self._hole_end = bases[0] - 1
         first = 0
         while self._snapshots and self._snapshots[0][0] <= lasts[-1]:
             row = max(first, bisect_left(lasts, self._snapshots[0][0]))
-            self._advance(batches, markers, first, row)
+            self._advance(batches, markers, holes, first, row)
+            if row in holes:  # the snapshot may have been taken in what is missing
+                self._states.hole()
+                self._hole_end = bases[row] - 1
             self._check_snapshots(self._snapshots[0][0])
             first = row
-        self._advance(batches, markers, first, batches.count)
+        self._advance(batches, markers, holes, first, batches.count)
         self._reached = max(self._reached, lasts[-1])
 
     def hole(self) -> None:
@@ -159,10 +162,15 @@ class ProducerChecks:
             )
         return [*findings, *explained]
 
-    def _advance(self, batches: BatchColumns, markers: Mapping[int, Marker], first: int, last: int) -> None:
+    def _advance(
+        self, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int], first: int, last: int
+    ) -> None:
         if first >= last:
             return
-        for event in self._states.replay(batches, markers, first=first, last=last):
+        passed = holes[bisect_left(holes, first) : bisect_left(holes, last)]
+        if passed:
+            self._hole_end = batches.column("base_offset")[passed[-1]] - 1
+        for event in self._states.replay(batches, markers, holes=passed, first=first, last=last):
             if not isinstance(event, CompletedTxn):
                 self._odd(event)
             elif event.is_aborted:

@@ -39,8 +39,8 @@ def count(verdict: PartitionVerdict | PlaceVerdict, report: Report) -> None:
         report.bytes += segment.size_bytes
         report.batches += segment.batches
         report.records += segment.records
-        report.damage_count += len(segment.damage)
-        report.damage_bytes += sum(size_bytes for _, size_bytes in segment.damage)
+        report.damage_count += segment.damage_count
+        report.damage_bytes += segment.damage_bytes
 
 
 def state_of(verdict: PartitionVerdict | PlaceVerdict) -> str:
@@ -70,8 +70,8 @@ def partition_row(verdict: PartitionVerdict) -> dict[str, object]:
         "log_end_offset": verdict.log_end_offset,
         "first_timestamp_ms": first_times[0] if first_times else None,
         "max_timestamp_ms": max(max_times, default=None),
-        "damage_count": sum(len(segment.damage) for segment in segments),
-        "damage_bytes": sum(size_bytes for segment in segments for _, size_bytes in segment.damage),
+        "damage_count": sum(segment.damage_count for segment in segments),
+        "damage_bytes": sum(segment.damage_bytes for segment in segments),
         "at_risk_bytes": verdict.at_risk_bytes,
         "errors": severities["error"],
         "warnings": severities["warning"],

@@ -12,18 +12,19 @@ from kafkalog_core.ops.verify.batches import BatchCheck
 from kafkalog_core.ops.verify.framing import FramingCheck
 from kafkalog_core.ops.verify.indexes import OffsetIndexCheck, TimeIndexCheck
 from kafkalog_core.ops.verify.records import RecordCheck
-from kafkalog_core.ops.verify.sink import Sink
+from kafkalog_core.ops.verify.sink import SHOWN, Sink
+from kafkalog_core.ops.verify.spans import Spans
 from kafkalog_core.ops.verify.verdict import SegmentVerdict
-from kafkalog_core.storage.scan import Run, ScanOptions, scan
+from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Change, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from kafkalog_core.format.columns import BatchColumns, DamageColumns
     from kafkalog_core.ops.verify.check import Check, SegmentTask
     from kafkalog_core.ops.verify.handover import Chain
     from kafkalog_core.storage.listing import FileInfo
-    from kafkalog_core.storage.scan import Damage
 
 __all__ = ["check_segment"]
 
@@ -53,68 +54,91 @@ class _SegmentChecker:
         self._sink = sink
         self._chain = chain
         self._batches = BatchCheck(task, sink)
-        self._checks: list[Check] = [FramingCheck(task, sink), self._batches]
+        self._framing = FramingCheck(task, sink)
+        self._checks: list[Check] = [self._batches]
         if not task.is_v07:
             self._checks += [OffsetIndexCheck(task, sink), TimeIndexCheck(task, sink)]
         self._records = RecordCheck(task, sink) if task.level == "records" else None
         if self._records is not None:
             self._checks.append(self._records)
-        self._damage: list[tuple[int, int]] = []
-        self._lost_offsets: list[tuple[int, int]] = []
+        self._damage = Spans()
+        self._lost_offsets = Spans()
         self._lost_from: int | None = None
 
     def scan(self, source: Source, advance: Callable[[int], None]) -> None:
         """Read the log to its end."""
         task = self._task
-        options = ScanOptions(max_batch_bytes=task.max_batch_bytes, check=task.level != "headers", resync=True)
+        options = ScanOptions(
+            max_batch_bytes=task.max_batch_bytes, check=task.level != "headers", resync=True, bulk_after=SHOWN
+        )
         for item in scan(source, base_offset=task.segment.base_offset, is_v07=task.is_v07, options=options):
             if isinstance(item, Run):
-                self._run(item)
-                last = item.batches.count - 1
-                position = item.batches.column("position")
-                advance(position[last] + item.batches.column("size_bytes")[last] - position[0])
+                if item.damaged is None:
+                    self._framing.run(item)
+                    self._run(item)
+                else:
+                    self._framing.bulk(item, item.damaged)
+                    self._bulk(item, item.damaged)
+                advance(_bytes_of(item))
                 continue
             if _is_unfinished(item, source):
                 continue
-            for check in self._checks:
-                check.damage(item)
-            if item.size_bytes:
-                self._add_damage(item)
-                advance(item.size_bytes)
+            self._framing.damage(item)
+            self._add_damage(item)
+            advance(item.size_bytes)
         if self._lost_from is not None:
-            self._lost_offsets.append((self._lost_from, MAX_INT64))
-        for check in self._checks:
+            self._lost_offsets.add(self._lost_from, MAX_INT64)
+        for check in (self._framing, *self._checks):
             check.finish(source.size_bytes)
         change = source.refresh()
         if change is not Change.NONE:
             self._sink.add(CHANGE_CODES[change], source.path)
 
-    def _run(self, run: Run) -> None:
+    def _run(self, run: Run, holes: Sequence[int] = ()) -> None:
+        """Whole batches; before those in rows `holes` something is damaged."""
         if self._lost_from is not None:
-            base, last = run.batches.column("base_offset")[0], run.batches.column("last_offset")[0]
-            self._lost_offsets.append((self._lost_from, (last if base < 0 else base) - 1))
+            self._lost_offsets.add(self._lost_from, _first_offset(run.batches, 0) - 1)
             self._lost_from = None
         for check in self._checks:
             check.run(run)
         if not self._task.is_v07 and self._batches.has_producers:
             markers = markers_of(run.memory, run.batches, max_bytes=self._task.max_batch_bytes)
-            self._chain.replay(run.batches, markers)
+            self._chain.replay(run.batches, markers, holes)
+
+    def _bulk(self, run: Run, damaged: DamageColumns) -> None:
+        """Whole batches with damaged ones before, between and behind them."""
+        batches = run.batches
+        rows, sizes = damaged.column("row"), damaged.column("size_bytes")
+        holes = [row for row, size in zip(rows, sizes, strict=True) if size]
+        if holes and (not batches.count or holes[0] == 0):
+            self._add_damage(_joined(damaged, 0, holes.count(0)))
+        if not batches.count:
+            return
+        between = [row for row in dict.fromkeys(holes) if 0 < row < batches.count]
+        self._run(run, between)
+        positions, lengths = batches.column("position"), batches.column("size_bytes")
+        for row in between:
+            self._damage.add(positions[row - 1] + lengths[row - 1], positions[row] - 1)
+            self._lost_offsets.add(batches.column("last_offset")[row - 1] + 1, _first_offset(batches, row) - 1)
+        if holes and holes[-1] == batches.count:
+            self._add_damage(_joined(damaged, damaged.count - holes.count(batches.count), damaged.count))
 
     def _add_damage(self, damage: Damage) -> None:
+        for check in self._checks:
+            check.damage(damage)
+        if not damage.size_bytes:
+            return
         self._chain.hole()
         if self._lost_from is None:
             self._lost_from = self._task.segment.base_offset if damage.next_offset is None else damage.next_offset
-        position, size_bytes = damage.position, damage.size_bytes
-        if self._damage and sum(self._damage[-1]) == position:
-            position, size_bytes = self._damage[-1][0], self._damage[-1][1] + size_bytes
-            self._damage.pop()
-        self._damage.append((position, size_bytes))
+        self._damage.add(damage.position, damage.position + damage.size_bytes - 1)
 
     def verdict(self, log: FileInfo) -> SegmentVerdict:
         """All that is known now."""
         figures = self._batches.figures
         opened = self._records  # what headers do not tell of compressed messages
         wrapped_records, first_offset = (opened.wrapped_records, opened.first_offset) if opened else (0, None)
+        damage = tuple((first, last - first + 1) for first, last in self._damage.spans)
         gaps = (*figures.gaps, opened.first_gap) if opened and opened.first_gap else figures.gaps
         return SegmentVerdict(
             path=log.path,
@@ -133,10 +157,32 @@ class _SegmentChecker:
             is_thinned=figures.is_thinned or (opened is not None and opened.is_thinned),
             gaps=gaps,
             gap_count=figures.gap_count + (opened.gap_count if opened else 0),
-            damage=tuple(self._damage),
-            lost_offsets=tuple(self._lost_offsets),
+            damage=damage,
+            lost_offsets=self._lost_offsets.spans,
             findings=self._sink.findings,
+            damage_joined=self._damage.more,
+            whole_between=self._damage.between,
         )
+
+
+def _first_offset(batches: BatchColumns, row: int) -> int:
+    """Of a batch; of a compressed message, whose first offset only its content knows, the last one."""
+    first: int = batches.column("base_offset")[row]
+    return batches.column("last_offset")[row] if first < 0 else first
+
+
+def _bytes_of(run: Run) -> int:
+    """What of the file the run takes up."""
+    places = [columns for columns in (run.batches, run.damaged) if columns is not None and columns.count]
+    first = min(columns.column("position")[0] for columns in places)
+    return max(columns.column("position")[-1] + columns.column("size_bytes")[-1] for columns in places) - first
+
+
+def _joined(damaged: DamageColumns, first: int, last: int) -> Damage:
+    """Damaged entries in a row as one."""
+    position = damaged.column("position")
+    size_bytes = position[last - 1] + damaged.column("size_bytes")[last - 1] - position[first]
+    return Damage(position[first], size_bytes, "crc-mismatch", "", damaged.column("previous_offset")[first] + 1)
 
 
 def _is_unfinished(damage: Damage, source: Source) -> bool:

@@ -42,7 +42,7 @@ def check_file(target: FileTarget, depth: Depth, advance: Callable[[int], None])
     if kind is FileKind.KRAFT_SNAPSHOT:
         segment = Segment(base_offset=0, state=SegmentState.CLOSED, log=target.file)
         return _segment_verdict(target, segment, depth, advance, is_last=True)
-    return PlaceVerdict(path=target.path, findings=tuple(_small_file(target)))
+    return PlaceVerdict(path=target.path, findings=_small_file(target, lambda: advance(0)))
 
 
 def _segment_of(target: FileTarget) -> tuple[Segment, bool]:
@@ -85,14 +85,14 @@ def _segment_verdict(
     )
 
 
-def _small_file(target: FileTarget) -> tuple[Finding, ...]:
+def _small_file(target: FileTarget, look: Callable[[], None]) -> tuple[Finding, ...]:
     file = EntryFile(path=target.path, kind=target.kind, topic=target.topic, partition=target.partition)
     if target.kind is FileKind.SNAPSHOT:
         sink = Sink(target.topic, target.partition)
         check_snapshot(target.path, target.file.name.base_offset, None, 0, sink, sink)
         return sink.findings
     if target.kind is FileKind.LEADER_EPOCH:
-        return read_epochs(file).findings
+        return read_epochs(file, look).findings
     if target.kind in CHECKPOINT_KINDS:
         offsets = read_offsets(target.path, target.kind)
         return () if offsets is None else offsets.findings

@@ -1,13 +1,63 @@
-"""Where in a file something is, in a number of cells of equal size."""
+"""Places in a file or a log: so many as can be told apart, and in a number of cells of equal size."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kafkalog_core.ops.verify.verdict import SegmentVerdict
 
-__all__ = ["damage_map"]
+__all__ = ["MOST_SPANS", "Spans", "damage_map"]
+
+MOST_SPANS: Final = 4096
+"""So many are told apart; of more, those with the least between them are joined."""
+
+
+class Spans:
+    """Spans (first, last), put in as they come; those that touch are one.
+
+    Beyond `MOST_SPANS` those are joined that have the least between them: `more` counts the joints, `between` adds up
+    what they cover that no span has.
+    """
+
+    def __init__(self) -> None:
+        self._spans: list[tuple[int, int]] = []
+        self.more = 0
+        self.between = 0
+
+    def add(self, first: int, last: int) -> None:
+        """One more; mostly it lies behind the others."""
+        spans = self._spans
+        if spans and spans[-1][1] + 1 == first:
+            spans[-1] = spans[-1][0], max(last, spans[-1][1])
+            return
+        spans.append((first, last))
+        if len(spans) > 2 * MOST_SPANS:
+            self._join()
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """All of them, in the order in which they came as long as none were joined."""
+        if len(self._spans) > MOST_SPANS:
+            self._join()
+        return tuple(self._spans)
+
+    def _join(self) -> None:
+        spans = sorted(self._spans)
+        too_many = len(spans) - MOST_SPANS
+        widest = sorted(behind - last for (_, last), (behind, _) in pairwise(spans))[too_many - 1]
+        joined = spans[:1]
+        for first, last in spans[1:]:
+            before, end = joined[-1]
+            if first - end > widest or not too_many:
+                joined.append((first, last))
+                continue
+            too_many -= 1
+            self.more += 1
+            self.between += max(first - end - 1, 0)
+            joined[-1] = before, max(last, end)
+        self._spans = joined
 
 
 def damage_map(segment: SegmentVerdict, cells: int) -> list[bool]:

@@ -22,7 +22,7 @@ from kafkalog_core.ops.verify.sink import Sink
 from kafkalog_core.storage.source import Source, UnreadableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.textfile import MalformedLine, Refusal
@@ -96,17 +96,18 @@ def read_offsets(path: str, kind: FileKind) -> OffsetText | None:
     return OffsetText(file=file, is_refused=is_refused, findings=sink.findings)
 
 
-def read_epochs(file: EntryFile) -> EpochText:
+def read_epochs(file: EntryFile, look: Callable[[], None] | None = None) -> EpochText:
     """A leader-epoch-checkpoint. Raises NotFoundError or AccessError.
 
-    The first thousand entries that do not ascend are told; those are repaired by a broker in its memory.
+    The first thousand entries that do not ascend are told; those are repaired by a broker in its memory. `look` is
+    called every some thousand lines and may end it by an error of its own, as a damaged file may be of any size.
     """
     file = _with_state(file)
     entries: list[PlacedLine] = []
     malformed: list[MalformedLine] = []
     verdict = Verdict(version=None, declared_count=None, entry_count=0, refusal=None)
     with Source.open(file.path) as source:
-        text = TextWindows(source)
+        text = TextWindows(source, look)
         for item in placed_lines(read_epoch_checkpoint, source, text):
             if isinstance(item, PlacedLine):
                 entries.append(item)

@@ -113,6 +113,12 @@ ONLY_WARNED: Final = {
         "After an unclean stop: entries at the end of the last segment's indexes that do not go with its log.",
         "A log that was cut leaves them in the room for entries to come.",
     ),
+    "batch-in-one-place": Untraceable(
+        "Batches lost in one place of a log, where of the records before it none is without a key and none has the key "
+        "of another one.",
+        "A replica that was copied from the leader of a compacted topic looks like that, and the settings of a topic "
+        "are not in its directory.",
+    ),
     "index-without-a-log": Untraceable(
         "A log lost, with its indexes left, at the start or at the end of the logs or in a compacted one.",
         "Where a segment is removed its log goes first, and a crash may come in between.",

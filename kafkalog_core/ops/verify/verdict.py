@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
 
-__all__ = ["EpochStart", "OffsetGap", "PartitionVerdict", "PlaceVerdict", "SegmentVerdict"]
+__all__ = [
+    "EpochStart",
+    "OffsetGap",
+    "PartitionVerdict",
+    "PlaceVerdict",
+    "SegmentVerdict",
+    "ends_in_damage",
+    "next_offset",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +62,11 @@ class SegmentVerdict:
         is_thinned: whether batches hold fewer records than their offsets span: the mark of compaction.
         gaps: offsets between two batches that are in none, the first ones, where nothing is damaged.
         gap_count: all such places.
-        damage: damaged spans (position, size_bytes), in order and not touching.
-        lost_offsets: spans of offsets (first, last) that may have been in them.
+        damage: damaged spans (position, size_bytes), in order and not touching; of very many, neighbours are joined.
+        lost_offsets: spans of offsets (first, last) that may have been in them; joined where damage is.
         findings: about its log and indexes.
+        damage_joined: how many damaged places were joined with the one before.
+        whole_between: whole bytes in joined spans.
     """
 
     path: str
@@ -78,6 +88,18 @@ class SegmentVerdict:
     damage: tuple[tuple[int, int], ...]
     lost_offsets: tuple[tuple[int, int], ...]
     findings: tuple[Finding, ...]
+    damage_joined: int = 0
+    whole_between: int = 0
+
+    @property
+    def damage_count(self) -> int:
+        """Damaged places."""
+        return len(self.damage) + self.damage_joined
+
+    @property
+    def damage_bytes(self) -> int:
+        """Bytes in damaged places."""
+        return sum(size_bytes for _, size_bytes in self.damage) - self.whole_between
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,3 +125,13 @@ class PlaceVerdict:
 
     path: str
     findings: tuple[Finding, ...]
+
+
+def next_offset(verdict: SegmentVerdict) -> int:
+    """The offset behind the last one of a segment."""
+    return verdict.base_offset if verdict.last_offset is None else max(verdict.base_offset, verdict.last_offset + 1)
+
+
+def ends_in_damage(verdict: SegmentVerdict) -> bool:
+    """Whether what stands at the end of a segment's log is damaged."""
+    return bool(verdict.damage) and sum(verdict.damage[-1]) >= verdict.size_bytes

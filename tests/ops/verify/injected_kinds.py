@@ -75,10 +75,16 @@ def _warned(broker: Broker, name: str, damage: Damage) -> str:
     if "/" not in name:
         return "line-of-a-partition" if damage.changes[name] else "checkpoint-after-a-crash"
     if suffix == "log":
-        is_whole = sum(other.startswith(name.removesuffix("log")) for other in damage.changes) > 1
-        return "checkpoint-after-a-crash" if is_whole and not broker.is_clean else "index-without-a-log"
+        return _warned_log(broker, name, damage)
     if suffix in {"index", "timeindex"}:
         return "index-of-the-active-segment" if damage.changes[name] is None else "index-after-a-crash"
     if suffix == "snapshot":
         return "snapshot-after-a-crash"
     return "checkpoint-after-a-crash"
+
+
+def _warned_log(broker: Broker, name: str, damage: Damage) -> str:
+    if damage.changes[name] is not None:
+        return "batch-in-one-place"
+    is_whole = sum(other.startswith(name.removesuffix("log")) for other in damage.changes) > 1
+    return "checkpoint-after-a-crash" if is_whole and not broker.is_clean else "index-without-a-log"

@@ -69,6 +69,7 @@ class Batch:
     is_first: bool = True
     is_v1: bool = False
     is_wrapper: bool = False
+    keys: tuple[bytes | None, ...] = ()
 
 
 @dataclass(slots=True)
@@ -238,6 +239,7 @@ class Writer:
             producer_id=producer_id,
             sequence=sequence,
             is_transactional=is_transactional,
+            keys=tuple(record.key for record in records),
         )
 
     def _append_transactional(self) -> None:
@@ -289,14 +291,13 @@ class Writer:
             top = max(record.timestamp_ms for record in records)
             last = records[-1].offset
             data = wrapper_v1(records, codec=GZIP)
-            self._put(
-                Batch(data=data, base=self._offset, last=last, timestamp_ms=top, top=last, is_v1=True, is_wrapper=True)
-            )
+            batch = Batch(data=data, base=self._offset, last=last, timestamp_ms=top, top=last, is_v1=True)
+            self._put(replace(batch, is_wrapper=True, keys=tuple(record.key for record in records)))
             return
         for number, record in enumerate(records):
             offset, time = record.offset, record.timestamp_ms
             batch = Batch(data=message_v1(record), base=offset, last=offset, timestamp_ms=time, top=offset, is_v1=True)
-            self._put(replace(batch, is_first=number == 0))
+            self._put(replace(batch, is_first=number == 0, keys=(record.key,)))
 
 
 def compacted(log: Log, random: Random) -> Log:

@@ -22,12 +22,15 @@ from tests.ops.verify.injected_log import Batch, Broker, Log, batches_of, states
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["Directory", "worst"]
+__all__ = ["UNSURE", "Directory", "worst"]
 
 ERROR, WARNING, NONE = "error", "warning", "none"
+UNSURE: Final = "error or warning"
+"""Of a gap that may be compacted: whether snapshots or transaction indexes tell of what was in it is not looked for."""
 FEW_HOLES: Final = 1
-"""So many are a loss; more of them are what a replica of a compacted log has."""
-_ORDER: Final = (NONE, WARNING, ERROR)
+"""So many are a loss, if what stands before them would have gone in a compaction; more are what a compacted log has."""
+_ORDER: Final = (NONE, WARNING, UNSURE, ERROR)
+_WITHOUT_PRODUCERS: Final = frozenset({"plain", "mixed", "legacy"})
 _OFFSET_LINE: Final = re.compile(r"(\S+)\s+(-?\d+)\s+(-?\d+)\s*", re.ASCII)
 _EPOCH_LINE: Final = re.compile(r"(-?\d+)\s+(-?\d+)\s*", re.ASCII)
 _TOPIC_ID: Final = re.compile(rb"version: 0\ntopic_id: [\w-]{22}")
@@ -99,7 +102,7 @@ class Directory:
         pairs = _properties(data)
         node = pairs.get("node.id" if is_kraft else "broker.id", "")
         is_right = pairs.get("version") == ("1" if is_kraft else "0") and node.isdecimal() and node.isascii()
-        if is_kraft and not pairs.get("cluster.id"):
+        if is_kraft and "cluster.id" not in pairs:
             is_right = False
         if "directory.id" in pairs and not _is_id(pairs["directory.id"]):
             is_right = False
@@ -203,18 +206,25 @@ class Partition:
         """Offsets and leader epochs rise; offsets are missing nowhere, or in many places, as compaction leaves it."""
         holes, expected = 0, self._start
         epoch = -1
+        keys: list[bytes | None] = []
+        before: list[bytes | None] = []
         for batch in self._batches:
             if batch.base < expected or batch.last < batch.base:
                 yield ERROR
-            holes += batch.base > expected
+            if batch.base > expected:
+                holes, before = holes + 1, [*keys]
+            keys += batch.keys
             expected = max(expected, batch.last + 1)
             if batch.epoch < -1 or (batch.epoch < epoch and not batch.is_v1):
                 yield ERROR
             epoch = max(epoch, batch.epoch)
-        holes += expected < (self._bases[-1] if self._bases else 0)
+        if expected < (self._bases[-1] if self._bases else 0):
+            holes, before = holes + 1, keys
         cleaned = self._directory.points["cleaner-offset"]
         if holes and self._key not in (cleaned or {}):
-            yield ERROR if cleaned is not None and holes <= FEW_HOLES else WARNING
+            is_proven = None in before or len({*before}) < len(before)
+            is_loss = cleaned is not None and holes <= FEW_HOLES and is_proven
+            yield ERROR if is_loss else WARNING if self._flavour in _WITHOUT_PRODUCERS else UNSURE
 
     # --- indexes --------------------------------------------------------------------------------------------------
     def _indexes(self) -> Verdicts:
@@ -331,7 +341,8 @@ class Partition:
             yield ERROR
         served = (points["replication-offset"] or {}).get(self._key)
         if served is not None and served > self._end:
-            yield ERROR
+            is_copy = not self._is_clean and (flushed or 0) <= self._end > self._start
+            yield WARNING if is_copy else ERROR
         elif served is not None and served < self._start:
             yield WARNING
         cleaned = (points["cleaner-offset"] or {}).get(self._key)

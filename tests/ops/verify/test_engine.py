@@ -196,3 +196,23 @@ def test_a_file_that_was_named_itself_and_is_gone(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
         resolve([str(path)])
     assert {severity for severity, _ in codes([motion.settled(verdict)])} == {"warning"}
+
+
+# --- somebody who waits -----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("is_named", [False, True])
+def test_small_files_of_any_size_can_be_stopped(tmp_path: Path, is_named: bool) -> None:
+    """Whoever listens is called while they are read, and may end it there."""
+    write(tmp_path / "t-0", segments=1)
+    epochs = tmp_path / "t-0" / "leader-epoch-checkpoint"
+    epochs.write_bytes(build.epoch_checkpoint([(number, number) for number in range(50_000)]))
+    looks: list[int] = []
+
+    class Listening(Acting):
+        def advance(self, size_bytes):
+            looks.append(size_bytes)
+            if looks.count(0) == 3:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        check(epochs if is_named else tmp_path / "t-0", progress=Listening(None))
+    assert looks.count(0) == 3

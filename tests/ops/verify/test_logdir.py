@@ -109,7 +109,35 @@ def test_a_checkpoint_that_names_what_is_not_there(tmp_path: Path) -> None:
         checkpoint(directory, name, ("t", 0, 100), ("gone", 3, 7))
     (item,) = find(directory)
     assert brief([item]) == [Found("warning", "checkpoint.no-partition", RECOVERY, 12)]
-    assert "Line 4 names gone-3, offset 7" in item.message
+    assert item.message == "There is no directory here of gone-3, which line 4 names."
+    assert (item.topic, item.partition, item.offset) == ("gone", 3, 7)
+
+
+def test_a_checkpoint_of_a_broker_of_which_one_partition_was_copied(tmp_path: Path) -> None:
+    """One finding a file, and each partition counts once."""
+    directory = write_log_dir(tmp_path / "a")
+    entries = [("t", 0, 100), *(("gone", number, 7) for number in range(4000))]
+    checkpoint(directory, RECOVERY, *entries)
+    checkpoint(directory, WATERMARK, *entries, ("late", 1, 7), ("late", 2, 7))
+    first, second = find(directory)
+    assert brief([first, second]) == [
+        Found("warning", "checkpoint.no-partition", RECOVERY, 15),
+        Found("warning", "checkpoint.no-partition", WATERMARK, 15 + sum(len(f"gone {n} 7\n") for n in range(4000))),
+    ]
+    assert first.message == (
+        "There is no directory here of gone-0, gone-1, gone-2, gone-3, gone-4 and 3,995 more partitions, which 4,000 "
+        "lines from line 4 on name."
+    )
+    assert (first.topic, first.partition, first.offset) == (None, None, None)
+    assert "of late-1, late-2, which 2 lines from line 4004 on name." in second.message
+
+
+def test_partitions_that_were_moved_to_other_dirs(tmp_path: Path) -> None:
+    first, second = two_dirs(tmp_path, ("u-0", "u-1", "u-2"))
+    for name in ("u-1", "u-2"):
+        (second / name).rename(first / name)
+    (item,) = (item for item in find(first, second) if item.code == "checkpoint.no-partition")
+    assert f"lines from line 4 on name; 2 of them in {first}." in item.message
 
 
 @pytest.mark.parametrize("name", [RECOVERY, WATERMARK, LOG_START])

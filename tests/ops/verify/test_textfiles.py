@@ -212,3 +212,22 @@ def test_whatever_is_in_a_file_its_findings_lie_in_it(tmp_path: Path, data: byte
             assert 0 <= finding.position <= finding.position + (finding.size_bytes or 0) <= len(data)
     if text.is_refused:
         assert any(finding.severity == "error" for finding in text.findings)
+
+
+def test_a_long_file_can_be_stopped(tmp_path: Path) -> None:
+    """Of a file that is no longer what it was, somebody who waits may have enough."""
+    path = tmp_path / "leader-epoch-checkpoint"
+    path.write_bytes(build.epoch_checkpoint([(number, number) for number in range(50_000)]))
+    place = EntryFile(path=str(path), kind=FileKind.LEADER_EPOCH)
+    looks: list[int] = []
+
+    def look() -> None:
+        looks.append(len(looks))
+        if len(looks) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        read_epochs(place, look)
+    assert len(looks) == 3
+    assert len(read_epochs(place, lambda: looks.append(0)).entries) == 50_000
+    assert len(looks) == 3 + path.stat().st_size // 65536 + 2

@@ -1,0 +1,135 @@
+"""`kafkalog apply`: carry out a plan that was made before, or finish a run that was interrupted."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import click
+
+from kafkalog_cli import options
+from kafkalog_cli.command import Command, Example
+from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.repair import Showing, apply_all, cores, locked, now_ms, watched
+from kafkalog_core.errors import FieldError, RefusedError
+from kafkalog_core.ops.apply import check_drift, resume
+from kafkalog_core.ops.plan import make_plan
+from kafkalog_core.ops.plan_file import parse_plans
+from kafkalog_core.ops.resume import is_of_plan, resumed_sheet
+from kafkalog_core.ops.undo import scope_of
+from kafkalog_core.storage.source import open_error
+from kafkalog_core.storage.writer import Disk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog_core.ops.plan_file import StoredPlan
+    from kafkalog_core.ops.progress import Progress
+    from kafkalog_core.storage.journal import Journal
+
+__all__ = ["apply_command"]
+
+EXAMPLES = (
+    Example("kafkalog apply plan.json", "Do what kafkalog reindex --plan-out plan.json has planned"),
+    Example("kafkalog apply --resume /var/lib/kafka", "Finish what was interrupted"),
+)
+
+
+@click.command(
+    name="apply",
+    cls=Command,
+    examples=EXAMPLES,
+    exit_statuses=tuple(ExitStatus),
+)
+@click.argument("path", metavar="FILE", type=click.Path(readable=False))
+@click.option(
+    "--resume",
+    "is_resume",
+    is_flag=True,
+    help=(
+        "Finish a run that was interrupted, from its journal. FILE may then also be the log directory or the "
+        "partition; with a plan whose run had not begun, it is carried out."
+    ),
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Processes that read at the same time.  [default: as many as there are cores]",
+)
+@options.verdict_output_option
+def apply_command(path: str, is_resume: bool, jobs: int | None, output: str | None) -> int:
+    """Carry out a plan.
+
+    FILE is what --plan-out of a repairing command wrote. The disk is read and planned anew, and nothing is changed
+    unless the very same changes come out, to the hash. The broker must be stopped. What was done can be taken back with
+    kafkalog undo.
+    """
+    showing = Showing(options.chosen_output(output))
+    if os.path.isdir(path):
+        if not is_resume:
+            raise click.UsageError(f"{path} is a directory; name a plan, or say --resume to finish an interrupted run")
+        _resume_directory(path, showing)
+        return showing.finish()
+    plans = _read(path)
+    with ExitStack() as stack:
+        stack.enter_context(locked(place for plan in plans for place in (plan.root, *plan.paths)))
+        progress = stack.enter_context(watched())
+        if is_resume:
+            plans = [plan for plan in plans if not _resume_plan(plan, showing)]
+        _carry_out(plans, showing, progress, jobs or cores())
+    return showing.finish()
+
+
+def _read(path: str) -> list[StoredPlan]:
+    try:
+        with open(path, "rb") as file:
+            return parse_plans(file.read())
+    except OSError as error:
+        raise open_error(path, error) from error
+    except FieldError as error:
+        raise FieldError(error.message, path=path) from error
+
+
+def _carry_out(plans: Sequence[StoredPlan], showing: Showing, progress: Progress, jobs: int) -> None:
+    drafts = []
+    for stored in plans:
+        draft = make_plan(stored.command, stored.request(jobs), undo_to=stored.undo_to, progress=progress)
+        check_drift(stored.changes, draft.plan.changes)
+        drafts.append(draft)
+    apply_all(drafts, showing, now_ms(), progress)
+
+
+def _resume_directory(path: str, showing: Showing) -> None:
+    with ExitStack() as stack:
+        scope = scope_of(path)
+        stack.enter_context(locked([scope.root, *(journal.layout.root for journal in scope.interrupted())]))
+        stack.enter_context(watched())
+        journals = scope_of(path).interrupted()
+        for journal in journals:
+            _finish(journal, showing)
+        if not journals:
+            showing.show(resumed_sheet(scope.root, None))
+
+
+def _resume_plan(plan: StoredPlan, showing: Showing) -> bool:
+    """Whether a run of the plan was there: finished by now, or finished here."""
+    for journal in reversed(scope_of(plan.root).found.journals):
+        if is_of_plan(journal, plan):
+            if journal.state == "complete":
+                showing.show(resumed_sheet(plan.root, journal))
+                return True
+            if journal.is_interrupted:
+                _finish(journal, showing)
+                return True
+    return False
+
+
+def _finish(journal: Journal, showing: Showing) -> None:
+    if journal.state == "undoing":
+        raise RefusedError(
+            f"{journal.run} was being taken back when it was interrupted; kafkalog undo finishes that",
+            path=journal.layout.root,
+        )
+    showing.show(resumed_sheet(journal.layout.root, resume(journal, Disk())))

@@ -1,0 +1,100 @@
+"""`kafkalog undo`: take a run of kafkalog back, list what can be, free what is kept for it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import click
+
+from kafkalog_cli import options
+from kafkalog_cli.command import Command, Example
+from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.repair import Showing, locked, watched
+from kafkalog_core.errors import RefusedError
+from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
+from kafkalog_core.ops.undo_sheet import list_sheet, prune_sheet, undo_sheet
+from kafkalog_core.storage.writer import Disk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog_core.ops.undo import Scope
+
+__all__ = ["undo_command"]
+
+EXAMPLES = (
+    Example("kafkalog undo /var/lib/kafka", "What taking the last change back would do"),
+    Example("kafkalog undo /var/lib/kafka --apply", "Take the last change back"),
+    Example("kafkalog undo /var/lib/kafka --list", "All changes that kafkalog has made here and keeps a journal of"),
+    Example("kafkalog undo /var/lib/kafka --prune --apply", "When all is well: free the space of the journals"),
+)
+
+
+@click.command(
+    name="undo",
+    cls=Command,
+    examples=EXAMPLES,
+    exit_statuses=(ExitStatus.CLEAN, ExitStatus.CRASH, ExitStatus.USAGE, ExitStatus.REFUSED),
+)
+@click.argument("directory", metavar="DIR", type=click.Path(readable=False))
+@click.option("--list", "is_list", is_flag=True, help="Show the journals, and whether a run was interrupted.")
+@click.option("--prune", "is_prune", is_flag=True, help="Free journals: their runs cannot be taken back any more.")
+@click.option("--run", metavar="NAME", help="The run that is meant, as --list shows it.  [default: undo: the last one]")
+@click.option("--apply", "is_apply", is_flag=True, help="Do it. Without this nothing is changed.")
+@options.verdict_output_option
+def undo_command(
+    directory: str, is_list: bool, is_prune: bool, run: str | None, is_apply: bool, output: str | None
+) -> int:
+    """Take back what kafkalog has changed: bytes, owner, permissions and modification times.
+
+    DIR is the log directory, a partition directory, or the directory that --undo-to named. A run is taken back as a
+    whole, and only where each of its files is as the run left it: later runs on the same files first, and not once a
+    broker has written to them. A run that was interrupted can be taken back too. The broker must be stopped.
+    """
+    if is_list and (is_prune or is_apply or run is not None):
+        raise click.UsageError("--list stands alone")
+    showing = Showing(options.chosen_output(output))
+    if is_list:
+        showing.show(list_sheet(scope_of(directory)))
+        return showing.finish()
+    with ExitStack() as stack:
+        if is_apply:
+            stack.enter_context(locked(_places(scope_of(directory))))
+        stack.enter_context(watched())
+        scope = scope_of(directory)
+        if is_prune:
+            _prune(scope, run, showing, is_apply=is_apply)
+        else:
+            _undo(scope, run, showing, is_apply=is_apply)
+    return showing.finish()
+
+
+def _undo(scope: Scope, run: str | None, showing: Showing, *, is_apply: bool) -> None:
+    plan = plan_undo(scope, run)
+    if is_apply and not plan.obstacles:
+        apply_undo(plan, Disk())
+        showing.show(undo_sheet(plan, is_done=True))
+        return
+    showing.show(undo_sheet(plan, is_done=False))
+    if is_apply:
+        showing.finish(ExitStatus.REFUSED)
+        raise RefusedError(f"{plan.obstacles[0]}; nothing has been changed")
+
+
+def _prune(scope: Scope, run: str | None, showing: Showing, *, is_apply: bool) -> None:
+    plan = plan_prune(scope, run)
+    sheet = prune_sheet(plan, is_done=False)
+    if is_apply:
+        freed_bytes = sum(int(str(row["held_bytes"])) for row in sheet.journals)
+        apply_prune(plan, Disk())
+        sheet = prune_sheet(plan, is_done=True, freed_bytes=freed_bytes)
+    showing.show(sheet)
+
+
+def _places(scope: Scope) -> Iterator[str]:
+    """Paths whose log directories are to be locked: where files are changed, which may be far from the journal."""
+    yield scope.root
+    for journal in scope.found.journals:
+        yield journal.layout.root
+        yield from {journal.path_of(entry).rpartition("/")[0] for entry in journal.entries}

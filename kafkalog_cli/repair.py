@@ -1,0 +1,227 @@
+"""What all commands that repair have in common: their options, and the way from a command line to a changed disk."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import reduce, update_wrapper
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+
+from kafkalog_cli import options as shared
+from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.interrupt import Interruption, StoppableProgress
+from kafkalog_cli.outfile import OutFile
+from kafkalog_cli.render import open_plans, open_progress
+from kafkalog_core.errors import RefusedError
+from kafkalog_core.ops.apply import apply_draft
+from kafkalog_core.ops.plan import PlanRequest, make_plan
+from kafkalog_core.ops.plan_file import is_plan_file, plan_file
+from kafkalog_core.ops.report import Report
+from kafkalog_core.ops.sheet import plan_sheet
+from kafkalog_core.ops.sites import sites_of
+from kafkalog_core.ops.targets import resolve
+from kafkalog_core.storage.lock import LogDirLocks, lock_holder, locked_dirs
+from kafkalog_core.storage.writer import Disk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from kafkalog_core.ops.plan import Draft, Json, Plan
+    from kafkalog_core.ops.progress import Progress
+    from kafkalog_core.ops.selection import Selection
+    from kafkalog_core.ops.sheet import Sheet
+    from kafkalog_core.ops.sites import Site
+
+__all__ = ["Manner", "Showing", "apply_all", "cores", "locked", "now_ms", "repair_options", "run_repair", "watched"]
+
+Decorated = TypeVar("Decorated", bound="Callable[..., object]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How a repair is to be done: `output` is a form, `jobs` a number; the others as the options say."""
+
+    apply: bool
+    plan_out: str | None
+    undo_to: str | None
+    jobs: int
+    output: str
+
+
+def repair_options(function: Decorated) -> Decorated:
+    """--apply, --plan-out, --undo-to, --jobs, --output: the command gets them as `manner`, a `Manner`."""
+
+    def with_manner(*arguments: object, **given: Any) -> object:
+        undo_to = given.pop("undo_to")
+        manner = Manner(
+            apply=given.pop("apply"),
+            plan_out=given.pop("plan_out"),
+            undo_to=None if undo_to is None else os.path.abspath(undo_to),
+            jobs=given.pop("jobs") or cores(),
+            output=shared.chosen_output(given.pop("output")),
+        )
+        return function(*arguments, manner=manner, **given)
+
+    wrapped = cast("Decorated", update_wrapper(with_manner, function))
+    return reduce(lambda inner, decorator: decorator(inner), reversed(_OPTIONS), wrapped)
+
+
+def run_repair(
+    command: str, paths: Sequence[str], selection: Selection, options: Mapping[str, Json], manner: Manner
+) -> int:
+    """Plan a command for all that the paths name, one plan a log directory; show it, or apply it and show that.
+
+    With `--apply` the locks are held from before the disk is read. Nothing is written unless every plan can be applied.
+    The exit status.
+    """
+    targets = resolve(paths, selection)
+    plan_out = None if manner.plan_out is None else OutFile(manner.plan_out, targets, is_ours=is_plan_file)
+    showing = Showing(manner.output)
+    with ExitStack() as stack:
+        sites = sites_of(targets)
+        places = [path for site in sites for path in places_of(site)]
+        if manner.apply:
+            stack.enter_context(locked(places))
+        else:
+            _warn_of_brokers(places)
+        progress = stack.enter_context(watched())
+        moment = now_ms()
+        drafts = [
+            make_plan(
+                command,
+                PlanRequest(site=site, options=options, now_ms=moment, jobs=manner.jobs),
+                undo_to=manner.undo_to,
+                progress=progress,
+            )
+            for site in sites
+        ]
+        if plan_out is not None:
+            plan_out.write(plan_file(draft.plan for draft in drafts))
+        if manner.apply:
+            apply_all(drafts, showing, moment, progress)
+        else:
+            for draft in drafts:
+                showing.show_plan(draft.plan)
+    return showing.finish()
+
+
+def apply_all(drafts: Sequence[Draft], showing: Showing, moment: int, progress: Progress) -> None:
+    """Apply plans, none unless all can be; what has been done is shown as it is done. The locks are held."""
+    refused = [draft.plan for draft in drafts if draft.plan.obstacles]
+    if refused:
+        for draft in drafts:
+            showing.show_plan(draft.plan)
+        showing.finish(ExitStatus.REFUSED)
+        raise RefusedError(f"{refused[0].obstacles[0]}; nothing has been changed")
+    for draft in drafts:
+        if draft.plan.changes:
+            journal = apply_draft(draft, Disk(), now_ms=moment, progress=progress)
+            showing.show(plan_sheet(draft.plan, journal), is_alarming=bool(draft.plan.outcome.refusals))
+        else:
+            showing.show_plan(draft.plan)
+
+
+class Showing:
+    """Sheets on their way out, and what the exit status and the summary will be."""
+
+    def __init__(self, output: str) -> None:
+        self._writer = open_plans(output)
+        self._report = Report()
+        self._is_alarming = False
+
+    def show_plan(self, plan: Plan) -> None:
+        """Show a plan that is not applied."""
+        self.show(plan_sheet(plan), is_alarming=plan.is_alarming)
+
+    def show(self, sheet: Sheet, *, is_alarming: bool = False) -> None:
+        """Show a sheet; `is_alarming`: the exit status will be 4."""
+        self._is_alarming |= is_alarming
+        for row in sheet.findings:
+            self._report.add_finding(row)
+        self._report.files += len(sheet.changes)
+        self._report.partitions += len({(row["topic"], row["partition"]) for row in sheet.changes} - {(None, None)})
+        self._report.rows += sum(chunk.count for chunk in sheet.chunks())
+        self._writer.write(sheet)
+
+    def finish(self, status: ExitStatus | None = None) -> int:
+        """Show the summary; the exit status."""
+        known = ExitStatus.DAMAGE if self._is_alarming else ExitStatus.CLEAN
+        result = int(known if status is None else status)
+        self._writer.finish(self._report.summary_row() | {"exit_status": result})
+        return result
+
+
+def _warn_of_brokers(places: Iterable[str]) -> None:
+    """Say where a plan is made of files that a broker is at work on."""
+    for directory in locked_dirs(places):
+        holder = lock_holder(directory)
+        if holder is not None:
+            click.echo(
+                f"kafkalog: {directory}: {holder} holds its lock, most likely a running broker: this plan is of a "
+                "moment and cannot be applied until it is stopped",
+                err=True,
+            )
+
+
+def places_of(site: Site) -> Iterator[str]:
+    """Paths whose log directories are to be locked."""
+    yield site.root
+    yield from (place.path for place in site.partitions)
+
+
+@contextmanager
+def locked(paths: Iterable[str]) -> Iterator[None]:
+    """Hold the locks of all log directories that paths are in. Raises LockedError or AccessError."""
+    with LogDirLocks(locked_dirs(paths), Disk()):
+        yield
+
+
+@contextmanager
+def watched() -> Iterator[Progress]:
+    """A progress bar on a terminal, and Ctrl-C where nothing is half done: it is noted until the next place to stop."""
+    with Interruption() as interruption, open_progress(shares_terminal=False) as progress:
+        yield StoppableProgress(progress, interruption)
+
+
+def now_ms() -> int:
+    """The time."""
+    return time.time_ns() // 1_000_000
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+_OPTIONS = (
+    click.option(
+        "--apply",
+        is_flag=True,
+        help="Do it. Without this the plan is shown and nothing is changed. The broker must be stopped.",
+    ),
+    click.option(
+        "--plan-out",
+        metavar="FILE",
+        help="Also write the plan as JSON, for kafkalog apply FILE. Not among the files of a broker.",
+    ),
+    click.option(
+        "--undo-to",
+        metavar="DIR",
+        type=click.Path(readable=False),
+        help=(
+            "Keep what is needed to take it back in this directory, on another disk perhaps.  [default: beside the "
+            "files, where brokers do not look]"
+        ),
+    ),
+    click.option(
+        "--jobs",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Processes that read at the same time.  [default: as many as there are cores]",
+    ),
+    shared.verdict_output_option,
+)

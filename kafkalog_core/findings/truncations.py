@@ -1,0 +1,95 @@
+"""Findings of plans that cut logs: what goes, and why something is left alone."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkalog_core.findings.kinds import FindingType
+
+__all__ = ["TRUNCATIONS"]
+
+_REPLICA: Final = "Copy the partition from a healthy replica, if there is one."
+
+TRUNCATIONS: Final = {
+    "truncate.cut": FindingType(
+        "info",
+        "The log ends at offset {offset} afterwards: {what}.",
+        "Goes on appending at that offset.",
+        "Take it back with kafkalog undo as long as no broker has written to it.",
+        "What a plan takes off the end of a log.",
+    ),
+    "truncate.whole-batch": FindingType(
+        "info",
+        "Offset {wanted} is inside of the batch of offsets {first} to {last}, which goes as a whole.",
+        None,
+        None,
+        "Batches are never divided: Kafka's own truncation takes the whole batch away too.",
+    ),
+    "truncate.open-transactions": FindingType(
+        "warning",
+        "Transactions are open at the new end ({count}), the first one since offset {offset}: read_committed consumers "
+        "stop there until it is ended.",
+        "Waits for their markers, which their coordinator may have written already.",
+        "Look at what the transaction coordinator knows of them: kafka-transactions.sh find-hanging, then abort.",
+        "The cut takes markers of transactions away, or records behind the beginning of some.",
+    ),
+    "truncate.outside": FindingType(
+        "error",
+        "The log starts at offset {start}: there is no offset {wanted} in it to cut at.",
+        None,
+        "Name an offset of the log. To throw all of it away, delete its directory on a stopped broker.",
+        "An offset to cut at must be one of the log.",
+    ),
+    "truncate.hidden": FindingType(
+        "error",
+        "Damage at byte {position} ({damage}) hides where offset {wanted} is: this log is left as it is.",
+        None,
+        "Cut at the damage: kafkalog truncate --at-damage. What is behind it: kafkalog dump --resync.",
+        "The place of an offset can only be found where the batches before it can be followed.",
+    ),
+    "truncate.replacement": FindingType(
+        "error",
+        "The replacement {name} waits to take the place of segments, and would bring back what is cut: this log is "
+        "left as it is.",
+        "Puts it in its place at its next start.",
+        "Let a broker start on a copy of the directory first, or move the file away if it is not wanted.",
+        "An interrupted compaction left a finished replacement; a cut beside it would not last.",
+    ),
+    "truncate.no-log-dir": FindingType(
+        "error",
+        "No log directory is around this partition: nobody says how the broker was stopped, and from where it "
+        "recovers. It is left as it is.",
+        None,
+        "Name the partition in its log directory, or cut at the damage: kafkalog truncate --at-damage.",
+        "What a broker cuts depends on the mark of a clean stop and on the recovery point.",
+    ),
+    "truncate.not-foreseen": FindingType(
+        "error",
+        "What a broker would make of this log is not known: {problem}. It is left as it is.",
+        None,
+        _REPLICA,
+        "The start of a broker can be played through only as long as every file can be read.",
+    ),
+    "truncate.split-first": FindingType(
+        "error",
+        "A broker would split this segment first: {problem}. It is left as it is.",
+        "Splits it as it recovers.",
+        "Split it first: kafkalog reindex. Then plan again.",
+        "Offsets further than 2^31-1 from the base offset do not fit into an index.",
+    ),
+    "truncate.broker-stops": FindingType(
+        "error",
+        "A broker does not start on this log: {problem}. There is nothing that it would cut; it is left as it is.",
+        "Does not start.",
+        "See what is wrong: kafkalog verify. To cut the log at its first damage: kafkalog truncate --at-damage.",
+        "The start of a broker, played through, ends here; what it would do behind this place is not known.",
+    ),
+    "truncate.snapshot-not-made": FindingType(
+        "warning",
+        "The state of producers at the new end cannot be told, as the log cannot be read at byte {position} "
+        "({damage}): no snapshot is made.",
+        "Reads the log from an older snapshot, and stops where it cannot be read.",
+        "See what is there: kafkalog verify.",
+        "A producer snapshot at the end of a log saves a broker from reading all of it.",
+    ),
+}

@@ -1,0 +1,207 @@
+"""What recovery makes of batches: entries of the offset and the time index, and leader epochs (LogSegment.recover).
+
+Entries leave as the bytes of the files, big-endian.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
+    from kafkalog_core.format.kernels import _cython as cython
+
+from kafkalog_core.format.kernels.constants import (
+    B_BASE_OFFSET,
+    B_COUNT,
+    B_EPOCH,
+    B_FORMAT,
+    B_LAST_OFFSET,
+    B_MAX_TIME,
+    B_POSITION,
+    LEAST,
+    MAGIC_V2,
+    MAX_RELATIVE,
+    OFFSET_ENTRY,
+    REBUILD_DISORDER,
+    REBUILD_DONE,
+    REBUILD_EPOCHS,
+    REBUILD_FIRST,
+    REBUILD_FULL,
+    REBUILD_LAST,
+    REBUILD_OVERFLOW,
+    REBUILD_RANGE,
+    REBUILD_TIMES,
+    TIME_ENTRY,
+    X_BASE,
+    X_ENTRIES,
+    X_EPOCH,
+    X_EPOCHS,
+    X_FIRST,
+    X_INDEXED,
+    X_INTERVAL,
+    X_LAST_OFFSET,
+    X_MAX_OFFSET,
+    X_MAX_TIME,
+    X_NEW_ENTRIES,
+    X_NEW_TIMES,
+    X_ROOM,
+    X_ROW,
+    X_TIME_LAST,
+    X_TIME_LAST_OFFSET,
+    X_TIME_ROOM,
+    X_TIMES,
+)
+from kafkalog_core.format.kernels.integers import wrapped
+
+__all__ = ["rebuild"]
+
+
+def rebuild(
+    columns: object,
+    last: cython.Py_ssize_t,
+    rules: cython.Py_ssize_t,
+    state: object,
+    entries: object,
+    times: object,
+    epochs: object,
+) -> cython.Py_ssize_t:
+    """Carry out batches from row X_ROW of `state` to `last` (exclusive); returns why it stopped, a REBUILD number.
+
+    Args:
+        columns: batch columns.
+        last: row to stop before.
+        rules: bits of what a release does, REBUILD_LAST to REBUILD_EPOCHS.
+        state: the `X_*` cells. X_ROW is the row that it stopped at; X_NEW_ENTRIES, X_NEW_TIMES and X_EPOCHS count what
+            was filled of the three that follow, from 0 on in each call.
+        entries: room for an entry of the offset index for each row.
+        times: the same for the time index.
+        epochs: room for a leader epoch and its first offset for each row, two cells each.
+
+    Where it stops for REBUILD_FIRST, the first offset inside of a compressed message is needed: put it into X_FIRST and
+    call again.
+    """
+    b_view: cython.longlong[::1] = columns.cells
+    x_view: cython.longlong[::1] = state
+    o_view: cython.uchar[::1] = entries
+    t_view: cython.uchar[::1] = times
+    e_view: cython.longlong[::1] = epochs
+    b: cython.pointer[cython.longlong]
+    x: cython.pointer[cython.longlong]
+    o: cython.pointer[cython.uchar]
+    t: cython.pointer[cython.uchar]
+    e: cython.pointer[cython.longlong]
+    capacity: cython.Py_ssize_t = columns.capacity
+    row: cython.Py_ssize_t
+    stop: cython.Py_ssize_t = REBUILD_DONE
+    if cython.compiled:
+        b = cython.address(b_view[0])
+        x = cython.address(x_view[0])
+        o = cython.address(o_view[0])
+        t = cython.address(t_view[0])
+        e = cython.address(e_view[0])
+    else:
+        b, x, o, t, e = b_view, x_view, o_view, t_view, e_view
+    x[X_NEW_ENTRIES] = x[X_NEW_TIMES] = x[X_EPOCHS] = 0
+    row = x[X_ROW]
+    while row < last:
+        stop = _batch(b, capacity, row, rules, x, o, t)
+        if stop != REBUILD_DONE:
+            break
+        if (
+            rules & REBUILD_EPOCHS
+            and b[B_FORMAT * capacity + row] == MAGIC_V2
+            and b[B_EPOCH * capacity + row] > x[X_EPOCH]
+        ):
+            x[X_EPOCH] = b[B_EPOCH * capacity + row]
+            e[2 * x[X_EPOCHS]] = x[X_EPOCH]
+            e[2 * x[X_EPOCHS] + 1] = b[B_BASE_OFFSET * capacity + row]
+            x[X_EPOCHS] += 1
+        row += 1
+    x[X_ROW] = row
+    return stop
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _batch(
+    b: cython.pointer[cython.longlong],
+    capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+    rules: cython.Py_ssize_t,
+    x: cython.pointer[cython.longlong],
+    o: cython.pointer[cython.uchar],
+    t: cython.pointer[cython.uchar],
+) -> cython.Py_ssize_t:
+    """Carry out one batch up to its index entries."""
+    last_offset: cython.longlong = b[B_LAST_OFFSET * capacity + row]
+    relative: cython.longlong = wrapped(last_offset - x[X_BASE])
+    if rules & REBUILD_RANGE and (last_offset < x[X_BASE] or relative < 0 or relative > MAX_RELATIVE):
+        return REBUILD_OVERFLOW
+    if b[B_MAX_TIME * capacity + row] > x[X_MAX_TIME]:
+        x[X_MAX_TIME] = b[B_MAX_TIME * capacity + row]
+        x[X_MAX_OFFSET] = last_offset
+    if b[B_POSITION * capacity + row] - x[X_INDEXED] <= x[X_INTERVAL]:
+        return REBUILD_DONE
+    return _index(b, capacity, row, rules, x, o, t)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _index(
+    b: cython.pointer[cython.longlong],
+    capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+    rules: cython.Py_ssize_t,
+    x: cython.pointer[cython.longlong],
+    o: cython.pointer[cython.uchar],
+    t: cython.pointer[cython.uchar],
+) -> cython.Py_ssize_t:
+    """The entries of a batch that is far enough behind the last one that has some."""
+    offset: cython.longlong = b[B_LAST_OFFSET * capacity + row]
+    position: cython.longlong = b[B_POSITION * capacity + row]
+    at: cython.Py_ssize_t
+    if not rules & REBUILD_LAST:
+        offset = b[B_BASE_OFFSET * capacity + row]
+        if b[B_FORMAT * capacity + row] < MAGIC_V2 and b[B_COUNT * capacity + row] < 0:
+            if x[X_FIRST] == LEAST:
+                return REBUILD_FIRST
+            offset = x[X_FIRST]
+            x[X_FIRST] = LEAST
+    if x[X_ENTRIES] >= x[X_ROOM]:
+        return REBUILD_FULL
+    if x[X_ENTRIES] > 0 and offset <= x[X_LAST_OFFSET]:
+        return REBUILD_DISORDER
+    if rules & REBUILD_TIMES:
+        if x[X_TIMES] >= x[X_TIME_ROOM]:
+            return REBUILD_FULL
+        if x[X_TIMES] > 0 and x[X_MAX_OFFSET] < x[X_TIME_LAST_OFFSET]:
+            return REBUILD_DISORDER
+        if x[X_MAX_TIME] > x[X_TIME_LAST]:
+            at = x[X_NEW_TIMES] * TIME_ENTRY
+            _put_int32(t, at, x[X_MAX_TIME] >> 32)
+            _put_int32(t, at + 4, x[X_MAX_TIME])
+            _put_int32(t, at + 8, wrapped(x[X_MAX_OFFSET] - x[X_BASE]))
+            x[X_NEW_TIMES] += 1
+            x[X_TIMES] += 1
+            x[X_TIME_LAST] = x[X_MAX_TIME]
+            x[X_TIME_LAST_OFFSET] = x[X_MAX_OFFSET]
+    at = x[X_NEW_ENTRIES] * OFFSET_ENTRY
+    _put_int32(o, at, wrapped(offset - x[X_BASE]))
+    _put_int32(o, at + 4, position)
+    x[X_NEW_ENTRIES] += 1
+    x[X_ENTRIES] += 1
+    x[X_LAST_OFFSET] = offset
+    x[X_INDEXED] = position
+    return REBUILD_DONE
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _put_int32(p: cython.pointer[cython.uchar], i: cython.Py_ssize_t, value: cython.longlong) -> cython.void:
+    """The low 32 bits, big-endian: releases before 2.0 cut off what an entry cannot hold."""
+    p[i] = (value >> 24) & 0xFF
+    p[i + 1] = (value >> 16) & 0xFF
+    p[i + 2] = (value >> 8) & 0xFF
+    p[i + 3] = value & 0xFF

@@ -1,0 +1,110 @@
+"""From a plan to a changed disk: stage, intent, commit. The locks are held by whoever calls this."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import count
+from typing import TYPE_CHECKING
+
+from kafkalog_core.errors import RefusedError, UnfinishedError
+from kafkalog_core.format.names import JOURNAL_PREFIX
+from kafkalog_core.ops.obstacles import resume_command, undo_command
+from kafkalog_core.ops.plan import planner_of
+from kafkalog_core.ops.progress import NO_PROGRESS, Progress
+from kafkalog_core.storage.commit import check_new, finish
+from kafkalog_core.storage.journal import Journal, layout_for
+from kafkalog_core.storage.journals import find_journals
+from kafkalog_core.storage.staging import Staging
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog_core.ops.plan import Draft, Plan
+    from kafkalog_core.storage.changes import Change
+    from kafkalog_core.storage.writer import Disk
+
+__all__ = ["apply_draft", "check_drift", "resume"]
+
+
+def apply_draft(draft: Draft, disk: Disk, *, now_ms: int, progress: Progress = NO_PROGRESS) -> Journal:
+    """Make the changes of a plan; the journal of it.
+
+    Raises RefusedError, WriteError and what the planner raises while nothing has been changed, UnfinishedError once
+    something has.
+    """
+    plan = draft.plan
+    if plan.obstacles:
+        raise RefusedError(f"{plan.obstacles[0]}; nothing has been changed")
+    if not plan.changes:
+        raise RefusedError("there is nothing to be done", path=plan.request.site.root)
+    staging = _staging(plan, disk, now_ms)
+    try:
+        if not draft.outline.replay(staging):
+            planner_of(plan.command)(plan.request, staging, progress)
+        check_drift(plan.changes, staging.changes)
+        journal = staging.prepare()
+        check_new(journal)
+    except BaseException:
+        staging.discard()
+        raise
+    return resume(journal, disk)
+
+
+def resume(journal: Journal, disk: Disk) -> Journal:
+    """Make the changes of a run that have not been made. Raises RefusedError or UnfinishedError."""
+    if journal.state != "prepared":
+        raise RefusedError(f"{journal.run} is {journal.state}, and cannot be resumed", path=journal.layout.root)
+    check_new(journal)
+    try:
+        return finish(disk, journal)
+    except (Exception, KeyboardInterrupt) as error:
+        root = journal.layout.root
+        cause = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
+        raise UnfinishedError(
+            f"{cause}. Some files of {root} have been changed and some not: when the cause is mended, finish it "
+            f"({resume_command(root)}) or take it back ({undo_command(root, journal.run)})"
+        ) from error
+
+
+def check_drift(planned: Sequence[Change], now: Sequence[Change]) -> None:
+    """Raises RefusedError where something of a plan is no longer so."""
+    drift = _drift(planned, now)
+    if drift is not None:
+        raise RefusedError(f"{drift}; nothing has been changed. Make the plan anew")
+
+
+def _drift(planned: Sequence[Change], now: Sequence[Change]) -> str | None:
+    for before, after in zip(planned, now, strict=False):
+        if before.path != after.path:
+            return f"{after.path} would be changed now, where {before.path} was planned"
+        if before.before != after.before:
+            return f"{before.path} is not the file any more that was planned with"
+        if _result(before) != _result(after):
+            return f"{before.path} would not become what was planned"
+    if len(planned) != len(now):
+        longer = planned if len(planned) > len(now) else now
+        verb = "was to be changed and is not any more" if longer is planned else "would be changed now too"
+        return f"{longer[min(len(planned), len(now))].path} {verb}"
+    return None
+
+
+def _result(change: Change) -> tuple[object, ...]:
+    return change.kind, change.size_bytes, change.sha256
+
+
+def _staging(plan: Plan, disk: Disk, now_ms: int) -> Staging:
+    root = plan.request.site.root
+    is_log_dir = plan.request.site.log_dir is not None
+    layout = layout_for(_free_run(plan, now_ms), root, plan.changes, is_log_dir=is_log_dir, undo_to=plan.undo_to)
+    return Staging(layout, disk, command=plan.command, created_ms=now_ms, site_root=root, is_log_dir=is_log_dir)
+
+
+def _free_run(plan: Plan, now_ms: int) -> str:
+    """A name that no journal has yet, here or where this one goes."""
+    moment = datetime.fromtimestamp(now_ms / 1000, UTC)
+    places = [plan.request.site.root, *([] if plan.undo_to is None else [plan.undo_to])]
+    seen = [find_journals(place) for place in places]
+    taken = {journal.run for found in seen for journal in found.journals}
+    taken |= {remains.run for found in seen for remains in found.remains}
+    names = (f"{JOURNAL_PREFIX}{moment:%Y%m%dT%H%M%SZ}-{number}" for number in count(1))
+    return next(name for name in names if name not in taken)

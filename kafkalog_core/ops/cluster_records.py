@@ -1,0 +1,152 @@
+"""What the cluster metadata log says about releases and topic ids, read without the rest of it.
+
+Every broker and controller of a KRaft cluster has a copy of this log. A node registers whenever it starts, and says
+then up to which level of `metadata.version` its release goes: that is the release, to the minor version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from kafkalog_core.errors import FormatError, StorageError
+from kafkalog_core.format.decode import RecordRun, decode_run
+from kafkalog_core.format.layout import CONTROL_BIT, MAX_BATCH_BYTES
+from kafkalog_core.format.metadata_records import (
+    METADATA_VERSION,
+    FeatureLevel,
+    MetadataRecord,
+    Registration,
+    TopicCreated,
+    TopicRemoved,
+    decode_metadata_record,
+)
+from kafkalog_core.format.names import FileState
+from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
+from kafkalog_core.storage.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog_core.storage.partition import Partition
+
+__all__ = ["ClusterLevels", "read_cluster_topics", "read_file_levels", "read_log_levels"]
+
+
+@dataclass(slots=True)
+class ClusterLevels:
+    """`finalized` is the cluster's level of metadata.version, `registered` the last registration of each node."""
+
+    finalized: int | None = None
+    registered: dict[int, Registration] = field(default_factory=dict)
+
+    def of_node(self, node_id: int | None) -> int | None:
+        """The highest level that a node's release knows; of an unknown node what all of them have in common."""
+        levels = {
+            node.highest_levels.get(METADATA_VERSION, 0)
+            for node in self.registered.values()
+            if node_id in {None, node.node_id}
+        }
+        return levels.pop() if len(levels) == 1 else None
+
+
+def read_log_levels(path: str, node_id: int | None) -> ClusterLevels:
+    """Of a metadata log's directory: its newest files first, as far back as the node's last registration.
+
+    What is damaged or unreadable is passed over: this is evidence, not a check.
+    """
+    levels = ClusterLevels()
+    try:
+        partition = read_partition(path)
+    except StorageError:
+        return levels
+    for file_path in _newest_first(partition):
+        older, levels = levels, read_file_levels(file_path)
+        levels.registered.update(older.registered)
+        if older.finalized is not None:
+            levels.finalized = older.finalized
+        if node_id in levels.registered:
+            break
+    return levels
+
+
+def read_file_levels(path: str) -> ClusterLevels:
+    """Of one file of batches: a segment, a snapshot, bootstrap.checkpoint."""
+    levels = ClusterLevels()
+    for record in _records(path):
+        if isinstance(record, Registration):
+            known = levels.registered.get(record.node_id)
+            log_dirs = record.log_dirs or (() if known is None else known.log_dirs)  # a controller says none
+            levels.registered[record.node_id] = replace(record, log_dirs=log_dirs)
+        elif isinstance(record, FeatureLevel) and record.name == METADATA_VERSION:
+            levels.finalized = record.level
+    return levels
+
+
+def read_cluster_topics(path: str) -> dict[str, str]:
+    """Ids of the topics that there are by the metadata log in a directory; empty where it is not whole."""
+    names: dict[str, str] = {}
+    try:
+        partition = read_partition(path)
+    except StorageError:
+        return {}
+    for file_path in reversed(list(_newest_first(partition))):
+        is_last = bool(partition.segments) and file_path == partition.segments[-1].files[0].path
+        if not is_last and _is_damaged(file_path):
+            return {}
+        for record in _records(file_path):
+            if isinstance(record, TopicCreated):
+                names[record.topic_id] = record.name
+            elif isinstance(record, TopicRemoved):
+                names.pop(record.topic_id, None)
+    return {name: topic_id for topic_id, name in names.items()}
+
+
+def _is_damaged(path: str) -> bool:
+    try:
+        with Source.open(path) as source:
+            return any(isinstance(item, Damage) for item in scan(source, base_offset=None))
+    except StorageError:
+        return True
+
+
+def _newest_first(partition: Partition) -> Iterator[str]:
+    """Segments down to the newest whole snapshot, that one, and what is older where there is none."""
+    snapshots = [file for file in partition.kraft_snapshots if file.name.state is FileState.LIVE]
+    newest = max(snapshots, key=lambda file: file.name.base_offset or 0, default=None)
+    reached = 0 if newest is None else newest.name.base_offset or 0
+    for segment in reversed(partition.segments):
+        if segment.log is not None:
+            yield segment.log.path
+        if segment.base_offset <= reached:
+            break
+    if newest is not None:
+        yield newest.path
+
+
+def _records(path: str) -> Iterator[MetadataRecord]:
+    try:
+        with Source.open(path) as source:
+            for item in scan(source, base_offset=None, options=ScanOptions(check=True)):
+                if isinstance(item, Run):
+                    yield from _records_of(item)
+    except StorageError:
+        return
+
+
+def _records_of(run: Run) -> Iterator[MetadataRecord]:
+    for piece in decode_run(run.memory, run.batches, max_bytes=MAX_BATCH_BYTES):
+        if not isinstance(piece, RecordRun):
+            continue
+        attributes = piece.batches.column("attributes")
+        columns = (piece.records.column(name) for name in ("batch", "value_start", "value_size"))
+        for batch, start, size in zip(*columns, strict=True):
+            if attributes[batch] & CONTROL_BIT or size <= 0:
+                continue
+            try:
+                record = decode_metadata_record(piece.memory[start : start + size])
+            except FormatError:
+                continue
+            if record is not None:
+                yield record

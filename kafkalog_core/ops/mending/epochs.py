@@ -1,0 +1,222 @@
+"""The leader-epoch-checkpoint of a partition: bad lines go, and what the batches say of leader epochs is put in.
+
+An epoch without batches is known from the file alone, so every line that may be true stays. What the file says against
+the batches of the log is not true.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.findings import found
+from kafkalog_core.format.checkpoint import EpochEntry, parse_epoch_entry
+from kafkalog_core.format.checkpoint_text import CheckpointMend
+from kafkalog_core.format.names import FileKind, fixed_file_name
+from kafkalog_core.ops.entry_faults import EntryFile
+from kafkalog_core.ops.mending.mend import Mend, read_text
+from kafkalog_core.ops.verify.textfiles import EpochText, read_epochs
+from kafkalog_core.storage.scan import Damage, ScanOptions, scan
+from kafkalog_core.storage.source import Source
+
+if TYPE_CHECKING:
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.format.columns import BatchColumns
+    from kafkalog_core.ops.mending.extents import Extent
+    from kafkalog_core.ops.progress import Progress
+    from kafkalog_core.storage.partition import Partition
+
+__all__ = ["EpochRun", "log_epochs", "mend_epochs"]
+
+
+class EpochRun(NamedTuple):
+    """Batches of one leader epoch: the first offset, and the one behind the last."""
+
+    epoch: int
+    first: int
+    end: int
+
+
+_CODES: Final = frozenset(
+    {
+        "checkpoint.count-mismatch",
+        "checkpoint.invalid-utf8",
+        "checkpoint.malformed-line",
+        "checkpoint.negative-count",
+        "checkpoint.negative-epoch",
+        "checkpoint.unsupported-version",
+        "epochs.beyond-end",
+        "epochs.cut",
+        "epochs.missing",
+        "epochs.missing-entry",
+        "epochs.not-ascending",
+    }
+)
+_SHOWN: Final = 20
+_FRAMES: Final = ScanOptions(check=False)
+
+
+def mend_epochs(
+    partition: Partition, extent: Extent | None, progress: Progress, *, is_compacted: bool = False
+) -> Mend | None:
+    """What becomes of the file; null: there is none, and none is missed.
+
+    The log is read only where the file is bad. `is_compacted`: its batches may have another leader epoch than they were
+    written with, as the cleaner joins them.
+    """
+    path = f"{partition.path}/{fixed_file_name(FileKind.LEADER_EPOCH)}"
+    file = EntryFile(path=path, kind=FileKind.LEADER_EPOCH, topic=partition.topic, partition=partition.partition)
+    data = read_text(path)
+    try:
+        text = read_epochs(file)
+    except StorageError:
+        text = None
+    findings = _findings(file, text, extent)
+    if text is None and not findings:
+        return None
+    mend = Mend(
+        path=path,
+        kind=FileKind.LEADER_EPOCH,
+        topic=partition.topic,
+        partition=partition.partition,
+        entries=None if text is None else len(text.entries),
+        findings=findings,
+        mended=_CODES,
+    )
+    is_empty = text is not None and not text.entries and extent is not None and extent.is_v2
+    if not findings and not is_empty:
+        return mend
+    if text is not None and data is None:
+        return replace(mend, verdict="left")
+    runs = log_epochs(partition, progress)
+    if is_empty and not findings:
+        missing = [
+            file.finding("epochs.missing-entry", offset=run.first, epoch=run.epoch) for run in (runs or ())[:_SHOWN]
+        ]
+        if not missing:
+            return mend
+        mend = replace(mend, findings=tuple(missing))
+    if is_compacted and runs is not None:
+        runs = [run._replace(end=run.first + 1) for run in runs]
+    return _rebuilt(mend, data or b"", runs, extent)
+
+
+def log_epochs(partition: Partition, progress: Progress) -> list[EpochRun] | None:
+    """The leader epochs of the batches; null: damage hides some, or they do not rise."""
+    runs: list[EpochRun] = []
+    logs = [segment.log for segment in partition.segments if segment.log is not None]
+    progress.expect(sum(log.size_bytes for log in logs))
+    for log in logs:
+        try:
+            with Source.open(log.path) as source:
+                for item in scan(source, base_offset=log.name.base_offset, options=_FRAMES):
+                    if isinstance(item, Damage):
+                        if log is not logs[-1] or item.position + item.size_bytes < source.size_bytes:
+                            return None
+                    else:
+                        _add_runs(runs, item.batches)
+        except StorageError:
+            return None
+        progress.advance(log.size_bytes)
+    return runs if all(before.epoch < after.epoch for before, after in pairwise(runs)) else None
+
+
+def _add_runs(runs: list[EpochRun], batches: BatchColumns) -> None:
+    last_offsets = batches.column("last_offset")
+    if runs and batches.holds_only("leader_epoch", runs[-1].epoch):
+        runs[-1] = runs[-1]._replace(end=max(runs[-1].end, last_offsets[-1] + 1))
+        return
+    for epoch, first, last in zip(
+        batches.column("leader_epoch"), batches.column("base_offset"), last_offsets, strict=True
+    ):
+        if runs and epoch == runs[-1].epoch:
+            runs[-1] = runs[-1]._replace(end=last + 1)
+        elif epoch >= 0:
+            runs.append(EpochRun(epoch, first, last + 1))
+
+
+def _findings(file: EntryFile, text: EpochText | None, extent: Extent | None) -> tuple[Finding, ...]:
+    """What is wrong with the file by itself, and against the end of the log."""
+    has_epochs = extent is not None and extent.is_v2
+    if text is None:
+        if not has_epochs or os.path.lexists(file.path):
+            return ()
+        return (found("epochs.missing", file.path, topic=file.topic, partition=file.partition),)
+    findings = list(text.findings)
+    if text.is_cut and has_epochs:
+        findings.append(file.finding("epochs.cut"))
+    for placed in text.entries:
+        entry = placed.entry
+        if isinstance(entry, EpochEntry) and extent is not None and _is_beyond(entry, extent):
+            findings.append(
+                file.finding(
+                    "epochs.beyond-end",
+                    position=placed.position,
+                    size_bytes=placed.size_bytes,
+                    offset=entry.start_offset,
+                    epoch=entry.leader_epoch,
+                    said=entry.start_offset,
+                    end=extent.end,
+                )
+            )
+    return tuple(findings)
+
+
+def _is_beyond(entry: EpochEntry, extent: Extent) -> bool:
+    return extent.is_sure and entry.start_offset > extent.end
+
+
+def _rebuilt(mend: Mend, data: bytes, runs: list[EpochRun] | None, extent: Extent | None) -> Mend:
+    """Put together what of the file may be true and what the batches say; `runs` null: the file alone."""
+    text: CheckpointMend[EpochEntry] = CheckpointMend(data, parse_epoch_entry)
+    of_log = {run.epoch: run.first for run in runs or ()}
+    kept: dict[int, int] = {}
+    for line in text.lines:
+        entry = line.entry
+        if entry is None:
+            continue
+        epoch = entry.leader_epoch
+        problem = _problem(entry, runs or [], extent) or _disorder(entry, kept)
+        if problem is None:
+            kept[epoch] = entry.start_offset
+        elif epoch in of_log and epoch not in kept:
+            kept[epoch] = of_log[epoch]
+            text.replace(line, f"{epoch} {of_log[epoch]}", problem)
+        else:
+            text.drop(line, problem)
+    for epoch, first in of_log.items():
+        if epoch not in kept:
+            text.add(f"{epoch} {first}", "the batches have this leader epoch")
+    content, edits = text.content(lambda entry: entry.leader_epoch)
+    if not edits:
+        return replace(mend, verdict="left")
+    refusals = () if runs is not None else (_without_log(mend),)
+    return replace(mend, verdict="mended", content=content, edits=edits, refusals=refusals)
+
+
+def _problem(entry: EpochEntry, runs: list[EpochRun], extent: Extent | None) -> str | None:
+    """Why an entry cannot be true beside the log; null: it may be."""
+    epoch, offset = entry.leader_epoch, entry.start_offset
+    if min(epoch, offset) < 0:
+        return "neither epochs nor offsets are negative"
+    if extent is not None and _is_beyond(entry, extent):
+        return f"the log ends at {extent.end}"
+    for run in runs:
+        if run.epoch == epoch and offset > run.first:
+            return f"a batch of the epoch starts at {run.first}"
+        if (run.epoch < epoch and offset < run.end) or (run.epoch > epoch and offset >= run.first):
+            return f"there are batches of epoch {run.epoch} from {run.first} to {run.end - 1}"
+    return None
+
+
+def _disorder(entry: EpochEntry, kept: dict[int, int]) -> str | None:
+    """Why it cannot stand behind the lines that do."""
+    behind = any(epoch >= entry.leader_epoch or first >= entry.start_offset for epoch, first in kept.items())
+    return "it does not come after the lines before it" if behind else None
+
+
+def _without_log(mend: Mend) -> Finding:
+    return found("epochs.not-from-log", mend.path, topic=mend.topic, partition=mend.partition)

@@ -1,0 +1,114 @@
+"""Whether a log directory may be marked as stopped cleanly: a broker that finds the mark checks nothing.
+
+It must be as a clean stop leaves it: all of it verified, every index trimmed, and a producer snapshot at the end of
+every log. A broker that finds a mark and no snapshot forgets all producers and open transactions without a word.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.findings import found
+from kafkalog_core.format.index import used_entries
+from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from kafkalog_core.format.names import DirectoryState, FileKind, segment_file_name
+from kafkalog_core.ops.release import Release
+from kafkalog_core.ops.targets import LogDirTarget
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
+from kafkalog_core.storage.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.format.layout import Layout
+    from kafkalog_core.ops.mending.extents import Extent
+    from kafkalog_core.ops.plan import PlanRequest
+    from kafkalog_core.ops.progress import Progress
+    from kafkalog_core.storage.listing import FileInfo
+    from kafkalog_core.storage.logdir import LogDir
+    from kafkalog_core.storage.partition import Partition
+
+__all__ = ["KEEPS_PRODUCERS", "MARK", "next_step", "unclean_parts", "unverified"]
+
+KEEPS_PRODUCERS: Final = Release(0, 11)
+MARK: Final = b""
+"""Since 3.9 a broker writes its epoch into the mark, which nobody knows here. An empty one is clean for every release,
+and claims no epoch: the broker registers like one that lost it."""
+_REINDEX: Final = "kafkalog reindex --apply writes it as a clean stop does; then mark the directory."
+_VERIFY: Final = "Mend it first: kafkalog verify says how. Without the mark a broker recovers by itself."
+_REBUILT: Final = ("index.", "timeindex.", "txnindex.", "snapshot.", "epochs.")
+_REBUILT_CODES: Final = frozenset({"segment.index-missing", "segment.timeindex-missing"})
+
+
+def unverified(
+    log_dir: LogDir, request: PlanRequest, mended: frozenset[tuple[str, str]], progress: Progress
+) -> Iterator[Finding]:
+    """Every error in the log directory, judged as if it had the mark.
+
+    Args:
+        log_dir: all of it.
+        request: of the plan: the time, and how many processes.
+        mended: findings, by file and code, that the plan does away with.
+        progress: told of the bytes that are read.
+    """
+    target = LogDirTarget(log_dir=replace(log_dir, is_clean=True), partitions=log_dir.partitions, is_whole=True)
+    wanted = VerifyRequest(targets=(target,), now_ms=request.now_ms, jobs=request.jobs)
+    for verdict in verify(wanted, progress):
+        for finding in verdict.findings:
+            if finding.severity == "error" and (finding.path, finding.code) not in mended:
+                yield replace(finding, cure=_REINDEX if _is_rebuilt(finding) else finding.cure or _VERIFY)
+
+
+def next_step(root: str, obstacles: Sequence[Finding]) -> str:
+    """Why a directory is not marked, and the commands that come first."""
+    parts = []
+    for is_rebuilt, command in ((False, f"kafkalog verify {root}"), (True, f"kafkalog reindex {root} --apply")):
+        codes = Counter(finding.code for finding in obstacles if _is_rebuilt(finding) is is_rebuilt)
+        if codes:
+            counted = ", ".join(f"{count} {code}" for code, count in sorted(codes.items()))
+            parts.append(f"{command} ({counted})")
+    return f"it is not marked as stopped cleanly: first {', then '.join(parts)}"
+
+
+def _is_rebuilt(finding: Finding) -> bool:
+    """Whether a rebuild from the log does away with it."""
+    return finding.code in _REBUILT_CODES or finding.code.startswith(_REBUILT)
+
+
+def unclean_parts(partition: Partition, extent: Extent | None, release: Release) -> Iterator[Finding]:
+    """What a clean stop would have left otherwise in a partition that a broker serves."""
+    if partition.name.state is not DirectoryState.CURRENT or not partition.segments:
+        return
+    topic, number = partition.topic, partition.partition
+    last = partition.segments[-1]
+    for file, layout in ((last.index, OFFSET_INDEX_ENTRY), (last.timeindex, TIME_INDEX_ENTRY)):
+        zeros = 0 if file is None else _zero_tail(file, layout)
+        if file is not None and zeros:
+            finding = found("index.zero-tail", file.path, topic=topic, partition=number, size_bytes=zeros)
+            yield replace(finding, severity="error", cure=_REINDEX)
+    if last.index is None and last.size_bytes:
+        finding = found("segment.index-missing", last.files[0].path, topic=topic, partition=number)
+        yield replace(finding, severity="error", cure=_REINDEX)
+    if extent is None or not extent.is_v2 or release < KEEPS_PRODUCERS or extent.end <= extent.start:
+        return
+    if all(file.name.base_offset != extent.end for file in partition.snapshots):
+        path = f"{partition.path}/{segment_file_name(extent.end, FileKind.SNAPSHOT)}"
+        occasion = "at the clean stop"
+        finding = found("snapshot.missing", path, topic=topic, partition=number, offset=extent.end, occasion=occasion)
+        yield replace(finding, severity="error", cure=_REINDEX)
+
+
+def _zero_tail(file: FileInfo, layout: Layout) -> int:
+    """Bytes behind the last entry in use."""
+    try:
+        with Source.open(file.path) as source:
+            data = source.read(0, source.size_bytes)
+    except StorageError:
+        return 0
+    used = used_entries(layout, data) * layout.size
+    return max(0, len(data) - used)

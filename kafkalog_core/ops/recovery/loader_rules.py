@@ -1,0 +1,79 @@
+"""How the releases differ in what they do to a partition at their start (`LogLoader`, before 2.8 `Log`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from kafkalog_core.ops.release import Release
+
+__all__ = ["LoaderRules", "rules_of"]
+
+_TOLERANT: Final = Release(0, 8, 1)
+_CHECKS_EARLY: Final = Release(0, 9)
+_TIME_INDEXES: Final = Release(0, 10, 1)
+_PRODUCERS: Final = Release(0, 11)
+_LAZY_INDEXES: Final = Release(2, 0)
+_REBUILD_AT_END: Final = Release(2, 0)
+_START_OFFSETS: Final = Release(2, 8)
+_LOADER: Final = Release(3, 0)
+_SWAPS_FIRST: Final = Release(3, 9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderRules:
+    """What is not the same in all releases.
+
+    Args:
+        missing_index: what a missing offset index does: the broker does not start, the segment is recovered, or an
+            empty index takes its place and is trusted (seen of 0.10.0).
+        recovers: whether an unclean start recovers the last segment, or all from the recovery point on.
+        checks_indexes: what happens where the last entry of an offset index is not above the base offset: nothing,
+            the broker does not start, or the segment is recovered.
+        has_producers: whether there are producer snapshots, transaction indexes and leader epochs.
+        rebuilds_at_end: whether producers are loaded anew behind recovery, with snapshots at the last two segments.
+        knows_start: whether a log that ends below its checkpointed start is deleted, and a new one begins there.
+        lone_recovery_assigns: whether recovery for want of an index tells the leader epochs.
+        epochs_from_checkpoint: whether epochs are cut at the checkpointed start, and not at the first base offset.
+        completes_swaps: whether finished replacements are put in place before anything is opened, and trusted.
+        removes_stray_snapshots: whether snapshots go that are at no base offset.
+        drops_old_producers: whether a producer is forgotten, its open transaction too, when its last batch lies below
+            the log's start.
+    """
+
+    missing_index: Literal["fatal", "recover", "empty"]
+    recovers: Literal["last", "from-recovery-point"]
+    checks_indexes: Literal["no", "fatal", "recover"]
+    has_producers: bool
+    rebuilds_at_end: bool
+    knows_start: bool
+    lone_recovery_assigns: bool
+    epochs_from_checkpoint: bool
+    completes_swaps: bool
+    removes_stray_snapshots: bool
+    drops_old_producers: bool
+
+
+def rules_of(release: Release) -> LoaderRules:
+    """The rules of a release, by what was read of 0.8.0, 0.8.2, 0.9, 0.10.0, 0.11, 2.8, 3.9 and 4.x."""
+    checks: Literal["no", "fatal", "recover"] = "no"
+    if release < _LAZY_INDEXES:
+        checks = "fatal" if release < _CHECKS_EARLY else "recover"
+    missing: Literal["fatal", "recover", "empty"] = "recover"
+    if release < _TOLERANT:
+        missing = "fatal"
+    elif _CHECKS_EARLY <= release < _TIME_INDEXES:
+        missing = "empty"
+    return LoaderRules(
+        missing_index=missing,
+        recovers="last" if release < _TOLERANT else "from-recovery-point",
+        checks_indexes=checks,
+        has_producers=release >= _PRODUCERS,
+        rebuilds_at_end=release >= _REBUILD_AT_END,
+        knows_start=release >= _START_OFFSETS,
+        lone_recovery_assigns=release >= _LOADER,
+        epochs_from_checkpoint=release >= _LOADER,
+        completes_swaps=release >= _SWAPS_FIRST,
+        removes_stray_snapshots=release >= _START_OFFSETS,
+        drops_old_producers=release < _START_OFFSETS,
+    )

@@ -1,0 +1,368 @@
+"""What a broker makes of one partition when it starts: `LogLoader` of its release, played through and not carried out.
+
+Segments without an index are recovered by themselves; after an unclean stop, those from the one that holds the recovery
+point on are recovered too, and where one is cut all behind it are deleted. Leader epochs and producer snapshots follow.
+`PartitionLoad.run` gives the recovered segments one after another, since their indexes may be large; what else becomes
+of the partition stands in `PartitionLoad.result` then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.format.layout import MAX_INT32
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState
+from kafkalog_core.ops.producers import ProducerStates
+from kafkalog_core.ops.recovery.candidates import first_recovered
+from kafkalog_core.ops.recovery.epochs import EpochCache, EpochStart, read_epoch_file
+from kafkalog_core.ops.recovery.index_sanity import is_odd_index, txn_index_fault
+from kafkalog_core.ops.recovery.producer_load import ProducerLoad, Reading
+from kafkalog_core.ops.recovery.replay import end_of_log
+from kafkalog_core.ops.recovery.results import LoadedSegment, LoadProblem, LoadResult, RemovedSegment
+from kafkalog_core.ops.recovery.segment import Watch, recover_segment
+from kafkalog_core.ops.recovery.snapshots import SnapshotFiles
+from kafkalog_core.ops.recovery.sweep import sweep
+from kafkalog_core.storage.scan import Run
+from kafkalog_core.storage.segment import SegmentState, group_segments
+from kafkalog_core.storage.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkalog_core.ops.recovery.replay import Obstacle
+    from kafkalog_core.ops.recovery.results import LoadOptions, LoadProblemKind, Occasion
+    from kafkalog_core.ops.recovery.segment import Problem, SegmentRecovery
+    from kafkalog_core.ops.verify.context import PartitionContext
+    from kafkalog_core.storage.listing import FileInfo
+    from kafkalog_core.storage.partition import Partition
+    from kafkalog_core.storage.scan import Damage
+    from kafkalog_core.storage.segment import Segment
+
+__all__ = ["PartitionLoad"]
+
+
+class _Stopped(Exception):  # noqa: N818 - no error: the end of a simulation
+    def __init__(self, problem: LoadProblem) -> None:
+        super().__init__(problem.sentence)
+        self.problem = problem
+
+
+@dataclass(slots=True)
+class _Live:
+    """A segment on its way; `end_offset` is known once it was recovered."""
+
+    base_offset: int
+    segment: Segment | None
+    size_bytes: int
+    end_offset: int | None = None
+    recovery: SegmentRecovery | None = None
+    occasion: Occasion | None = None
+    is_emptied: bool = False
+
+    @property
+    def log_path(self) -> str | None:
+        return None if self.segment is None or self.segment.log is None else self.segment.log.path
+
+    def frozen(self) -> LoadedSegment:
+        return LoadedSegment(
+            base_offset=self.base_offset,
+            segment=self.segment,
+            size_bytes=self.size_bytes,
+            recovery=self.recovery,
+            occasion=self.occasion,
+            is_emptied=self.is_emptied,
+        )
+
+
+class PartitionLoad:
+    """One partition as a broker loads it.
+
+    Args:
+        partition: its files as they are.
+        context: what its log directory says of it.
+        options: the release and the settings.
+        advance: is told the bytes that recovery reads.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        context: PartitionContext,
+        options: LoadOptions,
+        *,
+        advance: Callable[[int], None] | None = None,
+    ) -> None:
+        self._advance = advance
+        self._partition = partition
+        self._context = context
+        self._options = options
+        self._rules = options.loader
+        self._epoch_file = read_epoch_file(partition.path)
+        entries = () if self._epoch_file is None else self._epoch_file.entries
+        self._epochs = EpochCache(entries, options.release)
+        self._snapshots = snapshots = SnapshotFiles.of(partition)
+        self._producers = ProducerLoad(snapshots, options.snapshots, marks_last_segments=options.loader.rebuilds_at_end)
+        is_metadata = partition.topic == METADATA_TOPIC
+        self._is_clean = bool(context.is_clean) and not is_metadata
+        self._start_checkpoint = 0 if is_metadata else context.log_start_offset or 0
+        self._recovery_point = 0 if is_metadata else context.recovery_point or 0
+        self._live: list[_Live] = []
+        self._removed: list[RemovedSegment] = []
+        self._zero_indexes: frozenset[int] = frozenset()
+        self._result: LoadResult | None = None
+
+    @property
+    def result(self) -> LoadResult:
+        """What becomes of the partition; to be asked for when `run` has come to its end."""
+        if self._result is None:
+            raise RuntimeError("the load has not come to its end")
+        return self._result
+
+    @property
+    def snapshots(self) -> SnapshotFiles:
+        """The producer snapshots as they are to be."""
+        return self._snapshots
+
+    @property
+    def producers(self) -> ProducerStates | None:
+        """All producers at the end of the log; null: they were not read."""
+        return self._producers.at_end_of_log
+
+    def run(self) -> Iterator[LoadedSegment]:
+        """Play the start through; gives each segment that is recovered, when it has been for the last time."""
+        try:
+            yield from self._load()
+        except _Stopped as stopped:
+            self._result = LoadResult(problem=stopped.problem)
+        except StorageError as error:
+            sentence = f"{error.message}: a broker takes the log directory offline"
+            self._result = LoadResult(
+                problem=LoadProblem(kind="fatal", path=error.path or self._partition.path, sentence=sentence)
+            )
+
+    # --- the course of it -------------------------------------------------------------------------------------------
+    def _load(self) -> Iterator[LoadedSegment]:
+        epochs = self._epoch_file
+        if self._rules.has_producers and epochs is not None and epochs.refusal is not None:
+            self._stop(epochs.path, f"a broker refuses it: {epochs.refusal.problem}")
+        files = self._partition.files
+        swept = sweep(files, completes_swaps=self._rules.completes_swaps)
+        if swept.problem is not None:
+            kind: LoadProblemKind = "fatal" if self._rules.completes_swaps else "unknown"
+            self._stop(swept.path or self._partition.path, swept.problem, kind=kind)
+        for file, _ in swept.removed:
+            if file.name.kind is FileKind.SNAPSHOT and file.name.base_offset is not None:
+                self._snapshots.remove(file.name.base_offset)
+        self._zero_indexes = swept.zero_indexes
+        segments, others = group_segments(swept.files, FileKind.LOG)
+        self._check_names(others)
+        first = first_recovered(
+            [segment.base_offset for segment in segments],
+            self._recovery_point,
+            is_clean=self._is_clean,
+            topic=self._partition.topic,
+            only_last=self._rules.recovers == "last",
+        )
+        is_deleted = self._partition.name.state is DirectoryState.DELETE
+        is_recovered = first is not None and not is_deleted
+        for number, segment in enumerate(segments):
+            live = _Live(segment.base_offset, segment, segment.size_bytes)
+            self._open(live, segment)
+            self._live.append(live)
+            if live.recovery is not None and not (is_recovered and first is not None and number >= first):
+                yield live.frozen()
+        if is_recovered and first is not None:
+            yield from self._recover_from(first)
+        end_offset = 0 if is_deleted else self._check_start(self._end_offset())
+        self._finish(end_offset, swept.removed, swept.files, others)
+
+    def _check_names(self, others: Sequence[Segment]) -> None:
+        """What has the name of a segment's file, and a broker makes something else of."""
+        for file in self._partition.files:
+            kinds = {FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX, FileKind.SNAPSHOT}
+            if file.name.kind in kinds and file.name.state is FileState.LIVE and file.name.base_offset is None:
+                self._stop(file.path, "its name does not start with a number, and the broker stops")
+        for other in others:
+            if other.log is not None and other.state is SegmentState.UNREAD:
+                sentence = "its name is not its offset in 20 digits: the broker begins an empty segment beside it"
+                self._stop(other.log.path, sentence, kind="unknown")
+
+    def _open(self, live: _Live, segment: Segment) -> None:
+        """`LogLoader.loadSegmentFiles` for one segment."""
+        path = live.log_path or self._partition.path
+        if live.size_bytes > MAX_INT32:
+            self._stop(path, f"its {live.size_bytes:,} bytes are more than a segment can have")
+        occasion: Occasion | None = None
+        if segment.index is None and segment.base_offset not in self._zero_indexes:
+            if self._rules.missing_index == "fatal":
+                self._stop(path, "it has no offset index, and this release does not build one")
+            occasion = "no-index" if self._rules.missing_index == "recover" else None
+        elif self._rules.checks_indexes == "recover" and is_odd_index(segment):
+            occasion = "odd-index"
+        elif segment.txnindex is not None and self._rules.has_producers:
+            fault = txn_index_fault(segment.txnindex.path, segment.base_offset)
+            if fault == "version":
+                self._stop(segment.txnindex.path, "an entry of a version that no broker knows")
+            occasion = "odd-index" if fault is not None else None
+        if occasion is None:
+            return
+        problem = self._recover(live, assigns=self._rules.lone_recovery_assigns)
+        if problem is not None:
+            self._refuse(live, problem)
+        live.occasion = occasion
+
+    def _recover_from(self, first: int) -> Iterator[LoadedSegment]:
+        """`LogLoader.recoverLog`: each segment from here on, until one of them is cut."""
+        for number in range(first, len(self._live)):
+            live = self._live[number]
+            before = live.size_bytes
+            problem = self._recover(live, assigns=True)
+            if problem is not None:
+                if not self._is_caught(problem.kind):
+                    self._refuse(live, problem)
+                self._empty(live)
+            live.occasion = "unclean-stop"
+            if live.size_bytes < before:
+                self._remove(number + 1, f"the segment at offset {live.base_offset} before it is cut")
+                yield live.frozen()
+                return
+            yield live.frozen()
+
+    def _recover(self, live: _Live, *, assigns: bool) -> Problem | None:
+        """`LogLoader.recoverSegment`; returns what escapes it."""
+        path = live.log_path
+        if path is None:
+            return None
+        states = ProducerStates(sequences="unchecked")
+        manager = None
+        if self._rules.has_producers:
+            manager, obstacle = self._producers.before(
+                [_reading(other) for other in self._live], self._start_checkpoint, live.base_offset
+            )
+            if obstacle is not None:
+                self._blocked(*obstacle)
+            states = manager.states
+        with Source.open(path) as source:
+            recovery = recover_segment(
+                source,
+                live.base_offset,
+                rules=self._options.recovery,
+                settings=self._options.settings,
+                states=states,
+                watch=Watch(listen=self._listen),
+            )
+        if recovery.problem is not None:
+            return recovery.problem
+        live.recovery, live.end_offset = recovery, recovery.end_offset
+        live.size_bytes = min(live.size_bytes, recovery.valid_bytes)
+        if assigns:
+            for epoch, start_offset in recovery.epochs:
+                self._epochs.assign(EpochStart(epoch, start_offset))
+        if manager is not None:
+            manager.end_offset = live.base_offset if recovery.map_end_offset is None else recovery.map_end_offset
+            manager.take()
+        return None
+
+    def _listen(self, item: Run | Damage) -> None:
+        if self._advance is not None and isinstance(item, Run):
+            self._advance(sum(item.batches.column("size_bytes")))
+
+    def _is_caught(self, kind: str) -> bool:
+        """Whether recovery of a whole log goes on behind this problem: the segment is emptied."""
+        return kind == "invalid-offset"
+
+    def _empty(self, live: _Live) -> None:
+        live.recovery, live.end_offset, live.size_bytes, live.is_emptied = None, live.base_offset, 0, True
+
+    def _remove(self, first: int, why: str) -> None:
+        """Delete the segments from one on, and the snapshots of their base offsets."""
+        for live in self._live[first:]:
+            if live.segment is not None:
+                self._removed.append(RemovedSegment(live.segment, why))
+            self._snapshots.remove(live.base_offset)
+        del self._live[first:]
+
+    # --- behind recovery --------------------------------------------------------------------------------------------
+    def _end_offset(self) -> int:
+        """`readNextOffset` of the last segment."""
+        if not self._live:
+            return 0
+        live = self._live[-1]
+        if live.end_offset is not None or live.segment is None or live.log_path is None:
+            return live.end_offset or live.base_offset
+        index = live.segment.index
+        end_offset, obstacle = end_of_log(live.log_path, live.size_bytes, live.base_offset, index)
+        if obstacle is not None and not obstacle.is_end:
+            self._blocked(live.log_path, obstacle)
+        return end_offset
+
+    def _check_start(self, end_offset: int) -> int:
+        """A log that ends below its checkpointed start goes as a whole; one without segments gets one."""
+        start = self._start_checkpoint if self._rules.knows_start else 0
+        if self._live and self._rules.knows_start and end_offset < start:
+            self._remove(0, f"the log ends at offset {end_offset}, below its checkpointed start {start}")
+            self._epochs.clear()
+            for offset in self._snapshots:
+                self._snapshots.remove(offset)
+        if not self._live:
+            self._live.append(_Live(start, None, 0, end_offset=start))
+            return start
+        return end_offset
+
+    def _finish(
+        self,
+        end_offset: int,
+        removed: Sequence[tuple[FileInfo, str]],
+        files: Sequence[FileInfo],
+        others: Sequence[Segment],
+    ) -> None:
+        start_offset = max(self._start_checkpoint, self._live[0].base_offset)
+        self._epochs.cut_end(end_offset)
+        self._epochs.cut_start(self._start_checkpoint if self._rules.epochs_from_checkpoint else start_offset)
+        if self._rules.has_producers:
+            readings = [_reading(live) for live in self._live]
+            if self._rules.removes_stray_snapshots:
+                self._producers.remove_stray({live.base_offset for live in self._live})
+            obstacle = self._producers.at_end(readings, start_offset, end_offset, is_clean=self._is_clean)
+            if obstacle is not None:
+                self._blocked(*obstacle)
+        moved_names = {file.path: file for file in files}
+        self._result = LoadResult(
+            segments=tuple(live.frozen() for live in self._live),
+            removed=tuple(self._removed),
+            swept=tuple(removed),
+            moved=tuple(file for path, file in moved_names.items() if not path.endswith(f"/{file.name.raw}")),
+            orphans=tuple(
+                file
+                for other in others
+                if other.state is SegmentState.ORPHAN
+                for file in other.files
+                if file.name.state is FileState.LIVE and file.name.kind is not FileKind.SNAPSHOT
+            ),
+            log_start_offset=start_offset,
+            end_offset=end_offset,
+            recovery_point=max(start_offset, end_offset if self._is_clean else min(self._recovery_point, end_offset)),
+            epochs=self._epochs.entries if self._rules.has_producers else None,
+        )
+
+    # --- what stops it ----------------------------------------------------------------------------------------------
+    def _stop(
+        self, path: str, sentence: str, *, kind: LoadProblemKind = "fatal", position: int | None = None
+    ) -> NoReturn:
+        raise _Stopped(LoadProblem(kind=kind, path=path, sentence=sentence, position=position))
+
+    def _blocked(self, path: str, obstacle: Obstacle) -> NoReturn:
+        sentence = f"the broker reads it to learn of its producers or its end, and stops here ({obstacle.reason})"
+        self._stop(path, sentence, position=obstacle.position)
+
+    def _refuse(self, live: _Live, problem: Problem) -> NoReturn:
+        kind: LoadProblemKind = "fatal"
+        if problem.kind in {"overflow", "unreadable", "over-limit"}:
+            kind = "split" if problem.kind == "overflow" else "unknown"
+        self._stop(live.log_path or "", problem.detail, kind=kind, position=problem.position)
+
+
+def _reading(live: _Live) -> Reading:
+    return Reading(live.base_offset, live.log_path, live.size_bytes)

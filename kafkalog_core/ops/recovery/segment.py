@@ -1,0 +1,386 @@
+"""What a broker's recovery makes of one segment (LogSegment.recover): one pass over its log, nothing written.
+
+It reads batches from the start up to the first that is bad, where the log is cut, and builds the offset, time and
+transaction index and the producers' state anew. Memory: a window of the log, the state, and the indexes themselves.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from kafkalog_core.format import kernels
+from kafkalog_core.format.columns import BATCH_ROWS
+from kafkalog_core.format.decode import RecordRun, decode_run
+from kafkalog_core.format.index import encode_time_entry, encode_txn_entry
+from kafkalog_core.format.kernels import constants as k
+from kafkalog_core.format.layout import (
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    MAX_BATCH_BYTES,
+    MAX_INT64,
+    OFFSET_INDEX_ENTRY,
+    TIME_INDEX_ENTRY,
+)
+from kafkalog_core.ops.producer_markers import markers_of
+from kafkalog_core.ops.producers import CompletedTxn
+from kafkalog_core.ops.recovery.markers import marker_fault
+from kafkalog_core.storage.broker_walk import walk_as_broker
+from kafkalog_core.storage.scan import Damage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kafkalog_core.format.columns import BatchColumns
+    from kafkalog_core.ops.producers import Marker, ProducerStates
+    from kafkalog_core.ops.recovery.markers import MarkerFault
+    from kafkalog_core.ops.recovery.rules import RecoveryRules
+    from kafkalog_core.ops.settings import TopicSettings
+    from kafkalog_core.storage.scan import Run
+    from kafkalog_core.storage.source import Source
+
+__all__ = ["Problem", "ProblemKind", "SegmentRecovery", "Watch", "recover_segment"]
+
+ProblemKind = Literal[
+    "invalid-offset",
+    "overflow",
+    "index-full",
+    "bad-marker",
+    "bad-message",
+    "txn-state",
+    "txn-order",
+    "unreadable",
+    "over-limit",
+]
+_STOPPED: Final[dict[int, tuple[ProblemKind, str]]] = {
+    k.REBUILD_OVERFLOW: (
+        "overflow",
+        "no index of a segment that starts at {base} can hold offset {last}",
+    ),
+    k.REBUILD_FULL: ("index-full", "the index is full: segment.index.bytes has room for no more entries"),
+    k.REBUILD_DISORDER: ("invalid-offset", "offset {last} is not above that of the index entry before"),
+}
+_INVALID_RECORD: Final = "a control batch that cannot be read: a broker keeps it and cuts what stands behind it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What escapes the recovery of a segment, so that nothing of its result counts.
+
+    Args:
+        kind: `invalid-offset` (an index would not ascend), `overflow` (an offset that no index can hold), `index-full`,
+            `bad-marker`, `txn-state` and `txn-order` (a control batch or transaction that cannot be), `bad-message` (a
+            compressed message that does not open), `unreadable` (by the disk), `over-limit` (of kafkalog's own memory).
+        position: byte in the log of the batch that it is about.
+        detail: a part of a sentence.
+    """
+
+    kind: ProblemKind
+    position: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentRecovery:
+    """What recovery makes of a segment.
+
+    Args:
+        base_offset: of the segment.
+        size_bytes: of its log as it is.
+        valid_bytes: size of its log afterwards.
+        stop: why it is cut there: a reason of `Damage`, or `control-batch`; null: it is whole.
+        stop_detail: the same as a part of a sentence.
+        end_offset: behind the last batch that is kept, or the base offset.
+        map_end_offset: behind the last batch of magic 2 that is kept, where a snapshot would be taken; null: none.
+        batches: that are kept.
+        offset_index: all bytes of the `.index`, trimmed.
+        time_index: the same of the `.timeindex`; null: the release has none.
+        txn_index: the same of the `.txnindex`; null: the release has none.
+        epochs: leader epochs that are higher than all before in this segment, each with its first offset.
+        max_timestamp_ms: largest timestamp of a batch; -1: none.
+        has_legacy: whether messages of magic 0 or 1 are among them.
+        problem: what escapes; null: nothing.
+    """
+
+    base_offset: int
+    size_bytes: int
+    valid_bytes: int
+    stop: str | None
+    stop_detail: str
+    end_offset: int
+    map_end_offset: int | None
+    batches: int
+    offset_index: bytes
+    time_index: bytes | None
+    txn_index: bytes | None
+    epochs: tuple[tuple[int, int], ...]
+    max_timestamp_ms: int
+    has_legacy: bool
+    problem: Problem | None
+
+    @property
+    def cut_bytes(self) -> int:
+        """What recovery cuts off the log."""
+        return self.size_bytes - self.valid_bytes
+
+
+def _ignore(_: object) -> None:
+    """Nobody listens."""
+
+
+class Watch(NamedTuple):
+    """Who wants to know what a recovery comes by.
+
+    `listen` is given all that is read, up to the first damage; one of size 0 says that offsets go back. `pauses` are
+    offsets behind the base of the segment, ascending: `reached` is told of each when the states are at it: all batches
+    below it are carried out, and no other.
+    """
+
+    listen: Callable[[Run | Damage], None] = _ignore
+    pauses: Sequence[int] = ()
+    reached: Callable[[int], None] = _ignore
+
+
+NO_WATCH: Final = Watch()
+
+
+def recover_segment(
+    source: Source,
+    base_offset: int,
+    *,
+    rules: RecoveryRules,
+    settings: TopicSettings,
+    states: ProducerStates,
+    max_batch_bytes: int = MAX_BATCH_BYTES,
+    watch: Watch = NO_WATCH,
+    span: tuple[int, int] | None = None,
+) -> SegmentRecovery:
+    """Recover a segment as a broker does.
+
+    Args:
+        source: its log.
+        base_offset: the number in its name.
+        rules: of the release.
+        settings: of its topic; index.interval.bytes, segment.index.bytes and max.message.bytes count.
+        states: all producers at the base offset; carried on in place up to the end.
+        max_batch_bytes: the largest batch that is read.
+        watch: who looks on.
+        span: first byte, and the one behind the last, of a part of the log that is recovered as if it were all.
+    """
+    size_bytes = source.size_bytes if span is None else span[1] - span[0]
+    recovery = _Recovery(size_bytes, base_offset, rules, settings, states, max_batch_bytes)
+    recovery.pauses, recovery.reached = deque(watch.pauses), watch.reached
+    walk = walk_as_broker(
+        source,
+        base_offset=base_offset,
+        max_batch_bytes=recovery.limit_bytes,
+        takes_v2_magic=rules.takes_v2_magic,
+        span=span,
+    )
+    for item in walk:
+        watch.listen(item)
+        if isinstance(item, Damage):
+            if item.size_bytes:  # else it is about the order of offsets, which counts at index entries alone
+                recovery.damage(item)
+        elif not recovery.run(item):
+            break
+    return recovery.finish()
+
+
+class _Recovery:
+    def __init__(
+        self,
+        size_bytes: int,
+        base_offset: int,
+        rules: RecoveryRules,
+        settings: TopicSettings,
+        states: ProducerStates,
+        max_batch_bytes: int,
+    ) -> None:
+        self._size_bytes = size_bytes
+        self._base_offset = base_offset
+        self._rules = rules
+        self._states = states
+        self._message_limit = settings.max_message_bytes + LOG_OVERHEAD if rules.limits_message else MAX_INT64
+        self.limit_bytes = min(max_batch_bytes, self._message_limit)
+        self._problem: Problem | None = None
+        self._stop: str | None = None
+        self._stop_detail = ""
+        self._position = 0
+        self._last_offset = base_offset - 1
+        self._map_end_offset: int | None = None
+        self._batches = 0
+        self._has_legacy = False
+        self.pauses: deque[int] = deque()
+        self.reached: Callable[[int], None] = _ignore
+        self._offset_index, self._time_index, self._txn_index = bytearray(), bytearray(), bytearray()
+        self._last_aborted: int | None = None
+        self._epochs: list[tuple[int, int]] = []
+        self._state = array("q", bytes(8 * k.X_SIZE))
+        self._state[k.X_BASE] = base_offset
+        self._state[k.X_INTERVAL] = settings.index_interval_bytes
+        self._state[k.X_ROOM] = settings.segment_index_bytes // OFFSET_INDEX_ENTRY.size
+        self._state[k.X_TIME_ROOM] = settings.segment_index_bytes // TIME_INDEX_ENTRY.size - 1
+        self._state[k.X_TIME_LAST] = self._state[k.X_MAX_TIME] = self._state[k.X_EPOCH] = -1
+        self._state[k.X_MAX_OFFSET] = base_offset
+        self._state[k.X_FIRST] = k.LEAST
+        self._new_entries = bytearray(BATCH_ROWS * OFFSET_INDEX_ENTRY.size)
+        self._new_times = bytearray(BATCH_ROWS * TIME_INDEX_ENTRY.size)
+        self._new_epochs = array("q", bytes(2 * 8 * BATCH_ROWS))
+
+    # --- what the walk gives ------------------------------------------------------------------------------------------
+    def damage(self, damage: Damage) -> None:
+        """The log is cut here, unless it is not the log that is bad."""
+        if damage.reason == "unreadable":
+            self._fail("unreadable", damage.position, damage.detail)
+        elif damage.reason == "over-limit" and self.limit_bytes < self._message_limit:
+            self._fail("over-limit", damage.position, damage.detail)
+        self._stop, self._stop_detail = damage.reason, damage.detail
+
+    def run(self, run: Run) -> bool:
+        """Carry out whole batches; whether recovery goes on behind them."""
+        batches = run.batches
+        behind, fault = self._first_bad_marker(run) if self._rules.has_producers else (batches.count, None)
+        end = self._rebuild(run, behind + (fault is not None))
+        if self._rules.has_producers:
+            self._replay(run, min(end, behind))
+        if self._problem is None and fault == "fatal":
+            detail = "a control batch of a producer that holds no marker"
+            self._fail("bad-marker", batches.column("position")[behind], detail)
+        elif fault == "invalid-record":
+            self._stop, self._stop_detail = "control-batch", _INVALID_RECORD
+        if end:
+            self._batches += end
+            self._has_legacy = self._has_legacy or not batches.holds_only("format", MAGIC_V2)
+            self._position = batches.column("position")[end - 1] + batches.column("size_bytes")[end - 1]
+            self._last_offset = batches.column("last_offset")[end - 1]
+        return self._problem is None and fault is None
+
+    def _first_bad_marker(self, run: Run) -> tuple[int, MarkerFault | None]:
+        """The first row that raises an exception, and which; the number of rows where none does."""
+        batches = run.batches
+        row = 0
+        while (row := kernels.find_odd_marker(run.memory, batches, row)) < batches.count:
+            fault = marker_fault(run.memory, batches, row, max_bytes=self.limit_bytes)
+            if fault is not None:
+                return row, fault
+            row += 1
+        return batches.count, None
+
+    # --- offset and time index, epochs --------------------------------------------------------------------------------
+    def _rebuild(self, run: Run, last: int) -> int:
+        """Rows up to `last` (exclusive); returns the one that it stopped at."""
+        batches, state = run.batches, self._state
+        state[k.X_ROW] = 0
+        while True:
+            new = (self._new_entries, self._new_times, self._new_epochs)
+            stop = kernels.rebuild(batches, last, self._rules.bits, state, *new)
+            self._offset_index += self._new_entries[: state[k.X_NEW_ENTRIES] * OFFSET_INDEX_ENTRY.size]
+            self._time_index += self._new_times[: state[k.X_NEW_TIMES] * TIME_INDEX_ENTRY.size]
+            pairs = self._new_epochs[: 2 * state[k.X_EPOCHS]]
+            self._epochs += zip(pairs[::2], pairs[1::2], strict=True)
+            row = state[k.X_ROW]
+            if stop == k.REBUILD_FIRST:
+                first = self._first_inner_offset(run, row)
+                if first is not None:
+                    state[k.X_FIRST] = first
+                    continue
+            elif stop != k.REBUILD_DONE:
+                kind, text = _STOPPED[stop]
+                detail = text.format(last=batches.column("last_offset")[row], base=self._base_offset)
+                self._fail(kind, batches.column("position")[row], detail)
+            return row
+
+    def _first_inner_offset(self, run: Run, row: int) -> int | None:
+        """The first offset inside of a compressed message; null: it does not open, which is a problem."""
+        for item in decode_run(run.memory, run.batches, max_bytes=self.limit_bytes, wanted=row.__eq__):
+            if isinstance(item, RecordRun):
+                return item.records.column("offset")[0]
+            self._fail("bad-message", run.batches.column("position")[row], item.detail)
+            break
+        return None
+
+    # --- producers ----------------------------------------------------------------------------------------------------
+    def _replay(self, run: Run, last: int) -> None:
+        """Carry the producers' state on over the rows up to `last` (exclusive)."""
+        batches = run.batches
+        formats = batches.column("format")
+        ending = next((row for row in range(last - 1, -1, -1) if formats[row] == MAGIC_V2), None)
+        if ending is None:  # so far nothing can have told of a producer
+            return
+        self._map_end_offset = batches.column("last_offset")[ending] + 1
+        markers: dict[int, Marker] = {}
+        if not batches.holds_only("producer_id", -1):
+            markers = markers_of(run.memory, batches, max_bytes=self.limit_bytes)
+        first = 0
+        while self.pauses and self.pauses[0] <= batches.column("last_offset")[last - 1]:
+            row = bisect_left(batches.column("last_offset"), self.pauses[0], first, last)
+            self._carry_out(batches, markers, first, row)
+            if self._problem is not None:
+                return
+            self.reached(self.pauses.popleft())
+            first = row
+        self._carry_out(batches, markers, first, last)
+
+    def _carry_out(self, batches: BatchColumns, markers: Mapping[int, Marker], first: int, last: int) -> None:
+        if first >= last or batches.holds_only("producer_id", -1):
+            return
+        for event in self._states.replay(batches, markers, first=first, last=last):
+            if not isinstance(event, CompletedTxn):
+                if event.kind == "plain-in-transaction":
+                    detail = f"a batch of producer {event.producer_id} outside of its transaction, which is open"
+                    self._fail("txn-state", event.position, detail)
+                    return
+            elif event.is_aborted and not self._add_aborted(event, batches):
+                return
+
+    def _add_aborted(self, txn: CompletedTxn, batches: BatchColumns) -> bool:
+        """Put an entry into the transaction index; whether it goes there."""
+        if self._last_aborted is not None and txn.last_offset <= self._last_aborted:
+            row = batches.column("base_offset").tolist().index(txn.last_offset)
+            detail = f"the marker at offset {txn.last_offset} stands behind that at offset {self._last_aborted}"
+            self._fail("txn-order", batches.column("position")[row], detail)
+            return False
+        self._last_aborted = txn.last_offset
+        self._txn_index += encode_txn_entry(*txn[:3], txn.last_stable_offset)
+        return True
+
+    def _fail(self, kind: ProblemKind, position: int, detail: str) -> None:
+        self._problem = Problem(kind=kind, position=position, detail=detail)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+    def finish(self) -> SegmentRecovery:
+        """All that came of it."""
+        rules, state = self._rules, self._state
+        if rules.has_time_index and self._problem is None:
+            self._close_time_index()
+        return SegmentRecovery(
+            base_offset=self._base_offset,
+            size_bytes=self._size_bytes,
+            valid_bytes=self._position,
+            stop=self._stop,
+            stop_detail=self._stop_detail,
+            end_offset=self._last_offset + 1,
+            map_end_offset=self._map_end_offset,
+            batches=self._batches,
+            offset_index=bytes(self._offset_index),
+            time_index=bytes(self._time_index) if rules.has_time_index else None,
+            txn_index=bytes(self._txn_index) if rules.has_producers else None,
+            epochs=tuple(self._epochs),
+            max_timestamp_ms=state[k.X_MAX_TIME],
+            has_legacy=self._has_legacy,
+            problem=self._problem,
+        )
+
+    def _close_time_index(self) -> None:
+        """The entry that closes a segment, for which a slot is kept."""
+        state = self._state
+        timestamp, offset = state[k.X_MAX_TIME], state[k.X_MAX_OFFSET]
+        if state[k.X_TIMES] and offset < state[k.X_TIME_LAST_OFFSET]:
+            detail = f"offset {offset} of the largest timestamp is below that of the time index entry before"
+            self._fail("invalid-offset", self._position, detail)
+        elif timestamp > state[k.X_TIME_LAST]:
+            self._time_index += encode_time_entry(timestamp, offset - self._base_offset)

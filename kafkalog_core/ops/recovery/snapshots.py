@@ -1,0 +1,153 @@
+"""Producer snapshots as a broker keeps them while it loads a log: `ProducerStateManager` over files in memory.
+
+Nothing is written: which snapshots would be there in the end, and with what in them, is what `SnapshotFiles` says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+from kafkalog_core.errors import FormatError, StorageError
+from kafkalog_core.format.names import FileState
+from kafkalog_core.format.snapshot import decode_snapshot, encode_snapshot
+from kafkalog_core.ops.producers import ProducerStates
+from kafkalog_core.storage.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog_core.format.snapshot import ProducerEntry, SnapshotOrder
+    from kafkalog_core.storage.partition import Partition
+
+__all__ = ["ProducerManager", "SnapshotFiles", "SnapshotOptions"]
+
+_MAX_BYTES: Final = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotOptions:
+    """How snapshots are read and written.
+
+    Args:
+        order: of the producers in a file.
+        now_ms: the time at which the broker starts.
+        expiration_ms: a producer without an open transaction that was silent for so long is not loaded.
+        drops_below_start: whether producers whose last batch lies below the log's start are not loaded either.
+    """
+
+    order: SnapshotOrder
+    now_ms: int
+    expiration_ms: int
+    drops_below_start: bool = False
+
+
+class SnapshotFiles:
+    """Snapshots by their offset: files that are there, new ones, and those that have gone.
+
+    Args:
+        paths: those on the disk, by offset.
+    """
+
+    def __init__(self, paths: dict[int, str]) -> None:
+        self._on_disk = dict(paths)
+        self._there: dict[int, bytes | None] = dict.fromkeys(paths)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(sorted(self._there))
+
+    def __len__(self) -> int:
+        return len(self._there)
+
+    @classmethod
+    def of(cls, partition: Partition) -> Self:
+        """Those of a partition that a broker reads."""
+        files = (file for file in partition.snapshots if file.name.canonical and file.name.state is FileState.LIVE)
+        return cls({file.name.base_offset: file.path for file in files if file.name.base_offset is not None})
+
+    @property
+    def latest(self) -> int | None:
+        """The highest offset."""
+        return max(self._there, default=None)
+
+    def read(self, offset: int) -> bytes | None:
+        """All bytes of one; null: the disk cannot read it, or it is too large to be one."""
+        content = self._there[offset]
+        return self._read_disk(offset) if content is None else content
+
+    def put(self, offset: int, content: bytes) -> None:
+        """Write one, or write it anew."""
+        is_same = offset in self._on_disk and self._read_disk(offset) == content
+        self._there[offset] = None if is_same else content
+
+    def remove(self, offset: int) -> None:
+        """Take one away."""
+        self._there.pop(offset, None)
+
+    @property
+    def made(self) -> dict[int, bytes]:
+        """Those that differ from the disk, by offset."""
+        return {offset: content for offset, content in sorted(self._there.items()) if content is not None}
+
+    @property
+    def gone(self) -> dict[int, str]:
+        """Paths of those that are no longer there, by offset."""
+        return {offset: path for offset, path in sorted(self._on_disk.items()) if offset not in self._there}
+
+    def _read_disk(self, offset: int) -> bytes | None:
+        try:
+            with Source.open(self._on_disk[offset]) as source:
+                return bytes(source.read(0, source.size_bytes)) if source.size_bytes <= _MAX_BYTES else None
+        except StorageError:
+            return None
+
+
+class ProducerManager:
+    """The producers of a partition at one offset, on top of its snapshots.
+
+    `end_offset` is where `states` are, `last_snapshot` the offset of the last snapshot loaded or taken.
+    """
+
+    def __init__(self, files: SnapshotFiles, options: SnapshotOptions) -> None:
+        self.files = files
+        self._options = options
+        self.states = ProducerStates(sequences="unchecked")
+        self.end_offset = 0
+        self.last_snapshot = 0
+
+    def truncate_and_reload(self, start_offset: int, end_offset: int) -> None:
+        """Snapshots that lie outside of the log go; the newest of the others is loaded."""
+        for offset in self.files:
+            if offset > end_offset or offset <= start_offset:
+                self.files.remove(offset)
+        if end_offset != self.end_offset:
+            self._load(start_offset)
+
+    def take(self) -> None:
+        """Write a snapshot of the states, where they are behind the last one."""
+        if self.end_offset > self.last_snapshot:
+            self.files.put(self.end_offset, encode_snapshot(self.states.snapshot_entries(), order=self._options.order))
+            self.last_snapshot = self.end_offset
+
+    def _load(self, start_offset: int) -> None:
+        self.states = ProducerStates(sequences="unchecked")
+        while (latest := self.files.latest) is not None:
+            content = self.files.read(latest)
+            try:
+                entries = decode_snapshot(content or b"")
+                kept = [entry for entry in entries if not self._is_dropped(entry, start_offset)]
+                self.states = ProducerStates.from_snapshot(
+                    {entry.producer_id: entry for entry in kept}.values(), sequences="unchecked"
+                )
+            except FormatError:
+                self.files.remove(latest)
+                continue
+            self.end_offset = self.last_snapshot = latest
+            return
+        self.end_offset = self.last_snapshot = start_offset
+
+    def _is_dropped(self, entry: ProducerEntry, start_offset: int) -> bool:
+        options = self._options
+        if options.drops_below_start and entry.last_offset < start_offset:
+            return True
+        return entry.current_txn_first_offset < 0 and options.now_ms - entry.timestamp_ms >= options.expiration_ms

@@ -1,0 +1,120 @@
+"""Which files a broker finds in a partition directory when it opens its segments: what it swept and renamed before.
+
+Files that wait for their deletion go, unfinished replacements go, and finished ones take the place of what they
+replace (`LogLoader.removeTempFilesAndCollectSwapFiles`). Nothing is touched: the result is a list of files, each under
+the name that it would have, with the path at which its bytes are now.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.format.layout import MAX_INT64
+from kafkalog_core.format.names import parse_file_name
+from kafkalog_core.ops.recovery.replay import end_of_log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog_core.storage.listing import FileInfo
+
+__all__ = ["Swept", "sweep"]
+
+_NUMBER: Final = re.compile(r"[+-]?\d+", re.ASCII)
+_SWAP: Final = ".swap"
+_KEPT: Final = ".checkpoint.deleted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """What is left, and why nothing can be said where that is so.
+
+    Args:
+        files: under the names that they would have then.
+        zero_indexes: base offsets of replacements without an offset index, which get one of zeros that is trusted.
+        removed: files that go, each with the reason.
+        problem: what keeps the broker from coming so far, or from being foreseen; null: nothing.
+        path: of the file that is meant.
+    """
+
+    files: tuple[FileInfo, ...]
+    zero_indexes: frozenset[int] = frozenset()
+    removed: tuple[tuple[FileInfo, str], ...] = ()
+    problem: str | None = None
+    path: str | None = None
+
+
+def sweep(files: Sequence[FileInfo], *, completes_swaps: bool) -> Swept:
+    """All files of a partition directory as they are when the first segment is opened.
+
+    Args:
+        files: as they are.
+        completes_swaps: whether the release puts finished replacements in place without looking into them (3.9, 4.x).
+    """
+    removed: list[tuple[FileInfo, str]] = []
+    left: list[FileInfo] = []
+    for file in files:
+        raw = file.name.raw
+        if raw.endswith(".deleted") and not raw.endswith(_KEPT):
+            removed.append((file, "it waits for its deletion"))
+        else:
+            left.append(file)
+    unfinished = [file for file in left if file.name.raw.endswith((".cleaned", _SWAP))]
+    for file in unfinished:
+        if _number(file) is None:
+            return Swept(
+                files=tuple(left), problem=f"the name of {file.name.raw} does not start with a number", path=file.path
+            )
+    cleaned = [file for file in unfinished if not file.name.raw.endswith(_SWAP)]
+    swaps = [file for file in unfinished if file.name.raw.endswith(_SWAP)]
+    if swaps and not completes_swaps:
+        problem = "a replacement of segments is not finished, and this release rebuilds it as it starts"
+        return Swept(files=tuple(left), problem=problem, path=swaps[0].path)
+    least = min((_number(file) or 0 for file in cleaned), default=MAX_INT64)
+    removed += [(file, "it belongs to a replacement that was never finished") for file in cleaned]
+    removed += [(file, "its replacement was not complete") for file in swaps if (_number(file) or 0) >= least]
+    gone = {file.path for file, _ in removed}
+    return _complete([file for file in left if file.path not in gone], removed)
+
+
+def _complete(left: list[FileInfo], removed: list[tuple[FileInfo, str]]) -> Swept:
+    """Put the swaps in place: what they replace goes, and they lose their suffix."""
+    swaps = {file.name.raw: file for file in left if file.name.raw.endswith(_SWAP)}
+    first, end = MAX_INT64, -1
+    zero_indexes: set[int] = set()
+    for name, log in swaps.items():
+        if not name.endswith(".log.swap"):
+            continue
+        base = _number(log) or 0
+        index = swaps.get(name.replace(".log.swap", ".index.swap"))
+        next_offset, obstacle = end_of_log(log.path, log.size_bytes, base, index)
+        if obstacle is not None and not obstacle.is_end:
+            problem = f"the replacement {name} cannot be read at byte {obstacle.position}"
+            return Swept(files=tuple(left), removed=tuple(removed), problem=problem, path=log.path)
+        first, end = min(first, base), max(end, next_offset)
+        if index is None:
+            zero_indexes.add(base)
+    found: dict[str, FileInfo] = {}
+    for file in left:
+        number = _number(file)
+        if file.name.raw in swaps:
+            continue
+        if number is not None and first <= number < end:
+            removed.append((file, "a replacement takes its place"))
+        else:
+            found[file.name.raw] = file
+    for name, swap in swaps.items():
+        target = name.removesuffix(_SWAP)
+        if target in found:
+            removed.append((found[target], "a replacement takes its place"))
+        found[target] = replace(swap, name=parse_file_name(target))
+    files = tuple(found[name] for name in sorted(found))
+    return Swept(files=files, zero_indexes=frozenset(zero_indexes), removed=tuple(removed))
+
+
+def _number(file: FileInfo) -> int | None:
+    """What a broker takes for the offset of a file: all before the first dot, however many digits."""
+    text = file.name.raw.partition(".")[0]
+    return int(text) if _NUMBER.fullmatch(text) and abs(int(text)) <= MAX_INT64 else None

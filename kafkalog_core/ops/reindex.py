@@ -1,0 +1,168 @@
+"""`kafkalog reindex`: offset, time and transaction indexes, producer snapshots and leader epochs, built anew from logs.
+
+Each partition's logs are read once. What is missing or wrong is written as the broker's recovery would write it, with
+the settings in force; what is right stays, also where a recovery would write it otherwise, unless all are asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.findings import found
+from kafkalog_core.format.layout import MAX_BATCH_BYTES
+from kafkalog_core.format.names import SEGMENT_KINDS, DirectoryState, FileKind
+from kafkalog_core.ops.plan import Outcome
+from kafkalog_core.ops.recovery.rules import RecoveryRules, recovery_rules
+from kafkalog_core.ops.reindexing.partition import PartitionReindex
+from kafkalog_core.ops.reindexing.steps import Spool, stage_step
+from kafkalog_core.ops.reindexing.task import ReindexTask
+from kafkalog_core.ops.release import Release
+from kafkalog_core.ops.release_evidence import infer_release
+from kafkalog_core.ops.settings import SettingsRequest, read_settings
+from kafkalog_core.ops.verify.brokerdir import read_broker_dir
+from kafkalog_core.ops.verify.context import PartitionContext
+from kafkalog_core.ops.verify.pool import Pool
+from kafkalog_core.storage.partition import partition_name, read_partition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.ops.plan import PlanRequest
+    from kafkalog_core.ops.progress import Progress
+    from kafkalog_core.ops.reindexing.steps import Step
+    from kafkalog_core.ops.reindexing.task import Said
+    from kafkalog_core.ops.settings import Setting
+    from kafkalog_core.ops.targets import FileTarget
+    from kafkalog_core.storage.changes import Stage
+
+__all__ = ["plan_reindex", "rebuild"]
+
+_SHARED_BYTES: Final = 64 * 1024 * 1024
+"""Less log than this is read before other processes have started."""
+_USED: Final = ("index.interval.bytes", "segment.index.bytes", "max.message.bytes")
+_FIRST: Final = Release(0, 8, 0)
+"""Before it there were no indexes."""
+
+
+def plan_reindex(request: PlanRequest, stage: Stage, progress: Progress) -> Outcome:
+    """The planner; see `plan.Planner`. Options: `kafka`; `all`, `as_broker` and `max_batch_bytes` may be absent."""
+    return _Planner(request, stage, progress).plan()
+
+
+class _Planner:
+    def __init__(self, request: PlanRequest, stage: Stage, progress: Progress) -> None:
+        self._request = request
+        self._stage = stage
+        self._progress = progress
+        kafka = SettingsRequest(**request.options["kafka"])  # type: ignore[arg-type]  # as asdict() made it
+        self._guess = infer_release(request.site.root, kafka=kafka.kafka)
+        self._settings = read_settings(kafka, self._guess.release)
+        log_dir = request.site.log_dir
+        self._broker_dir = None if log_dir is None else read_broker_dir(log_dir)
+        self._used: dict[tuple[str, object, str], Setting] = {}
+        self._other_files: list[Finding] = []
+
+    def plan(self) -> Outcome:
+        """Stage the steps of all partitions, in their order."""
+        changes = 0
+        said: list[Said] = []
+        tasks = list(self._tasks())
+        for steps, partition_said in self._results(tasks):
+            for step in steps:
+                stage_step(step, self._stage)
+                changes += 1
+            said.append(partition_said())
+        return Outcome(
+            findings=(*self._other_files, *(finding for each in said for finding in each.findings)),
+            refusals=tuple(finding for each in said for finding in each.refusals),
+            losses=tuple(loss for each in said for loss in each.losses),
+            settings=tuple(self._used.values()) if tasks else (),
+            release=self._guess if tasks else None,
+            needs_release=changes > 0 and not self._guess.agree(_rules),
+        )
+
+    def _results(self, tasks: list[ReindexTask]) -> Iterator[tuple[Iterator[Step], Callable[[], Said]]]:
+        """The steps of each partition, and what is to be said of it when they have been taken."""
+        size_bytes = sum(_log_bytes(task) for task in tasks)
+        self._progress.expect(size_bytes)
+        jobs = min(self._request.jobs, len(tasks))
+        if jobs < 2 or size_bytes < _SHARED_BYTES:
+            for task in tasks:
+                work = PartitionReindex(task, self._progress.advance)
+                yield work.steps(), lambda work=work: work.said  # type: ignore[misc]  # mypy knows no such default
+            return
+        with ExitStack() as stack:
+            pool = stack.enter_context(Pool(jobs, self._progress))
+            for steps, said in pool.map(rebuild, [(task, pool.scratch) for task in tasks]):
+                yield iter(steps), lambda said=said: said  # type: ignore[misc]
+
+    # --- what is meant ------------------------------------------------------------------------------------------------
+    def _tasks(self) -> Iterator[ReindexTask]:
+        site = self._request.site
+        for place in site.partitions:
+            if place.name.state is not DirectoryState.DELETE:
+                yield self._task(place.path, None)
+        bases: dict[str, set[int]] = defaultdict(set)
+        for target in site.files:
+            base_offset = self._base_offset(target)
+            if base_offset is not None:
+                bases[os.path.dirname(target.path)].add(base_offset)
+        for path, offsets in bases.items():
+            yield self._task(path, frozenset(offsets))
+
+    def _base_offset(self, target: FileTarget) -> int | None:
+        """Of the segment that a file by itself belongs to; null, and it is said, where it belongs to none."""
+        name = target.file.name
+        if target.kind in SEGMENT_KINDS - {FileKind.SNAPSHOT} and name.base_offset is not None:
+            segments = read_partition(os.path.dirname(target.path)).segments
+            if any(segment.base_offset == name.base_offset for segment in segments):
+                return name.base_offset
+        self._other_files.append(found("reindex.no-log", target.path, topic=target.topic, partition=target.partition))
+        return None
+
+    def _task(self, path: str, bases: frozenset[int] | None) -> ReindexTask:
+        name, options = partition_name(path), self._request.options
+        context, high_watermark = PartitionContext(), None
+        if self._broker_dir is not None:
+            context = self._broker_dir.context(name)
+            if name.state is DirectoryState.CURRENT:
+                high_watermark = self._broker_dir.offset(FileKind.HIGH_WATERMARK, name)
+        rules = _rules(self._guess.release)
+        settings = self._settings.for_topic(name.topic)
+        for setting in settings.settings:
+            if setting.name in _USED[: 2 + rules.limits_message]:
+                self._used[setting.name, setting.value, setting.origin] = setting
+        limit = options.get("max_batch_bytes")
+        return ReindexTask(
+            path=path,
+            bases=bases,
+            context=context,
+            release=self._guess.release,
+            rules=rules,
+            settings=settings,
+            writes_all=bool(options.get("all")),
+            as_broker=bool(options.get("as_broker")),
+            high_watermark=high_watermark,
+            max_batch_bytes=limit if isinstance(limit, int) else MAX_BATCH_BYTES,
+            now_ms=self._request.now_ms,
+        )
+
+
+def rebuild(task: ReindexTask, scratch: str, advance: Callable[[int], None]) -> tuple[list[Step], Said]:
+    """The work on one partition in a process of its own; what is much goes to files in `scratch`."""
+    work, spool = PartitionReindex(task, advance), Spool(scratch)
+    steps = [spool.keep(step) for step in work.steps()]
+    return steps, work.said
+
+
+def _rules(release: Release) -> RecoveryRules:
+    """0.7 has no indexes, which shows when its partitions are read."""
+    return recovery_rules(max(release, _FIRST))
+
+
+def _log_bytes(task: ReindexTask) -> int:
+    return sum(segment.size_bytes for segment in read_partition(task.path).segments)

@@ -1,0 +1,1 @@
+"""Rebuilding what stands beside the logs of a partition: indexes, producer snapshots, leader epochs."""

@@ -1,0 +1,170 @@
+"""Producer snapshots and transaction indexes, old against what a replay of the log gives."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import FormatError, StorageError
+from kafkalog_core.format.index import iter_txn_entries
+from kafkalog_core.format.layout import TXN_INDEX_ENTRY
+from kafkalog_core.format.names import FileKind, segment_file_name
+from kafkalog_core.format.snapshot import decode_snapshot, encode_snapshot
+from kafkalog_core.ops.producers import CompletedTxn, ProducerStates
+from kafkalog_core.ops.reindexing.indexes import is_same, what_is_wrong
+from kafkalog_core.ops.reindexing.steps import Step
+from kafkalog_core.ops.verify.sink import Sink
+from kafkalog_core.ops.verify.snapshots import MAX_SNAPSHOT_BYTES, check_snapshot
+from kafkalog_core.ops.verify.txn_index import Doubt, check_txn_index
+from kafkalog_core.storage.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkalog_core.format.snapshot import SnapshotOrder
+    from kafkalog_core.ops.recovery.segment import SegmentRecovery
+    from kafkalog_core.storage.partition import Partition
+    from kafkalog_core.storage.segment import Segment
+
+__all__ = ["Snapshots", "load_states", "txn_index_step"]
+
+_SEQUENCES: Final = "unchecked"
+
+
+def load_states(path: str) -> ProducerStates | None:
+    """The producers of a snapshot; null: it cannot be read, or is none."""
+    try:
+        with Source.open(path) as source:
+            if source.size_bytes > MAX_SNAPSHOT_BYTES:
+                return None
+            return ProducerStates.from_snapshot(
+                decode_snapshot(source.read(0, source.size_bytes)), sequences=_SEQUENCES
+            )
+    except (FormatError, StorageError):
+        return None
+
+
+class Snapshots:
+    """The snapshots of a partition, visited in the order of their offsets.
+
+    Args:
+        partition: its files.
+        order: of the producers in a file.
+        start_offset: from where on the replay knows the log.
+        sink: takes what is wrong.
+        writes_all: whether one that is right is written anew where it differs.
+    """
+
+    def __init__(
+        self, partition: Partition, order: SnapshotOrder, start_offset: int, sink: Sink, *, writes_all: bool
+    ) -> None:
+        self._paths = {
+            file.name.base_offset: file.path for file in partition.snapshots if file.name.base_offset is not None
+        }
+        self._directory = partition.path
+        self._logs = [segment.log.path for segment in partition.segments if segment.log is not None]
+        self._order = order
+        self._start_offset = start_offset
+        self._sink = sink
+        self._writes_all = writes_all
+        self._good: list[int] = []
+
+    def between(self, first_offset: int, end_offset: int) -> list[int]:
+        """Offsets of snapshots behind the one offset and before the other, ascending."""
+        return sorted(offset for offset in self._paths if first_offset < offset < end_offset)
+
+    def is_good_from(self, offset: int) -> bool:
+        """Whether a snapshot at this offset or behind it is right, or will be."""
+        return any(good >= offset for good in self._good)
+
+    def visit(self, offset: int, states: ProducerStates, *, is_compacted: bool, makes: bool) -> Iterator[Step]:
+        """Compare the snapshot at an offset with the states that the replay gives there.
+
+        `is_compacted`: batches may be gone, so that a difference says nothing. `makes`: it is made where it is missing.
+        """
+        path = self._paths.get(offset)
+        content = encode_snapshot(states.snapshot_entries(), order=self._order)
+        producers = f"{states.count} producer{'' if states.count == 1 else 's'}"
+        if path is None:
+            if makes:
+                self._good.append(offset)
+                path = f"{self._directory}/{segment_file_name(offset, FileKind.SNAPSHOT)}"
+                yield Step(
+                    kind="write", path=path, why=f"it is missing; {producers}", content=content, like=self._like()
+                )
+            return
+        self._good.append(offset)
+        if is_same(path, content):
+            return
+        why = self._fault(path, offset, states, is_compacted=is_compacted)
+        if why is None and self._writes_all and _knows_all(path, states):
+            why = "it is not the one that a recovery writes"
+        if why is not None:
+            yield Step(kind="write", path=path, why=f"{why}; {producers}", content=content, like=self._like())
+
+    def behind(self, end_offset: int) -> Iterator[Step]:
+        """Snapshots behind the end of the log go, as they do when a broker starts."""
+        for offset, path in sorted(self._paths.items()):
+            if offset > end_offset:
+                self._sink.add("snapshot.beyond-end", path, offset=offset, end=end_offset)
+                yield Step(kind="remove", path=path, why=f"it lies behind the end of the log, offset {end_offset}")
+
+    def _fault(self, path: str, offset: int, states: ProducerStates, *, is_compacted: bool) -> str | None:
+        found, differences = Sink(), Sink()
+        check_snapshot(path, offset, states, self._start_offset, found, differences)
+        is_doubtful = is_compacted or not _knows_all(path, states)
+        findings = found.findings if is_doubtful else (*found.findings, *differences.findings)
+        for finding in findings:
+            self._sink.put(finding)
+        return what_is_wrong(findings, path)
+
+    def _like(self) -> str:
+        return self._logs[-1]
+
+
+def _knows_all(path: str, states: ProducerStates) -> bool:
+    """Whether the replay knows every producer of a snapshot; one that it does not was active before the log begins."""
+    old = load_states(path)
+    return old is None or all(states.entry(each.producer_id) is not None for each in old.snapshot_entries())
+
+
+def txn_index_step(
+    segment: Segment, recovery: SegmentRecovery, doubt: Doubt, sink: Sink, *, is_whole: bool, writes_all: bool
+) -> Step | None:
+    """The transaction index of a segment, where it is to be written. Raises StorageError.
+
+    Args:
+        segment: its files.
+        recovery: of it.
+        doubt: why the log may not tell all.
+        sink: takes what is wrong.
+        is_whole: whether it is known that nothing was compacted away: then a marker that is not there never was.
+        writes_all: whether one that is right is written anew where it differs.
+    """
+    new = recovery.txn_index or b""
+    log_path = "" if segment.log is None else segment.log.path
+    file = segment.txnindex
+    count = len(new) // TXN_INDEX_ENTRY.size
+    if (file is None and not new) or (file is not None and is_same(file.path, new)):
+        return None
+    path = f"{log_path.removesuffix('.log')}.txnindex" if file is None else file.path
+    found = Sink()
+    check_txn_index(segment, _aborted(new), doubt, found)
+    findings = [each for each in found.findings if is_whole or each.code != "txnindex.unknown-entry"]
+    for finding in findings:
+        sink.put(finding)
+    why = what_is_wrong(findings, path)
+    if why is None and writes_all:
+        why = "it is not the one that a recovery writes"
+    if why is None:
+        return None
+    before = 0 if file is None else os.path.getsize(file.path) // TXN_INDEX_ENTRY.size
+    text = f"{why}; {before} aborted transactions before, {count} after"
+    return Step(kind="write", path=path, why=text, content=new, like=log_path)
+
+
+def _aborted(index: bytes) -> Sequence[CompletedTxn]:
+    return [
+        CompletedTxn(producer_id, first, last, is_aborted=True, last_stable_offset=stable)
+        for _, producer_id, first, last, stable in iter_txn_entries(index)
+    ]

@@ -1,0 +1,254 @@
+"""Taking runs back, and freeing what is kept for that.
+
+A run can be taken back as long as each of its files is as the run left it: the runs that changed the same files later
+have to be taken back first.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import NotFoundError, RefusedError, UnfinishedError
+from kafkalog_core.format.names import journal_run
+from kafkalog_core.ops.obstacles import resume_command, space_sentence, undo_command
+from kafkalog_core.storage.changes import Change
+from kafkalog_core.storage.commit import check_saved, prune, roll_back, state_of
+from kafkalog_core.storage.journals import Found, Remains, find_journals
+from kafkalog_core.storage.listing import stat_path
+from kafkalog_core.storage.logdir import is_broker_dir
+from kafkalog_core.storage.permission import write_problems
+from kafkalog_core.storage.space import Space, spaces_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog_core.storage.changes import Fingerprint
+    from kafkalog_core.storage.journal import Entry, Journal
+    from kafkalog_core.storage.writer import Disk
+
+__all__ = ["PrunePlan", "Scope", "UndoPlan", "apply_prune", "apply_undo", "plan_prune", "plan_undo", "scope_of"]
+
+_REVERSED: Final = {"replace": "replace", "create": "remove", "cut": "extend", "remove": "create"}
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The journals that a directory leads to.
+
+    Args:
+        root: the log directory, the partition directory outside of any, or a directory that `--undo-to` named.
+        found: its journals, those alone that changed something in `partition` if one was named.
+        partition: the partition directory that was named inside of a log directory.
+    """
+
+    root: str
+    found: Found
+    partition: str | None = None
+
+    def journal(self, run: str | None) -> Journal:
+        """The journal of that name, else of the last run that is not undone. Raises NotFoundError."""
+        if run is not None:
+            for journal in self.found.journals:
+                if journal.run == run:
+                    return journal
+            raise NotFoundError(
+                f"no journal {run}; kafkalog undo DIR --list shows those that are there", path=self.root
+            )
+        for journal in reversed(self.found.journals):
+            if journal.state not in {"undone", "pruning"}:
+                return journal
+        raise NotFoundError("there is no run of kafkalog here that could be taken back", path=self.root)
+
+    def interrupted(self) -> list[Journal]:
+        """Runs that ended between their files."""
+        return [journal for journal in self.found.journals if journal.is_interrupted]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoPlan:
+    """What taking a run back does: `changes` in their order, each with what is there now as `before`."""
+
+    scope: Scope
+    journal: Journal
+    changes: tuple[Change, ...]
+    kinds: tuple[str, ...]
+    spaces: tuple[Space, ...]
+    obstacles: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrunePlan:
+    """What is freed, and what is not: `kept` are sentences."""
+
+    scope: Scope
+    journals: tuple[Journal, ...]
+    remains: tuple[Remains, ...]
+    kept: tuple[str, ...]
+
+
+def scope_of(path: str) -> Scope:
+    """The journals that a directory leads to. Raises NotFoundError or AccessError."""
+    directory = os.path.abspath(path)
+    stat_path(directory)
+    if not os.path.isdir(directory):
+        raise NotFoundError("is no directory; name the log directory or the partition", path=path)
+    if journal_run(os.path.basename(directory)) is not None:
+        directory = os.path.dirname(directory)
+    for spelling in (directory, os.path.realpath(directory)):
+        around = os.path.dirname(spelling)
+        if not is_broker_dir(directory) and is_broker_dir(around):
+            return Scope(around, _touching(find_journals(around), spelling), spelling)
+    return Scope(directory, find_journals(directory))
+
+
+def plan_undo(scope: Scope, run: str | None = None) -> UndoPlan:
+    """What taking a run back would do. Raises NotFoundError where there is none."""
+    journal = scope.journal(run)
+    changes: list[Change] = []
+    kinds: list[str] = []
+    obstacles = list(_state_obstacles(journal))
+    if not obstacles:
+        for entry in reversed(journal.entries):
+            state = state_of(journal, entry)
+            if state == "neither":
+                obstacles.append(_changed_since(scope, journal, entry))
+            elif state != "before":
+                changes.append(_reverse(journal, entry))
+                kinds.append(_REVERSED[entry.kind])
+        obstacles += write_problems(changes)
+        obstacles += _unsaved(journal)
+    spaces = _spaces(journal, changes)
+    obstacles += [space_sentence(space) for space in spaces if not space.is_enough]
+    return UndoPlan(
+        scope=scope,
+        journal=journal,
+        changes=tuple(changes),
+        kinds=tuple(kinds),
+        spaces=spaces,
+        obstacles=tuple(obstacles),
+    )
+
+
+def apply_undo(plan: UndoPlan, disk: Disk) -> Journal:
+    """Take a run back. Raises RefusedError while nothing has been changed, UnfinishedError once something has."""
+    if plan.obstacles:
+        raise RefusedError(f"{plan.obstacles[0]}; nothing has been changed")
+    check_saved(plan.journal)
+    try:
+        return roll_back(disk, plan.journal)
+    except (Exception, KeyboardInterrupt) as error:
+        root, run = plan.scope.root, plan.journal.run
+        cause = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
+        raise UnfinishedError(
+            f"{cause}. The undo is not finished: when the cause is mended, run {undo_command(root, run)} again"
+        ) from error
+
+
+def plan_prune(scope: Scope, run: str | None = None) -> PrunePlan:
+    """What can be freed: runs that are complete or undone, and what is left of those that ended before they began.
+
+    A journal that cannot be read is freed only where it is named.
+    """
+    chosen = [journal for journal in scope.found.journals if run in {None, journal.run}]
+    remains = [each for each in scope.found.remains if run in {None, each.run}]
+    if run is not None and not chosen and not remains:
+        raise NotFoundError(f"no journal {run}; kafkalog undo DIR --list shows those that are there", path=scope.root)
+    kept = [
+        f"{journal.run} is kept: it was interrupted. Finish it ({resume_command(scope.root)}) or take it back "
+        f"({undo_command(scope.root, journal.run)})"
+        for journal in chosen
+        if journal.is_interrupted
+    ]
+    kept += [f"{each.run} is kept: {each.reason}" for each in remains if each.is_unreadable and run is None]
+    return PrunePlan(
+        scope=scope,
+        journals=tuple(journal for journal in chosen if not journal.is_interrupted),
+        remains=tuple(each for each in remains if run is not None or not each.is_unreadable),
+        kept=tuple(kept),
+    )
+
+
+def apply_prune(plan: PrunePlan, disk: Disk) -> None:
+    """Free what is planned. Raises WriteError; what was not freed by then can be freed later."""
+    for journal in plan.journals:
+        prune(disk, journal)
+    for remains in plan.remains:
+        for path in reversed(remains.paths):
+            if os.path.isdir(path) and not os.path.islink(path):
+                disk.remove_directory(path)
+            elif os.path.lexists(path):
+                disk.unlink(path)
+
+
+def _touching(found: Found, partition: str) -> Found:
+    """Only what has changed something in a partition, or lies in it."""
+    journals = [
+        journal
+        for journal in found.journals
+        if any(os.path.dirname(journal.path_of(entry)) == partition for entry in journal.entries)
+    ]
+    remains = [each for each in found.remains if any(path.startswith(f"{partition}/") for path in each.paths)]
+    return Found(tuple(journals), tuple(remains))
+
+
+def _state_obstacles(journal: Journal) -> Iterator[str]:
+    if journal.state == "undone":
+        yield f"{journal.run} has been taken back already"
+    elif journal.state == "pruning":
+        yield f"{journal.run} is being freed: what it held is gone, in part or whole"
+
+
+def _changed_since(scope: Scope, journal: Journal, entry: Entry) -> str:
+    """Why a file cannot be taken back: by whom it was changed since."""
+    path = journal.path_of(entry)
+    for other in reversed(scope.found.journals):
+        if other.order > journal.order and other.state not in {"undone", "pruning"}:
+            for later in other.entries:
+                if other.path_of(later) == path:
+                    return (
+                        f"{path}: a later run of kafkalog {other.command} changed it again; take that one back first: "
+                        f"{undo_command(scope.root, other.run)}"
+                    )
+    if not os.path.isdir(os.path.dirname(path)):
+        return f"{path}: its directory is gone: a broker deleted or moved the partition; it cannot be taken back"
+    return f"{path}: has changed since this run, most likely by a broker that was started; it cannot be taken back"
+
+
+def _reverse(journal: Journal, entry: Entry) -> Change:
+    """What an entry becomes: its old file after, the one that is there before."""
+    kind = {"create": "remove", "remove": "create"}.get(entry.kind, "replace")
+    before = entry.before
+    return Change(
+        kind=kind,  # type: ignore[arg-type]  # one of the literals, out of a dict
+        path=journal.path_of(entry),
+        before=entry.after,
+        size_bytes=None if before is None else before.size_bytes,
+        sha256=None if before is None else before.sha256,
+        why=f"taken back: {entry.why}",
+    )
+
+
+def _unsaved(journal: Journal) -> Iterator[str]:
+    try:
+        check_saved(journal)
+    except RefusedError as error:
+        yield str(error)
+
+
+def _spaces(journal: Journal, changes: list[Change]) -> tuple[Space, ...]:
+    """What comes back as a copy takes room, a tail as much as was cut off; a second name of the old file none."""
+    entries = {journal.path_of(entry): entry for entry in journal.entries}
+    copied = []
+    for change in changes:
+        entry = entries[change.path]
+        if entry.saved == "tail":
+            copied.append(replace(change, kind="cut", before=entry.before, size_bytes=_size(entry.after)))
+        elif entry.saved in {"copy", "inline"}:
+            copied.append(change)
+    return spaces_for(copied, None)
+
+
+def _size(file: Fingerprint | None) -> int:
+    return 0 if file is None else file.size_bytes

@@ -1,0 +1,41 @@
+"""What a table of rows is made of: columns with names and kinds."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple
+
+__all__ = ["PLACE", "Column", "Kind", "Table", "new_table"]
+
+Kind = Literal["string", "int8", "int16", "int32", "int64", "uint32", "bool", "bytes", "headers", "map"]
+
+
+class Column(NamedTuple):
+    """One column: `kind` fixes its type in JSON and Arrow; every column but `type` may be null."""
+
+    name: str
+    kind: Kind
+    doc: str
+
+
+class Table(NamedTuple):
+    """A row type: `name` is the value of its `type` column."""
+
+    name: str
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names in their order."""
+        return tuple(column.name for column in self.columns)
+
+
+def new_table(name: str, *columns: Column) -> Table:
+    """A row type of that name; its first column is `type`."""
+    return Table(name, (Column("type", "string", f"always {name!r}"), *columns))
+
+
+PLACE: Final = (
+    Column("topic", "string", "topic of the directory; null for a file alone whose directory is no partition"),
+    Column("partition", "int32", "partition number of the directory"),
+    Column("segment", "string", "file name"),
+)

@@ -1,0 +1,404 @@
+"""From the command line to a changed disk and back: what is said first, exit statuses, plans in files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from kafkalog_cli import main as main_module
+from kafkalog_cli import options
+from kafkalog_cli.command import Command, Example
+from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.main import cli
+from kafkalog_cli.repair import repair_options, run_repair
+from kafkalog_core import tables
+from kafkalog_core.findings import found
+from kafkalog_core.ops import plan as plan_module
+from kafkalog_core.ops.plan import Loss, Outcome
+from kafkalog_core.ops.release import Release
+from kafkalog_core.ops.release_evidence import ReleaseGuess
+from kafkalog_core.ops.settings import Setting
+from kafkalog_core.storage.lock import LogDirLocks
+from tests.storage import repairs
+from tests.storage.repairs import DyingDisk, Killed, apply_to, interrupt, make_dir, snapshot
+from tests.storage.test_lock import HOLDER
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kafkalog_cli.repair import Manner
+    from kafkalog_core.ops.plan import PlanRequest
+    from kafkalog_core.ops.progress import Progress
+    from kafkalog_core.ops.selection import Selection
+    from kafkalog_core.storage.changes import Stage
+
+STATE = {"loses": False, "refuses": False, "is_idle": False}
+
+
+def plan(request: PlanRequest, stage: Stage, progress: Progress) -> Outcome:
+    """The fake planner, with losses, refusals and all else that a plan may say."""
+    path = f"{request.site.root}/t-0/{repairs.LOG}"
+    if not STATE["is_idle"]:
+        repairs.plan(request, stage, progress)
+    loss = Loss(
+        topic="t",
+        partition=0,
+        path=path,
+        first_offset=7,
+        next_offset=17,
+        records=10,
+        bytes=900,
+        committed_records=3,
+        cure="Copy the partition from a healthy replica.",
+    )
+    return Outcome(
+        losses=(loss,) if STATE["loses"] else (),
+        refusals=(found("file.not-readable", path, reason="so"),) if STATE["refuses"] else (),
+        settings=(Setting("index.interval.bytes", 4096, "default of 4.3"), Setting("preallocate", False, "--set")),
+        release=ReleaseGuess(release=Release(4, 3), is_certain=True, candidates=(Release(4, 3),), evidence=("a sign",)),
+    )
+
+
+@click.command(name="mend", cls=Command, examples=(Example("kafkalog mend", "x"),), exit_statuses=tuple(ExitStatus))
+@options.targets_argument
+@click.option("--narrow", is_flag=True)
+@options.selection_options
+@repair_options
+def mend(paths: tuple[str, ...], narrow: bool, selection: Selection, manner: Manner) -> int:
+    return run_repair("reindex", paths, selection, {"is_wide": not narrow}, manner)
+
+
+@pytest.fixture(autouse=True)
+def _command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(plan_module.PLANNERS, "reindex", "tests.cli.test_repair:plan")
+    monkeypatch.setitem(main_module.COMMANDS, "mend", ("tests.cli.test_repair:mend", "Mend."))
+    for name in STATE:
+        monkeypatch.setitem(STATE, name, False)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_dir(tmp_path / "log")
+
+
+class Said:
+    def __init__(self, result) -> None:
+        self.status = result.exit_code
+        self.out = result.stdout
+        self.err = result.stderr
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+    @property
+    def rows(self) -> list[dict[str, object]]:
+        return [json.loads(line) for line in self.lines]
+
+    @property
+    def plan(self) -> dict[str, object]:
+        return self.rows[0]
+
+
+def run(*arguments: object, output: str = "ndjson") -> Said:
+    words = [str(each) for each in arguments]
+    return Said(CliRunner(env={"COLUMNS": "200"}).invoke(cli, [*words, "--output", output]))
+
+
+# --- plan and apply ---------------------------------------------------------------------------------------------------
+def test_a_plan_changes_nothing_and_says_so_first(root: Path) -> None:
+    old = snapshot(root)
+    said = run("mend", root, output="table")
+    assert said.status == 0
+    assert said.lines[0].startswith("PLAN: reindex: 2 files would be made, 3 rewritten")
+    text = " ".join(said.out.split())
+    assert (
+        "Nothing has been changed yet: the same command with --apply does it, and kafkalog undo can take it back."
+        in text
+    )
+    assert "by the rules of Kafka 4.3: a sign" in text
+    assert "index.interval.bytes = 4096 (default of 4.3)" in text
+    assert "preallocate = false (--set)" in text
+    assert re.search(r"needs [\d.]+ KiB of the [\d.]+ \w+ that are free at ", text)
+    assert re.search(r"cut +t-0/0{20}\.log +8.8 KiB +4.0 KiB +cut", said.out)
+    assert snapshot(root) == old
+
+
+def test_apply_and_undo(root: Path) -> None:
+    old = snapshot(root)
+    said = run("mend", root, "--apply", output="table")
+    assert said.status == 0
+    assert said.lines[0].startswith("DONE: reindex: 2 files made, 3 rewritten")
+    assert snapshot(root) != old
+    undo = re.search(r"kafkalog (undo \S+ --run \S+) --apply", " ".join(said.out.split()))
+    assert undo is not None
+    assert run(*undo[1].split(), output="table").lines[0].startswith("PLAN: undo: ")
+    assert snapshot(root) != old
+    said = run(*undo[1].split(), "--apply", output="table")
+    assert said.lines[0].startswith("DONE: undo: ")
+    assert said.status == 0
+    assert snapshot(root) == old
+
+
+@pytest.mark.parametrize(
+    "arguments", [["mend", "--apply"], ["mend"], ["undo", "--list"], ["undo"], ["undo", "--prune"]]
+)
+def test_rows_have_the_columns_of_their_tables(root: Path, arguments: list[str]) -> None:
+    STATE["loses"] = STATE["refuses"] = True
+    if arguments[0] == "undo":
+        assert run("mend", root, "--apply").rows[0]["undo"]
+    said = run(arguments[0], root, *arguments[1:])
+    kinds = [str(row["type"]) for row in said.rows]
+    assert kinds[0] == "plan"
+    assert kinds[-1] == "summary"
+    for row in said.rows:
+        assert tuple(row) == tables.TABLES[str(row["type"])].names
+    if arguments[0] == "mend":
+        assert set(kinds) == {"plan", "setting", "loss", "finding", "change", "summary"}
+    for output in ("json", "csv"):
+        assert run(arguments[0], root, *arguments[1:], output=output).status in {0, 4}
+
+
+def test_losses_come_before_changes_and_make_the_status_4(root: Path) -> None:
+    STATE["loses"] = True
+    said = run("mend", root, output="table")
+    assert said.status == 4
+    assert "10 records (3 of them committed) are lost to readers" in " ".join(said.out.split())
+    assert "Copy the partition from a healthy replica." in said.out
+    assert said.out.index("lost from") < said.out.index("change ")
+    assert run("mend", root, "--apply").status == 0
+
+
+def test_what_is_refused_in_part_is_4_before_and_after(root: Path) -> None:
+    STATE["refuses"] = True
+    assert run("mend", root).status == 4
+    said = run("mend", root, "--apply")
+    assert said.status == 4
+    assert said.plan["state"] == "applied"
+    assert said.rows[-1]["codes"] == {"file.not-readable": 1}
+
+
+def test_nothing_to_do_is_0_and_said(root: Path) -> None:
+    STATE["is_idle"] = True
+    for more in ([], ["--apply"]):
+        said = run("mend", root, *more, output="table")
+        assert said.status == 0
+        assert said.lines[0].startswith("NOTHING TO DO: reindex: nothing to do in ")
+    STATE["refuses"] = True
+    assert run("mend", root, "--apply").status == 4
+
+
+def test_a_lock_that_is_held(root: Path) -> None:
+    old = snapshot(root)
+    command = [sys.executable, "-c", HOLDER, str(root / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        for arguments in (["mend", root, "--apply"], ["undo", root, "--apply"], ["apply", root, "--resume"]):
+            said = run(*arguments)
+            assert said.status == 3
+            assert "most likely a running broker. Stop it" in said.err
+            assert said.out == ""
+        plan_of_it = run("mend", root)
+        assert plan_of_it.status == 0
+        assert "this plan is of a moment and" in plan_of_it.err or not os.path.exists("/proc/locks")
+        child.communicate()
+    assert snapshot(root) == old
+
+
+def test_it_is_held_while_it_is_applied(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    enter = LogDirLocks.__enter__
+
+    def entered(self: LogDirLocks) -> LogDirLocks:
+        seen.extend(self._directories)
+        return enter(self)
+
+    monkeypatch.setattr(LogDirLocks, "__enter__", entered)
+    run("mend", root / "t-0", "--narrow", "--apply")
+    run("undo", root / "t-0", "--apply")
+    assert seen == [str(root)] * 2
+
+
+def test_a_plan_that_cannot_be_applied(root: Path, tmp_path: Path) -> None:
+    bad = root / "t-0"
+    said = run("mend", root, "--undo-to", bad, output="table")
+    assert said.status == 0
+    assert said.lines[0].startswith("NOT POSSIBLE: reindex: ")
+    said = run("mend", root, "--undo-to", bad, "--apply")
+    assert said.status == 3
+    assert said.plan["state"] == "refused"
+    assert "nothing has been changed" in said.err
+
+
+def test_several_log_directories_one_after_another(root: Path, tmp_path: Path) -> None:
+    other = make_dir(tmp_path / "second")
+    old = snapshot(root)
+    said = run("mend", root, other, "--apply")
+    plans = [row for row in said.rows if row["type"] == "plan"]
+    assert [row["root"] for row in plans] == [str(root), str(other)]
+    assert {row["state"] for row in plans} == {"applied"}
+    for row in plans:
+        assert run(*str(row["undo"]).split()[1:]).status == 0
+    assert snapshot(root) == snapshot(other) == old
+
+
+def test_none_is_changed_where_one_cannot_be(root: Path, tmp_path: Path) -> None:
+    other = make_dir(tmp_path / "second")
+    interrupt(other, is_wide=True)
+    old = snapshot(root)
+    said = run("mend", root, other, "--apply")
+    assert said.status == 3
+    assert "apply --resume" in said.err
+    assert snapshot(root) == old
+
+
+# --- plans in files ---------------------------------------------------------------------------------------------------
+def test_a_plan_in_a_file_is_carried_out(root: Path, tmp_path: Path) -> None:
+    file, old = tmp_path / "plan.json", snapshot(root)
+    assert run("mend", root, "--plan-out", file).status == 0
+    value = json.loads(file.read_bytes())
+    assert value["plans"][0]["options"] == {"is_wide": True}
+    assert value["plans"][0]["paths"] == [str(root)]
+    assert snapshot(root) == old
+    said = run("apply", file)
+    assert said.status == 0
+    assert said.plan["state"] == "applied"
+    assert snapshot(root) != old
+    assert run("apply", file).status == 3
+    assert run("apply", "--resume", file).plan["state"] == "applied"
+    assert run("undo", root, "--apply").status == 0
+    assert snapshot(root) == old
+    assert run("mend", root, "--plan-out", file).status == 0  # one of ours is overwritten
+
+
+def test_a_plan_of_a_partition_in_a_file(root: Path, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    run("mend", os.path.relpath(root / "t-0"), "--narrow", "--plan-out", file)
+    assert json.loads(file.read_bytes())["plans"][0]["paths"] == [str(root / "t-0")]
+    assert run("apply", file).plan["state"] == "applied"
+
+
+def test_drift_is_refused(root: Path, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    run("mend", root, "--plan-out", file)
+    with open(root / "t-0" / repairs.LOG, "ab") as log:
+        log.write(b"x")
+    old = snapshot(root)
+    said = run("apply", file)
+    assert said.status == 3
+    assert "is not the file any more that was planned with" in said.err
+    assert "Make the plan anew" in said.err
+    assert snapshot(root) == old
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        "no",
+        '{"kafkalog":"kafkalog plans","version":2}',
+        '{"kafkalog":"kafkalog plans","version":1}',
+        '{"kafkalog":"kafkalog plans","version":1,"plans":[{"command":"rm"}]}',
+        "[" * 100_000,
+    ],
+)
+def test_what_is_no_plan(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(text)
+    said = run("apply", file)
+    assert said.status == 3
+    assert said.err.startswith(f"kafkalog: {file}: is ")
+
+
+def test_what_cannot_be_an_apply(root: Path, tmp_path: Path) -> None:
+    assert run("apply", tmp_path / "none").status == 3
+    assert run("apply", root).status == 2
+
+
+def test_a_plan_is_not_put_among_the_files_of_a_broker(root: Path) -> None:
+    assert run("mend", root, "--plan-out", root / "plan.json").status == 3
+
+
+# --- resume and undo --------------------------------------------------------------------------------------------------
+@pytest.fixture
+def interrupted(root: Path) -> Path:
+    interrupt(root, is_wide=True)
+    return root
+
+
+def test_resume_from_the_directory(interrupted: Path) -> None:
+    listed = run("undo", interrupted, "--list", output="table")
+    assert "interrupted" in listed.out
+    assert f"kafkalog apply --resume {interrupted}" in " ".join(listed.out.split())
+    said = run("apply", "--resume", interrupted / "t-1", output="table")
+    assert said.status == 0
+    assert said.lines[0].startswith("DONE: reindex: ")
+    assert run("apply", "--resume", interrupted).plan["state"] == "nothing"
+    assert "complete" in run("undo", interrupted, "--list", output="table").out
+
+
+def test_resume_from_the_plan(root: Path, tmp_path: Path) -> None:
+    file, old = tmp_path / "plan.json", snapshot(root)
+    run("mend", root, "--plan-out", file)
+    interrupt(root, is_wide=True)
+    assert run("apply", file).status == 3
+    assert run("apply", "--resume", file).plan["state"] == "applied"
+    run("undo", root, "--apply")
+    assert snapshot(root) == old
+    assert run("apply", "--resume", file).plan["state"] == "applied"  # had been taken back: from the start
+
+
+def test_an_interrupted_undo_is_finished_by_undo(root: Path) -> None:
+    old = snapshot(root)
+    apply_to(root, repairs.Disk(), is_wide=True)
+    with pytest.raises(Killed):
+        repairs.undo_all(root, DyingDisk(12))
+    assert "the undo of an earlier run was interrupted" in run("undo", root, "--list").out
+    said = run("apply", "--resume", root)
+    assert said.status == 3
+    assert "kafkalog undo finishes that" in said.err
+    assert run("undo", root, "--apply").status == 0
+    assert snapshot(root) == old
+
+
+def test_prune(interrupted: Path) -> None:
+    said = run("undo", interrupted, "--prune", "--apply")
+    assert said.status == 0
+    assert "is kept: it was interrupted" in str(said.plan["message"])
+    run("apply", "--resume", interrupted)
+    said = run("undo", interrupted, "--prune", output="table")
+    assert said.lines[0].startswith("PLAN: prune: would free 1 journal in ")
+    said = run("undo", interrupted, "--prune", "--apply", output="table")
+    assert said.lines[0].startswith("DONE: prune: freed 1 journal in ")
+    assert run("undo", interrupted, "--list", output="table").lines[0].startswith("UNDO: list: no journal in ")
+    said = run("undo", interrupted)
+    assert said.status == 3
+    assert "there is no run of kafkalog here that could be taken back" in said.err
+
+
+def test_undo_of_what_has_changed_since(root: Path) -> None:
+    run("mend", root, "--apply")
+    with open(root / "t-0" / repairs.LOG, "ab") as log:
+        log.write(b"x")
+    assert run("undo", root, output="table").lines[0].startswith("NOT POSSIBLE: undo: ")
+    said = run("undo", root, "--apply")
+    assert said.status == 3
+    assert "has changed since this run, most likely by a broker" in said.err
+
+
+def test_wrong_words(root: Path) -> None:
+    assert run("undo", root, "--list", "--apply").status == 2
+    assert run("undo", root, "--run", "kafkalog-undo-1").status == 3
+    assert run("undo", root / "none").status == 3
+    assert run("undo", root / "meta.properties").status == 3

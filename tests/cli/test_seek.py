@@ -1,0 +1,134 @@
+"""`kafkalog seek` as its users run it: options, forms of output, exit statuses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from kafkalog_cli.main import cli
+from tests.build import Record, batch_v2
+from tests.storage.brokers import Appended, write_segment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+START_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Path:
+    directory = tmp_path / "orders-0"
+    batches = []
+    for first in range(0, 30, 10):
+        records = [Record(offset=n, timestamp_ms=START_MS + n, value=b"v" * 20) for n in range(first, first + 10)]
+        batches.append(Appended(batch_v2(records), first + 9, START_MS + first + 9))
+    write_segment(directory, 0, batches)
+    return directory
+
+
+def run(*arguments: object, columns: int = 120) -> Result:
+    return CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, ["seek", *map(str, arguments)])
+
+
+def test_lines_of_json(orders: Path) -> None:
+    result = run("--offset", 12, orders)
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.exit_code == 0
+    assert [row["type"] for row in rows] == ["seek", "summary"]
+    assert (rows[0]["offset"], rows[0]["base_offset"], rows[0]["steps"]) == (12, 10, None)
+
+
+def test_a_table_with_steps(orders: Path) -> None:
+    result = run("--offset", 12, "--explain", "--output", "table", orders)
+    assert "orders-0/00000000000000000000.log" in result.stdout
+    assert "found" in result.stdout
+    assert "not found" in run("--offset", 99, "--output", "table", orders).stdout
+    assert "  1. the rules of Kafka " in result.stdout
+    assert "00000000000000000000.index, 2 entries: slots 0 looked at" in result.stdout
+
+
+def test_columns_of_csv(orders: Path) -> None:
+    result = run("--offset", 12, "--read", 100, "--explain", "--output", "csv", orders)
+    rows = list(csv.DictReader(io.StringIO(result.stdout, newline="")))
+    assert [row["type"] for row in rows] == ["seek", "batch", "fetch"]
+    assert json.loads(rows[0]["steps"])[0]["step"] == "release"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "offset"),
+    [
+        (("--timestamp", START_MS + 15), 15),
+        (("--timestamp", "2023-11-14T22:13:20.015"), 15),
+        (("--earliest",), 0),
+        (("--latest",), 30),
+        (("--before", "-1"), 30),
+        (("--before", "-2"), 0),
+        (("--before", "-1", "--max", 5), 30),
+        (("--before", "2100-01-01"), 30),
+    ],
+)
+def test_questions(orders: Path, arguments: tuple[object, ...], offset: int) -> None:
+    result = run(*arguments, orders)
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout.splitlines()[0])["offset"] == offset
+
+
+def test_a_byte_needs_one_file(orders: Path) -> None:
+    write_segment(orders, 30, [])
+    assert run("--position", 0, orders).exit_code == 3
+    assert run("--position", 0, orders / "00000000000000000000.log").exit_code == 0
+
+
+@pytest.mark.parametrize("arguments", [("--offset", 31), ("--timestamp", "2100-01-01"), ("--before", "1990-01-01")])
+def test_nothing_found_is_status_3(orders: Path, arguments: tuple[object, ...]) -> None:
+    result = run(*arguments, orders)
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.exit_code == 3
+    assert rows[0]["outcome"] in {"none", "out-of-range"}
+    assert rows[-1]["exit_status"] == 3
+    assert result.stderr == ""
+
+
+def test_found_in_one_of_two_is_status_0(orders: Path) -> None:
+    write_segment(orders.parent / "orders-1", 0, [])
+    result = run("--offset", 12, orders, orders.parent / "orders-1")
+    assert [json.loads(line).get("outcome") for line in result.stdout.splitlines()] == ["found", "out-of-range", None]
+    assert result.exit_code == 0
+
+
+def test_damage_on_the_way_is_status_4(orders: Path) -> None:
+    log = orders / "00000000000000000000.log"
+    data = bytearray(log.read_bytes())
+    data[70] ^= 1
+    log.write_bytes(data)
+    assert run("--earliest", orders).exit_code == 4
+    assert run("--offset", 25, orders).exit_code == 0  # the index leads past it
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((), "give one of --offset"),
+        (("--offset", 1, "--latest"), "give one of --offset"),
+        (("--before", "-1", "--read", "1k"), "--read goes with the other questions"),
+        (("--before", "-3"), "no time"),
+        (("--offset", "-1"), "-1"),
+        (("--timestamp", "12345"), "no clear time"),
+        (("--offset", 1, "--kafka", "5"), "5"),
+    ],
+)
+def test_what_cannot_be_asked(orders: Path, arguments: tuple[object, ...], sentence: str) -> None:
+    result = run(*arguments, orders)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+
+
+def test_no_such_directory(tmp_path: Path) -> None:
+    assert run("--latest", tmp_path / "gone").exit_code == 3

@@ -1,0 +1,165 @@
+"""Indexes that a reindex builds: those that a broker built on the same log, and the way to every batch."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from bisect import bisect_left, bisect_right
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from kafkalog_core.ops.apply import apply_draft
+from kafkalog_core.ops.plan import PlanRequest, make_plan
+from kafkalog_core.ops.release import Release
+from kafkalog_core.ops.release_evidence import infer_release
+from kafkalog_core.ops.settings import SettingsRequest
+from kafkalog_core.ops.sites import site_of
+from kafkalog_core.storage.logdir import read_log_dir
+from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.scan import Run, scan
+from kafkalog_core.storage.source import Source
+from kafkalog_core.storage.writer import Disk
+from tests.corpus import archives, recovering, verifying
+from tests.corpus.snapshots import snapshots
+
+if TYPE_CHECKING:
+    from tests.corpus.recovering import Pair
+    from tests.corpus.snapshots import Snapshot
+    from tests.corpus.tree import Tree
+
+pytestmark = pytest.mark.corpus
+
+PAIRS = recovering.pairs()
+LINES = [*verifying.lines("recovery_differences.txt", 4), *verifying.lines("reindex_differences.txt", 4)]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.id)
+def test_after_truncate_and_reindex_a_directory_is_as_the_broker_left_it(
+    corpus: Path, tmp_path: Path, pair: Pair
+) -> None:
+    before, after = pair.lay(corpus, tmp_path)
+    options = pair.options(recovering.sheet_of(corpus, pair), tmp_path)
+    now_ms = recovering.started_ms(after)
+    names = [place.name.raw for place in read_log_dir(str(before)).partitions if place.name.state != "delete"]
+    as_they_were = {name: recovering.files_of(before / name) for name in names}
+    refused = set()
+    for command, more in (("truncate", {"as_broker": True}), ("reindex", {})):
+        request = PlanRequest(site=site_of([str(before)]), options={**options, **more}, now_ms=now_ms)
+        draft = make_plan(command, request)
+        refused |= {(each.topic, str(each.partition)) for each in draft.plan.outcome.refusals}
+        if draft.plan.changes:
+            apply_draft(draft, Disk(), now_ms=now_ms)
+    found = []
+    for name in names:
+        is_refused = tuple(name.rpartition("-")[::2]) in refused
+        if recovering.is_own(name) or is_refused or not (before / name).is_dir() or not (after / name).is_dir():
+            continue
+        mine, theirs = recovering.files_of(before / name), recovering.files_of(after / name)
+        others = recovering.differences(mine, theirs)
+        found += [(f"{name}/{file}", how) for file, how in others if _is_rebuilt(file, as_they_were[name], theirs)]
+    assert [each for each in found if not _is_explained(pair, *each)] == []
+    again = make_plan("reindex", PlanRequest(site=site_of([str(before)]), options=options, now_ms=now_ms))
+    assert again.plan.changes == ()
+
+
+def _is_rebuilt(file: str, before: dict[str, bytes], theirs: dict[str, bytes]) -> bool:
+    """Whether the broker wrote an index or a log anew: it is another than before, and not only has room at its end."""
+    old, new = before.get(file), theirs.get(file)
+    if file.endswith(".snapshot") or new is None:
+        return False
+    return old is None or not (new.startswith(old) and not new[len(old) :].strip(b"\0"))
+
+
+def _is_explained(pair: Pair, file: str, how: str) -> bool:
+    return any(
+        verifying.is_like(pair.id, case) and verifying.is_like(file, name) and how == kind
+        for case, name, kind, _ in LINES
+    )
+
+
+def test_every_line_of_the_list_is_of_a_pair() -> None:
+    own = verifying.lines("reindex_differences.txt", 4)
+    stale = [line for line in own if not any(verifying.is_like(pair.id, line[0]) for pair in PAIRS)]
+    assert not stale or not archives.is_whole(), "a part of the corpus may leave lines unused, the whole may not"
+
+
+# --- every record through every index ---------------------------------------------------------------------------------
+HEALTHY = [each for each in snapshots() if each.fault is None and not each.partition.endswith("-delete")]
+
+
+@pytest.mark.parametrize("snapshot", HEALTHY, ids=lambda snapshot: snapshot.id)
+def test_rebuilt_indexes_lead_to_every_batch(tree: Tree, tmp_path: Path, snapshot: Snapshot) -> None:
+    source = tree.partition_dir(snapshot)
+    release = infer_release(str(source.parent)).release
+    directory = shutil.copytree(source, tmp_path / snapshot.partition)
+    for path in [*directory.glob("*.index"), *directory.glob("*.timeindex")]:
+        path.unlink()
+    kafka = SettingsRequest(kafka=str(release), assignments=("log.index.interval.bytes=600",))
+    options = {"kafka": asdict(kafka)}
+    draft = make_plan("reindex", PlanRequest(site=site_of([str(directory)]), options=options, now_ms=0))
+    if draft.plan.changes:
+        apply_draft(draft, Disk(), now_ms=0)
+    refused = {each.path for each in draft.plan.outcome.refusals}
+    for segment in read_partition(str(directory)).segments:
+        assert segment.log is not None
+        if not segment.log.name.raw.endswith(".log") or segment.log.path in refused or not segment.size_bytes:
+            continue
+        assert segment.index is not None
+        batches = _batches(segment.log.path, segment.base_offset)
+        _check_offsets(Path(segment.index.path), segment.base_offset, batches)
+        if release >= Release(0, 10, 1):
+            assert segment.timeindex is not None
+            _check_times(Path(segment.timeindex.path), segment.base_offset, batches)
+
+
+class Batch(NamedTuple):
+    """A batch of a full scan."""
+
+    position: int
+    first: int
+    last: int
+    max_timestamp_ms: int
+
+
+def _batches(path: str, base_offset: int) -> list[Batch]:
+    found = []
+    with Source.open(path) as source:
+        for item in scan(source, base_offset=base_offset):
+            if isinstance(item, Run):
+                names = ("position", "base_offset", "last_offset", "max_timestamp_ms")
+                found += map(Batch, *map(item.batches.column, names))
+    return found
+
+
+def _check_offsets(index: Path, base_offset: int, batches: list[Batch]) -> None:
+    """For every batch: a scan from where a lookup of its first or last offset leads finds it."""
+    entries = [(base_offset + relative, at) for relative, at in struct.iter_unpack(">ii", index.read_bytes())]
+    offsets = [offset for offset, _ in entries]
+    assert offsets == sorted(set(offsets))
+    for batch in batches:
+        slot = bisect_right(offsets, batch.last) - 1
+        start = entries[slot][1] if slot >= 0 else 0
+        found = next(each for each in batches if each.position >= start and each.last >= batch.last)
+        assert found == batch
+        if batch.first >= 0:
+            slot = bisect_right(offsets, batch.first) - 1
+            start = entries[slot][1] if slot >= 0 else 0
+            assert start <= batch.position
+    starts = {batch.position for batch in batches}
+    assert {at for _, at in entries} <= starts
+
+
+def _check_times(index: Path, base_offset: int, batches: list[Batch]) -> None:
+    """For every batch: the entry below its time names an offset before it, and the last entry has the largest time."""
+    entries = [(at, base_offset + relative) for at, relative in struct.iter_unpack(">qi", index.read_bytes())]
+    times = [at for at, _ in entries]
+    assert times == sorted(set(times))
+    for batch in batches:
+        slot = bisect_left(times, batch.max_timestamp_ms) - 1
+        first_so_late = next(each for each in batches if each.max_timestamp_ms >= batch.max_timestamp_ms)
+        assert slot < 0 or entries[slot][1] < first_so_late.last
+    largest = max((batch.max_timestamp_ms for batch in batches), default=-1)
+    assert times[-1:] == ([largest] if largest >= 0 else [])

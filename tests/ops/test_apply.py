@@ -1,0 +1,492 @@
+"""From plans to changed disks and back: owners, refusals, drift, the order in which runs can be taken back."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog_core.errors import AccessError, NotFoundError, RefusedError
+from kafkalog_core.ops import plan as plan_module
+from kafkalog_core.ops.apply import apply_draft, check_drift
+from kafkalog_core.ops.plan import Outcome, PlanRequest, make_plan
+from kafkalog_core.ops.sites import site_of
+from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
+from kafkalog_core.storage import permission, space
+from kafkalog_core.storage.journals import held_bytes
+from kafkalog_core.storage.writer import Disk
+from tests.storage.repairs import LOG, NOW_MS, OWNER, apply_to, draft_of, make_dir, names_of_ours, snapshot
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kafkalog_core.storage.journal import Journal
+
+INDEX = "t-0/00000000000000000000.index"
+
+
+@pytest.fixture(autouse=True)
+def _planner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(plan_module.PLANNERS, "reindex", "tests.storage.repairs:plan")
+    monkeypatch.setitem(plan_module.PLANNERS, "truncate", "tests.ops.test_apply:write_named")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_dir(tmp_path / "log")
+
+
+def write_named(request: PlanRequest, stage: Any, progress: object) -> Outcome:
+    """A planner that writes the files that its options name."""
+    del progress
+    names = request.options["names"]
+    assert isinstance(names, dict)
+    for name, text in names.items():
+        stage.write(f"{request.site.root}/{name}", [text.encode()], why="w", like=f"{request.site.root}/t-0/{LOG}")
+    return Outcome(needs_release=bool(request.options.get("needs_release")))
+
+
+def write_into(root: Path, **names: str) -> Journal:
+    named = {name.replace("__", "/"): text for name, text in names.items()}
+    request = PlanRequest(site=site_of([str(root)]), options={"names": named}, now_ms=NOW_MS)
+    return apply_draft(make_plan("truncate", request), Disk(), now_ms=NOW_MS)
+
+
+# --- what is kept -----------------------------------------------------------------------------------------------------
+def test_owner_group_mode_attributes_and_times(root: Path) -> None:
+    old = snapshot(root)
+    apply_to(root, Disk(), is_wide=True)
+    new = snapshot(root)
+    for name in (INDEX, f"t-0/{LOG}", f"t-1/{LOG}", "recovery-point-offset-checkpoint"):
+        assert new[name][0] != old[name][0]
+        assert new[name][1:5] == old[name][1:5]
+    assert new[f"t-0/{LOG}"][5] == old[f"t-0/{LOG}"][5]
+    assert new[f"t-1/{LOG}"][5] == 1_500_000_000_000_000_001
+    assert new["t-0/00000000000000000060.snapshot"][1:4] == old[f"t-0/{LOG}"][1:4]
+    assert new["log-start-offset-checkpoint"][1:4] == old["meta.properties"][1:4]
+
+
+def test_journals_belong_to_the_broker_which_can_delete_its_partition(root: Path) -> None:
+    apply_to(root, Disk(), is_wide=True)
+    for name in names_of_ours(root):
+        status = os.stat(name)
+        assert (status.st_uid, status.st_gid) == OWNER
+        if os.path.isdir(name):
+            assert status.st_mode & 0o700 == 0o700
+
+
+def test_no_name_that_a_broker_reads_and_no_directory_at_the_top(root: Path) -> None:
+    apply_to(root, Disk(), is_wide=True)
+    for around, directories, names in os.walk(root):
+        for name in (*directories, *names):
+            if "kafkalog-" in f"{around}/{name}":
+                assert not name[0].isdigit()
+                assert not name.endswith((".deleted", ".swap", ".cleaned", ".log", ".index", ".timeindex", ".snapshot"))
+        if around == str(root):
+            assert not any(name.startswith("kafkalog-") for name in directories)
+
+
+def test_one_partition_keeps_its_journal_to_itself(root: Path) -> None:
+    journal = apply_to(root, Disk())
+    assert journal.layout.intent == f"{root}/t-0/{journal.run}/intent.json"
+    assert not any(name.startswith("kafkalog-") for name in os.listdir(root))
+
+
+def test_a_partition_outside_of_any_log_directory(root: Path) -> None:
+    for name in ("meta.properties", ".kafka_cleanshutdown", "recovery-point-offset-checkpoint", ".lock"):
+        (root / name).unlink()
+    old = snapshot(root)
+    apply_to(root / "t-0", Disk())
+    assert snapshot(root) != old
+    scope = scope_of(str(root / "t-0"))
+    assert scope.root == str(root / "t-0")
+    apply_undo(plan_undo(scope), Disk())
+    assert snapshot(root) == old
+
+
+def test_a_partition_that_is_a_link(root: Path, tmp_path: Path) -> None:
+    (root / "t-0").rename(tmp_path / "far-0")
+    (root / "t-0").symlink_to(tmp_path / "far-0")
+    old = snapshot(tmp_path / "far-0")
+    apply_to(root, Disk(), is_wide=True)
+    assert snapshot(tmp_path / "far-0") != old
+    apply_undo(plan_undo(scope_of(str(root))), Disk())
+    assert snapshot(tmp_path / "far-0") == old
+    assert (root / "t-0").is_symlink()
+
+
+def test_a_backup_of_hard_links_stays_whole(root: Path, tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    backup.mkdir()
+    for name in os.listdir(root / "t-0"):
+        os.link(root / "t-0" / name, backup / name)
+    saved, old = snapshot(backup), snapshot(root)
+    apply_to(root, Disk())
+    assert snapshot(backup) == saved
+    apply_undo(plan_undo(scope_of(str(root))), Disk())
+    assert snapshot(backup) == saved
+    assert snapshot(root) == old
+
+
+def test_a_directory_that_was_moved_can_be_taken_back(root: Path, tmp_path: Path) -> None:
+    old = snapshot(root)
+    apply_to(root, Disk(), is_wide=True)
+    moved = root.rename(tmp_path / "mnt")
+    apply_undo(plan_undo(scope_of(str(moved))), Disk())
+    assert snapshot(moved) == old
+
+
+def test_names_that_are_not_utf_8(root: Path) -> None:
+    partition = os.fsencode(root) + b"/t\xff-3"
+    os.mkdir(partition)
+    with open(partition + b"/" + LOG.encode(), "wb") as file:
+        file.write(b"x" * 90)
+    old = snapshot(root)
+    write_into(root, **{f"t\udcff-3/{LOG}": "short", INDEX: "x"})
+    assert snapshot(root) != old
+    apply_undo(plan_undo(scope_of(str(root))), Disk())
+    assert snapshot(root) == old
+
+
+# --- undo in any order that is possible -------------------------------------------------------------------------------
+def test_two_runs_on_one_file_go_back_in_order(root: Path) -> None:
+    old = snapshot(root)
+    first = write_into(root, **{INDEX: "one", "meta.properties": "one"})
+    middle = snapshot(root)
+    second = write_into(root, **{INDEX: "two"})
+    assert first.run.endswith("-1")
+    assert second.run.endswith("-2")
+    plan = plan_undo(scope_of(str(root)), first.run)
+    assert len(plan.obstacles) == 1
+    assert INDEX in plan.obstacles[0]
+    assert f"--run {second.run}" in plan.obstacles[0]
+    with pytest.raises(RefusedError, match="nothing has been changed"):
+        apply_undo(plan, Disk())
+    apply_undo(plan_undo(scope_of(str(root))), Disk())
+    assert snapshot(root) == middle
+    apply_undo(plan_undo(scope_of(str(root))), Disk())
+    assert snapshot(root) == old
+    with pytest.raises(NotFoundError, match="no run"):
+        plan_undo(scope_of(str(root)))
+
+
+def test_two_runs_on_different_files_go_back_in_any_order(root: Path) -> None:
+    old = snapshot(root)
+    first = write_into(root, **{INDEX: "one"})
+    second = write_into(root, **{"meta.properties": "two", "t-1/x": "y"})
+    apply_undo(plan_undo(scope_of(str(root)), first.run), Disk())
+    assert snapshot(root)[INDEX] == old[INDEX]
+    assert plan_undo(scope_of(str(root)), first.run).obstacles == (f"{first.run} has been taken back already",)
+    apply_undo(plan_undo(scope_of(str(root)), second.run), Disk())
+    assert snapshot(root) == old
+
+
+def test_ten_runs_in_one_second(root: Path) -> None:
+    old = snapshot(root)
+    runs = [write_into(root, **{INDEX: f"{number}"}).run for number in range(11)]
+    assert [journal.run for journal in scope_of(str(root)).found.journals] == runs
+    for run in reversed(runs):
+        assert plan_undo(scope_of(str(root))).journal.run == run
+        apply_undo(plan_undo(scope_of(str(root))), Disk())
+    assert snapshot(root) == old
+
+
+@pytest.mark.parametrize("name", [INDEX, f"t-0/{LOG}"])
+def test_what_a_broker_has_changed_since_is_left(root: Path, name: str) -> None:
+    apply_to(root, Disk())
+    with open(root / name, "ab") as file:
+        file.write(b"broker")
+    now = snapshot(root)
+    plan = plan_undo(scope_of(str(root)))
+    assert [name in obstacle and "has changed since" in obstacle for obstacle in plan.obstacles] == [True]
+    with pytest.raises(RefusedError):
+        apply_undo(plan, Disk())
+    assert snapshot(root) == now
+
+
+def test_a_partition_that_is_gone(root: Path) -> None:
+    write_into(root, **{"t-1/new": "x", "meta.properties": "y"})
+    shutil.rmtree(root / "t-1")
+    (obstacle,) = plan_undo(scope_of(str(root))).obstacles
+    assert "t-1/new: its directory is gone" in obstacle
+
+
+def test_a_file_of_the_same_name_came_since(root: Path) -> None:
+    apply_to(root, Disk())
+    (root / "t-0" / "00000000000000000050.log").write_bytes(b"new")
+    assert len(plan_undo(scope_of(str(root))).obstacles) == 1
+
+
+@pytest.mark.parametrize("which", ["old", "tail"])
+def test_a_journal_that_is_not_what_it_was(root: Path, which: str) -> None:
+    journal = apply_to(root, Disk())
+    now = snapshot(root)
+    kept = [name for name in os.listdir(f"{root}/t-0/{journal.run}") if name.startswith(which)]
+    with open(f"{root}/t-0/{journal.run}/{kept[0]}", "r+b") as file:
+        file.write(b"\xff\x00\xff")
+    plan = plan_undo(scope_of(str(root)))
+    assert "is not what it was" in plan.obstacles[0]
+    with pytest.raises(RefusedError):
+        apply_undo(plan, Disk())
+    assert snapshot(root) == now
+    os.unlink(f"{root}/t-0/{journal.run}/{kept[0]}")
+    assert "cannot be read" in plan_undo(scope_of(str(root))).obstacles[0] or which == "old"
+
+
+def test_a_file_that_is_gone_from_the_journal(root: Path) -> None:
+    journal = apply_to(root, Disk())
+    for name in os.listdir(f"{root}/t-0/{journal.run}"):
+        if name.startswith("old"):
+            os.unlink(f"{root}/t-0/{journal.run}/{name}")
+    assert plan_undo(scope_of(str(root))).obstacles
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b'{"kafkalog":"kafkalog undo journal","version":9}', b"null", b"[" * 100_000, b"\xff"]
+)
+def test_an_intent_that_cannot_be_read(root: Path, text: bytes) -> None:
+    journal = apply_to(root, Disk())
+    with open(journal.layout.intent, "wb") as file:
+        file.write(text)
+    scope = scope_of(str(root))
+    assert scope.found.journals == ()
+    assert scope.found.remains[0].is_unreadable
+    assert "cannot be read" in draft_of(root).plan.obstacles[0]
+    assert plan_prune(scope).remains == ()
+    apply_prune(plan_prune(scope, journal.run), Disk())
+    assert names_of_ours(root) == []
+
+
+def test_an_intent_that_leads_out_of_its_place(root: Path) -> None:
+    journal = apply_to(root, Disk())
+    with open(journal.layout.intent, encoding="utf-8") as file:
+        value = json.load(file)
+    value["entries"][0]["path"] = "../../etc/passwd"
+    with open(journal.layout.intent, "w", encoding="utf-8") as file:
+        json.dump(value, file)
+    assert scope_of(str(root)).found.remains[0].is_unreadable
+
+
+# --- prune ------------------------------------------------------------------------------------------------------------
+def test_prune_frees_and_says_how_much(root: Path) -> None:
+    journal = apply_to(root, Disk(), is_wide=True)
+    now = snapshot(root)
+    held = held_bytes(journal)
+    assert held > 9000 - 4100
+    plan = plan_prune(scope_of(str(root)))
+    assert plan.journals == (journal,)
+    apply_prune(plan, Disk())
+    assert names_of_ours(root) == []
+    assert snapshot(root) == now
+    assert plan_prune(scope_of(str(root))).journals == ()
+
+
+def test_prune_of_one_of_two(root: Path) -> None:
+    first = write_into(root, **{INDEX: "one"})
+    second = write_into(root, **{"meta.properties": "two"})
+    apply_prune(plan_prune(scope_of(str(root)), first.run), Disk())
+    assert [journal.run for journal in scope_of(str(root)).found.journals] == [second.run]
+    with pytest.raises(NotFoundError, match="no journal"):
+        plan_prune(scope_of(str(root)), first.run)
+
+
+def test_a_journal_elsewhere_is_found_from_both_sides(root: Path, tmp_path: Path) -> None:
+    undo_to = tmp_path / "undo"
+    undo_to.mkdir()
+    old = snapshot(root)
+    journal = apply_to(root, Disk(), undo_to=undo_to, is_wide=True)
+    assert journal.layout.intent == f"{undo_to}/{journal.run}/intent.json"
+    for place in (root, undo_to, root / "t-1"):
+        assert [each.run for each in scope_of(str(place)).found.journals] == [journal.run]
+    apply_undo(plan_undo(scope_of(str(undo_to))), Disk())
+    assert snapshot(root) == old
+    apply_prune(plan_prune(scope_of(str(undo_to))), Disk())
+    assert names_of_ours(tmp_path) == []
+
+
+def test_a_journal_elsewhere_that_is_not_mounted(root: Path, tmp_path: Path) -> None:
+    undo_to = tmp_path / "undo"
+    undo_to.mkdir()
+    apply_to(root, Disk(), undo_to=undo_to, is_wide=True)
+    undo_to.rename(tmp_path / "away")
+    assert "nobody knows whether" in draft_of(root).plan.obstacles[0]
+    (tmp_path / "away").rename(undo_to)
+    assert not draft_of(root, seed=2).plan.obstacles
+
+
+def test_a_partition_that_was_copied_out_of_a_run_of_several(root: Path, tmp_path: Path) -> None:
+    journal = apply_to(root, Disk(), is_wide=True)
+    shutil.copytree(root / "t-0", tmp_path / "t-0")
+    scope = scope_of(str(tmp_path / "t-0"))
+    assert scope.found.journals == ()
+    assert scope.found.remains[0].is_unreadable
+    assert "is missing, of which this is a part" in scope.found.remains[0].reason
+    assert plan_prune(scope).remains == ()
+    for name in ("meta.properties", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
+        (root / name).unlink()  # from now on it looks like a pile of partitions that somebody copied
+    assert scope_of(str(root / "t-0")).found.journals == (journal,)
+
+
+def test_only_what_touches_a_partition_is_shown_for_it(root: Path) -> None:
+    first = write_into(root, **{INDEX: "one"})
+    second = write_into(root, **{"t-1/x": "two", "meta.properties": "y"})
+    assert [each.run for each in scope_of(str(root / "t-0")).found.journals] == [first.run]
+    assert [each.run for each in scope_of(str(root / "t-1")).found.journals] == [second.run]
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+def refused(root: Path, message: str, **options: Any) -> None:
+    """That a plan says why it cannot be applied, and is not."""
+    draft = draft_of(root, **options)
+    old = snapshot(root)
+    assert any(message in obstacle for obstacle in draft.plan.obstacles), draft.plan.obstacles
+    with pytest.raises(RefusedError, match="nothing has been changed"):
+        apply_draft(draft, Disk(), now_ms=NOW_MS)
+    assert snapshot(root) == old
+    assert names_of_ours(root) == []
+
+
+def test_no_space(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(space, "free_bytes", lambda path: 4096)
+    refused(root, "MiB are free; --undo-to DIR keeps the journal on another file system")
+
+
+@pytest.mark.parametrize("place", ["", "t-0", "t-0/deep"])
+def test_no_journal_among_the_files_of_a_broker(root: Path, place: str) -> None:
+    (root / place).mkdir(exist_ok=True)
+    refused(root, "is among a broker's files", undo_to=root / place)
+
+
+def test_no_such_directory_for_the_journal(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no such directory to keep"):
+        draft_of(root, undo_to=tmp_path / "none")
+
+
+def test_a_file_system_that_is_read_only(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.statvfs(root)
+    fields = {name: getattr(real, name) for name in ("f_bfree", "f_bavail", "f_frsize")}
+    now = SimpleNamespace(**fields, f_flag=real.f_flag | os.ST_RDONLY)
+    monkeypatch.setattr(permission.os, "statvfs", lambda path: now)
+    refused(root, "mounted read-only")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+@pytest.mark.parametrize(("uid", "gid"), [(65534, 65534), (OWNER[0], 65534)])
+def test_a_foreign_owner(root: Path, uid: int, gid: int) -> None:
+    for directory in (root, root / "t-0", root / "t-1"):
+        directory.chmod(0o777)
+    for file in root.rglob("*"):
+        if file.is_file():
+            file.chmod(0o666)
+    for directory in root.parents[:3]:
+        directory.chmod(0o755)
+    groups = os.getgroups()
+    os.setgroups([])
+    os.setegid(gid)
+    os.seteuid(uid)
+    try:
+        refused(root, f"belongs to user {OWNER[0]}, group {OWNER[1]}")
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(groups)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_the_owner_needs_no_root(root: Path) -> None:
+    for directory in root.parents[:3]:
+        directory.chmod(0o755)
+    old = snapshot(root)
+    groups = os.getgroups()
+    os.setgroups([])
+    os.setegid(OWNER[1])
+    os.seteuid(OWNER[0])
+    try:
+        apply_to(root, Disk(), is_wide=True)
+        assert snapshot(root) != old
+        apply_undo(plan_undo(scope_of(str(root))), Disk())
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(groups)
+    assert snapshot(root) == old
+
+
+def test_a_directory_without_permission(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(permission.os, "access", lambda path, mode: not str(path).endswith("t-0"))
+    refused(root, "no permission to make files in it")
+
+
+def test_a_log_that_may_not_be_cut(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(permission.os, "access", lambda path, mode: not str(path).endswith(LOG))
+    refused(root, "no permission to cut it")
+
+
+def test_the_release_must_be_known_where_it_matters(root: Path) -> None:
+    options = {"names": {"meta.properties": "x"}, "needs_release": True}
+    request = PlanRequest(site=site_of([str(root)]), options=options, now_ms=0)
+    (obstacle,) = make_plan("truncate", request).plan.obstacles
+    assert "--kafka VERSION" in obstacle
+    nothing = PlanRequest(site=site_of([str(root)]), options={"names": {}, "needs_release": True}, now_ms=0)
+    assert make_plan("truncate", nothing).plan.obstacles == ()
+    with pytest.raises(RefusedError, match="nothing to be done"):
+        apply_draft(make_plan("truncate", nothing), Disk(), now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize("name", [INDEX, f"t-0/{LOG}", "t-0/00000000000000000050.log"])
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_file_that_changes_after_the_plan(root: Path, name: str, is_kept: bool) -> None:
+    draft = draft_of(root)
+    if not is_kept:
+        draft.outline._calls = None
+    with open(root / name, "r+b") as file:
+        file.write(bytes(8))
+    old = snapshot(root)
+    with pytest.raises(RefusedError, match=r"nothing has been changed\. Make the plan anew"):
+        apply_draft(draft, Disk(), now_ms=NOW_MS)
+    assert snapshot(root) == old
+    assert names_of_ours(root) == []
+
+
+def test_drift(root: Path) -> None:
+    changes = draft_of(root).plan.changes
+    check_drift(changes, changes)
+    for other in (changes[:-1], changes[1:], (*changes, changes[0]), draft_of(root, seed=2).plan.changes):
+        with pytest.raises(RefusedError):
+            check_drift(changes, other)
+
+
+def test_too_much_to_be_kept_is_planned_twice(root: Path) -> None:
+    draft = draft_of(root, is_wide=True)
+    draft.outline._calls = None
+    old = snapshot(root)
+    apply_draft(draft, Disk(), now_ms=NOW_MS)
+    assert snapshot(root) != old
+    apply_undo(plan_undo(scope_of(str(root))), Disk())
+    assert snapshot(root) == old
+
+
+def test_bytes_that_read_back_otherwise_are_not_put_in_place(root: Path) -> None:
+    class Failing(Disk):
+        def _put(self, number: int, data: memoryview) -> int:
+            return super()._put(number, memoryview(bytes(len(data))))
+
+    old = snapshot(root)
+    with pytest.raises(AccessError, match="reads back otherwise: the disk is failing"):
+        apply_to(root, Failing())
+    assert snapshot(root) == old
+    assert names_of_ours(root) == []
+
+
+def test_large_content(root: Path) -> None:
+    text = "".join(random.Random(3).choices("abc", k=3_000_000))
+    old = snapshot(root)
+    write_into(root, **{"t-0/big": text})
+    assert (root / "t-0" / "big").read_text() == text
+    apply_undo(plan_undo(scope_of(str(root))), Disk())
+    assert snapshot(root) == old

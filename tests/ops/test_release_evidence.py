@@ -1,0 +1,166 @@
+"""Which release wrote a directory: never wrong where it is said to be certain."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog_core.errors import NotFoundError, SettingError
+from kafkalog_core.format.names import parse_directory_name
+from kafkalog_core.ops.release import LATEST, RELEASES, Release, parse_release, rule_class
+from kafkalog_core.ops.release_evidence import infer_release
+from kafkalog_core.storage.logdir import is_broker_dir
+from tests import build
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+RELEASE_IN_PATH = re.compile(r"\d+\.\d+\.\d+(?:\.\d+)?")
+DIRECTORY_ID = "y6G1A3bjT0yi8a8zoDBS7Q"
+
+
+def _directories(corpus: Path) -> Iterator[tuple[str, Release]]:
+    """Log directories, and partitions in none, with the release that the path says wrote them last."""
+    for path, directories, _ in os.walk(corpus):
+        is_partition = parse_directory_name(os.path.basename(path)).is_partition
+        if is_broker_dir(path) or (is_partition and not is_broker_dir(os.path.dirname(path))):
+            found = RELEASE_IN_PATH.findall(os.path.relpath(path, corpus))
+            if found:
+                yield path, parse_release(found[-1])
+            directories.clear()
+
+
+def test_the_corpus(corpus: Path) -> None:
+    seen = certain = 0
+    for path, release in _directories(corpus):
+        guess = infer_release(path)
+        classes = {rule_class(candidate) for candidate in guess.candidates}
+        assert rule_class(release) in classes, path
+        assert guess.is_certain == (len(classes) == 1), path
+        assert guess.release == guess.candidates[-1]
+        assert guess.evidence
+        seen += 1
+        certain += guess.is_certain
+    assert seen > 20
+    assert certain > seen // 20
+
+
+def _write(directory: Path, files: dict[str, bytes]) -> str:
+    for name, content in files.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return str(directory)
+
+
+def _data(*, per_batch: int = 1) -> bytes:
+    records = [build.Record(offset=offset, value=b"v") for offset in range(per_batch)]
+    return build.batch_v2(records) * 2
+
+
+MESSAGE = build.message_v0(build.Record(offset=0, value=b"v"))
+META_V1 = build.meta_properties({"node.id": "1", "version": "1", "cluster.id": "c"})
+META_37 = build.meta_properties({"node.id": "1", "version": "1", "cluster.id": "c", "directory.id": DIRECTORY_ID})
+OLD = {"t-0/00000000000000000000.log": MESSAGE, "t-0/00000000000000000000.index": b""}
+
+
+def test_0_8_0(tmp_path: Path) -> None:
+    guess = infer_release(_write(tmp_path, {**OLD, "replication-offset-checkpoint": b"0\n0\n"}))
+    assert guess.is_certain
+    assert guess.candidates == (Release(0, 8, 0),)
+    assert guess.evidence == ("files named .log: 0.8.0 or later", "no recovery point checkpoint: 0.8.0")
+
+
+def test_what_is_missing_from_a_partition_by_itself_says_nothing(tmp_path: Path) -> None:
+    guess = infer_release(_write(tmp_path / "t-0", {"00000000000000000000.log": MESSAGE}))
+    assert not guess.is_certain
+    assert (guess.candidates[0], guess.release) == (Release(0, 8, 0), LATEST)
+    assert guess.evidence[1] == "nothing in it rules out the latest release"
+
+
+def test_what_is_missing_says_nothing_against_what_is_there(tmp_path: Path) -> None:
+    files = {**OLD, "t-0/partition.metadata": b"version: 0\ntopic_id: a", "log-start-offset-checkpoint": b""}
+    guess = infer_release(_write(tmp_path, files))
+    assert guess.candidates == tuple(release for release in RELEASES if release >= Release(2, 8))
+    assert not guess.is_certain
+
+
+def test_a_directory_without_data_says_nothing_by_what_is_missing(tmp_path: Path) -> None:
+    assert not infer_release(_write(tmp_path, {"recovery-point-offset-checkpoint": b""})).is_certain
+
+
+@pytest.mark.parametrize(("slot", "first", "last"), [(0, (0, 11), (1, 1)), (1, (2, 0), (4, 3))])
+def test_the_index_tells_first_offsets_from_last_ones(
+    tmp_path: Path, slot: int, first: tuple[int, int], last: tuple[int, int]
+) -> None:
+    records = [build.Record(offset=offset, value=b"v") for offset in (2, 3)]
+    log = build.batch_v2([build.Record(offset=0), build.Record(offset=1)])
+    index = build.offset_index([((2, 3)[slot], len(log))])
+    files = {"00000000000000000000.log": log + build.batch_v2(records), "00000000000000000000.index": index}
+    guess = infer_release(_write(tmp_path / "t-0", files))
+    assert (guess.candidates[0], guess.candidates[-1]) == (Release(*first), Release(*last))
+
+
+def _register(node_id: int, level: int) -> bytes:
+    name = b"metadata.version"
+    feature = bytes([len(name) + 1]) + name + b"\0\1" + level.to_bytes(2, "big") + b"\0"
+    end_point = b"\2P" + b"\2h" + b"\x23\x84" + b"\0\0" + b"\0"
+    node = node_id.to_bytes(4, "big") + b"\0" + bytes(16) + bytes(8)
+    return b"\1\0\3" + node + b"\2" + end_point + b"\2" + feature + b"\0\1\0" + b"\0"
+
+
+@pytest.mark.parametrize(("level", "release"), [(21, (3, 9)), (27, (4, 1)), (30, (4, 3)), (99, (4, 3)), (5, (3, 3))])
+def test_what_the_node_registered_with_is_the_release(tmp_path: Path, level: int, release: tuple[int, int]) -> None:
+    values = [_register(1, 12), _register(1, level), _register(2, 20)]
+    log = build.batch_v2([build.Record(offset=offset, value=value) for offset, value in enumerate(values)])
+    files = {"meta.properties": META_37, "__cluster_metadata-0/00000000000000000000.log": log}
+    guess = infer_release(_write(tmp_path, files))
+    assert guess.candidates == (Release(*release),)
+    assert guess.evidence == (f"node 1 registered as one that knows metadata.version {level}: release {guess.release}",)
+
+
+def test_a_node_that_never_registered_is_not_taken_for_another_one(tmp_path: Path) -> None:
+    log = build.batch_v2([build.Record(offset=0, value=_register(2, 30))])
+    files = {"meta.properties": META_37, "__cluster_metadata-0/00000000000000000000.log": log}
+    guess = infer_release(_write(tmp_path, files))
+    assert (guess.candidates[0], guess.is_certain) == (Release(3, 7), False)
+    (tmp_path / "meta.properties").unlink()
+    assert infer_release(str(tmp_path / "__cluster_metadata-0")).is_certain is False
+    _write(tmp_path, {"recovery-point-offset-checkpoint": b""})
+    assert infer_release(str(tmp_path)).candidates == (Release(4, 3),)
+
+
+def test_bootstrap_gives_the_first_release(tmp_path: Path) -> None:
+    name = b"metadata.version"
+    value = b"\1\x0c\0" + bytes([len(name) + 1]) + name + b"\0\x1e" + b"\0"
+    files = {"meta.properties": META_37, "bootstrap.checkpoint": build.batch_v2([build.Record(offset=0, value=value)])}
+    guess = infer_release(_write(tmp_path, files))
+    assert guess.is_certain
+    assert guess.evidence[0] == "bootstrap.checkpoint asks for metadata.version 30: 4.3 or later"
+
+
+def test_damage_in_the_metadata_log_is_no_evidence(tmp_path: Path) -> None:
+    log = build.batch_v2([build.Record(offset=0, value=_register(1, 30)[:40]), build.Record(offset=1, value=b"\xff")])
+    files = {"meta.properties": META_V1, "__cluster_metadata-0/00000000000000000000.log": log + b"\0" * 9}
+    assert infer_release(_write(tmp_path, files)).candidates[0] == Release(2, 8)
+
+
+def test_the_user_knows_better(tmp_path: Path) -> None:
+    guess = infer_release(str(tmp_path), kafka="2.8.2")
+    assert (guess.release, guess.is_certain, guess.evidence) == (Release(2, 8, 2), True, ("--kafka 2.8.2",))
+    assert guess.describe() == "Kafka 2.8.2 (--kafka 2.8.2)"
+    with pytest.raises(SettingError):
+        infer_release(str(tmp_path), kafka="new")
+    with pytest.raises(NotFoundError):
+        infer_release(str(tmp_path / "missing"))
+
+
+def test_rules_that_are_the_same_for_all_candidates_need_no_release(tmp_path: Path) -> None:
+    guess = infer_release(_write(tmp_path, {"meta.properties": META_37}))
+    assert guess.describe().startswith("Kafka 3.7 to 4.3 (meta.properties with a directory.id: 3.7 or later; ")
+    assert guess.agree(lambda release: release >= Release(2, 8))
+    assert not guess.agree(lambda release: release >= Release(4, 0))

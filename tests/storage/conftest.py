@@ -1,0 +1,19 @@
+"""The fake planner stands in for a command's."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalog_core.ops import plan as plan_module
+from kafkalog_core.storage import writer
+
+
+@pytest.fixture
+def fake_planner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(plan_module.PLANNERS, "reindex", "tests.storage.repairs:plan")
+
+
+@pytest.fixture
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that ends loses nothing of what the system has taken: only a machine that stops does."""
+    monkeypatch.setattr(writer, "_sync", lambda number: None)

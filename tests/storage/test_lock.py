@@ -1,0 +1,171 @@
+"""The lock of a log directory: as Java takes it, found from a partition, left as brokers leave it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog_core.errors import AccessError, LockedError
+from kafkalog_core.storage.lock import LogDirLocks, lock_holder, locked_dirs
+from kafkalog_core.storage.writer import Disk
+from tests.storage.repairs import OWNER, names_of_ours
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HOLDER = """
+import fcntl, sys
+file = open(sys.argv[1], "r+b")
+fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+print("held", flush=True)
+sys.stdin.read()
+"""
+TRIER = """
+import fcntl, sys
+try:
+    fcntl.lockf(open(sys.argv[1], "r+b"), fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    sys.exit(7)
+"""
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    directory = tmp_path / "kafka"
+    (directory / "t-0").mkdir(parents=True)
+    (directory / "meta.properties").write_text("version=1\n")
+    os.chown(directory, *OWNER)
+    directory.chmod(0o755)
+    return directory
+
+
+@pytest.fixture
+def holder(log_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
+    (log_dir / ".lock").touch()
+    command = [sys.executable, "-c", HOLDER, str(log_dir / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"held\n"
+        yield child
+        child.communicate()
+
+
+def may_lock(log_dir: Path) -> bool:
+    """Whether another process gets it."""
+    return subprocess.run([sys.executable, "-c", TRIER, str(log_dir / ".lock")], check=False).returncode == 0
+
+
+def test_it_is_held_and_let_go(log_dir: Path) -> None:
+    (log_dir / ".lock").touch()
+    with LogDirLocks([str(log_dir)], Disk()):
+        assert not may_lock(log_dir)
+    assert may_lock(log_dir)
+
+
+def test_held_by_another(log_dir: Path, holder: subprocess.Popen[bytes]) -> None:
+    with pytest.raises(LockedError, match=r"\.lock: held by .*most likely a running broker. Stop it") as caught:
+        LogDirLocks([str(log_dir)], Disk()).__enter__()
+    name = lock_holder(str(log_dir))
+    if os.path.exists("/proc/locks"):
+        assert f"process {holder.pid}" in str(caught.value)
+        assert name is not None
+        assert name.startswith(f"process {holder.pid} (")
+
+
+def test_nobody_holds_it(log_dir: Path) -> None:
+    assert lock_holder(str(log_dir)) is None
+    (log_dir / ".lock").touch()
+    assert lock_holder(str(log_dir)) is None
+    with LogDirLocks([str(log_dir)], Disk()):
+        assert lock_holder(str(log_dir)) is None  # that is us
+
+
+def test_of_two_the_first_is_let_go_where_the_second_is_held(
+    log_dir: Path, tmp_path: Path, holder: subprocess.Popen[bytes]
+) -> None:
+    del holder
+    other = tmp_path / "a"
+    other.mkdir()
+    (other / ".lock").touch()
+    with pytest.raises(LockedError):
+        LogDirLocks([str(other), str(log_dir)], Disk()).__enter__()
+    assert may_lock(other)
+
+
+def test_one_that_is_missing_is_made_for_the_broker(log_dir: Path) -> None:
+    with LogDirLocks([str(log_dir)], Disk()):
+        assert not may_lock(log_dir)
+    status = (log_dir / ".lock").stat()
+    assert (status.st_uid, status.st_gid) == OWNER
+    assert stat.S_IMODE(status.st_mode) == 0o644
+    assert status.st_size == 0
+    assert names_of_ours(log_dir) == []
+
+
+def test_somebody_else_makes_it_at_the_same_moment(log_dir: Path) -> None:
+    class Racing(Disk):
+        def step(self, what: str, path: str) -> None:
+            if what == "link":
+                (log_dir / ".lock").write_text("theirs")
+
+    with LogDirLocks([str(log_dir)], Racing()):
+        assert not may_lock(log_dir)
+    assert (log_dir / ".lock").read_text() == "theirs"
+    assert names_of_ours(log_dir) == []
+
+
+def test_without_hard_links(log_dir: Path) -> None:
+    class Unlinking(Disk):
+        def link(self, path: str, new_path: str) -> bool:
+            del path, new_path
+            return False
+
+    with LogDirLocks([str(log_dir)], Unlinking()):
+        assert not may_lock(log_dir)
+    assert (log_dir / ".lock").stat().st_uid == OWNER[0]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+@pytest.mark.parametrize("has_lock", [False, True])
+def test_a_foreign_directory(log_dir: Path, has_lock: bool) -> None:
+    for directory in (log_dir, *log_dir.parents[:3]):
+        directory.chmod(0o777)
+    if has_lock:
+        (log_dir / ".lock").touch(mode=0o644)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(AccessError, match=r"as that user, or as root|as the broker's user, or as root"):
+            LogDirLocks([str(log_dir)], Disk()).__enter__()
+    finally:
+        os.seteuid(0)
+    assert (log_dir / ".lock").exists() == has_lock
+
+
+def test_found_from_a_partition_and_through_links(log_dir: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link-0"
+    link.symlink_to(log_dir / "t-0")
+    assert locked_dirs([str(log_dir / "t-0")]) == [str(log_dir)]
+    assert locked_dirs([str(log_dir), str(log_dir / "t-0"), str(link)]) == [str(log_dir)]
+    second = tmp_path / "kafka2"
+    second.mkdir()
+    (second / ".lock").touch()
+    (second / "t-0").symlink_to(log_dir / "t-0")
+    assert locked_dirs([str(second / "t-0")]) == [str(log_dir), str(second)]
+
+
+def test_a_lock_above_one_path_and_far_above_another(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b" / "c").mkdir(parents=True)
+    (tmp_path / "a" / ".lock").touch()
+    assert locked_dirs([str(tmp_path / "a" / "b" / "c")]) == []
+    assert locked_dirs([str(tmp_path / "a" / "b" / "c"), str(tmp_path / "a" / "b")]) == [str(tmp_path / "a")]
+
+
+def test_outside_of_any_there_is_nothing_to_lock(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    assert locked_dirs([str(tmp_path / "t-0")]) == []

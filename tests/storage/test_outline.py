@@ -1,0 +1,156 @@
+"""What a command stages becomes changes, with hashes; nothing is written."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog_core.errors import AccessError, RefusedError
+from kafkalog_core.storage import fingerprint as fingerprint_module
+from kafkalog_core.storage.changes import Change, Fingerprint
+from kafkalog_core.storage.fingerprint import fingerprint
+from kafkalog_core.storage.outline import Outline
+from kafkalog_core.storage.source import Source  # noqa: TC001 -- patched
+from tests.storage.repairs import LOG, make_dir, snapshot
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_dir(tmp_path / "log")
+
+
+def sha(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def print_of(path: Path) -> Fingerprint:
+    return Fingerprint(path.stat().st_size, path.stat().st_mtime_ns, sha(path.read_bytes()))
+
+
+def test_every_kind(root: Path) -> None:
+    log, index = root / "t-0" / LOG, root / "t-0" / "00000000000000000000.index"
+    before = snapshot(root)
+    outline = Outline(str(root))
+    written = outline.write(str(index), iter([b"ab", b"c"]), why="w", like=str(log))
+    assert written == Change(
+        kind="replace", path=str(index), before=print_of(index), size_bytes=3, sha256=sha(b"abc"), why="w"
+    )
+    made = outline.write(str(root / "t-0" / "x"), [], why="w", like=str(log))
+    assert made == Change(
+        kind="create", path=str(root / "t-0" / "x"), before=None, size_bytes=0, sha256=sha(b""), why="w"
+    )
+    cut = outline.cut(str(log), 100, why="c")
+    assert cut == Change(kind="cut", path=str(log), before=print_of(log), size_bytes=100, sha256=None, why="c")
+    gone = outline.remove(str(root / "meta.properties"), why="r")
+    assert gone is not None
+    assert (gone.kind, gone.size_bytes, gone.sha256) == ("remove", None, None)
+    assert outline.changes == [written, made, cut, gone]
+    assert snapshot(root) == before
+
+
+def test_what_is_so_already_is_no_change(root: Path) -> None:
+    log, index = root / "t-0" / LOG, root / "t-0" / "00000000000000000000.index"
+    outline = Outline(str(root))
+    assert outline.write(str(index), [index.read_bytes()], why="w", like=str(log)) is None
+    assert outline.cut(str(log), log.stat().st_size, why="c") is None
+    assert outline.cut(str(log), log.stat().st_size + 1, why="c") is None
+    assert outline.cut(str(root / "t-0" / "none"), 1, why="c") is None
+    assert outline.remove(str(root / "t-0" / "none"), why="r") is None
+    assert outline.changes == []
+    assert outline.replay(Outline(str(root)))
+
+
+def test_a_log_with_a_second_name_is_not_cut_in_place(root: Path) -> None:
+    """A backup of hard links would be cut too."""
+    log = root / "t-0" / LOG
+    (root.parent / "backup").mkdir()
+    os.link(log, root.parent / "backup" / LOG)
+    change = Outline(str(root)).cut(str(log), 100, why="cut")
+    assert change is not None
+    assert (change.kind, change.size_bytes, change.sha256) == ("replace", 100, sha(log.read_bytes()[:100]))
+    assert "another name elsewhere" in change.why
+
+
+@pytest.mark.parametrize("kept_bytes", [10_000, 5, -1])
+def test_replay(root: Path, kept_bytes: int) -> None:
+    log, index = root / "t-0" / LOG, root / "t-0" / "00000000000000000000.index"
+    os.link(log, root.parent / "backup.log")
+    outline = Outline(str(root), kept_bytes=kept_bytes)
+    outline.write(str(index), iter([b"ab", bytearray(b"c" * 9)]), why="w", like=str(log), mtime_ns=5)
+    outline.write(
+        str(root / "t-0" / "leader-epoch-checkpoint"),
+        [snapshot(root)["t-0/leader-epoch-checkpoint"][0]],
+        why="same",
+        like=str(log),
+    )
+    outline.cut(str(log), 100, why="c")
+    outline.remove(str(root / "meta.properties"), why="r")
+    again = Outline(str(root))
+    if outline.replay(again):
+        assert kept_bytes == 10_000
+        assert again.changes == outline.changes
+    else:
+        assert kept_bytes < 10_000
+        assert again.changes == []
+
+
+@pytest.mark.parametrize("name", ["a/b/c", "../x", "t-0/../../x", ""])
+def test_nowhere_else(root: Path, name: str) -> None:
+    with pytest.raises(RefusedError, match="is not a file of"):
+        Outline(str(root)).write(f"{root}/{name}", [], why="w", like=str(root / "t-0" / LOG))
+
+
+def test_not_twice(root: Path) -> None:
+    outline = Outline(str(root))
+    outline.remove(str(root / "t-0" / LOG), why="r")
+    with pytest.raises(RefusedError, match="changed twice"):
+        outline.write(str(root / "t-0" / LOG), [b"x"], why="w", like=str(root / "meta.properties"))
+
+
+def test_links_and_directories_are_not_changed(root: Path) -> None:
+    (root / "t-0" / "link").symlink_to(root / "meta.properties")
+    (root / "t-0" / "sub").mkdir()
+    outline = Outline(str(root))
+    with pytest.raises(AccessError, match="symbolic link"):
+        outline.remove(str(root / "t-0" / "link"), why="r")
+    with pytest.raises(AccessError, match="no regular file"):
+        outline.cut(str(root / "t-0" / "sub"), 0, why="r")
+
+
+def test_large_files_are_hashed_at_both_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fingerprint_module, "WHOLE_BYTES", 100)
+    monkeypatch.setattr(fingerprint_module, "SAMPLE_BYTES", 10)
+    path = tmp_path / "x"
+    path.write_bytes(bytes(range(101)))
+    assert fingerprint(str(path)) == Fingerprint(
+        101, path.stat().st_mtime_ns, sha(bytes(range(10)) + bytes(range(91, 101)))
+    )
+    path.write_bytes(bytes(range(100)))
+    assert fingerprint(str(path)) == print_of(path)
+    assert fingerprint(str(tmp_path / "none")) is None
+
+
+def test_what_the_disk_cannot_read_has_a_fingerprint_too(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+
+    from kafkalog_core.storage.source import Source  # noqa: PLC0415
+
+    def broken(self: Source, target: memoryview, position: int) -> int:
+        if position >= 4096:
+            raise OSError(errno.EIO, "eio")
+        return read(self, target[: 4096 - position], position)
+
+    read = Source._pread
+    log = str(root / "t-0" / LOG)
+    whole = fingerprint(log)
+    monkeypatch.setattr(Source, "_pread", broken)
+    part = fingerprint(log)
+    assert part is not None
+    assert part != whole
+    assert part == fingerprint(log)
