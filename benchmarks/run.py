@@ -50,14 +50,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory(prefix="kafkalog-bench-") as scratch:
         directory = Path(options.dir or scratch)
         print(report.HEADING)
-        cells = [_cell(recipe, directory, options, java) for recipe in _chosen(options)]
-        processes = [
-            _process_cell(recipe, directory, options) for recipe in _chosen(options) if recipe.name in PROCESS_RECIPES
-        ]
-    RESULTS.mkdir(exist_ok=True)
-    target = RESULTS / f"{options.date}.json"
-    target.write_text(json.dumps({"about": about, "cells": cells, "processes": processes}, indent=1) + "\n")
+        results: dict[str, Any] = {"about": about, "cells": [], "processes": []}
+        target = RESULTS / f"{options.date}.json"
+        for recipe in _chosen(options):
+            results["cells"].append(_cell(recipe, directory, options, java))
+            _write(target, results)
+        for recipe in _chosen(options):
+            if recipe.name in PROCESS_RECIPES:
+                results["processes"].append(_process_cell(recipe, directory, options))
+                _write(target, results)
     print(f"written: {target}")
+
+
+def _write(target: Path, results: dict[str, Any]) -> None:
+    """What is known so far, so that a long run that is stopped has not run in vain."""
+    RESULTS.mkdir(exist_ok=True)
+    target.write_text(json.dumps(results, indent=1) + "\n")
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -9,8 +9,8 @@ from kafkalog_core.findings.kinds import FindingType
 __all__ = ["INDEXES"]
 
 _REBUILT: Final = (
-    "Stop the broker and delete the segment's .index: at its next start the broker builds the segment's indexes anew. "
-    "Verify the log first, because it also cuts the log at the first bad batch."
+    "With the broker stopped, kafkalog reindex builds the segment's indexes anew, or says where its log is damaged. A "
+    "broker that finds no .index builds them too, and cuts the log at its first bad batch."
 )
 _DISK: Final = "Copy the disk (ddrescue) first, and work on the copy. "
 _TRUSTED: Final = (

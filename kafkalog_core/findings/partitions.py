@@ -71,7 +71,7 @@ PARTITIONS: Final = {
             "Without .index a broker reads the whole segment at its start and cuts it at the first bad batch, after a "
             "clean stop too; later segments stay."
         ),
-        cure="Verify the segment first: if it is whole, nothing is lost when the broker builds the index.",
+        cure="With the broker stopped, kafkalog reindex builds it; where the log is whole a broker may do so as well.",
     ),
     "segment.timeindex-missing": FindingType(
         "warning",
@@ -79,8 +79,8 @@ PARTITIONS: Final = {
         "Makes an empty one: searches by time miss this segment, retention goes by the file's modification time.",
         meaning="Searches by time and retention by time go by the .timeindex; here it is gone.",
         cure=(
-            "With the broker stopped, delete the .index beside it as well: the next start builds both anew. Verify the "
-            "log first, as that start cuts it at the first bad batch, after a clean stop too."
+            "With the broker stopped, kafkalog reindex builds it. A broker does so only where the .index is missing "
+            "too, and cuts the log at its first bad batch then, after a clean stop too."
         ),
     ),
     "segment.index-orphan": FindingType(
@@ -132,10 +132,7 @@ PARTITIONS: Final = {
         "A finished replacement that has no offset index.",
         "Puts the log in its place with an index of zeros.",
         meaning="The .swap of the log came through without that of its index.",
-        cure=(
-            "After the next clean stop delete the .index of that segment: the start that follows builds it anew. "
-            "Verify the log first, as that start cuts it at the first bad batch."
-        ),
+        cure=("After the next clean stop kafkalog reindex builds the indexes of that segment."),
     ),
     "segment.cleaned": FindingType(
         "info",

@@ -14,13 +14,13 @@ _WRITTEN_SO: Final = (
     "it differs, copy the partition from it"
 )
 _DROP_TXNINDEX: Final = (
-    "Verify the log first, then, with the broker stopped, delete the offset index of the segment too (.index): the "
-    "next start recovers the segment, after a clean stop too, builds all its indexes anew and cuts its log at the "
-    "first bad batch."
+    "With the broker stopped, kafkalog reindex builds it anew from the log. Without the .index of the segment too the "
+    "next start would do so, and cut its log at the first bad batch."
 )
 _DROP_SNAPSHOT: Final = (
-    "With the broker stopped, delete the snapshot: the next start builds the state anew from the one before it. If it "
-    f"is the only one, delete {CLEAN_MARK} too, or the state of all producers is forgotten. {MARK_OF_ALL}"
+    "With the broker stopped, kafkalog reindex writes it anew, with all that the log tells of its producers. By hand: "
+    "delete it, and the next start builds the state from the one before it. If it is the only one, delete "
+    f"{CLEAN_MARK} too, or the state of all producers is forgotten. {MARK_OF_ALL}"
 )
 
 PRODUCERS: Final = {

@@ -55,14 +55,14 @@ REINDEXING: Final = {
     ),
     "reindex.over-limit": FindingType(
         "error",
-        "Not reindexed, as a batch at byte {position} is larger than kafkalog may read: {problem}.",
+        "Not reindexed, as a batch at byte {position} is over the limit: {problem}.",
         None,
         "Raise --max-batch-bytes.",
         "The limit is kafkalog's own, for the sake of memory.",
     ),
     "reindex.unread": FindingType(
         "error",
-        "Not reindexed, as a file cannot be read: {problem}.",
+        "Not reindexed, as a file cannot be read or replaced: {problem}.",
         None,
         "Copy the disk (ddrescue) first, and work on the copy. Check that you may read the file.",
         "What cannot be read is not replaced, as nobody could put it back.",
@@ -78,9 +78,9 @@ REINDEXING: Final = {
     ),
     "reindex.kept": FindingType(
         "info",
-        "{count} of its indexes are not byte for byte what a recovery writes, and are right: they stay.",
+        "Some indexes ({count}) are right though not byte for byte what a recovery writes: they stay.",
         None,
-        "kafkalog reindex --all writes them too.",
+        "Nothing needs to be done; kafkalog reindex --all writes them too.",
         "A running broker counts the bytes between two entries anew when it is started, and some releases write one "
         "entry for several batches. Such indexes lead to every record.",
     ),

@@ -10,13 +10,12 @@ __all__ = ["SMALL_FILES"]
 
 _REFUSED: Final = "A broker refuses the file: {problem}."
 _REBUILD: Final = (
-    "with the broker stopped, delete the segment's .index (never the .timeindex alone, which is not built anew "
-    "without it): the next start builds both anew. Verify the log first, as that start cuts it at the first bad batch."
+    "with the broker stopped, kafkalog reindex builds it anew from the log. So does a start that finds no .index; it "
+    "also cuts the log at its first bad batch; a .timeindex alone is not built anew by any broker."
 )
 _REBUILD_ALL: Final = (
-    "With the broker stopped, delete the .txnindex and the .index of the segment, never the .txnindex alone: the next "
-    "start builds both anew from the log. Verify the log first, as that start cuts it at the first bad batch, after a "
-    "clean stop too."
+    "With the broker stopped, kafkalog reindex builds it anew from the log. Never delete the .txnindex alone: a broker "
+    "builds it only where the .index is missing too, and cuts the log at its first bad batch then."
 )
 
 

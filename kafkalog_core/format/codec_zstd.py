@@ -26,8 +26,10 @@ _MAGIC_SIZE: Final = len(layout.ZSTD_FRAME_MAGIC)
 _unpack_start: Final = layout.ZSTD_START.unpack_from
 _BLOCK_START: Final = layout.ZSTD_START.size  # of the first one, in a frame without content size
 _CHECKSUM_BYTES: Final = {0: 0, layout.ZSTD_DESCRIPTOR_CHECKSUM: layout.ZSTD_CHECKSUM_SIZE}  # by such a descriptor
+_LAST: Final = layout.ZSTD_BLOCK_LAST
 _LAST_OR_RLE: Final = layout.ZSTD_BLOCK_LAST | layout.ZSTD_BLOCK_TYPE_RLE  # whose size is not the one that it takes
-_ONE_FRAME: Final = (False, False)  # the library's read_across_frames and allow_extra_data, dearer by name
+_SIZE_SHIFT: Final = layout.ZSTD_BLOCK_SIZE_SHIFT
+_MAX_BLOCK_BYTES: Final = layout.ZSTD_MAX_BLOCK_BYTES
 
 
 class _Codec:
@@ -37,6 +39,7 @@ class _Codec:
         self.library = import_module("zstandard")
         self.unknown: int = self.library.CONTENTSIZE_UNKNOWN
         self.context = self.fresh()
+        self.decompress = self.context.decompress
 
     def fresh(self) -> Any:
         return self.library.ZstdDecompressor(max_window_size=layout.ZSTD_MAX_WINDOW_BYTES)
@@ -64,30 +67,25 @@ def unzstd(payload: Buffer, magic: int, limit_bytes: int) -> Buffer:
         raise UnsupportedError(f"zstd in a message of magic {magic}")
     codec = _thread().codec
     if len(payload) > _BLOCK_START and limit_bytes >= PIECE_BYTES:
+        # Whether the payload can be but one frame of no more than a piece; what is no frame at all fails later. The
+        # library refuses bytes behind a frame that declares its size, but not behind one that does not: such a frame
+        # (so Java's streams are) must be one block that fills it, then, and none of RLE.
+        descriptor, window, low, high = _unpack_start(payload)
+        header = low | high << 16
+        checksum_bytes = _CHECKSUM_BYTES.get(descriptor)
         try:
-            if _is_small_frame(codec, payload):
-                whole: bytes = codec.context.decompress(payload, layout.ZSTD_MAX_BLOCK_BYTES, *_ONE_FRAME)
+            if checksum_bytes is None:
+                is_small = 0 < codec.library.frame_content_size(payload) <= PIECE_BYTES
+            else:
+                end = _BLOCK_START + (header >> _SIZE_SHIFT) + checksum_bytes
+                is_small = end == len(payload) and header & _LAST_OR_RLE == _LAST and window <= _SHARED_WINDOW
+            if is_small:
+                # Its read_across_frames and allow_extra_data are dearer by name.
+                whole: bytes = codec.decompress(payload, _MAX_BLOCK_BYTES, False, False)
                 return whole
         except codec.library.ZstdError:
             pass
     return _frames(codec, payload, limit_bytes)
-
-
-def _is_small_frame(codec: _Codec, payload: Buffer) -> bool:
-    """Whether the payload can be but one frame of no more than a piece. What is no frame at all fails later.
-
-    The library refuses bytes behind a frame that declares its size, but not behind one that does not: such a frame (so
-    Java's streams are) must be one block that fills it, then, and none of RLE.
-    """
-    descriptor, window, low, high = _unpack_start(payload)
-    checksum_bytes = _CHECKSUM_BYTES.get(descriptor)
-    if checksum_bytes is None:
-        content_bytes: int = codec.library.frame_content_size(payload)
-        return 0 < content_bytes <= PIECE_BYTES
-    header = low | high << 16
-    end = _BLOCK_START + (header >> layout.ZSTD_BLOCK_SIZE_SHIFT) + checksum_bytes
-    fills: bool = end == len(payload) and header & _LAST_OR_RLE == layout.ZSTD_BLOCK_LAST
-    return fills and window <= _SHARED_WINDOW
 
 
 def _frames(codec: _Codec, payload: Buffer, limit_bytes: int) -> Buffer:

@@ -20,6 +20,8 @@ thread.
 Single-record batches make millions of calls, which should cost little more than the library's own call. So each codec
 asks its library first, where no more than one piece can come of it, and takes the answer if it is beyond doubt: the
 whole payload was used, and the stream is complete. All else goes the careful way, which knows the reason too.
+Where the kernels are compiled, they inflate ordinary payloads of gzip, snappy and lz4 by themselves, without a call of
+Python for each (`kernels.inflate_rows`): only what they do not vouch for comes here.
 """
 
 from __future__ import annotations

@@ -98,7 +98,6 @@ class ProducerStates:
         self.sequences: Sequences = sequences
         self._mode = _MODES[sequences]
         self._state = array("q", bytes(8 * k.G_SIZE))
-        self._state[k.G_OLDEST] = self._state[k.G_NEWEST] = -1
         self._producers = array("q")
         self._slots = array("q")
         self._ended = array("q", bytes(8 * k.E_SIZE * BATCH_ROWS))
@@ -212,18 +211,15 @@ class ProducerStates:
     @property
     def first_unstable_offset(self) -> int | None:
         """First offset of the open transactions; None: none is open."""
-        oldest = self._state[k.G_OLDEST]
-        return None if oldest < 0 else self._producers[oldest + k.P_TXN_FIRST]
+        return self._producers[self._producers[k.P_HEAP] + k.P_TXN_FIRST] if self._state[k.G_OPEN] else None
 
     def open_transactions(self) -> list[OpenTxn]:
         """Transactions that no marker has ended, the earliest first."""
-        found = []
-        at = self._state[k.G_OLDEST]
-        while at >= 0:
-            cells = self._producers[at : at + k.P_SIZE]
-            is_behind_hole = cells[k.P_HOLES] != self._state[k.G_HOLES]
-            found.append(OpenTxn(cells[k.P_PID], cells[k.P_TXN_FIRST], cells[k.P_TIME], is_behind_hole))
-            at = cells[k.P_BEHIND]
+        rows, found = self._producers, []
+        places = rows[k.P_HEAP : k.P_SIZE * self._state[k.G_OPEN] : k.P_SIZE]
+        for first, at in sorted((rows[at + k.P_TXN_FIRST], at) for at in places):
+            is_behind_hole = rows[at + k.P_HOLES] != self._state[k.G_HOLES]
+            found.append(OpenTxn(rows[at + k.P_PID], first, rows[at + k.P_TIME], is_behind_hole))
         return found
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
@@ -251,8 +247,10 @@ class ProducerStates:
     def state_bytes(self) -> bytes:
         """The whole state, for `from_state`; 192 bytes a producer."""
         count = self.count
-        cells = array("q", (_STATE_VERSION, k.P_SIZE, count, self._state[k.G_HOLES]))
-        return _little_endian(cells + self._producers[: k.P_SIZE * count]).tobytes()
+        rows = self._producers[: k.P_SIZE * count]
+        for cell in (k.P_PLACE, k.P_HEAP):  # they follow from the rest
+            rows[cell :: k.P_SIZE] = array("q", [0]) * count
+        return _little_endian(array("q", (_STATE_VERSION, k.P_SIZE, count, self._state[k.G_HOLES])) + rows).tobytes()
 
     @classmethod
     def from_state(cls, data: bytes, *, sequences: Sequences = "continuous") -> Self:
@@ -284,18 +282,14 @@ class ProducerStates:
         return states
 
     def _link(self) -> None:
-        """Make the list of open transactions anew."""
+        """Make the heap of open transactions anew: what is in order is one."""
         rows = self._producers
         firsts = rows[k.P_TXN_FIRST : k.P_SIZE * self.count : k.P_SIZE]
-        before = -1
-        for first, at in sorted((first, k.P_SIZE * number) for number, first in enumerate(firsts) if first >= 0):
-            rows[at + k.P_TXN_FIRST], rows[at + k.P_BEFORE], rows[at + k.P_BEHIND] = first, before, -1
-            if before < 0:
-                self._state[k.G_OLDEST] = at
-            else:
-                rows[before + k.P_BEHIND] = at
-            before = at
-        self._state[k.G_NEWEST] = before
+        ordered = sorted((first, k.P_SIZE * number) for number, first in enumerate(firsts) if first >= 0)
+        for place, (_, at) in enumerate(ordered):
+            rows[at + k.P_PLACE] = place
+            rows[k.P_SIZE * place + k.P_HEAP] = at
+        self._state[k.G_OPEN] = len(ordered)
 
 
 def _header(batches: BatchColumns, row: int) -> Header:
@@ -336,7 +330,7 @@ def _cells_of_entry(entry: ProducerEntry) -> array[int]:
     cells[k.P_PID], cells[k.P_EPOCH] = entry.producer_id, entry.producer_epoch
     cells[k.P_COORDINATOR], cells[k.P_TIME] = entry.coordinator_epoch, entry.timestamp_ms
     cells[k.P_TXN_FIRST] = max(-1, entry.current_txn_first_offset)
-    cells[k.P_BEFORE] = cells[k.P_BEHIND] = cells[k.P_BATCHES] = -1
+    cells[k.P_PLACE] = cells[k.P_BATCHES] = -1
     if entry.has_batch:
         cells[k.P_BATCHES] = 1
         cells[k.P_OFFSET], cells[k.P_DELTA] = entry.last_offset, entry.offset_delta

@@ -11,6 +11,7 @@ from collections import defaultdict
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.errors import AccessError, NotFoundError
 from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import SEGMENT_KINDS, DirectoryState, FileKind
@@ -65,6 +66,7 @@ class _Planner:
         self._broker_dir = None if log_dir is None else read_broker_dir(log_dir)
         self._used: dict[tuple[str, object, str], Setting] = {}
         self._other_files: list[Finding] = []
+        self._refusals: list[Finding] = []
 
     def plan(self) -> Outcome:
         """Stage the steps of all partitions, in their order."""
@@ -73,17 +75,28 @@ class _Planner:
         tasks = list(self._tasks())
         for steps, partition_said in self._results(tasks):
             for step in steps:
-                stage_step(step, self._stage)
-                changes += 1
+                changes += self._take(step)
             said.append(partition_said())
         return Outcome(
             findings=(*self._other_files, *(finding for each in said for finding in each.findings)),
-            refusals=tuple(finding for each in said for finding in each.refusals),
+            refusals=(*self._refusals, *(finding for each in said for finding in each.refusals)),
             losses=tuple(loss for each in said for loss in each.losses),
             settings=tuple(self._used.values()) if tasks else (),
             release=self._guess if tasks else None,
             needs_release=changes > 0 and not self._guess.agree(_rules),
         )
+
+    def _take(self, step: Step) -> bool:
+        """Whether a step can be staged: a link to an index, say, is not changed."""
+        try:
+            stage_step(step, self._stage)
+        except (AccessError, NotFoundError) as error:
+            name = partition_name(os.path.dirname(step.path))
+            self._refusals.append(
+                found("reindex.unread", step.path, topic=name.topic, partition=name.partition, problem=error.message)
+            )
+            return False
+        return True
 
     def _results(self, tasks: list[ReindexTask]) -> Iterator[tuple[Iterator[Step], Callable[[], Said]]]:
         """The steps of each partition, and what is to be said of it when they have been taken."""

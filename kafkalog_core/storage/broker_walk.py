@@ -21,7 +21,8 @@ from kafkalog_core.format.layout import (
     RECORD_BATCH_OVERHEAD,
 )
 from kafkalog_core.storage.framing import LogFraming
-from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
+from kafkalog_core.storage.items import Damage, Run, offset_order
+from kafkalog_core.storage.scan import ScanOptions, scan
 from kafkalog_core.storage.source import WINDOW_BYTES, UnreadableError
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class _Walk:
             stop, at = kernels.walk(window, at, until, start, self.previous, limit, is_checked, self._columns)
             self.position = start + at
             if self._columns.count:
-                yield Run(window, self._columns, resynced=False)
+                yield Run(window, self._columns, resynced=False, begins=start)
                 if stop == kernels.STOP_ORDER:
                     yield self._disorder()
                 self.previous = self._columns.column("last_offset")[-1]
@@ -119,10 +120,9 @@ class _Walk:
                 return
 
     def _disorder(self) -> Damage:
-        lasts = self._columns.column("last_offset")
+        firsts, lasts = self._columns.column("base_offset"), self._columns.column("last_offset")
         before = lasts[-2] if len(lasts) > 1 else self.previous
-        detail = f"offset {lasts[-1]}, where {before + 1} or more was expected: offsets go back"
-        return Damage(self._columns.column("position")[-1], 0, "offset-order", detail, before + 1)
+        return offset_order(self._columns.column("position")[-1], firsts[-1], lasts[-1], before + 1)
 
     def _read_on(self, header: memoryview) -> None:
         """The entry at the position goes on behind the window."""

@@ -54,6 +54,7 @@ class Broker:
     ready = b"Kafka Server started"
     segment_bytes = "internal.segment.bytes"  # the topic's setting that takes any size
     roll_bytes = "6000"
+    java_options: tuple[str, ...] = ("-Xmx256m", "-XX:TieredStopAtLevel=1")  # quick to start
 
     def __init__(self, libs: Path, work_dir: Path, *, user: int | None = None) -> None:
         self.work_dir = work_dir
@@ -62,7 +63,7 @@ class Broker:
         port, controller_port = free_ports()
         self.bootstrap = f"127.0.0.1:{port}"
         self._output = work_dir / "broker.txt"
-        self._java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{libs}/*"]
+        self._java = ["java", *self.java_options, "-cp", f"{libs}/*"]
         self.config = work_dir / "server.properties"
         settings = _SETTINGS | {"log.dirs": str(self.log_dir)} | self._places(controller_port)
         self.config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))

@@ -25,15 +25,20 @@ if TYPE_CHECKING:
 CODECS: Final = (None, "gzip", "snappy", "lz4", "zstd")
 NEVER_COMMITTED: Final = b"never committed"
 READ_SECONDS: Final = 30
+_CONTROLLERS: Final = {1}  # the one broker's number
 _START_MS: Final = 1_760_000_000_000
 
 
 @asynccontextmanager
 async def admin_of(broker: Broker) -> AsyncIterator[AIOKafkaAdminClient]:
-    """An administration client."""
+    """An administration client, once there is a controller that it could talk to."""
     client = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
     await client.start()
     try:
+        deadline = time.monotonic() + READ_SECONDS
+        while (await client.describe_cluster())["controller_id"] not in _CONTROLLERS:
+            assert time.monotonic() < deadline, "no controller"
+            await asyncio.sleep(0.1)
         yield client
     finally:
         await client.close()

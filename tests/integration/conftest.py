@@ -9,11 +9,14 @@ import pytest
 
 from tests.integration import jars
 from tests.integration.broker import Broker
+from tests.integration.repairing import make_patient
 from tests.integration.zookeeper_broker import ZooKeeperBroker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.integration.repairing import Patient
 
 
 @pytest.fixture(scope="session")
@@ -42,12 +45,32 @@ def own_broker(libs: Path, tmp_path: Path) -> Iterator[Broker]:
 @pytest.fixture(params=[jars.KAFKA_VERSION, jars.ZOOKEEPER_ERA])
 def broker_of_release(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
     """The same of each release that judges repairs."""
+    with _broker_of(request.param, tmp_path) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session", params=[jars.KAFKA_VERSION, jars.ZOOKEEPER_ERA])
+def patient(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Patient]:
+    """A log directory of each of those releases, damaged and repaired; tests put them in the broker's place."""
+    with _broker_of(request.param, tmp_path_factory.mktemp("patient")) as broker:
+        yield make_patient(broker)
+
+
+@pytest.fixture
+def fresh(patient: Patient) -> Iterator[Patient]:
+    """The same, and its broker is not running when the test ends."""
+    yield patient
+    patient.broker.kill()
+
+
+@contextmanager
+def _broker_of(version: str, work_dir: Path) -> Iterator[Broker]:
     try:
-        libs = jars.fetch(request.param)
+        libs = jars.fetch(version)
     except jars.MissingError as missing:
         pytest.skip(str(missing))
-    make = ZooKeeperBroker if request.param == jars.ZOOKEEPER_ERA else Broker
-    with _running(make(libs, tmp_path)) as broker:
+    make = ZooKeeperBroker if version == jars.ZOOKEEPER_ERA else Broker
+    with _running(make(libs, work_dir)) as broker:
         yield broker
 
 

@@ -11,6 +11,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.format import layout
 from tests.integration import clients
 from tests.integration.records import KAFKALOG, Record, dump
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 TOPICS: Final = ("torn", "cut", "misindexed", "untouched")
 COUNT: Final = 50
+INDEXES: Final = (".index", ".timeindex", ".txnindex")
 CLEAN: Final = "clean shutdown file was found"
 UNCLEAN: Final = "no clean shutdown file was found"
 RECOVERS: Final = ("Recovering unflushed", "recovering segment", "rebuilding index")
@@ -108,9 +110,10 @@ def segments(broker: Broker, topic: str, suffix: str = ".log") -> list[Path]:
 
 
 def _damage(broker: Broker) -> None:
-    """A torn tail, a bad batch before the tail, indexes that lie or are gone, snapshots and a checkpoint with rubbish."""
-    *_, before_last, last = segments(broker, "torn")
-    last.write_bytes(last.read_bytes() + before_last.read_bytes()[:1700] + b"\x07rubbish")
+    """A torn tail, a bad batch before it, indexes that lie or are gone, rubbish in snapshots and in a checkpoint."""
+    last = segments(broker, "torn")[-1]
+    content = last.read_bytes()
+    last.write_bytes(content + content[: _first_batch_bytes(content) - 9])
     segments(broker, "torn", ".index")[1].unlink()
     bad = segments(broker, "cut")[-3]
     content = bytearray(bad.read_bytes())
@@ -122,13 +125,29 @@ def _damage(broker: Broker) -> None:
     segments(broker, "misindexed", ".index")[2].unlink()
     for snapshot in segments(broker, "misindexed", ".snapshot"):
         snapshot.write_bytes(b"no snapshot")
+    _set_recovery_points(broker, {"cut": 0}, "torn zero 1\n")
+
+
+def recover_all(broker: Broker) -> None:
+    """Let the next start look at every segment of the topics."""
+    _set_recovery_points(broker, dict.fromkeys(TOPICS, 0))
+
+
+def _set_recovery_points(broker: Broker, wanted: dict[str, int], rubbish: str = "") -> None:
     checkpoint = broker.log_dir / "recovery-point-offset-checkpoint"
-    checkpoint.write_bytes(checkpoint.read_bytes() + b"torn zero 1\n")
+    kept = [line for line in checkpoint.read_text().splitlines()[2:] if line.split()[0] not in wanted]
+    lines = [*kept, *(f"{topic} 0 {offset}" for topic, offset in wanted.items())]
+    checkpoint.write_text("".join(f"{line}\n" for line in (0, len(lines), *lines)) + rubbish)
 
 
-def promised(broker: Broker) -> dict[str, list[Record]]:
+def _first_batch_bytes(log: bytes) -> int:
+    return layout.LOG_OVERHEAD + int.from_bytes(log[8:12], "big")
+
+
+def promised(broker: Broker, *, committed: bool = False) -> dict[str, list[Record]]:
     """The records that a dump of the log directory shows."""
-    return {topic: dump("--records", broker.partition_dir(topic)).records() for topic in TOPICS}
+    options = ("--records", *(("--committed",) if committed else ()))
+    return {topic: dump(*options, broker.partition_dir(topic)).records() for topic in TOPICS}
 
 
 async def consumed(broker: Broker, *, committed: bool = False) -> dict[str, list[Record]]:

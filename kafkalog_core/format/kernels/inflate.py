@@ -32,8 +32,10 @@ __all__ = ["inflate_rows", "uncleared"]
 def uncleared(size_bytes: cython.Py_ssize_t) -> bytearray:
     """A buffer with whatever stood in that memory before: to clear it would take a noticeable part of the time."""
     if cython.compiled:
-        return PyByteArray_FromStringAndSize(cython.NULL, size_bytes)
-    return bytearray(size_bytes)
+        room = PyByteArray_FromStringAndSize(cython.NULL, size_bytes)
+    else:
+        room = bytearray(size_bytes)
+    return room
 
 
 def inflate_rows(
@@ -68,7 +70,7 @@ def inflate_rows(
     is_excused: cython.bint
     most: cython.Py_ssize_t
     written: cython.Py_ssize_t
-    if data.shape[0] == 0 or capacity == 0:
+    if data.shape[0] == 0 or capacity == 0 or max_bytes < 0:
         return first
     p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
     readable: cython.pointer[cython.const[cython.uchar]] = p + data.shape[0]
@@ -78,8 +80,10 @@ def inflate_rows(
     while row < last and size < enough:
         start = b[B_START * b_capacity + row]
         end = b[B_END * b_capacity + row]
-        # No stream of these codecs is longer than its content by more than a few bytes, but for what is odd.
-        if start < 0 or end <= start or b[B_FORMAT * b_capacity + row] > MAGIC_V2 or end - start > capacity:
+        # A stream that is longer than the room has no content that fits into it, but for what is odd.
+        if start < 0 or end <= start or end > data.shape[0] or end - start > capacity:
+            break
+        if b[B_FORMAT * b_capacity + row] > MAGIC_V2:
             break
         most = capacity - size if capacity - size < max_bytes else max_bytes
         if b[B_CODEC * b_capacity + row] == CODEC_LZ4:

@@ -54,8 +54,8 @@ static inline void inflate_copy_long(unsigned char *w, const unsigned char *p, s
     } while (w < end);
 }
 
-/* `size` bytes from `distance` (1 to 15) bytes before, which they may come to repeat. Up to 15 bytes behind are written.
-   What repeats at a short distance does so at any multiple of it: words come from the first one of 8 or more. */
+/* `size` bytes from `distance` (1 to 15) bytes before, which they may come to repeat. Up to 15 behind them are written.
+   What repeats at a distance does so at its multiples: words come from the first one of 8 or more. */
 static inline void inflate_repeat(unsigned char *w, size_t distance, size_t size)
 {
     static const unsigned char multiples[8] = {0, 8, 8, 9, 8, 10, 12, 14};

@@ -39,30 +39,39 @@ typedef struct {
 static uint32_t deflate_symbols[DEFLATE_SYMBOLS], deflate_distances[DEFLATE_DISTANCES], deflate_sizes[DEFLATE_SIZES];
 static deflate_code deflate_fixed;
 
+/* The code behind one of so many bits; both have their first bit lowest. */
+static inline uint32_t deflate_next(uint32_t code, unsigned bits)
+{
+    uint32_t bit = (uint32_t)1 << (bits - 1);
+    while (code & bit)
+        bit >>= 1;
+    return (code & (bit - 1)) | bit;
+}
+
 /* The table of a code, of up to `most` bits, from the lengths of its symbols' codes; `entries` lack those. Returns how
    many bits the table has, 0 where the code is not complete.
 
-   Codes count up within a length and on into the next one, first bit first, but the stream has the first bit lowest: so
-   they are kept turned round. A table grows with the lengths: twice its size is itself twice over. */
+   Codes count up within a length and on into the next one. A table grows with the lengths: that for one bit more is
+   itself twice over, as the bit that it does not know comes last. */
 static unsigned deflate_table(
     uint32_t *table, unsigned most, const unsigned char *lengths, unsigned count, const uint32_t *entries)
 {
-    unsigned counts[DEFLATE_MAX_BITS + 1] = {0}, starts[DEFLATE_MAX_BITS + 1], longest = DEFLATE_MAX_BITS, bits, code = 0;
+    unsigned counts[DEFLATE_MAX_BITS + 1] = {0}, starts[DEFLATE_MAX_BITS + 1];
+    unsigned longest = DEFLATE_MAX_BITS, bits, smaller_bits = 0;
     uint16_t sorted[DEFLATE_SYMBOLS];
     const uint16_t *next = sorted;
-    int left = 1;
-    uint32_t end, smaller = 0, prefix = ~0u;
-    unsigned smaller_bits = 0;
+    int left = 1; /* codes of a length that no symbol has, nor any that is the start of them */
+    uint32_t code = 0, end, smaller = 0, prefix = ~0u;
     for (unsigned symbol = 0; symbol < count; symbol++)
         counts[lengths[symbol]]++;
     while (longest > 0 && counts[longest] == 0)
         longest--;
-    starts[0] = 0;
+    counts[0] = starts[0] = 0;
     for (bits = 1; bits <= longest; bits++) {
         left = 2 * left - (int)counts[bits];
         if (left < 0)
             return 0;
-        starts[bits] = starts[bits - 1] + (bits > 1 ? counts[bits - 1] : 0);
+        starts[bits] = starts[bits - 1] + counts[bits - 1];
     }
     if (left > 0 || longest == 0)
         return 0;
@@ -71,24 +80,20 @@ static unsigned deflate_table(
             sorted[starts[lengths[symbol]]++] = (uint16_t)symbol;
     if (most > longest)
         most = longest;
-    bits = 1;
-    for (end = 2; bits <= most; bits++, end *= 2) {
+    for (bits = 1, end = 2;; bits++, end *= 2) {
         for (unsigned i = counts[bits]; i > 0; i--) {
-            uint32_t bit = (uint32_t)1 << (bits - 1);
             table[code] = entries[*next++] + bits * 0x101;
-            while (code & bit)
-                bit >>= 1;
-            code = (code & (bit - 1)) | bit;
+            code = deflate_next(code, bits);
         }
-        if (bits < most)
-            memcpy(table + end, table, end * sizeof *table);
+        if (bits == most)
+            break;
+        memcpy(table + end, table, end * sizeof *table);
     }
-    end /= 2;
-    for (; bits <= longest; bits++) {
+    for (bits++; bits <= longest; bits++) {
         for (unsigned i = counts[bits]; i > 0; i--) {
-            uint32_t bit = (uint32_t)1 << (bits - 1), entry = entries[*next++] + (bits - most) * 0x101;
+            uint32_t entry = entries[*next++] + (bits - most) * 0x101;
             if ((code & (((uint32_t)1 << most) - 1)) != prefix) {
-                uint32_t used = i;
+                uint32_t used = i; /* codes of this length; as many of the next one as all of them take there */
                 prefix = code & (((uint32_t)1 << most) - 1);
                 smaller = end;
                 smaller_bits = bits - most;
@@ -101,9 +106,7 @@ static unsigned deflate_table(
             }
             for (uint32_t at = code >> most; at < (uint32_t)1 << smaller_bits; at += (uint32_t)1 << (bits - most))
                 table[smaller + at] = entry;
-            while (code & bit)
-                bit >>= 1;
-            code = (code & (bit - 1)) | bit;
+            code = deflate_next(code, bits);
         }
     }
     return most;
@@ -421,7 +424,7 @@ static ptrdiff_t inflate_gzip(const unsigned char *p, size_t size, const unsigne
     deflate_stream s;
     deflate_code own;
     unsigned is_last;
-    if (size < GZIP_HEADER_SIZE + GZIP_TRAILER_SIZE || memcmp(p, "\x1F\x8B\x08", 4) != 0)
+    if (size < GZIP_HEADER_SIZE + GZIP_TRAILER_SIZE || memcmp(p, "\x1F\x8B\x08\0", 4) != 0) /* no flag is set */
         return INFLATE_ODD;
     if (inflate_load32(end + 4) > most)
         return INFLATE_ROOM;

@@ -157,6 +157,7 @@ static uint32_t lz4_hash(const unsigned char *p, size_t size)
 #define LZ4_BLOCK_CHECKSUM 0x10
 #define LZ4_CONTENT_SIZE 0x08
 #define LZ4_CONTENT_CHECKSUM 0x04
+#define LZ4_KNOWN_FLAGS 0x1Cu
 
 /* The content of a payload that is one frame, `most` bytes or less, and its size. The checksum of the frame's header is
    wrong in magic 0 (KAFKA-3160), so there it `is_excused`; the other checksums are verified. */
@@ -171,7 +172,7 @@ static ptrdiff_t inflate_lz4(const unsigned char *p, size_t size, const unsigned
     if (size < 11 || inflate_load32(p) != LZ4_FRAME_MAGIC)
         return INFLATE_ODD;
     flags = p[4];
-    if ((flags & ~(unsigned)(LZ4_BLOCK_CHECKSUM | LZ4_CONTENT_SIZE | LZ4_CONTENT_CHECKSUM)) != LZ4_VERSION_1_INDEPENDENT)
+    if ((flags & ~LZ4_KNOWN_FLAGS) != LZ4_VERSION_1_INDEPENDENT)
         return INFLATE_ODD;
     if (p[5] & 0x8F || p[5] < 0x40) /* reserved bits; blocks of 64 KiB to 4 MiB */
         return INFLATE_ODD;

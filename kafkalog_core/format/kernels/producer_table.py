@@ -1,7 +1,8 @@
-"""The producers of a replay: found by id, added, and their open transactions in the order in which these began.
+"""The producers of a replay: found by id, added, and their open transactions, the one that began first in front.
 
 A producer is a row of cells (`P_*`); `slots` finds it by its id: an open-addressing table of row + 1, 0 where nothing
-is. Open transactions are a list through these rows, by first offset, because the transaction index asks for the first.
+is. Open transactions are a binary heap by first offset, because the transaction index asks for the first; its places
+are cells of the rows too, from the first row on.
 """
 
 from __future__ import annotations
@@ -23,15 +24,14 @@ from kafkalog_core.format.kernels.constants import (
     G_ENDED,
     G_HOLES,
     G_MASK,
-    G_NEWEST,
-    G_OLDEST,
+    G_OPEN,
     P_BATCHES,
-    P_BEFORE,
-    P_BEHIND,
     P_COORDINATOR,
     P_EPOCH,
+    P_HEAP,
     P_HOLES,
     P_PID,
+    P_PLACE,
     P_SIZE,
     P_TIME,
     P_TXN_FIRST,
@@ -128,8 +128,7 @@ def insert(
     r[at + P_COORDINATOR] = -1
     r[at + P_TIME] = -1
     r[at + P_TXN_FIRST] = -1
-    r[at + P_BEFORE] = -1
-    r[at + P_BEHIND] = -1
+    r[at + P_PLACE] = -1
     r[at + P_HOLES] = g[G_HOLES]
     r[at + P_BATCHES] = -1
     return at
@@ -145,23 +144,10 @@ def begin_transaction(
     offset: cython.longlong,
     g: cython.pointer[cython.longlong],
 ) -> cython.void:
-    """Put a transaction into the list, behind those that began before it: the newest but where offsets go back."""
-    before: cython.Py_ssize_t = g[G_NEWEST]
-    behind: cython.Py_ssize_t = -1
-    while before >= 0 and r[before + P_TXN_FIRST] > offset:
-        behind = before
-        before = r[before + P_BEFORE]
+    """Put a transaction into the heap."""
     r[at + P_TXN_FIRST] = offset
-    r[at + P_BEFORE] = before
-    r[at + P_BEHIND] = behind
-    if before >= 0:
-        r[before + P_BEHIND] = at
-    else:
-        g[G_OLDEST] = at
-    if behind >= 0:
-        r[behind + P_BEFORE] = at
-    else:
-        g[G_NEWEST] = at
+    g[G_OPEN] += 1
+    _rise(r, at, g[G_OPEN] - 1)
 
 
 @cython.cfunc
@@ -175,24 +161,65 @@ def end_transaction(
     g: cython.pointer[cython.longlong],
     e: cython.pointer[cython.longlong],
 ) -> cython.void:
-    """Take a transaction out of the list and give it out, with the first offset of those that are still open."""
-    before: cython.Py_ssize_t = r[at + P_BEFORE]
-    behind: cython.Py_ssize_t = r[at + P_BEHIND]
+    """Take a transaction out of the heap and give it out, with the first offset of those that are still open."""
+    place: cython.Py_ssize_t = r[at + P_PLACE]
+    last: cython.Py_ssize_t
     out: cython.Py_ssize_t = g[G_ENDED] * E_SIZE
-    if before >= 0:
-        r[before + P_BEHIND] = behind
-    else:
-        g[G_OLDEST] = behind
-    if behind >= 0:
-        r[behind + P_BEFORE] = before
-    else:
-        g[G_NEWEST] = before
+    g[G_OPEN] -= 1
+    last = r[g[G_OPEN] * P_SIZE + P_HEAP]
+    if last != at:
+        if r[last + P_TXN_FIRST] < r[at + P_TXN_FIRST]:
+            _rise(r, last, place)
+        else:
+            _sink(r, last, place, g[G_OPEN])
     g[G_ENDED] += 1
     e[out + E_PID] = r[at + P_PID]
     e[out + E_FIRST] = r[at + P_TXN_FIRST]
     e[out + E_LAST] = offset
     e[out + E_ABORTED] = is_aborted
-    e[out + E_STABLE] = wrapped(offset + 1) if g[G_OLDEST] < 0 else r[g[G_OLDEST] + P_TXN_FIRST]
+    e[out + E_STABLE] = wrapped(offset + 1) if g[G_OPEN] == 0 else r[r[P_HEAP] + P_TXN_FIRST]
     r[at + P_TXN_FIRST] = -1
-    r[at + P_BEFORE] = -1
-    r[at + P_BEHIND] = -1
+    r[at + P_PLACE] = -1
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _rise(r: cython.pointer[cython.longlong], at: cython.Py_ssize_t, place: cython.Py_ssize_t) -> cython.void:
+    """Give a transaction a place from `place` on up, behind those that began before it."""
+    above: cython.Py_ssize_t
+    other: cython.Py_ssize_t
+    while place > 0:
+        above = (place - 1) >> 1
+        other = r[above * P_SIZE + P_HEAP]
+        if r[other + P_TXN_FIRST] <= r[at + P_TXN_FIRST]:
+            break
+        r[place * P_SIZE + P_HEAP] = other
+        r[other + P_PLACE] = place
+        place = above
+    r[place * P_SIZE + P_HEAP] = at
+    r[at + P_PLACE] = place
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _sink(
+    r: cython.pointer[cython.longlong], at: cython.Py_ssize_t, place: cython.Py_ssize_t, count: cython.Py_ssize_t
+) -> cython.void:
+    """Give a transaction a place from `place` on down, before those that began behind it; `count` have a place."""
+    below: cython.Py_ssize_t
+    other: cython.Py_ssize_t
+    while 2 * place + 1 < count:
+        below = 2 * place + 1
+        other = r[below * P_SIZE + P_HEAP]
+        if below + 1 < count and r[r[(below + 1) * P_SIZE + P_HEAP] + P_TXN_FIRST] < r[other + P_TXN_FIRST]:
+            below += 1
+            other = r[below * P_SIZE + P_HEAP]
+        if r[other + P_TXN_FIRST] >= r[at + P_TXN_FIRST]:
+            break
+        r[place * P_SIZE + P_HEAP] = other
+        r[other + P_PLACE] = place
+        place = below
+    r[place * P_SIZE + P_HEAP] = at
+    r[at + P_PLACE] = place

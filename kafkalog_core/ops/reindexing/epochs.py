@@ -135,7 +135,7 @@ def _agreeing(old: Sequence[EpochStart], log_epochs: Sequence[EpochStart]) -> li
         if at < len(epochs) and epochs[at] == each.epoch:
             continue
         is_behind = at == 0 or log_epochs[at - 1].start_offset < each.start_offset
-        is_before = at == len(epochs) or each.start_offset <= log_epochs[at].start_offset
+        is_before = at == len(epochs) or each.start_offset < log_epochs[at].start_offset
         if is_behind and is_before:
             agreeing.append(each)
     return sorted(agreeing)

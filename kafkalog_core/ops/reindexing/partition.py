@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
-from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
+from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.ops.compaction import is_compacted
 from kafkalog_core.ops.producers import ProducerStates
-from kafkalog_core.ops.recovery.candidates import first_recovered
 from kafkalog_core.ops.recovery.epochs import EpochStart
-from kafkalog_core.ops.recovery.loader_rules import rules_of
 from kafkalog_core.ops.recovery.segment import Watch, recover_segment
-from kafkalog_core.ops.reindexing.epochs import EpochExtent, epochs_step
+from kafkalog_core.ops.reindexing.course import epoch_extent, next_base, recovered_from, rising
+from kafkalog_core.ops.reindexing.epochs import epochs_step
 from kafkalog_core.ops.reindexing.indexes import SegmentIndexes
 from kafkalog_core.ops.reindexing.producers import Snapshots, load_states, txn_index_step
 from kafkalog_core.ops.reindexing.split import split_parts, split_steps, taken_name
@@ -32,7 +31,7 @@ from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.plan import Loss
@@ -80,7 +79,7 @@ class PartitionReindex:
         self._losses: list[Loss] = []
         self._is_compacted = is_compacted(self._partition.topic, is_cleaned=task.context.is_cleaned)
         segments = self._partition.segments
-        self._recovered_from = _recovered_from(task, segments)
+        self._recovered_from = recovered_from(task, segments)
         self._kept = 0
         self._has_legacy = False
         self._states: ProducerStates | None = None
@@ -133,7 +132,7 @@ class PartitionReindex:
         def reached(offset: int) -> None:
             steps.extend(self._visit(offset, makes=False))
 
-        pauses = self._snapshots.between(segment.base_offset, _next_base(self._partition.segments, segment))
+        pauses = self._snapshots.between(segment.base_offset, next_base(self._partition.segments, segment))
         watch = Watch(
             listen=indexes.listen if is_meant else _look_away,
             pauses=() if self._states is None else pauses,
@@ -164,7 +163,8 @@ class PartitionReindex:
             return
         self._pass(recovery)
         if is_meant:
-            yield from indexes.steps(recovery, writes_all=self._writes_all(segment))
+            is_new = recovery.stop is not None  # an index must not name what is cut
+            yield from indexes.steps(recovery, writes_all=is_new or self._writes_all(segment))
             self._kept += indexes.kept
             for finding in indexes.findings:
                 self._sink.put(finding)
@@ -323,14 +323,15 @@ class PartitionReindex:
         if end_offset is not None and states is not None:
             last_base = self._partition.segments[-1].base_offset
             is_needed = states.count > 0 and not self._snapshots.is_good_from(last_base)
-            makes = end_offset > self._log_start and (is_needed or self._task.writes_all)
+            is_recovered = self._task.context.is_clean is False  # a recovery leaves one here, of no producers too
+            makes = end_offset > self._log_start and (is_needed or is_recovered or self._task.writes_all)
             yield from self._visit(end_offset, makes=makes)
             yield from self._snapshots.behind(end_offset)
         if end_offset is not None and self._epochs is not None:
             step = epochs_step(
                 self._partition,
-                _rising(self._epochs),
-                self._epoch_extent(end_offset),
+                rising(self._epochs),
+                epoch_extent(self._task, self._start_offset, end_offset, has_legacy=self._has_legacy),
                 self._task.release,
                 self._sink,
                 writes_all=self._task.writes_all,
@@ -342,19 +343,9 @@ class PartitionReindex:
     def _log_start(self) -> int:
         return max(self._start_offset, self._task.context.log_start_offset or 0)
 
-    def _epoch_extent(self, end_offset: int) -> EpochExtent:
-        checkpoint = self._task.context.log_start_offset
-        by_checkpoint = rules_of(self._task.release).epochs_from_checkpoint
-        return EpochExtent(
-            first_offset=self._start_offset if checkpoint is None else min(self._start_offset, checkpoint),
-            log_start=checkpoint or 0 if by_checkpoint else self._log_start,
-            end_offset=end_offset,
-            has_legacy=self._has_legacy,
-        )
-
     def _may_overflow(self, segment: Segment) -> bool:
         """Whether it may hold offsets that its indexes cannot, as the next segment does not begin before them."""
-        return _next_base(self._partition.segments, segment) - segment.base_offset > MAX_INT32
+        return next_base(self._partition.segments, segment) - segment.base_offset > MAX_INT32
 
     def _kept_finding(self) -> Finding:
         partition = self._partition
@@ -365,30 +356,6 @@ class PartitionReindex:
             partition=partition.partition,
             count=self._kept,
         )
-
-
-def _recovered_from(task: ReindexTask, segments: Sequence[Segment]) -> int:
-    """The base offset from which on a broker recovers all segments at its next start, as far as that is known."""
-    if not segments or task.context.is_clean is not False:
-        return MAX_INT64
-    bases = [segment.base_offset for segment in segments]
-    only_last = rules_of(task.release).recovers == "last"
-    first = first_recovered(bases, task.context.recovery_point or 0, is_clean=False, topic=None, only_last=only_last)
-    return MAX_INT64 if first is None else bases[first]
-
-
-def _next_base(segments: Sequence[Segment], segment: Segment) -> int:
-    behind = (each.base_offset for each in segments if each.base_offset > segment.base_offset)
-    return next(behind, MAX_INT64)
-
-
-def _rising(epochs: Sequence[EpochStart]) -> list[EpochStart]:
-    """Those that are higher than all before them."""
-    rising: list[EpochStart] = []
-    for each in epochs:
-        if not rising or each.epoch > rising[-1].epoch:
-            rising.append(each)
-    return rising
 
 
 def _look_away(_: object) -> None:

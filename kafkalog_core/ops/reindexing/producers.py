@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import FormatError, StorageError
@@ -61,6 +62,7 @@ class Snapshots:
         self._paths = {
             file.name.base_offset: file.path for file in partition.snapshots if file.name.base_offset is not None
         }
+        self._offsets = sorted(self._paths)
         self._directory = partition.path
         self._logs = [segment.log.path for segment in partition.segments if segment.log is not None]
         self._order = order
@@ -71,7 +73,7 @@ class Snapshots:
 
     def between(self, first_offset: int, end_offset: int) -> list[int]:
         """Offsets of snapshots behind the one offset and before the other, ascending."""
-        return sorted(offset for offset in self._paths if first_offset < offset < end_offset)
+        return self._offsets[bisect_right(self._offsets, first_offset) : bisect_left(self._offsets, end_offset)]
 
     def is_good_from(self, offset: int) -> bool:
         """Whether a snapshot at this offset or behind it is right, or will be."""
@@ -104,10 +106,10 @@ class Snapshots:
 
     def behind(self, end_offset: int) -> Iterator[Step]:
         """Snapshots behind the end of the log go, as they do when a broker starts."""
-        for offset, path in sorted(self._paths.items()):
-            if offset > end_offset:
-                self._sink.add("snapshot.beyond-end", path, offset=offset, end=end_offset)
-                yield Step(kind="remove", path=path, why=f"it lies behind the end of the log, offset {end_offset}")
+        for offset in self._offsets[bisect_right(self._offsets, end_offset) :]:
+            path = self._paths[offset]
+            self._sink.add("snapshot.beyond-end", path, offset=offset, end=end_offset)
+            yield Step(kind="remove", path=path, why=f"it lies behind the end of the log, offset {end_offset}")
 
     def _fault(self, path: str, offset: int, states: ProducerStates, *, is_compacted: bool) -> str | None:
         found, differences = Sink(), Sink()

@@ -27,6 +27,8 @@ __all__ = ["BatchCheck", "SegmentFigures"]
 DAY_MS: Final = 24 * 60 * 60 * 1000
 FUTURE_MS: Final = DAY_MS
 """How far ahead of the check a timestamp may be: brokers allow an hour (4.x) or anything, clocks and zones differ."""
+MOST_EPOCHS: Final = 16 * 1024
+"""Leader epochs that are kept of one segment: no cluster elects so many leaders while it writes one."""
 NOT_KNOWN: Final = -2
 """The last offset before a place that is damaged: what is missing there is no sign of compaction."""
 
@@ -51,7 +53,8 @@ class SegmentFigures:
         first_timestamp_ms: the largest timestamp of the first batch that has one, as rolling takes it.
         max_timestamp_ms: the largest of all.
         formats: names of those that occur, `v0`, `v1`, `v2` or `v07`.
-        epochs: where leader epochs start; where they go back there is a finding and no start.
+        epochs: where leader epochs start; where they go back there is a finding and no start. Of very many the first.
+        epoch_behind: the last leader epoch, where `epochs` are not all.
         is_thinned: whether a batch holds fewer records than its offsets span, as compaction leaves them.
         gaps: the first places where offsets are in no batch, and nothing is damaged.
         gap_count: all such places.
@@ -65,6 +68,7 @@ class SegmentFigures:
     max_timestamp_ms: int | None
     formats: tuple[str, ...]
     epochs: tuple[EpochStart, ...]
+    epoch_behind: int | None
     is_thinned: bool
     gaps: tuple[OffsetGap, ...]
     gap_count: int
@@ -100,8 +104,9 @@ class BatchCheck:
             if odd & k.ODD_EPOCH_BACK:
                 self._epoch_back(batches, row)
             if odd & k.ODD_EPOCH_START:
-                self._epochs.append(self._epoch_start(batches, row))
-            self._odd(odd, batches.row(row))
+                self._begin_epoch(batches, row)
+            if odd & ~k.ODD_EPOCH_START:
+                self._odd(odd, batches.row(row))
             row = kernels.check_batches(batches, row + 1, state)
         self.has_producers = state[k.BC_PRODUCERS] > 0
         self._last_offset = batches.column("last_offset")[-1]
@@ -151,6 +156,7 @@ class BatchCheck:
             max_timestamp_ms=_known(state[k.BC_MAX_TIME]),
             formats=tuple(name for magic, name in FORMAT_NAMES.items() if state[k.BC_FORMATS] >> magic & 1),
             epochs=tuple(self._epochs),
+            epoch_behind=state[k.BC_EPOCH] if state[k.BC_MORE + k.ODD_EPOCH_START.bit_length() - 1] else None,
             is_thinned=state[k.BC_THINNED] > 0,
             gaps=tuple(self._gaps),
             gap_count=len(self._gaps) + state[k.BC_MORE + k.ODD_GAP.bit_length() - 1],
@@ -160,6 +166,12 @@ class BatchCheck:
         self._sink.add(
             code, self._path, position=self._state[position], count=self._state[count], largest=largest, days=days
         )
+
+    def _begin_epoch(self, batches: BatchColumns, row: int) -> None:
+        """One more leader epoch; from the last one that is kept on they are counted alone."""
+        self._epochs.append(self._epoch_start(batches, row))
+        if len(self._epochs) >= MOST_EPOCHS:
+            self._state[k.BC_MUTED] |= k.ODD_EPOCH_START
 
     def _epoch_start(self, batches: BatchColumns, row: int) -> EpochStart:
         base, last = batches.column("base_offset")[row], batches.column("last_offset")

@@ -25,6 +25,7 @@ def check_epochs(
     *,
     is_clean: bool,
     is_compacted: bool,
+    is_cut: bool = False,
 ) -> None:
     """Compare both ways.
 
@@ -32,6 +33,7 @@ def check_epochs(
     first batches of the epochs that the log has, in its order; `extent` is from its first base offset to its
     end, where that is known.
     `is_clean`: whether the broker was stopped, so that what it had to write is written.
+    `is_cut`: the log has more epochs than these, its first ones.
     `is_compacted`: batches may have another leader epoch than they were written with, as the cleaner joins them.
     """
     start_offset, end_offset = extent
@@ -39,7 +41,7 @@ def check_epochs(
     entries.sort(key=lambda entry: (entry.leader_epoch, entry.start_offset))
     epochs = [entry.leader_epoch for entry in entries]
     ends = [start.last_before for start in starts[1:]]
-    ends += [start.offset for start in starts[-1:]] if end_offset is None else [end_offset - 1]
+    ends += [start.offset for start in starts[-1:]] if end_offset is None or is_cut else [end_offset - 1]
     for start, end in zip(starts, ends, strict=False):
         at = bisect_right(epochs, start.epoch) - 1
         if at < 0 or epochs[at] != start.epoch:

@@ -88,7 +88,7 @@ def snapshot_findings(verdict: PartitionVerdict, context: PartitionContext) -> I
 
 def _last_epoch(verdict: PartitionVerdict) -> int | None:
     """The highest leader epoch of the batches and of the leader-epoch-checkpoint."""
-    epochs = [start.epoch for segment in verdict.segments for start in segment.epochs]
+    epochs = [segment.last_epoch for segment in verdict.segments if segment.epochs]
     kind = FileKind.LEADER_EPOCH
     try:
         text = read_epochs(EntryFile(path=f"{verdict.path}/{fixed_file_name(kind)}", kind=kind))

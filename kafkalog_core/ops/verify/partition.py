@@ -130,7 +130,7 @@ class PartitionChecker:
         for verdict, place in places:
             self._is_compacted = self._is_compacted or verdict.is_thinned
             self._verdicts.append(verdict)
-            self._last_epoch = max(self._last_epoch, verdict.epochs[-1].epoch if verdict.epochs else -1)
+            self._last_epoch = max(self._last_epoch, verdict.last_epoch)
             self._sink.add_part(place.found)
             self._producers.resume(verdict.path, place.producers)
         self._producers.resume_states(producers)
@@ -191,7 +191,7 @@ class PartitionChecker:
         """The first leader epoch of a segment is not below the last one of those before."""
         before = self._last_epoch
         first = next(iter(verdict.epochs), None)
-        self._last_epoch = max(before, verdict.epochs[-1].epoch if verdict.epochs else -1)
+        self._last_epoch = max(before, verdict.last_epoch)
         if first is not None and first.epoch < before:
             self._sink.add(
                 "batch.epoch-back",
@@ -226,13 +226,17 @@ class PartitionChecker:
             for start in verdict.epochs:
                 if start.offset >= self._start_offset and (not starts or start.epoch > starts[-1].epoch):
                     starts.append(start)
+            if verdict.epoch_behind is not None:  # where those behind them start is not known
+                break
+        is_cut = any(verdict.epoch_behind is not None for verdict in self._verdicts)
         known = [] if self._has_forgotten_epochs() else starts
         replacements = [other.base_offset for other in self._partition.other_segments if _is_replacement(other)]
         starts_at = _served_from(self._partition, self._context)
         first_offset = min(self._verdicts[0].base_offset, starts_at, *replacements)
         is_clean = bool(self._context.is_clean)
         is_compacted = self._gaps.is_compacted
-        check_epochs(text, known, (first_offset, end_offset), self._sink, is_clean=is_clean, is_compacted=is_compacted)
+        extent = (first_offset, end_offset)
+        check_epochs(text, known, extent, self._sink, is_clean=is_clean, is_compacted=is_compacted, is_cut=is_cut)
 
     def _check_snapshots(self, end_offset: int) -> None:
         """Brokers that write partition.metadata (2.8) write a snapshot at every roll, and at a clean stop."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.ops.compaction import is_compacted
 from kafkalog_core.ops.producer_anomalies import ANOMALIES
 from kafkalog_core.ops.producers import CompletedTxn, ProducerStates, sequences_of
+from kafkalog_core.ops.verify.aborted import AbortedTxns
 from kafkalog_core.ops.verify.sink import Sink, SinkPart
 from kafkalog_core.ops.verify.snapshots import check_snapshot
 
@@ -71,13 +72,13 @@ class ProducerChecks:
         self._hole_end: int | None = None
         self._is_behind_hole = False
         self._reached = -1
-        self._aborted: list[CompletedTxn] = []
+        self._aborted = AbortedTxns()
 
     def begin(self, path: str, base_offset: int) -> None:
         """The log at `path` comes next."""
         self._path = path
         self._check_snapshots(base_offset)
-        self._aborted = []
+        self._aborted = AbortedTxns()
 
     def replay(self, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int] = ()) -> None:
         """Batches in order, cut where a snapshot was taken; before rows `holes` something of the log is missing."""
@@ -103,7 +104,7 @@ class ProducerChecks:
         self._is_behind_hole = True
 
     @property
-    def aborted(self) -> list[CompletedTxn]:
+    def aborted(self) -> AbortedTxns:
         """Transactions whose ABORT marker is in the log at hand, in the order of the markers."""
         return self._aborted
 
@@ -174,7 +175,7 @@ class ProducerChecks:
             if not isinstance(event, CompletedTxn):
                 self._odd(event)
             elif event.is_aborted:
-                self._aborted.append(event)
+                self._aborted.add(event)
 
     def _odd(self, anomaly: Anomaly) -> None:
         kind = anomaly.kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.layout import MAX_INT64
@@ -21,12 +21,15 @@ from kafkalog_core.storage.source import Change, Source
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkalog_core.format.columns import BatchColumns, DamageColumns
+    from kafkalog_core.format.columns import DamageColumns
     from kafkalog_core.ops.verify.check import Check, SegmentTask
     from kafkalog_core.ops.verify.handover import Chain
     from kafkalog_core.storage.listing import FileInfo
 
 __all__ = ["check_segment"]
+
+
+_PLACE: Final = ("position", "size_bytes", "base_offset", "last_offset")
 
 
 def check_segment(task: SegmentTask, chain: Chain, advance: Callable[[int], None]) -> SegmentVerdict:
@@ -97,7 +100,8 @@ class _SegmentChecker:
     def _run(self, run: Run, holes: Sequence[int] = ()) -> None:
         """Whole batches; before those in rows `holes` something is damaged."""
         if self._lost_from is not None:
-            self._lost_offsets.add(self._lost_from, _first_offset(run.batches, 0) - 1)
+            base, last = run.batches.column("base_offset")[0], run.batches.column("last_offset")[0]
+            self._lost_offsets.add(self._lost_from, (last if base < 0 else base) - 1)
             self._lost_from = None
         for check in self._checks:
             check.run(run)
@@ -116,10 +120,11 @@ class _SegmentChecker:
             return
         between = [row for row in dict.fromkeys(holes) if 0 < row < batches.count]
         self._run(run, between)
-        positions, lengths = batches.column("position"), batches.column("size_bytes")
+        positions, lengths, bases, lasts = map(batches.column, _PLACE)
         for row in between:
             self._damage.add(positions[row - 1] + lengths[row - 1], positions[row] - 1)
-            self._lost_offsets.add(batches.column("last_offset")[row - 1] + 1, _first_offset(batches, row) - 1)
+            base = bases[row]
+            self._lost_offsets.add(lasts[row - 1] + 1, (lasts[row] if base < 0 else base) - 1)
         if holes and holes[-1] == batches.count:
             self._add_damage(_joined(damaged, damaged.count - holes.count(batches.count), damaged.count))
 
@@ -162,13 +167,8 @@ class _SegmentChecker:
             findings=self._sink.findings,
             damage_joined=self._damage.more,
             whole_between=self._damage.between,
+            epoch_behind=figures.epoch_behind,
         )
-
-
-def _first_offset(batches: BatchColumns, row: int) -> int:
-    """Of a batch; of a compressed message, whose first offset only its content knows, the last one."""
-    first: int = batches.column("base_offset")[row]
-    return batches.column("last_offset")[row] if first < 0 else first
 
 
 def _bytes_of(run: Run) -> int:

@@ -12,6 +12,7 @@ __all__ = ["MOST_SPANS", "Spans", "damage_map"]
 
 MOST_SPANS: Final = 4096
 """So many are told apart; of more, those with the least between them are joined."""
+_ROOM: Final = 4  # so many times as many wait to be joined together, as that takes a look at all of them
 
 
 class Spans:
@@ -33,7 +34,7 @@ class Spans:
             spans[-1] = spans[-1][0], max(last, spans[-1][1])
             return
         spans.append((first, last))
-        if len(spans) > 2 * MOST_SPANS:
+        if len(spans) > _ROOM * MOST_SPANS:
             self._join()
 
     @property
@@ -46,7 +47,7 @@ class Spans:
     def _join(self) -> None:
         spans = sorted(self._spans)
         too_many = len(spans) - MOST_SPANS
-        widest = sorted(behind - last for (_, last), (behind, _) in pairwise(spans))[too_many - 1]
+        widest = sorted([behind - last for (_, last), (behind, _) in pairwise(spans)])[too_many - 1]
         joined = spans[:1]
         for first, last in spans[1:]:
             before, end = joined[-1]
@@ -55,7 +56,7 @@ class Spans:
                 continue
             too_many -= 1
             self.more += 1
-            self.between += max(first - end - 1, 0)
+            self.between += first - end - 1 if first > end else 0
             joined[-1] = before, max(last, end)
         self._spans = joined
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.index import iter_txn_entries, split_size
 from kafkalog_core.format.layout import TXN_INDEX_ENTRY
 from kafkalog_core.ops.file_codes import code_of_error
+from kafkalog_core.ops.verify.aborted import AbortedTxns
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from kafkalog_core.ops.producers import CompletedTxn
     from kafkalog_core.ops.verify.sink import Sink
@@ -24,7 +28,7 @@ _SIZE: Final = TXN_INDEX_ENTRY.size
 _RUN_ENTRIES: Final = 4096
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Doubt:
     """Why a log may not tell of all the transactions that an index names.
 
@@ -38,11 +42,19 @@ class Doubt:
     is_compacted: bool
     is_rebuilt: bool
 
+    @cached_property
+    def _places(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """First offsets of the spans in order, and for each the largest last offset up to it."""
+        spans = sorted(self.damage)
+        return tuple(first for first, _ in spans), tuple(accumulate((last for _, last in spans), max))
+
     def explains(self, first_offset: int, last_offset: int) -> bool:
         """Whether the log cannot be asked about a transaction."""
         if self.is_compacted or first_offset < self.start_offset:
             return True
-        return any(first <= last_offset and first_offset <= last for first, last in self.damage)
+        firsts, lasts = self._places
+        before = bisect_right(firsts, last_offset)
+        return before > 0 and lasts[before - 1] >= first_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +72,25 @@ class _Entry:
 
 def check_txn_index(segment: Segment, aborted: Iterable[CompletedTxn], doubt: Doubt, sink: Sink) -> None:
     """Compare a segment's transaction index, or that there is none, with the transactions that end in the segment."""
-    meant = {txn.last_offset: txn for txn in aborted}
+    txns = (aborted if isinstance(aborted, AbortedTxns) else AbortedTxns(aborted)).by_marker()
+    seen = bytearray(len(txns))
     if segment.txnindex is None:
-        _missing(_index_path(segment), meant, doubt, sink)
+        _missing(_index_path(segment), txns, seen, doubt, sink)
         return
     path = segment.txnindex.path
     try:
         with Source.open(path) as source:
-            seen = _compare(source, segment.base_offset, meant, doubt, sink)
+            _compare(source, segment.base_offset, txns, seen, doubt, sink)
     except StorageError as error:
         sink.add(code_of_error(error), path, reason=error.message)
         return
-    _missing(path, {last: txn for last, txn in meant.items() if last not in seen}, doubt, sink)
+    _missing(path, txns, seen, doubt, sink)
 
 
-def _compare(source: Source, base_offset: int, meant: Mapping[int, CompletedTxn], doubt: Doubt, sink: Sink) -> set[int]:
-    """Check every entry; returns the offsets of the markers that have one."""
+def _compare(source: Source, base_offset: int, txns: AbortedTxns, seen: bytearray, doubt: Doubt, sink: Sink) -> None:
+    """Check every entry; `seen` gets a 1 for each transaction that has one."""
     path = source.path
     before: int | None = None
-    seen: set[int] = set()
     for entry in _entries(source, sink):
         last = entry.last_offset
         if before is not None and last <= before:
@@ -87,10 +99,10 @@ def _compare(source: Source, base_offset: int, meant: Mapping[int, CompletedTxn]
         if last < base_offset:
             sink.add("txnindex.below-base", path, position=entry.position, slot=entry.slot, last=last, base=base_offset)
             continue
-        txn = meant.get(last)
-        if txn is not None:
-            seen.add(last)
-            _compare_entry(entry, txn, doubt, path, sink)
+        number = txns.find(last)
+        if number is not None:
+            seen[number] = 1
+            _compare_entry(entry, txns[number], doubt, path, sink)
         elif not doubt.explains(entry.first_offset, last):
             sink.add(
                 "txnindex.unknown-entry",
@@ -102,7 +114,6 @@ def _compare(source: Source, base_offset: int, meant: Mapping[int, CompletedTxn]
                 producer=entry.producer_id,
                 last=last,
             )
-    return seen
 
 
 def _compare_entry(entry: _Entry, txn: CompletedTxn, doubt: Doubt, path: str, sink: Sink) -> None:
@@ -132,10 +143,11 @@ def _compare_entry(entry: _Entry, txn: CompletedTxn, doubt: Doubt, path: str, si
         )
 
 
-def _missing(path: str, meant: Mapping[int, CompletedTxn], doubt: Doubt, sink: Sink) -> None:
+def _missing(path: str, txns: AbortedTxns, seen: bytearray, doubt: Doubt, sink: Sink) -> None:
     if doubt.is_compacted:
         return  # the cleaner keeps an entry only where data of the transaction is left
-    for txn in meant.values():
+    for number in (number for number, is_seen in enumerate(seen) if not is_seen):
+        txn = txns[number]
         if not doubt.explains(txn.first_offset, txn.last_offset):
             sink.add(
                 "txnindex.missing-entry",

@@ -58,7 +58,7 @@ class SegmentVerdict:
         first_timestamp_ms: of the first batch that has one.
         max_timestamp_ms: the largest.
         formats: of its batches.
-        epochs: where leader epochs start.
+        epochs: where leader epochs start, of very many the first.
         is_thinned: whether batches hold fewer records than their offsets span: the mark of compaction.
         gaps: offsets between two batches that are in none, the first ones, where nothing is damaged.
         gap_count: all such places.
@@ -67,6 +67,7 @@ class SegmentVerdict:
         findings: about its log and indexes.
         damage_joined: how many damaged places were joined with the one before.
         whole_between: whole bytes in joined spans.
+        epoch_behind: the last leader epoch, where `epochs` are not all.
     """
 
     path: str
@@ -90,6 +91,14 @@ class SegmentVerdict:
     findings: tuple[Finding, ...]
     damage_joined: int = 0
     whole_between: int = 0
+    epoch_behind: int | None = None
+
+    @property
+    def last_epoch(self) -> int:
+        """The last leader epoch; -1: there is none."""
+        if self.epoch_behind is not None:
+            return self.epoch_behind
+        return self.epochs[-1].epoch if self.epochs else -1
 
     @property
     def damage_count(self) -> int:

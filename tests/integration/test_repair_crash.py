@@ -1,0 +1,164 @@
+"""A repair that is killed: a real broker that starts on the state in between loses no more than on the old one.
+
+The repair is all of the commands one after another; points are sampled over all steps of their writing.
+`KAFKALOG_CRASH_POINTS` says how many (a long run: 20), `KAFKALOG_CRASH_REPORT` names a file for what was seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from kafkalog_core.format.names import JOURNAL_PREFIX
+from tests.integration import jars
+from tests.integration.repairing import MARKED_CLEAN, REPAIRS, TOPICS, consumed, put, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.integration.records import Record
+    from tests.integration.repairing import Patient
+
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.slow,
+    pytest.mark.parametrize("patient", [jars.KAFKA_VERSION], indirect=True),
+]
+
+COMMANDS = (*REPAIRS, MARKED_CLEAN)
+SHOWS = frozenset({"rename", "truncate", "unlink"})  # steps whose effect a broker may see
+REFUSED = 3
+
+Tree = dict[str, tuple[object, ...]]
+
+
+class Point(NamedTuple):
+    """Before which step of which command the process ends."""
+
+    command: int
+    at: int
+    step: str
+
+    def __str__(self) -> str:
+        return f"{' '.join(COMMANDS[self.command])}: before step {self.at}, {self.step}"
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The whole repair: the state before each command and behind the last, and the steps of each."""
+
+    patient: Patient
+    states: tuple[Path, ...]
+    steps: tuple[tuple[str, ...], ...]
+
+    def points(self, count: int) -> list[Point]:
+        """Half of them anywhere, half of them between steps that a broker may see."""
+        everywhere = [
+            Point(number, at, step) for number, steps in enumerate(self.steps) for at, step in enumerate(steps)
+        ]
+        visible = [point for point in everywhere if _shows(point.step)]
+        return sorted({*_spread(visible, count - count // 2), *_spread(everywhere, count // 2)})
+
+    def between(self, point: Point, place: Path) -> None:
+        """Let the command be killed at a point; the state it leaves is copied."""
+        broker = self.patient.restore(self.states[point.command])
+        assert _run(self.patient, point.command, point.at, place.with_name("steps")) == -signal.SIGKILL
+        put(broker.log_dir, place)
+
+
+def make_course(patient: Patient, place: Path) -> Course:
+    """Repair a copy from the beginning to the end."""
+    broker = patient.restore(patient.damaged)
+    states, steps = [patient.damaged], []
+    for number in range(len(COMMANDS)):
+        notes = place / "steps"
+        assert _run(patient, number, -1, notes) == 0
+        steps.append(tuple(notes.read_text().replace(f"{broker.log_dir}/", "").splitlines()))
+        put(broker.log_dir, place / f"{number}")
+        states.append(place / f"{number}")
+    return Course(patient, tuple(states), tuple(steps))
+
+
+def _run(patient: Patient, number: int, at: int, notes: Path) -> int:
+    command = [*COMMANDS[number], str(patient.broker.log_dir), *patient.options(), "--apply", "--output", "ndjson"]
+    dying = [sys.executable, "-m", "tests.integration.dying", str(notes), str(at), *command]
+    return subprocess.run(dying, stdout=subprocess.DEVNULL, check=False, timeout=120).returncode
+
+
+def _shows(step: str) -> bool:
+    what, _, path = step.partition(" ")
+    return what in SHOWS and JOURNAL_PREFIX not in path
+
+
+def _spread(points: list[Point], count: int) -> Iterator[Point]:
+    return (points[number * len(points) // count] for number in range(count))
+
+
+def _tree(root: Path, *, times: bool) -> Tree:
+    """All files that are not kafkalog's own: content and permissions, and where wanted the times of change."""
+    found: Tree = {}
+    for path in root.rglob("*"):
+        name = str(path.relative_to(root))
+        if path.is_file() and JOURNAL_PREFIX not in name:
+            status = path.stat()
+            found[name] = (path.read_bytes(), status.st_mode, *((status.st_mtime_ns,) if times else ()))
+    return found
+
+
+def _take_back(root: Path) -> None:
+    """Undo run after run, until there is none."""
+    while any(row["state"] not in {"undone", "pruning"} for row in _journals(root)):
+        done = run("undo", root, "--apply")
+        assert done.status == 0, (done.rows, done.errors)
+
+
+def _finish(patient: Patient, point: Point) -> None:
+    """Finish or repeat the command that was killed, then the others."""
+    root = patient.broker.log_dir
+    done = run("apply", "--resume", root)
+    assert done.status == 0, (done.rows, done.errors)
+    for command in COMMANDS[point.command :]:
+        patient.repair(*command)
+
+
+def _journals(root: Path) -> list[dict[str, object]]:
+    done = run("undo", root, "--list")
+    assert done.status == 0, (done.rows, done.errors)
+    return [row for row in done.rows if row["type"] == "journal"]
+
+
+def _lost(old: dict[str, list[Record]], now: dict[str, list[Record]]) -> dict[str, int]:
+    return {topic: len(set(old[topic]) - set(now[topic])) for topic in TOPICS}
+
+
+def test_killed_anywhere_a_broker_loses_no_more(fresh: Patient, tmp_path: Path) -> None:
+    broker = fresh.restore(fresh.damaged)
+    broker.start()
+    old = asyncio.run(consumed(broker))
+    course = make_course(fresh, tmp_path)
+    before, after = _tree(fresh.damaged, times=True), _tree(course.states[-1], times=False)
+    total = sum(len(steps) for steps in course.steps)
+    seen = [f"{total} steps in all; a broker reads {sum(map(len, old.values()))} records from the damaged directory"]
+    for point in course.points(int(os.environ.get("KAFKALOG_CRASH_POINTS", "6"))):
+        place = tmp_path / "between"
+        course.between(point, place)
+        broker.start()
+        now = asyncio.run(consumed(broker))
+        assert not any(_lost(old, now).values()), f"{point}: {_lost(old, now)}"
+        fresh.restore(place)
+        _take_back(broker.log_dir)
+        assert _tree(broker.log_dir, times=True) == before, str(point)
+        fresh.restore(place)
+        _finish(fresh, point)
+        assert _tree(broker.log_dir, times=False) == after, str(point)
+        seen.append(f"{point}: {sum(map(len, now.values()))} records; taken back; finished")
+    if "KAFKALOG_CRASH_REPORT" in os.environ:
+        Path(os.environ["KAFKALOG_CRASH_REPORT"]).write_text("\n".join(seen) + "\n")
