@@ -35,8 +35,20 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.selection import Selection
     from kafkalog_core.ops.sheet import Sheet
     from kafkalog_core.ops.sites import Site
+    from kafkalog_core.storage.journal import Journal
 
-__all__ = ["Manner", "Showing", "apply_all", "cores", "locked", "now_ms", "repair_options", "run_repair", "watched"]
+__all__ = [
+    "Manner",
+    "Showing",
+    "apply_all",
+    "cores",
+    "locked",
+    "now_ms",
+    "places_of_journal",
+    "repair_options",
+    "run_repair",
+    "watched",
+]
 
 Decorated = TypeVar("Decorated", bound="Callable[..., object]")
 
@@ -75,8 +87,8 @@ def run_repair(
 ) -> int:
     """Plan a command for all that the paths name, one plan a log directory; show it, or apply it and show that.
 
-    With `--apply` the locks are held from before the disk is read. Nothing is written unless every plan can be applied.
-    The exit status.
+    With `--apply` all that a plan is made of is read after the locks are taken: what was read before only tells where
+    they are. Nothing is written unless every plan can be applied. The exit status.
     """
     targets = resolve(paths, selection)
     plan_out = None if manner.plan_out is None else OutFile(manner.plan_out, targets, is_ours=is_plan_file)
@@ -86,6 +98,8 @@ def run_repair(
         places = [path for site in sites for path in places_of(site)]
         if manner.apply:
             stack.enter_context(locked(places))
+            sites = sites_of(resolve(paths, selection))
+            _check_locked(places, sites)
         else:
             _warn_of_brokers(places)
         progress = stack.enter_context(watched())
@@ -167,10 +181,27 @@ def _warn_of_brokers(places: Iterable[str]) -> None:
             )
 
 
+def _check_locked(places: Iterable[str], sites: Iterable[Site]) -> None:
+    """Raises RefusedError where something leads, now that locks are held, into a log directory that is not locked."""
+    missing = set(locked_dirs(path for site in sites for path in places_of(site))) - set(locked_dirs(places))
+    if missing:
+        raise RefusedError(
+            "has come to what is to be repaired only now, and is not locked; nothing has been changed. Run the same "
+            "command again",
+            path=min(missing),
+        )
+
+
 def places_of(site: Site) -> Iterator[str]:
     """Paths whose log directories are to be locked."""
     yield site.root
     yield from (place.path for place in site.partitions)
+
+
+def places_of_journal(journal: Journal) -> Iterator[str]:
+    """Paths whose log directories are to be locked: where files are changed, which may be far from the journal."""
+    yield journal.layout.root
+    yield from {os.path.dirname(journal.path_of(entry)) for entry in journal.entries}
 
 
 @contextmanager

@@ -27,37 +27,52 @@ if TYPE_CHECKING:
         NotFoundError,
         RefusedError,
         SelectionError,
+        SettingError,
         StorageError,
         TruncatedError,
         UnfinishedError,
         UnknownFileError,
         UnsupportedError,
+        WorkerLostError,
     )
     from kafkalog_core.findings import FINDING_TYPES, Finding
     from kafkalog_core.format.columns import BatchColumns, RecordColumns
     from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_run
-    from kafkalog_core.ops.apply import apply_draft
+    from kafkalog_core.ops.apply import apply_draft, resume
     from kafkalog_core.ops.dump import DumpRequest, dump
     from kafkalog_core.ops.entries import entries
     from kafkalog_core.ops.follow import follow
-    from kafkalog_core.ops.plan import Plan, PlanRequest, make_plan
+    from kafkalog_core.ops.plan import Draft, Loss, Outcome, Plan, PlanRequest, make_plan
+    from kafkalog_core.ops.release_evidence import ReleaseGuess, infer_release
     from kafkalog_core.ops.report import Report
     from kafkalog_core.ops.rows import RowChunk, json_line, json_object
     from kafkalog_core.ops.seek import Question, SeekRequest, seek
     from kafkalog_core.ops.select import Filters
+    from kafkalog_core.ops.settings import SettingsRequest
     from kafkalog_core.ops.sites import Site, sites_of
     from kafkalog_core.ops.targets import FileTarget, LogDirTarget, PartitionTarget, Selection, resolve
-    from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
+    from kafkalog_core.ops.undo import (
+        PrunePlan,
+        Scope,
+        UndoPlan,
+        apply_prune,
+        apply_undo,
+        plan_prune,
+        plan_undo,
+        scope_of,
+    )
     from kafkalog_core.ops.verify.engine import verify
     from kafkalog_core.ops.verify.request import VerifyRequest
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict
+    from kafkalog_core.storage.changes import Change
+    from kafkalog_core.storage.journal import Journal
     from kafkalog_core.storage.lock import LogDirLocks, locked_dirs
     from kafkalog_core.storage.logdir import LogDir, read_log_dir
     from kafkalog_core.storage.lookup import PartitionLookup
     from kafkalog_core.storage.partition import Partition, read_partition
     from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
     from kafkalog_core.storage.source import Source
-    from kafkalog_core.storage.writer import Disk
+    from kafkalog_core.storage.writer import Disk, WriteError
     from kafkalog_core.tables import TABLES
 
 __all__ = [
@@ -65,22 +80,27 @@ __all__ = [
     "TABLES",
     "AccessError",
     "BatchColumns",
+    "Change",
     "ChecksumError",
     "Damage",
     "Disk",
+    "Draft",
     "DumpRequest",
     "FieldError",
     "FileTarget",
     "Filters",
     "Finding",
     "FormatError",
+    "Journal",
     "KafkalogError",
     "LimitError",
     "LockedError",
     "LogDir",
     "LogDirLocks",
     "LogDirTarget",
+    "Loss",
     "NotFoundError",
+    "Outcome",
     "Partition",
     "PartitionLookup",
     "PartitionTarget",
@@ -89,40 +109,52 @@ __all__ = [
     "PlaceVerdict",
     "Plan",
     "PlanRequest",
+    "PrunePlan",
     "Question",
     "RecordColumns",
     "RecordRun",
     "RefusedError",
+    "ReleaseGuess",
     "Report",
     "RowChunk",
     "Run",
     "ScanOptions",
+    "Scope",
     "SeekRequest",
     "SegmentVerdict",
     "Selection",
     "SelectionError",
+    "SettingError",
+    "SettingsRequest",
     "Site",
     "Source",
     "StorageError",
     "TruncatedError",
+    "UndoPlan",
     "UnfinishedError",
     "UnknownFileError",
     "UnsupportedError",
     "VerifyRequest",
+    "WorkerLostError",
+    "WriteError",
     "apply_draft",
+    "apply_prune",
     "apply_undo",
     "decode_run",
     "dump",
     "entries",
     "follow",
+    "infer_release",
     "json_line",
     "json_object",
     "locked_dirs",
     "make_plan",
+    "plan_prune",
     "plan_undo",
     "read_log_dir",
     "read_partition",
     "resolve",
+    "resume",
     "scan",
     "scope_of",
     "seek",
@@ -133,33 +165,38 @@ __all__ = [
 _HOMES = {
     "errors": (
         "AccessError ChecksumError FieldError FormatError KafkalogError LimitError LockedError NotFoundError "
-        "RefusedError SelectionError StorageError TruncatedError UnfinishedError UnknownFileError UnsupportedError"
+        "RefusedError SelectionError SettingError StorageError TruncatedError UnfinishedError UnknownFileError "
+        "UnsupportedError WorkerLostError"
     ),
     "findings": "FINDING_TYPES Finding",
     "format.columns": "BatchColumns RecordColumns",
     "format.decode": "PayloadDamage RecordRun decode_run",
-    "ops.apply": "apply_draft",
+    "ops.apply": "apply_draft resume",
     "ops.dump": "DumpRequest dump",
     "ops.entries": "entries",
     "ops.follow": "follow",
-    "ops.plan": "Plan PlanRequest make_plan",
+    "ops.plan": "Draft Loss Outcome Plan PlanRequest make_plan",
+    "ops.release_evidence": "ReleaseGuess infer_release",
     "ops.report": "Report",
     "ops.rows": "RowChunk json_line json_object",
     "ops.seek": "Question SeekRequest seek",
     "ops.select": "Filters",
+    "ops.settings": "SettingsRequest",
     "ops.sites": "Site sites_of",
     "ops.targets": "FileTarget LogDirTarget PartitionTarget Selection resolve",
-    "ops.undo": "apply_undo plan_undo scope_of",
+    "ops.undo": "PrunePlan Scope UndoPlan apply_prune apply_undo plan_prune plan_undo scope_of",
     "ops.verify.engine": "verify",
     "ops.verify.request": "VerifyRequest",
     "ops.verify.verdict": "PartitionVerdict PlaceVerdict SegmentVerdict",
+    "storage.changes": "Change",
+    "storage.journal": "Journal",
     "storage.lock": "LogDirLocks locked_dirs",
     "storage.logdir": "LogDir read_log_dir",
     "storage.lookup": "PartitionLookup",
     "storage.partition": "Partition read_partition",
     "storage.scan": "Damage Run ScanOptions scan",
     "storage.source": "Source",
-    "storage.writer": "Disk",
+    "storage.writer": "Disk WriteError",
     "tables": "TABLES",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -50,6 +50,8 @@ MODULES: Final = (
     "legacy_records",
     "v07_records",
     "inflate",
+    "json_members",
+    "csv_text",
     "ndjson",
     "headers",
     "batch_checks",

@@ -11,7 +11,7 @@ import click
 from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
 from kafkalog_cli.exits import ExitStatus
-from kafkalog_cli.repair import Showing, apply_all, cores, locked, now_ms, watched
+from kafkalog_cli.repair import Showing, apply_all, cores, locked, now_ms, places_of_journal, watched
 from kafkalog_core.errors import FieldError, RefusedError
 from kafkalog_core.ops.apply import check_drift, resume
 from kafkalog_core.ops.plan import make_plan
@@ -104,9 +104,11 @@ def _carry_out(plans: Sequence[StoredPlan], showing: Showing, progress: Progress
 def _resume_directory(path: str, showing: Showing) -> None:
     with ExitStack() as stack:
         scope = scope_of(path)
-        stack.enter_context(locked([scope.root, *(journal.layout.root for journal in scope.interrupted())]))
+        runs = {journal.run for journal in scope.interrupted()}
+        places = [place for journal in scope.interrupted() for place in places_of_journal(journal)]
+        stack.enter_context(locked([scope.root, *places]))
         stack.enter_context(watched())
-        journals = scope_of(path).interrupted()
+        journals = [journal for journal in scope_of(path).interrupted() if journal.run in runs]
         for journal in journals:
             _finish(journal, showing)
         if not journals:

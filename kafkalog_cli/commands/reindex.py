@@ -63,8 +63,9 @@ def reindex_command(
 
     Written is what is missing or wrong, byte for byte as the recovery of that release writes it, and after a crash what
     the next start would build anew anyway; the active segment's indexes are trimmed as after a clean stop. Any other
-    index that a running broker wrote may differ and be right: it stays, and is counted. A segment that is damaged before its tail is left alone, with the reason and the next command; the
-    others are done. One whose offsets pass the reach of its indexes is split.
+    index that a running broker wrote may differ and be right: it stays, and is counted. A segment that is damaged
+    before its tail is left alone, with the reason and the next command; the others are done. One whose offsets pass the
+    reach of its indexes is split.
     """
     wanted = {"all": writes_all, "as_broker": as_broker, "max_batch_bytes": max_batch_bytes}
     return run_repair("reindex", paths, selection, {"kafka": asdict(request), **wanted}, manner)

@@ -10,7 +10,7 @@ import click
 from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
 from kafkalog_cli.exits import ExitStatus
-from kafkalog_cli.repair import Showing, locked, watched
+from kafkalog_cli.repair import Showing, locked, places_of_journal, watched
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.ops.undo_sheet import list_sheet, prune_sheet, undo_sheet
@@ -60,7 +60,10 @@ def undo_command(
         return showing.finish()
     with ExitStack() as stack:
         if is_apply:
-            stack.enter_context(locked(_places(scope_of(directory))))
+            scope = scope_of(directory)
+            if not is_prune:
+                run = scope.journal(run).run  # it stays this one, whatever comes before the lock is held
+            stack.enter_context(locked(_places(scope, run)))
         stack.enter_context(watched())
         scope = scope_of(directory)
         if is_prune:
@@ -92,9 +95,9 @@ def _prune(scope: Scope, run: str | None, showing: Showing, *, is_apply: bool) -
     showing.show(sheet)
 
 
-def _places(scope: Scope) -> Iterator[str]:
-    """Paths whose log directories are to be locked: where files are changed, which may be far from the journal."""
+def _places(scope: Scope, run: str | None) -> Iterator[str]:
+    """Paths whose log directories are to be locked: the one that is named, and those of a run; null: of every run."""
     yield scope.root
     for journal in scope.found.journals:
-        yield journal.layout.root
-        yield from {journal.path_of(entry).rpartition("/")[0] for entry in journal.entries}
+        if run in {None, journal.run}:
+            yield from places_of_journal(journal)

@@ -26,7 +26,8 @@ class NdjsonWriter:
 
     def write(self, chunk: Chunk) -> None:
         """Write the chunk's lines as they are."""
-        self._stream.write(chunk.ndjson(self._settings.bytes_mode))
+        for part in chunk.parts(self._settings.bytes_mode):
+            self._stream.write(part)
         if self._settings.live:
             self._stream.flush()
 
@@ -47,7 +48,8 @@ class JsonWriter:
     def write(self, chunk: Chunk) -> None:
         """Write the chunk's lines, each with a comma: the summary always follows. A newline is never inside a line."""
         self._open()
-        self._stream.write(bytes(chunk.ndjson(self._settings.bytes_mode)).replace(b"\n", b",\n"))
+        for part in chunk.parts(self._settings.bytes_mode):
+            self._stream.write(bytes(part).replace(b"\n", b",\n"))
         if self._settings.live:
             self._stream.flush()
 

@@ -56,14 +56,14 @@ REINDEXING: Final = {
     "reindex.over-limit": FindingType(
         "error",
         "Not reindexed, as a batch at byte {position} is over the limit: {problem}.",
-        None,
+        "Reads it: the limit is kafkalog's own.",
         "Raise --max-batch-bytes.",
         "The limit is kafkalog's own, for the sake of memory.",
     ),
     "reindex.unread": FindingType(
         "error",
         "Not reindexed, as a file cannot be read or replaced: {problem}.",
-        None,
+        "Takes the log directory offline where it cannot read a file itself.",
         "Copy the disk (ddrescue) first, and work on the copy. Check that you may read the file.",
         "What cannot be read is not replaced, as nobody could put it back.",
     ),
@@ -71,7 +71,7 @@ REINDEXING: Final = {
         "warning",
         "Producer snapshots, transaction indexes and leader epochs from offset {offset} on are left as they are: what "
         "producers did before is not known.",
-        None,
+        "Builds them from what it finds when it recovers the log, or takes them as they are after a clean stop.",
         "Mend the segment before it first; then reindex again.",
         "Transactions and producers go on from segment to segment. Behind a segment that could not be read to its end "
         "their state is known only from the next snapshot that is right.",
@@ -79,7 +79,7 @@ REINDEXING: Final = {
     "reindex.kept": FindingType(
         "info",
         "Some indexes ({count}) are right though not byte for byte what a recovery writes: they stay.",
-        None,
+        "Uses them as they are.",
         "Nothing needs to be done; kafkalog reindex --all writes them too.",
         "A running broker counts the bytes between two entries anew when it is started, and some releases write one "
         "entry for several batches. Such indexes lead to every record.",
@@ -87,14 +87,14 @@ REINDEXING: Final = {
     "reindex.no-index": FindingType(
         "info",
         "Kafka 0.7 has no indexes: there is nothing to rebuild.",
-        None,
-        None,
+        "A broker of 0.7 reads the log alone.",
+        "Nothing needs to be done.",
         "In 0.7 an offset is the position of a byte, so nothing has to be looked up.",
     ),
     "reindex.no-log": FindingType(
         "info",
         "No segment of its own belongs to this file: it is left as it is.",
-        None,
+        "Deletes indexes without a log when it starts.",
         "Name a .log file, a partition directory or a log directory.",
         "Indexes are rebuilt from the .log file of the same base offset.",
     ),

@@ -21,8 +21,8 @@ TRUNCATIONS: Final = {
     "truncate.whole-batch": FindingType(
         "info",
         "Offset {wanted} is inside of the batch of offsets {first} to {last}, which goes as a whole.",
-        None,
-        None,
+        "Cuts before the whole batch as well.",
+        "Nothing needs to be done; name the offset behind the batch to keep it.",
         "Batches are never divided: Kafka's own truncation takes the whole batch away too.",
     ),
     "truncate.open-transactions": FindingType(
@@ -36,14 +36,14 @@ TRUNCATIONS: Final = {
     "truncate.outside": FindingType(
         "error",
         "The log starts at offset {start}: there is no offset {wanted} in it to cut at.",
-        None,
+        "Empties the log, or leaves it as it is, when it is told to cut there.",
         "Name an offset of the log. To throw all of it away, delete its directory on a stopped broker.",
         "An offset to cut at must be one of the log.",
     ),
     "truncate.hidden": FindingType(
         "error",
         "Damage at byte {position} ({damage}) hides where offset {wanted} is: this log is left as it is.",
-        None,
+        "Looks for the offset from the nearest index entry on, and may fail at the damage.",
         "Cut at the damage: kafkalog truncate --at-damage. What is behind it: kafkalog dump --resync.",
         "The place of an offset can only be found where the batches before it can be followed.",
     ),
@@ -59,14 +59,14 @@ TRUNCATIONS: Final = {
         "error",
         "No log directory is around this partition: nobody says how the broker was stopped, and from where it "
         "recovers. It is left as it is.",
-        None,
+        "Goes by the mark of a clean stop and by the recovery point, which stand in its log directory.",
         "Name the partition in its log directory, or cut at the damage: kafkalog truncate --at-damage.",
         "What a broker cuts depends on the mark of a clean stop and on the recovery point.",
     ),
     "truncate.not-foreseen": FindingType(
         "error",
         "What a broker would make of this log is not known: {problem}. It is left as it is.",
-        None,
+        "Cannot be foreseen.",
         _REPLICA,
         "The start of a broker can be played through only as long as every file can be read.",
     ),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.ops.plan import Draft, Plan
     from kafkalog_core.storage.changes import Change
+    from kafkalog_core.storage.commit import States
     from kafkalog_core.storage.writer import Disk
 
 __all__ = ["apply_draft", "check_drift", "resume"]
@@ -43,20 +44,23 @@ def apply_draft(draft: Draft, disk: Disk, *, now_ms: int, progress: Progress = N
             planner_of(plan.command)(plan.request, staging, progress)
         check_drift(plan.changes, staging.changes)
         journal = staging.prepare()
-        check_new(journal)
+        states = check_new(journal)
     except BaseException:
         staging.discard()
         raise
-    return resume(journal, disk)
+    return _finish(journal, disk, states)
 
 
 def resume(journal: Journal, disk: Disk) -> Journal:
-    """Make the changes of a run that have not been made. Raises RefusedError or UnfinishedError."""
+    """Make the changes of a run that have not been made. Raises RefusedError before the first, else UnfinishedError."""
     if journal.state != "prepared":
         raise RefusedError(f"{journal.run} is {journal.state}, and cannot be resumed", path=journal.layout.root)
-    check_new(journal)
+    return _finish(journal, disk, check_new(journal))
+
+
+def _finish(journal: Journal, disk: Disk, states: States) -> Journal:
     try:
-        return finish(disk, journal)
+        return finish(disk, journal, states)
     except (Exception, KeyboardInterrupt) as error:
         root = journal.layout.root
         cause = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)

@@ -11,7 +11,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from kafkalog_core.errors import RefusedError, StorageError
-from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, fixed_file_name
+from kafkalog_core.format.names import (
+    METADATA_TOPIC,
+    SEGMENT_KINDS,
+    DirectoryState,
+    FileKind,
+    FileState,
+    fixed_file_name,
+)
 from kafkalog_core.format.textfile import parse_int32
 from kafkalog_core.ops.cluster_records import read_cluster_topics, read_log_levels
 from kafkalog_core.ops.compaction import is_compacted
@@ -20,16 +27,17 @@ from kafkalog_core.ops.mending.extents import read_extent
 from kafkalog_core.ops.mending.mark import KEEPS_PRODUCERS, MARK, next_step, unclean_parts, unverified
 from kafkalog_core.ops.mending.mend import Mend, why
 from kafkalog_core.ops.mending.meta import MetaSources, mend_meta
-from kafkalog_core.ops.mending.offsets import Measured, mend_offsets, offset_findings, served
+from kafkalog_core.ops.mending.offsets import Measured, mend_offsets, offset_findings
 from kafkalog_core.ops.mending.topic_ids import mend_topic_id, read_topic_ids
 from kafkalog_core.ops.plan import Outcome
 from kafkalog_core.ops.release import Release
 from kafkalog_core.ops.release_evidence import infer_release
 from kafkalog_core.ops.rows import RowChunk
-from kafkalog_core.ops.settings import SettingsRequest, read_settings
-from kafkalog_core.ops.verify.brokerdir import OFFSET_KINDS, read_broker_dir
+from kafkalog_core.ops.settings import read_settings
+from kafkalog_core.ops.verify.brokerdir import OFFSET_KINDS, read_broker_dir, served
 from kafkalog_core.ops.verify.logdir import file_findings
-from kafkalog_core.storage.logdir import PartitionPath, read_log_dir
+from kafkalog_core.ops.verify.ownership import broker_uid
+from kafkalog_core.storage.logdir import BROKER_KINDS, PartitionPath, read_log_dir
 from kafkalog_core.storage.partition import partition_name, read_partition
 from kafkalog_core.tables import TEXT_FILE, TEXT_LINE
 
@@ -64,6 +72,9 @@ _GONE_AT_CLEAN_STOP: Final = (
 _OF_PARTITIONS: Final = frozenset({FileKind.LEADER_EPOCH, FileKind.PARTITION_METADATA})
 _ORDER: Final = ("left", "mended", "missing", "good")
 _SEVERITIES: Final = ("error", "warning", "info")
+_IN_PARTITIONS: Final = SEGMENT_KINDS | _OF_PARTITIONS
+_AT_TOP: Final = BROKER_KINDS - {FileKind.CLEAN_SHUTDOWN}
+"""What a broker has written; a mark may be a person's."""
 _HAS_RECOVERY_POINTS: Final = Release(0, 8, 1)
 
 
@@ -84,7 +95,7 @@ class _Checkpoint:
         self._site = request.site
         self._stage = stage
         self._progress = progress
-        self._wanted = SettingsRequest(**cast("dict[str, object]", request.options.get("kafka") or {}))  # type: ignore[arg-type]
+        self._wanted = request.settings
         self._guess = infer_release(self._site.root, kafka=self._wanted.kafka)
         self._partitions: dict[str, Partition | None] = {}
         self._extents: dict[str, Extent | None] = {}
@@ -237,12 +248,14 @@ class _Checkpoint:
         return [place for log_dir in dirs for place in log_dir.partitions]
 
     def _like(self, mend: Mend) -> str:
-        """A file beside it, whose owner and mode a new one gets."""
+        """A file of the broker's own beside it, whose owner and mode a new one gets; else the directory."""
         around = os.path.dirname(mend.path)
         partition = self._partitions.get(around)
         files = partition.files if partition is not None else () if self._log_dir is None else self._log_dir.files
-        others = [file.path for file in files if file.name.kind is not FileKind.LOCK]
-        return others[0] if others else around
+        kinds = _AT_TOP if partition is None else _IN_PARTITIONS
+        own = [file for file in files if file.name.state is FileState.LIVE and file.name.kind in kinds]
+        uid = broker_uid(own, around)
+        return next((file.path for file in own if file.uid == uid), around)
 
     # --- the mark -----------------------------------------------------------------------------------------------------
     def _obstacles(self, mends: Sequence[Mend]) -> Iterator[Finding]:

@@ -1,19 +1,22 @@
 """Chunks of record and batch rows that stay columns until somebody looks: JSON lines go through the compiled kernel.
 
-A chunk is valid until the next one is asked for, and so is the buffer that `ndjson` returns.
+A chunk is valid until the next one is asked for.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from kafkalog_core import tables
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, RECORD_FIELDS
+from kafkalog_core.format.csv_template import CsvTemplate, fits_header
 from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_KEY, CONTROL_TYPE_NAMES, MAX_INT32, MAX_INT64
 from kafkalog_core.format.template import Template, batch_template, record_template
-from kafkalog_core.ops.rows import RowChunk
+from kafkalog_core.ops.long_rows import long_line
+from kafkalog_core.ops.rows import RowChunk, csv_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["BatchChunk", "Lines", "Place", "RecordChunk", "control_type_name", "rows_at"]
 
 OUT_BYTES: Final = 4 * 1024 * 1024
+LONG_BYTES: Final = 32 * 1024 * 1024
+"""A line that may be longer is made piece by piece, more slowly."""
 
 
 class Place(NamedTuple):
@@ -61,6 +66,7 @@ class Lines:
         self.place = place
         self.out = out if out is not None else bytearray(OUT_BYTES)
         self._templates: dict[tuple[bool, bool, str], Template] = {}
+        self._csv_templates: dict[tuple[object, ...], CsvTemplate] = {}
 
     def template(self, *, is_record: bool, resynced: bool, bytes_mode: str) -> Template:
         """The template of record or batch lines."""
@@ -73,28 +79,41 @@ class Lines:
             )
         return self._templates[key]
 
+    def csv_template(self, header: tuple[str, ...], *, is_record: bool, resynced: bool, bytes_mode: str) -> CsvTemplate:
+        """The same of CSV lines under these columns."""
+        key = (header, is_record, resynced, bytes_mode)
+        if key not in self._csv_templates:
+            self._csv_templates[key] = CsvTemplate(
+                header, self.place.columns, bytes_mode, is_record=is_record, resynced=resynced
+            )
+        return self._csv_templates[key]
+
     def write(
         self,
         memory: memoryview,
         batches: BatchColumns,
         records: RecordColumns | None,
         selection: bytearray | None,
-        template: Template,
-    ) -> bytes | memoryview:
-        """All lines of a chunk."""
+        template: Template | CsvTemplate,
+        most: int,
+    ) -> Iterator[memoryview | int]:
+        """All lines of a chunk, as many as the buffer holds at a time: they are valid until the next ones.
+
+        Of a row whose line may take more than `most` bytes the number comes in its place.
+        """
         total = batches.count if records is None else records.count
-        parts: list[bytes] = []
         out, row = self.out, 0
         while True:
             row, size = kernels.write_rows(memory, batches, records, selection, row, template, out)
-            if size < 0:  # one line is larger than the buffer: one of its size, for this chunk
+            if size >= 0:
+                yield memoryview(out)[:size]
+                if row >= total:
+                    return
+            elif -size <= most:  # one line is larger than the buffer: one of its size, for this chunk
                 out = bytearray(-size)
-                continue
-            if row >= total and not parts:
-                return memoryview(out)[:size]
-            parts.append(bytes(memoryview(out)[:size]))
-            if row >= total:
-                return b"".join(parts)
+            else:
+                yield row
+                row += 1
 
 
 class _ColumnChunk:
@@ -121,10 +140,33 @@ class _ColumnChunk:
         total = batches.count if records is None else records.count
         self.count = total if selection is None else selection.count(1)
 
-    def ndjson(self, bytes_mode: BytesMode) -> bytes | memoryview:
+    def ndjson(self, bytes_mode: BytesMode) -> bytes:
         r"""All rows as JSON lines, each ending in `\n`."""
-        template = self._template(bytes_mode)
-        return self._lines.write(self._memory, self._batches, self._records, self._selection, template)
+        return b"".join([bytes(part) for part in self.parts(bytes_mode)])
+
+    def parts(self, bytes_mode: BytesMode) -> Iterator[bytes | memoryview]:
+        """The same piece by piece, each valid until the next one."""
+        for part in self._written(self._template(bytes_mode), LONG_BYTES):
+            if isinstance(part, int):
+                yield from long_line(self.table, self._row(part, self._template("auto")), bytes_mode)
+            else:
+                yield part
+
+    def csv(self, header: tuple[str, ...], bytes_mode: BytesMode) -> Iterator[bytes | memoryview]:
+        r"""All rows as CSV lines under these columns, each ending in `\r\n`, piece by piece as in `parts`."""
+        if not fits_header(header):
+            for row in self.rows():
+                yield csv_row(self.table, row, header, bytes_mode)
+            return
+        template = self._lines.csv_template(
+            header, is_record=self.is_record, resynced=self._resynced, bytes_mode=bytes_mode
+        )
+        for part in self._written(template, sys.maxsize):
+            if not isinstance(part, int):
+                yield part
+
+    def _written(self, template: Template | CsvTemplate, most: int) -> Iterator[memoryview | int]:
+        return self._lines.write(self._memory, self._batches, self._records, self._selection, template, most)
 
     def rows(self) -> Iterator[dict[str, object]]:
         """Rows as dicts by column name."""
@@ -132,12 +174,14 @@ class _ColumnChunk:
         template = self._template("auto")
         for index in range(columns.count):
             if self._selection is None or self._selection[index]:
-                yield self._row(index, template)
+                row = self._row(index, template)
+                yield {name: bytes(value) if isinstance(value, memoryview) else value for name, value in row.items()}
 
     def _template(self, bytes_mode: str) -> Template:
         return self._lines.template(is_record=self.is_record, resynced=self._resynced, bytes_mode=bytes_mode)
 
     def _row(self, index: int, template: Template) -> dict[str, object]:
+        """One row; key and value refer to memory."""
         row = self._records.row(index) if self._records is not None else {}
         batch = self._batches.row(row["batch"] if row else index)
         values: dict[str, object] = {"type": self.table.name, **self._lines.place.columns}
@@ -153,7 +197,8 @@ class _ColumnChunk:
     def _value(self, kind: str, a: int, b: object, row: dict[str, int], batch: dict[str, int]) -> object:
         """One column of one row: what the kernel does for a line."""
         if kind == "text":
-            return self._bytes(row[RECORD_FIELDS[a]], row[RECORD_FIELDS[a + 1]])
+            start, size = row[RECORD_FIELDS[a]], row[RECORD_FIELDS[a + 1]]
+            return None if size < 0 else self._memory[start : start + size]
         if kind == "headers":
             return self._headers(row["first_header"], row["header_count"])
         if kind == "control":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core import tables
 from kafkalog_core.findings import found
@@ -20,7 +20,7 @@ from kafkalog_core.storage.scan import APPEND_CUT, Damage, Run, scan
 from kafkalog_core.storage.source import Change, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kafkalog_core.findings import Severity
     from kafkalog_core.ops.committed import CommittedView
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 __all__ = ["LogReader", "damage_severity"]
 
 CLOSED_CUT = "the file was cut, as another segment follows it"
+
+
+_TOGETHER: Final = 512
+"""Damaged places without anything whole between them that are given out at a time."""
 
 
 class LogReader:
@@ -75,15 +79,23 @@ class LogReader:
         span = OffsetSpan(file.path, file.base_offset or 0)
         last: Mark | None = None
         with Source.open(file.path) as source:
+            waiting: list[tuple[Damage, Severity]] = []
             for item in self._items(source, file):
                 span.add(item)
                 last = _last_of(last, item, file)
                 if isinstance(item, Damage):
-                    yield self.damage(item, file, self.severity(item, source, file, unit))
-                else:
+                    waiting.append((item, self.severity(item, source, file, unit)))
+                    if len(waiting) < _TOGETHER:
+                        continue
+                if waiting:
+                    yield self.damages(waiting, file)
+                    waiting = []
+                if isinstance(item, Run):
                     yield from self._runs.rows(item, lines, view)
                 if self.is_full:
                     return
+            if waiting:
+                yield self.damages(waiting, file)
             self._spans[file.path] = span
             yield from self._changes(source, file, last)
 
@@ -113,18 +125,27 @@ class LogReader:
 
     def damage(self, damage: Damage, file: LogFile, severity: Severity) -> RowChunk:
         """The `damage` row."""
-        self._report.add_damage(damage.reason, damage.size_bytes, severity)
-        self._report.bytes += damage.size_bytes
-        self._progress.advance(damage.size_bytes)
-        row = {
-            "position": damage.position,
-            "size_bytes": damage.size_bytes,
-            "reason": damage.reason,
-            "detail": damage.detail if file.is_last else damage.detail.replace(APPEND_CUT, CLOSED_CUT),
-            "next_offset": damage.next_offset,
-            "severity": severity,
-        }
-        return rows_at(file.place, tables.DAMAGE, [row])
+        return self.damages([(damage, severity)], file)
+
+    def damages(self, damages: Sequence[tuple[Damage, Severity]], file: LogFile) -> RowChunk:
+        """The `damage` rows."""
+        for damage, severity in damages:
+            self._report.add_damage(damage.reason, damage.size_bytes, severity)
+        size_bytes = sum(damage.size_bytes for damage, _ in damages)
+        self._report.bytes += size_bytes
+        self._progress.advance(size_bytes)
+        rows = [
+            {
+                "position": damage.position,
+                "size_bytes": damage.size_bytes,
+                "reason": damage.reason,
+                "detail": damage.detail if file.is_last else damage.detail.replace(APPEND_CUT, CLOSED_CUT),
+                "next_offset": damage.next_offset,
+                "severity": severity,
+            }
+            for damage, severity in damages
+        ]
+        return rows_at(file.place, tables.DAMAGE, rows)
 
     def changed(self, change: Change, file: LogFile) -> RowChunk:
         """The `finding` row that says what has happened to a file while it was read."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from kafkalog_core.errors import NotFoundError
 from kafkalog_core.ops.obstacles import obstacles_of
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
+from kafkalog_core.ops.settings import SettingsRequest
 from kafkalog_core.storage.changes import Change, Stage
 from kafkalog_core.storage.outline import Outline
 from kafkalog_core.storage.space import Space, spaces_for
@@ -47,6 +48,7 @@ class PlanRequest:
     Args:
         site: where.
         options: what the command line says, in values that JSON has; with the site and the time all that matters.
+            `kafka` holds the fields of a `SettingsRequest`, as `dataclasses.asdict` gives them; each may be absent.
         now_ms: the time that counts as now.
         jobs: processes that may read at the same time; of no influence on the result.
     """
@@ -55,6 +57,11 @@ class PlanRequest:
     options: Mapping[str, Json]
     now_ms: int
     jobs: int = 1
+
+    @property
+    def settings(self) -> SettingsRequest:
+        """The option `kafka`: releases and settings. Raises SettingError where it is no such thing."""
+        return SettingsRequest.from_json(self.options.get("kafka"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

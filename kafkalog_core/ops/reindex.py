@@ -22,7 +22,7 @@ from kafkalog_core.ops.reindexing.steps import Spool, stage_step
 from kafkalog_core.ops.reindexing.task import ReindexTask
 from kafkalog_core.ops.release import Release
 from kafkalog_core.ops.release_evidence import infer_release
-from kafkalog_core.ops.settings import SettingsRequest, read_settings
+from kafkalog_core.ops.settings import read_settings
 from kafkalog_core.ops.verify.brokerdir import read_broker_dir
 from kafkalog_core.ops.verify.context import PartitionContext
 from kafkalog_core.ops.verify.pool import Pool
@@ -50,7 +50,7 @@ _FIRST: Final = Release(0, 8, 0)
 
 
 def plan_reindex(request: PlanRequest, stage: Stage, progress: Progress) -> Outcome:
-    """The planner; see `plan.Planner`. Options: `kafka`; `all`, `as_broker` and `max_batch_bytes` may be absent."""
+    """The planner; see `plan.Planner`. Options: `kafka`, `all`, `as_broker` and `max_batch_bytes`, or none."""
     return _Planner(request, stage, progress).plan()
 
 
@@ -59,7 +59,7 @@ class _Planner:
         self._request = request
         self._stage = stage
         self._progress = progress
-        kafka = SettingsRequest(**request.options["kafka"])  # type: ignore[arg-type]  # as asdict() made it
+        kafka = request.settings
         self._guess = infer_release(request.site.root, kafka=kafka.kafka)
         self._settings = read_settings(kafka, self._guess.release)
         log_dir = request.site.log_dir

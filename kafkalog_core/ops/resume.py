@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kafkalog_core.ops.obstacles import undo_command
 from kafkalog_core.ops.sheet import Sheet, change_row, counted_changes
 from kafkalog_core.storage.changes import Change
+from kafkalog_core.storage.journals import real_path
 
 if TYPE_CHECKING:
     from kafkalog_core.ops.plan_file import StoredPlan
@@ -17,8 +18,8 @@ __all__ = ["is_of_plan", "resumed_sheet"]
 
 def is_of_plan(journal: Journal, plan: StoredPlan) -> bool:
     """Whether a run made, or began to make, exactly the changes of a plan."""
-    made = [(entry.kind, journal.path_of(entry), entry.before) for entry in journal.entries]
-    planned = [(change.kind, change.path, change.before) for change in plan.changes]
+    made = [(entry.kind, real_path(journal.path_of(entry)), entry.before) for entry in journal.entries]
+    planned = [(change.kind, real_path(change.path), change.before) for change in plan.changes]
     return journal.command == plan.command and made == planned and journal.state in {"prepared", "complete"}
 
 

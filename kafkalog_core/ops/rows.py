@@ -1,7 +1,11 @@
-r"""Rows on their way out: the shape of a chunk, and how one row becomes a JSON object.
+r"""Rows on their way out: the shape of a chunk, and how one row becomes a JSON object or a line of CSV.
 
 This is the written rule of the JSON form. The compiled kernel writes record and batch lines by itself and must produce
 these bytes exactly; a test compares the two. How text is escaped says `json_text`.
+
+The columns of CSV are those of all row types that may come, each once; a row leaves those empty that its type lacks. A
+bytes column is two in auto mode, `key` for text and `key_b64` for the rest, and one in the others: `key_b64` or
+`key_hex`. What a field looks like says `csv_form`.
 """
 
 from __future__ import annotations
@@ -9,14 +13,15 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
+from kafkalog_core.format.csv_form import csv_field, csv_line, has_controls
 from kafkalog_core.format.json_form import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from kafkalog_core.tables import Table
+    from kafkalog_core.tables import Column, Table
 
-__all__ = ["BytesMode", "Chunk", "RowChunk", "bytes_member", "json_line", "json_object"]
+__all__ = ["BytesMode", "Chunk", "RowChunk", "bytes_member", "csv_columns", "csv_row", "json_line", "json_object"]
 
 BytesMode = Literal["auto", "base64", "hex"]
 """How bytes become text: as UTF-8 where they are exactly that, else base64; or always base64; or always hexadecimal."""
@@ -36,8 +41,14 @@ class Chunk(Protocol):
     def rows(self) -> Iterator[dict[str, object]]:
         """Rows in order: bytes stay bytes, headers are lists of `(key, value)`, maps are dicts."""
 
-    def ndjson(self, bytes_mode: BytesMode) -> bytes | bytearray | memoryview:
+    def ndjson(self, bytes_mode: BytesMode) -> bytes:
         r"""All rows as JSON lines, each ending in `\n`."""
+
+    def parts(self, bytes_mode: BytesMode) -> Iterator[bytes | memoryview]:
+        """The same piece by piece, each valid until the next one."""
+
+    def csv(self, header: tuple[str, ...], bytes_mode: BytesMode) -> Iterator[bytes | memoryview]:
+        r"""All rows as CSV lines under these columns, each ending in `\r\n`, piece by piece as in `parts`."""
 
 
 class RowChunk:
@@ -62,7 +73,19 @@ class RowChunk:
 
     def ndjson(self, bytes_mode: BytesMode) -> bytes:
         r"""All rows as JSON lines, each ending in `\n`."""
-        return b"".join([json_line(self.table, row, bytes_mode) for row in self._rows])
+        if _holds_bytes(self.table):
+            return b"".join([json_line(self.table, row, bytes_mode) for row in self._rows])
+        lines = [json_text(row) + "\n" for row in self.rows()]
+        return "".join(lines).encode("utf-8", "backslashreplace")
+
+    def parts(self, bytes_mode: BytesMode) -> Iterator[bytes]:
+        """The same."""
+        yield self.ndjson(bytes_mode)
+
+    def csv(self, header: tuple[str, ...], bytes_mode: BytesMode) -> Iterator[bytes]:
+        r"""All rows as CSV lines under these columns, each ending in `\r\n`."""
+        for row in self._rows:
+            yield csv_row(self.table, row, header, bytes_mode)
 
 
 def bytes_member(name: str, value: bytes | None, bytes_mode: BytesMode) -> tuple[str, str | None]:
@@ -109,6 +132,40 @@ def json_line(table: Table, row: Mapping[str, object], bytes_mode: BytesMode) ->
     `\udcxx`, so that the line is valid UTF-8 and the name can be had back.
     """
     return (json_text(json_object(table, row, bytes_mode)) + "\n").encode("utf-8", "backslashreplace")
+
+
+def csv_columns(tables: Iterable[Table], bytes_mode: BytesMode) -> dict[str, None]:
+    """Names of the columns in order, each once."""
+    names: dict[str, None] = {}
+    for table in tables:
+        for column in table.columns:
+            names.update(dict.fromkeys(_names_of(column, bytes_mode)))
+    return names
+
+
+def csv_row(table: Table, row: Mapping[str, object], header: Sequence[str], bytes_mode: BytesMode) -> bytes:
+    """One row as a line."""
+    fields = json_object(table, row, bytes_mode)
+    if bytes_mode == "auto":
+        _take_controls_out(table, fields)
+    return csv_line([csv_field(fields.get(name)) for name in header])
+
+
+def _names_of(column: Column, bytes_mode: BytesMode) -> tuple[str, ...]:
+    if column.kind != "bytes":
+        return (column.name,)
+    if bytes_mode == "auto":
+        return (column.name, f"{column.name}_b64")
+    return (f"{column.name}_{'hex' if bytes_mode == 'hex' else 'b64'}",)
+
+
+def _take_controls_out(table: Table, fields: dict[str, object]) -> None:
+    """Keys and values with control characters become base64."""
+    for column in table.columns:
+        text = fields.get(column.name)
+        if column.kind == "bytes" and isinstance(text, str) and has_controls(text):
+            del fields[column.name]
+            fields[f"{column.name}_b64"] = base64.b64encode(text.encode()).decode("ascii")
 
 
 def _header_object(key: bytes, value: bytes | None, bytes_mode: BytesMode) -> dict[str, str | None]:

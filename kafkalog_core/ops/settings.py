@@ -81,6 +81,14 @@ class TopicSettings:
         return next(setting.origin for setting in self.settings if setting.name == name)
 
 
+def _is_text(value: object) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsRequest:
     """What a command line says about releases and settings; enough to find the same ones again.
@@ -96,6 +104,20 @@ class SettingsRequest:
     config: str | None = None
     assignments: tuple[str, ...] = ()
     topic_assignments: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, value: object) -> SettingsRequest:
+        """From what JSON holds of one; null: nothing was said. Raises SettingError for anything else."""
+        given = {} if value is None else value
+        if isinstance(given, dict) and not given.keys() - {each.name for each in fields(cls)}:
+            kafka, config = given.get("kafka"), given.get("config")
+            assignments, of_topics = given.get("assignments") or (), given.get("topic_assignments") or ()
+            if _is_text(kafka) and _is_text(config) and _are_texts(assignments) and _are_texts(of_topics):
+                return cls(
+                    kafka=kafka, config=config, assignments=tuple(assignments), topic_assignments=tuple(of_topics)
+                )
+        names = ", ".join(each.name for each in fields(cls))
+        raise SettingError(f"the option kafka is an object with these members, or some of them: {names}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ _VERBS: Final = {
     "create": "made",
     "replace": "rewritten",
     "cut": "cut",
-    "extend": "put back to its length",
+    "extend": "put back to full length",
     "remove": "taken away",
 }
 

@@ -15,7 +15,7 @@ from kafkalog_core.ops.plan import Outcome
 from kafkalog_core.ops.recovery.loader_rules import rules_of
 from kafkalog_core.ops.recovery.rules import recovery_rules
 from kafkalog_core.ops.release_evidence import infer_release
-from kafkalog_core.ops.settings import SettingsRequest, read_settings
+from kafkalog_core.ops.settings import read_settings
 from kafkalog_core.ops.truncation.aftermath import Surroundings
 from kafkalog_core.ops.truncation.checkpoints import FOLLOWING, lower_offsets
 from kafkalog_core.ops.truncation.search import Question, search
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["plan_truncate"]
 
 _USED: Final = ("index.interval.bytes", "segment.index.bytes", "max.message.bytes")
+_TIERED: Final = ("remote.storage.enable",)
 _SHARED_BYTES: Final = 64 * 1024 * 1024
 """Below, starting processes takes longer than reading."""
 
@@ -66,7 +67,7 @@ class _Planner:
         self._question = Question(
             to_offset=to_offset if isinstance(to_offset, int) else None, as_broker=bool(options.get("as_broker"))
         )
-        kafka = SettingsRequest(**options["kafka"])  # type: ignore[arg-type]  # as asdict() made it
+        kafka = request.settings
         self._guess = infer_release(request.site.root, kafka=kafka.kafka)
         self._settings = read_settings(kafka, self._guess.release)
         log_dir = request.site.log_dir
@@ -82,7 +83,11 @@ class _Planner:
             raise SelectionError("--to-offset is of one log: name one partition directory", path=site.root)
         answers = list(self._answers())
         cuts = [(answer.cut, answer.aftermath) for answer in answers if answer.cut is not None]
-        ends = {(cut.partition.topic, cut.partition.partition): cut.end_offset for cut, _ in cuts}
+        ends = {
+            (cut.partition.topic, cut.partition.partition): cut.end_offset
+            for cut, _ in cuts
+            if self._is_served(cut.partition)
+        }
         self._lower(FileKind.LOG_START_OFFSET, ends)
         for cut, aftermath in cuts:
             stage_cut(cut, aftermath, self._stage)
@@ -97,6 +102,10 @@ class _Planner:
             release=self._guess if self._question.as_broker or cuts else None,
             needs_release=bool(cuts) and not self._guess.agree(rules),
         )
+
+    def _is_served(self, partition: Partition) -> bool:
+        """Whether the offsets in the checkpoints are of this directory."""
+        return self._broker_dir is not None and self._broker_dir.is_served(partition.name)
 
     def _lower(self, kind: FileKind, ends: dict[tuple[str | None, int | None], int]) -> None:
         if self._broker_dir is not None and ends:
@@ -122,14 +131,14 @@ class _Planner:
     def _surroundings(self, partition: Partition) -> Surroundings:
         context, high_watermark = PartitionContext(), None
         if self._broker_dir is not None:
-            context = self._broker_dir.context(partition.name)
-            if partition.name.state is DirectoryState.CURRENT:
+            context = self._broker_dir.context(partition.name, as_loaded=self._question.as_broker)
+            if self._is_served(partition):
                 high_watermark = self._broker_dir.offset(FileKind.HIGH_WATERMARK, partition.name)
         settings = self._settings.for_topic(partition.topic)
-        if self._question.as_broker:
-            for setting in settings.settings:
-                if setting.name in _USED:
-                    self._used[setting.name, setting.value, setting.origin] = setting
+        names = {*(_USED if self._question.as_broker else ()), *(_TIERED if settings.remote_storage_enable else ())}
+        for setting in settings.settings:
+            if setting.name in names:
+                self._used[setting.name, setting.value, setting.origin] = setting
         expiration = self._settings.broker("producer.id.expiration.ms").value
         return Surroundings(
             context=context,

@@ -14,8 +14,8 @@ from kafkalog_core.errors import NotFoundError, RefusedError, UnfinishedError
 from kafkalog_core.format.names import journal_run
 from kafkalog_core.ops.obstacles import resume_command, space_sentence, undo_command
 from kafkalog_core.storage.changes import Change
-from kafkalog_core.storage.commit import check_saved, prune, roll_back, state_of
-from kafkalog_core.storage.journals import Found, Remains, find_journals
+from kafkalog_core.storage.commit import check_old, check_saved, prune, roll_back, state_of
+from kafkalog_core.storage.journals import Found, Remains, find_journals, real_path
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.logdir import is_broker_dir
 from kafkalog_core.storage.permission import write_problems
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog_core.storage.changes import Fingerprint
+    from kafkalog_core.storage.commit import States
     from kafkalog_core.storage.journal import Entry, Journal
     from kafkalog_core.storage.writer import Disk
 
@@ -96,7 +97,7 @@ def scope_of(path: str) -> Scope:
         raise NotFoundError("is no directory; name the log directory or the partition", path=path)
     if journal_run(os.path.basename(directory)) is not None:
         directory = os.path.dirname(directory)
-    for spelling in (directory, os.path.realpath(directory)):
+    for spelling in dict.fromkeys((directory, os.path.realpath(directory))):
         around = os.path.dirname(spelling)
         if not is_broker_dir(directory) and is_broker_dir(around):
             return Scope(around, _touching(find_journals(around), spelling), spelling)
@@ -110,15 +111,15 @@ def plan_undo(scope: Scope, run: str | None = None) -> UndoPlan:
     kinds: list[str] = []
     obstacles = list(_state_obstacles(journal))
     if not obstacles:
-        for entry in reversed(journal.entries):
-            state = state_of(journal, entry)
+        states = [(entry, state_of(journal, entry)) for entry in reversed(journal.entries)]
+        for entry, state in states:
             if state == "neither":
                 obstacles.append(_changed_since(scope, journal, entry))
             elif state != "before":
                 changes.append(_reverse(journal, entry))
                 kinds.append(_REVERSED[entry.kind])
         obstacles += write_problems(changes)
-        obstacles += _unsaved(journal)
+        obstacles += _unsaved(journal, states)
     spaces = _spaces(journal, changes)
     obstacles += [space_sentence(space) for space in spaces if not space.is_enough]
     return UndoPlan(
@@ -135,9 +136,9 @@ def apply_undo(plan: UndoPlan, disk: Disk) -> Journal:
     """Take a run back. Raises RefusedError while nothing has been changed, UnfinishedError once something has."""
     if plan.obstacles:
         raise RefusedError(f"{plan.obstacles[0]}; nothing has been changed")
-    check_saved(plan.journal)
+    states = check_old(plan.journal)
     try:
-        return roll_back(disk, plan.journal)
+        return roll_back(disk, plan.journal, states)
     except (Exception, KeyboardInterrupt) as error:
         root, run = plan.scope.root, plan.journal.run
         cause = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
@@ -183,13 +184,14 @@ def apply_prune(plan: PrunePlan, disk: Disk) -> None:
 
 
 def _touching(found: Found, partition: str) -> Found:
-    """Only what has changed something in a partition, or lies in it."""
+    """Only what has changed something in a partition, or lies in it, whatever name leads there."""
+    real = os.path.realpath(partition)
     journals = [
         journal
         for journal in found.journals
-        if any(os.path.dirname(journal.path_of(entry)) == partition for entry in journal.entries)
+        if any(os.path.dirname(real_path(journal.path_of(entry))) == real for entry in journal.entries)
     ]
-    remains = [each for each in found.remains if any(path.startswith(f"{partition}/") for path in each.paths)]
+    remains = [each for each in found.remains if any(real_path(path).startswith(f"{real}/") for path in each.paths)]
     return Found(tuple(journals), tuple(remains))
 
 
@@ -206,7 +208,7 @@ def _changed_since(scope: Scope, journal: Journal, entry: Entry) -> str:
     for other in reversed(scope.found.journals):
         if other.order > journal.order and other.state not in {"undone", "pruning"}:
             for later in other.entries:
-                if other.path_of(later) == path:
+                if real_path(other.path_of(later)) == real_path(path):
                     return (
                         f"{path}: a later run of kafkalog {other.command} changed it again; take that one back first: "
                         f"{undo_command(scope.root, other.run)}"
@@ -230,9 +232,9 @@ def _reverse(journal: Journal, entry: Entry) -> Change:
     )
 
 
-def _unsaved(journal: Journal) -> Iterator[str]:
+def _unsaved(journal: Journal, states: States) -> Iterator[str]:
     try:
-        check_saved(journal)
+        check_saved(journal, states)
     except RefusedError as error:
         yield str(error)
 

@@ -38,6 +38,17 @@ class Attributes:
             raise open_error(path, error) from error
         return cls(uid=status.st_uid, gid=status.st_gid, mode=stat.S_IMODE(status.st_mode), extended=extended)
 
+    @classmethod
+    def of_new_file(cls, like: str) -> Attributes:
+        """Those that a new file gets: of a file beside it, or of the directory that it comes to lie in.
+
+        Of a directory the owner and group, and who may read. Raises NotFoundError or AccessError.
+        """
+        attributes = cls.of(like)
+        if not os.path.isdir(like):
+            return attributes
+        return cls(uid=attributes.uid, gid=attributes.gid, mode=0o600 | attributes.mode & 0o044)
+
     def to_json(self) -> dict[str, object]:
         """As JSON has it."""
         extended = {name: base64.b64encode(value).decode("ascii") for name, value in self.extended.items()}

@@ -12,14 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.format.layout import (
-    ENVELOPE,
-    HEADER_SIZE_UP_TO_MAGIC,
-    LOG_OVERHEAD,
-    MIN_ENTRY_SIZE,
-    OFFSET_INDEX_ENTRY,
-    TIME_INDEX_ENTRY,
-)
+from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from kafkalog_core.storage.broker_walk import stop_of_broker
 from kafkalog_core.storage.index_search import IndexPages
 from kafkalog_core.storage.lookup import floor_index
 from kafkalog_core.storage.scan import Damage, ScanOptions
@@ -165,22 +159,12 @@ def _walk(segment: SegmentLookup, position: int, *, is_rebuilt: bool) -> Iterato
     for item in segment.scan(position, _UNCHECKED):
         if not isinstance(item, Damage):
             yield item
-        elif item.size_bytes and _is_end(segment, item.position):
+            continue
+        stop = stop_of_broker(segment.source, item, segment.source.size_bytes)
+        if stop is not None and stop.is_end:
             return
-
-
-def _is_end(segment: SegmentLookup, position: int) -> bool:
-    """Whether a broker takes what stands there for the end of the file: a size that runs past it. Raises _CorruptError.
-
-    Else it steps over it, as it looks at neither checksum nor magic.
-    """
-    end = segment.source.size_bytes
-    if end - position <= HEADER_SIZE_UP_TO_MAGIC:
-        return True
-    size = ENVELOPE.struct.unpack(segment.source.read(position, ENVELOPE.size))[1]
-    if size < MIN_ENTRY_SIZE:
-        raise _CorruptError(f"a corrupt record at byte {position} of {_name(segment)}")
-    return bool(position + LOG_OVERHEAD + size > end)
+        if stop is not None:
+            raise _CorruptError(f"a corrupt record at byte {stop.position} of {_name(segment)}")
 
 
 @contextmanager

@@ -2,22 +2,27 @@
 
 The rules are those of FileLogInputStream with a checksum of every batch. Unlike `scan` the walk ends there, and takes
 what a broker takes: offsets that go back, and batches of a magic that no release writes where their checksum is good.
+Where a broker does not compute checksums, `stop_of_broker` tells whether it reads on behind what a scan calls damage.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.format import kernels
 from kafkalog_core.format.checksums import crc32
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.layout import (
+    ENVELOPE,
+    HEADER_SIZE_UP_TO_MAGIC,
     LEGACY_CRC,
+    LOG_OVERHEAD,
     MAGIC_POSITION,
     MAGIC_V1,
     MAGIC_V2,
     MAX_INT64,
+    MIN_ENTRY_SIZE,
     RECORD_BATCH_OVERHEAD,
 )
 from kafkalog_core.storage.framing import LogFraming
@@ -30,11 +35,48 @@ if TYPE_CHECKING:
 
     from kafkalog_core.storage.source import Source
 
-__all__ = ["walk_as_broker"]
+__all__ = ["Stop", "stop_of_broker", "walk_as_broker"]
 
 _ANY_OFFSET: Final = -MAX_INT64 - 1
 _FIRST_NEGATIVE_MAGIC: Final = 0x80
 _FRAMING: Final = LogFraming(0)
+
+
+class Stop(NamedTuple):
+    """Where a broker reads no further; `is_end`: it takes it for the end of the file, else the file is corrupt."""
+
+    position: int
+    is_end: bool
+
+
+def stop_of_broker(source: Source, damage: Damage, end: int) -> Stop | None:
+    """Where a broker stops in damage that a scan without checksums has found; null: it steps over all of it.
+
+    FileLogInputStream looks at sizes alone: one that leads behind the file ends it, one that is too small for the
+    oldest message is an error, and over all else it steps, whatever magic or fields are there.
+
+    Args:
+        source: the log.
+        damage: of a scan that does not check, which may go on then; that of size 0 is none for a broker.
+        end: where it takes the file to end.
+
+    Raises:
+        UnreadableError: the disk does not give the bytes.
+    """
+    position = damage.position
+    while position < damage.position + damage.size_bytes:
+        if end - position <= HEADER_SIZE_UP_TO_MAGIC:
+            return Stop(position, is_end=True)
+        header = source.read(position, ENVELOPE.size)
+        if len(header) < ENVELOPE.size:  # the file has become shorter
+            return Stop(position, is_end=True)
+        size = ENVELOPE.struct.unpack(header)[1]
+        if size < MIN_ENTRY_SIZE:
+            return Stop(position, is_end=False)
+        if position + LOG_OVERHEAD + size > end:
+            return Stop(position, is_end=True)
+        position += LOG_OVERHEAD + size
+    return None
 
 
 def walk_as_broker(

@@ -67,7 +67,8 @@ class Stage(Protocol):
             path: of the file.
             content: all of it, in pieces.
             why: one plain sentence.
-            like: path of the file whose owner, group and mode a new file takes: of a partition, its `.log`.
+            like: path of the file whose owner, group and mode a new file takes: of a partition, its `.log`. Of a
+                directory a new file takes the owner and group, and who may read.
             mtime_ns: its modification time afterwards; null: that of the writing.
         """
 

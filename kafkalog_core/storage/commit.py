@@ -6,15 +6,14 @@ neither, somebody else has changed it, and it is left alone.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from kafkalog_core.errors import RefusedError, StorageError
 from kafkalog_core.storage.attributes import Attributes
-from kafkalog_core.storage.fingerprint import fingerprint, fingerprint_start, pieces, status_of
+from kafkalog_core.storage.fingerprint import fingerprint, fingerprint_start, pieces, status_of, whole_hash
 from kafkalog_core.storage.journal import OF_SEVERAL, Entry, Journal, write_intent
 
 if TYPE_CHECKING:
@@ -22,9 +21,20 @@ if TYPE_CHECKING:
 
     from kafkalog_core.storage.writer import Disk
 
-__all__ = ["FileState", "check_new", "check_saved", "finish", "prune", "roll_back", "state_of"]
+__all__ = [
+    "FileState",
+    "States",
+    "check_new",
+    "check_old",
+    "check_saved",
+    "finish",
+    "prune",
+    "roll_back",
+    "state_of",
+]
 
 FileState = Literal["before", "after", "halfway", "neither"]
+States: TypeAlias = "list[tuple[Entry, FileState]]"
 
 _PAGE_BYTES: Final = 4096
 
@@ -51,7 +61,7 @@ def state_of(journal: Journal, entry: Entry) -> FileState:
     return "halfway" if is_ours else "neither"
 
 
-def check_new(journal: Journal) -> list[tuple[Entry, FileState]]:
+def check_new(journal: Journal) -> States:
     """The state of each file of a run that is to be finished.
 
     Raises RefusedError where one is neither, and where new content that is still to be put in place is not whole.
@@ -63,18 +73,26 @@ def check_new(journal: Journal) -> list[tuple[Entry, FileState]]:
     return states
 
 
-def finish(disk: Disk, journal: Journal) -> Journal:
-    """Make the changes that have not been made. Raises RefusedError before the first, as `check_new` does."""
-    for entry, state in check_new(journal):
+def finish(disk: Disk, journal: Journal, states: States) -> Journal:
+    """Make the changes that have not been made; `states` is what `check_new` gave under the same lock."""
+    for entry, state in states:
         if state != "after":
             _make(disk, journal, entry)
     return write_intent(disk, journal, "complete", _like(journal))
 
 
-def roll_back(disk: Disk, journal: Journal) -> Journal:
-    """Take back the changes that have been made, the last first. Raises RefusedError before the first."""
+def check_old(journal: Journal) -> States:
+    """The state of each file of a run that is to be taken back, the last first.
+
+    Raises RefusedError where one is neither, and where its old content is not there.
+    """
     states = _states(journal, reversed(journal.entries))
-    check_saved(journal)
+    check_saved(journal, states)
+    return states
+
+
+def roll_back(disk: Disk, journal: Journal, states: States) -> Journal:
+    """Take back the changes that have been made; `states` is what `check_old` gave under the same lock."""
     if journal.state != "undoing":
         journal = write_intent(disk, journal, "undoing", _like(journal))
     for entry, state in states:
@@ -85,10 +103,10 @@ def roll_back(disk: Disk, journal: Journal) -> Journal:
     return journal
 
 
-def check_saved(journal: Journal) -> None:
+def check_saved(journal: Journal, states: States) -> None:
     """Check that the old content of every change that has been made is there. Raises RefusedError."""
-    for entry in journal.entries:
-        if entry.saved in {"inline", "nothing"} or state_of(journal, entry) == "before" or entry.before is None:
+    for entry, state in states:
+        if entry.saved in {"inline", "nothing"} or state == "before" or entry.before is None:
             continue
         path = journal.layout.saved(journal.path_of(entry), entry.number, entry.saved)
         try:
@@ -120,7 +138,7 @@ def prune(disk: Disk, journal: Journal) -> None:
 
 
 # --- one change -------------------------------------------------------------------------------------------------------
-def _states(journal: Journal, entries: Iterable[Entry]) -> list[tuple[Entry, FileState]]:
+def _states(journal: Journal, entries: Iterable[Entry]) -> States:
     states = [(entry, state_of(journal, entry)) for entry in entries]
     for entry, state in states:
         if state == "neither":
@@ -188,16 +206,18 @@ def _free_temporary(disk: Disk, journal: Journal, entry: Entry) -> str:
 # --- what is in the journal -------------------------------------------------------------------------------------------
 def _check_staged(journal: Journal, entry: Entry) -> None:
     staged = journal.layout.staged(journal.path_of(entry), entry.number)
-    if fingerprint(staged) != entry.after:
+    try:
+        is_whole = fingerprint(staged) == entry.after and whole_hash(staged) == entry.new_sha256
+    except StorageError as error:
+        raise RefusedError(f"the new content of {entry.path} cannot be read: {error.message}", path=staged) from error
+    if not is_whole:
         raise RefusedError(f"the new content of {entry.path} is not what it was", path=staged)
 
 
 def _is_whole(path: str, entry: Entry) -> bool:
-    if entry.saved == "tail":
-        digest = hashlib.sha256()
-        for piece in pieces(path):
-            digest.update(piece)
-        return digest.hexdigest() == entry.tail_sha256
+    """Whether old content is what it was: to the last byte where it is a copy, else as files in their place are."""
+    if entry.saved in {"copy", "tail"}:
+        return whole_hash(path) == entry.saved_sha256
     now = fingerprint(path)
     return now is not None and entry.before is not None and now.sha256 == entry.before.sha256
 

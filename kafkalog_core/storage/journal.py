@@ -64,7 +64,8 @@ class Entry:
         has: attributes of the one afterwards.
         saved: how the old content is kept.
         inline: the old content where it is kept here.
-        tail_sha256: of what a cut took away.
+        saved_sha256: of all that a copy or a tail holds; null where nothing was copied.
+        new_sha256: of all the new content; null where a file is cut or taken away.
     """
 
     number: int
@@ -77,7 +78,8 @@ class Entry:
     has: Attributes | None = None
     saved: Saved = "nothing"
     inline: bytes | None = field(default=None, repr=False)
-    tail_sha256: str | None = None
+    saved_sha256: str | None = None
+    new_sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +262,8 @@ def _entry_json(entry: Entry) -> dict[str, object]:
         "has": entry.has and entry.has.to_json(),
         "saved": entry.saved,
         "inline": None if entry.inline is None else base64.b64encode(entry.inline).decode("ascii"),
-        "tail_sha256": entry.tail_sha256,
+        "saved_sha256": entry.saved_sha256,
+        "new_sha256": entry.new_sha256,
     }
 
 
@@ -282,8 +285,13 @@ def _entry(value: Mapping[str, object]) -> Entry:
         has=_attributes(value["has"]),
         saved=cast("Saved", saved),
         inline=None if inline is None else base64.b64decode(str(inline), validate=True),
-        tail_sha256=None if value["tail_sha256"] is None else str(value["tail_sha256"]),
+        saved_sha256=_text(value["saved_sha256"]),
+        new_sha256=_text(value["new_sha256"]),
     )
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 def _fingerprint(value: object) -> Fingerprint | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+import stat
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from kafkalog_core.errors import FieldError
@@ -14,7 +16,7 @@ from kafkalog_core.storage.source import open_error
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Found", "Remains", "find_journals", "held_bytes"]
+__all__ = ["Found", "Remains", "find_journals", "held_bytes", "real_path"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +85,26 @@ def held_bytes(journal: Journal) -> int:
     return total
 
 
+def real_path(path: str) -> str:
+    """The one path of a file whatever names lead to its directory; the file itself is never a link."""
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+
 def _directories(root: str) -> list[str]:
+    """Directories directly below, each once: by its own name rather than by that of a link, and never `root` again."""
     try:
+        status = os.stat(root)
         with os.scandir(root) as entries:
-            return sorted(entry.path for entry in entries if journal_run(entry.name) is None and entry.is_dir())
+            named = sorted((entry.is_symlink(), entry.path) for entry in entries if journal_run(entry.name) is None)
     except OSError as error:
         raise open_error(root, error) from error
+    found: dict[tuple[int, int], str] = {}
+    for _, path in named:
+        with suppress(OSError):  # a link that leads nowhere, or to itself
+            inner = os.stat(path)
+            if stat.S_ISDIR(inner.st_mode) and not os.path.samestat(inner, status):
+                found.setdefault((inner.st_dev, inner.st_ino), path)
+    return sorted(found.values())
 
 
 def _named(directory: str, *, is_root: bool) -> list[str]:
@@ -111,7 +127,7 @@ def _read(traces: _Traces, run: str, path: str) -> None:
         place: Literal["partition", "top"] = "partition" if is_directory else "top"
         journal = parse_journal(_content(intent), run, os.path.dirname(path), place)
         if isinstance(journal, str):
-            _read_elsewhere(traces, run, journal)
+            _read_elsewhere(traces, run, journal, intent)
         else:
             traces.journal = journal
     except (OSError, FieldError) as error:
@@ -128,8 +144,12 @@ def _read_above(traces: _Traces, run: str, partition: str) -> None:
         traces.problem = f"{above} is missing, of which this is a part"
 
 
-def _read_elsewhere(traces: _Traces, run: str, home: str) -> None:
-    """Take the intent in another directory; where that is there without one, the run had not begun."""
+def _read_elsewhere(traces: _Traces, run: str, home: str, pointer: str) -> None:
+    """Take the intent in another directory; where that is there without one, the run had not begun.
+
+    The pointer may lie in a copy of what was changed. The journal is of the original, as long as that is there; what
+    was moved since, or is mounted elsewhere now, is still its own.
+    """
     directory = f"{home}/{run}"
     if os.path.isdir(directory) and not os.path.lexists(f"{directory}/{INTENT}"):
         traces.paths.append(directory)
@@ -137,7 +157,20 @@ def _read_elsewhere(traces: _Traces, run: str, home: str) -> None:
     journal = parse_journal(_content(f"{directory}/{INTENT}"), run, home, "partition")
     if isinstance(journal, str):
         raise FieldError("leads in a circle")
+    if not _is_same(journal.pointer, pointer):
+        if os.path.lexists(journal.layout.root):
+            raise FieldError(f"is of {journal.layout.root}, of which this is a copy, and is kept in {directory}")
+        around = os.path.dirname(pointer)
+        root = os.path.dirname(around) if journal.pointer_is_directory else around
+        journal = replace(journal, layout=replace(journal.layout, root=root))
     traces.journal = journal
+
+
+def _is_same(named: str | None, path: str) -> bool:
+    try:
+        return named is not None and os.path.samefile(named, path)
+    except OSError:
+        return False
 
 
 def _content(path: str) -> bytes:

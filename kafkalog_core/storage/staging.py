@@ -83,7 +83,7 @@ class Staging(Outline):
     def _take(self, path: str, content: Iterable[bytes], like: str, mtime_ns: int | None) -> tuple[int, str]:
         self._directory_for(path)
         staged = self._layout.staged(path, self._number)
-        self._has = Attributes.of(path if os.path.lexists(path) else like)
+        self._has = Attributes.of(path) if os.path.lexists(path) else Attributes.of_new_file(like)
         self._made.append(staged)
         attributes = self._has if self._is_beside(path) else None
         return self._disk.write_file(staged, content, attributes, mtime_ns)
@@ -103,6 +103,7 @@ class Staging(Outline):
             after=self._after(change),
             had=None if change.before is None else Attributes.of(change.path),
             has=None if change.kind in {"cut", "remove"} else self._has,
+            new_sha256=change.sha256,
         )
         self._entries.append(self._with_old(entry, change))
         return change
@@ -132,13 +133,12 @@ class Staging(Outline):
             if directory is None:
                 raise RefusedError("a file at the top of a log directory is replaced, not cut", path=change.path)
             tail = pieces(change.path, change.size_bytes or 0, change.before.size_bytes)
-            return replace(entry, saved="tail", tail_sha256=self._save(entry, change, "tail", tail))
+            return replace(entry, saved="tail", saved_sha256=self._save(entry, change, "tail", tail))
         if directory is None:
             return replace(entry, saved="inline", inline=b"".join(bytes(piece) for piece in pieces(change.path)))
         if self._disk.link(change.path, self._saved(entry, change, "link")):
             return replace(entry, saved="link")
-        self._save(entry, change, "copy", pieces(change.path))
-        return replace(entry, saved="copy")
+        return replace(entry, saved="copy", saved_sha256=self._save(entry, change, "copy", pieces(change.path)))
 
     def _save(self, entry: Entry, change: Change, saved: Saved, content: Iterable[bytes | memoryview]) -> str:
         mtime_ns = change.before.mtime_ns if change.before else None

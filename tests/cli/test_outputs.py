@@ -37,8 +37,9 @@ def test_ndjson_writes_the_chunk_as_it_is(dumping):
         table = tables.BATCH
         count = 2
 
-        def ndjson(self, bytes_mode):
-            return memoryview(f'{{"mode":"{bytes_mode}"}}\n'.encode() * 2)
+        def parts(self, bytes_mode):
+            yield memoryview(f'{{"mode":"{bytes_mode}"}}\n'.encode())
+            yield f'{{"mode":"{bytes_mode}"}}\n'.encode()
 
     dumping.chunks.append(Lines())
     assert dumping.run("--bytes", "hex").stdout.startswith('{"mode":"hex"}\n{"mode":"hex"}\n{"type":"summary"')

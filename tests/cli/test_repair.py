@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from kafkalog_cli import main as main_module
 from kafkalog_cli import options
+from kafkalog_cli import repair as repair_module
 from kafkalog_cli.command import Command, Example
 from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.main import cli
@@ -32,6 +33,8 @@ from tests.storage.repairs import DyingDisk, Killed, apply_to, interrupt, make_d
 from tests.storage.test_lock import HOLDER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from kafkalog_cli.repair import Manner
@@ -197,6 +200,7 @@ def test_nothing_to_do_is_0_and_said(root: Path) -> None:
 
 
 def test_a_lock_that_is_held(root: Path) -> None:
+    apply_to(root, repairs.Disk(), is_wide=True)
     old = snapshot(root)
     command = [sys.executable, "-c", HOLDER, str(root / ".lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
@@ -226,6 +230,48 @@ def test_it_is_held_while_it_is_applied(root: Path, monkeypatch: pytest.MonkeyPa
     run("mend", root / "t-0", "--narrow", "--apply")
     run("undo", root / "t-0", "--apply")
     assert seen == [str(root)] * 2
+
+
+def when_locked(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Let something happen right before the locks are taken."""
+    locked = repair_module.locked
+
+    def late(paths: Iterable[str]) -> AbstractContextManager[None]:
+        act()
+        return locked(paths)
+
+    monkeypatch.setattr(repair_module, "locked", late)
+
+
+def test_the_disk_is_read_when_it_is_locked(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that comes to its end just before must not be taken for one that still runs, or has crashed."""
+    seen: list[bool] = []
+
+    def planner(request: PlanRequest, stage: Stage, progress: Progress) -> Outcome:
+        assert request.site.log_dir is not None
+        seen.append(request.site.log_dir.is_clean)
+        return plan(request, stage, progress)
+
+    marker = root / ".kafka_cleanshutdown"
+    marker.unlink()
+    monkeypatch.setattr(plan_module, "planner_of", lambda command: planner)
+    when_locked(monkeypatch, marker.touch)
+    assert run("mend", root, "--narrow", "--apply").status == 0
+    assert set(seen) == {True}
+
+
+def test_what_leads_elsewhere_by_then_is_not_locked(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make_dir(tmp_path / "second")
+    old = snapshot(other)
+    with monkeypatch.context() as patch:
+        when_locked(patch, lambda: (root / "u-0").symlink_to(other / "t-0"))
+        said = run("mend", root, "--apply")
+    assert said.status == 3
+    assert f"{other}: has come to what is to be repaired only now, and is not locked" in said.err
+    assert snapshot(other) == old
+    assert run("mend", root, "--apply").status == 0
 
 
 def test_a_plan_that_cannot_be_applied(root: Path, tmp_path: Path) -> None:
@@ -385,6 +431,56 @@ def test_prune(interrupted: Path) -> None:
     said = run("undo", interrupted)
     assert said.status == 3
     assert "there is no run of kafkalog here that could be taken back" in said.err
+
+
+def test_only_the_chosen_run_is_locked(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journals of two log directories are in one place; the broker of the other one is at work again."""
+    journals, other = tmp_path / "journals", make_dir(tmp_path / "second")
+    journals.mkdir()
+    old = snapshot(root)
+    first, second = (run("mend", each, "--undo-to", journals, "--apply").plan["run"] for each in (root, other))
+    assert first != second
+    seen: list[str] = []
+    enter = LogDirLocks.__enter__
+
+    def entered(self: LogDirLocks) -> LogDirLocks:
+        seen.extend(self._directories)
+        return enter(self)
+
+    monkeypatch.setattr(LogDirLocks, "__enter__", entered)
+    assert run("undo", journals, "--run", first, "--apply").status == 0
+    assert snapshot(root) == old
+    assert run("undo", journals, "--prune", "--run", first, "--apply").status == 0
+    assert seen == [str(root)] * 2
+    assert run("undo", journals, "--apply").status == 0
+    assert seen[2:] == [str(other)]
+
+
+@pytest.mark.parametrize(("link", "to"), [("zz-0", "t-0"), ("a-0", "t-0"), ("loop-0", "."), ("round-0", "round-0")])
+@pytest.mark.parametrize("is_wide", [False, True])
+@pytest.mark.parametrize("named", [".", "t-0", "link"])
+def test_a_link_inside_of_the_log_directory_hides_no_run(
+    root: Path, link: str, to: str, is_wide: bool, named: str
+) -> None:
+    """Whatever a second name leads to: the partition, the log directory, itself."""
+    old = snapshot(root)
+    journal = apply_to(root, repairs.Disk(), is_wide=is_wide)
+    (root / link).symlink_to(to)
+    directory = root / ("t-0" if link == "round-0" else link) if named == "link" else root / named
+    assert journal.run in run("undo", directory, "--list").out
+    said = run("undo", directory, "--apply")
+    assert said.status == 0, said.err
+    (root / link).unlink()
+    assert snapshot(root) == old
+
+
+def test_a_plan_made_through_a_second_name_is_resumed(root: Path, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    (tmp_path / "alias").symlink_to(root)
+    assert run("mend", tmp_path / "alias", "--plan-out", file).status == 0
+    interrupt(root, is_wide=True)
+    (root / "loop-0").symlink_to(".")
+    assert run("apply", "--resume", file).plan["state"] == "applied"
 
 
 def test_undo_of_what_has_changed_since(root: Path) -> None:

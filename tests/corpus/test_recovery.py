@@ -92,7 +92,7 @@ def _play(place: PartitionPath, before: Path, options: dict[str, Any], now_ms: i
     order = recovery_rules(release).snapshot_order
     load = PartitionLoad(
         partition,
-        read_broker_dir(read_log_dir(str(before))).context(place.name),
+        read_broker_dir(read_log_dir(str(before))).context(place.name, as_loaded=True),
         LoadOptions(
             release=release,
             settings=settings.for_topic(partition.topic),

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from kafkalog_core.findings.damage import LOG_DAMAGE
 from kafkalog_core.format import arena, kernels
-from kafkalog_core.storage import scan
+from kafkalog_core.storage import items, scan
 
 
 def test_catalogue_is_what_scan_and_decode_say() -> None:
-    text = Path(scan.__file__).read_text(encoding="utf-8")
+    text = "".join(Path(str(module.__file__)).read_text(encoding="utf-8") for module in (scan, items))
     framing = set(re.findall(r'"([a-z]+-[a-z]+|unreadable)"', text))
     payload = {name for _, name in arena._INFLATE_ERRORS} | {
         "wrapper-value",

@@ -1,4 +1,4 @@
-"""JSON lines: every twin writes, byte for byte, what `json_line` makes of the same rows."""
+"""Lines of JSON and CSV: every twin writes, byte for byte, what `json_line` and `csv_row` make of the same rows."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kafkalog_core import tables
 from kafkalog_core.format import decode as decode_module
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.ops import chunks
 from kafkalog_core.ops.chunks import BatchChunk, Lines, Place, RecordChunk
-from kafkalog_core.ops.rows import json_line
+from kafkalog_core.ops.rows import csv_columns, csv_row, json_line
 from kafkalog_core.storage.scan import Run
 from tests import build, strategies
 from tests.build import Record, batch_v2, control_batch, message_v0, txn_marker
@@ -34,6 +35,12 @@ AWKWARD = [
     bytes(range(0x20)),
     bytes(range(0x20, 0x80)),
     b'"\\/\x7f',
+    b'say "hi", you',
+    b'"',
+    b",",
+    b"a\r\nb\tc",
+    b"[]",
+    b"\xc2\x9b1m",
     b"x" * 17 + b"\n",
     b"\x00",
     "é€😀\u2028\ufeff\uffff\U0010ffff".encode(),
@@ -106,12 +113,26 @@ def assert_lines(chunk: RecordChunk | BatchChunk, mode: str) -> bytes:
     lines = []
     for name in TWINS:
         with mock.patch.object(chunks, "kernels", twin(name)):
-            lines.append(bytes(chunk.ndjson(mode)))
+            lines.append(chunk.ndjson(mode))
+    with mock.patch.object(chunks, "LONG_BYTES", 0):
+        assert chunk.ndjson(mode) == lines[0], "long lines are made in another way"
     expected = b"".join(json_line(chunk.table, row, mode) for row in chunk.rows())
     assert all_agree(lines) == expected
     for line in expected.splitlines():
         json.loads(line)
+    assert_csv(chunk, mode)
     return expected
+
+
+def assert_csv(chunk: RecordChunk | BatchChunk, mode: str) -> None:
+    """All twins write what `csv_row` makes of the rows, under the columns of their own type and of others too."""
+    for tables_ in ((chunk.table,), (tables.DAMAGE, chunk.table, tables.FINDING)):
+        header = tuple(csv_columns(tables_, mode))
+        lines = []
+        for name in TWINS:
+            with mock.patch.object(chunks, "kernels", twin(name)):
+                lines.append(b"".join([bytes(part) for part in chunk.csv(header, mode)]))
+        assert all_agree(lines) == b"".join(csv_row(chunk.table, row, header, mode) for row in chunk.rows())
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -247,11 +268,14 @@ def written_to(name: str, chunk: RecordChunk, template: Template, size: int) -> 
     return row, written, bytes(room[64 : 64 + max(0, written)])
 
 
-@given(records_of_any_bytes(), st.integers(0, 3000), st.sampled_from(MODES))
-def test_nothing_is_written_outside_of_the_buffer(run, size, mode):
+@given(records_of_any_bytes(), st.integers(0, 3000), st.sampled_from(MODES), st.booleans())
+def test_nothing_is_written_outside_of_the_buffer(run, size, mode, is_csv):
     """Where a line does not fit, the size that is told is enough."""
     lines = Lines(PLACE)
     template = lines.template(is_record=True, resynced=False, bytes_mode=mode)
+    if is_csv:
+        header = tuple(csv_columns([tables.RECORD], mode))
+        template = lines.csv_template(header, is_record=True, resynced=False, bytes_mode=mode)
     for chunk in record_chunks(batch_v2(run), lines):
         row, written, _ = all_agree([written_to(name, chunk, template, size) for name in TWINS])
         if written > 0:

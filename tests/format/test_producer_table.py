@@ -29,7 +29,7 @@ def tables(count: int) -> tuple[Counted, list[int], list[int]]:
 
 
 ORDERS = {
-    "ascending": lambda count: range(count),
+    "ascending": range,
     "descending": lambda count: range(count, 0, -1),
     "from both ends": lambda count: [index if index % 2 else 2 * count - index for index in range(count)],
     "by chance": lambda count: Random(1).sample(range(count), count),

@@ -22,6 +22,8 @@ _KRAFT_SETTINGS: Final = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
+    "broker.session.timeout.ms": "3000",  # until it ends, nobody starts in the place of a broker that was killed
+    "broker.heartbeat.interval.ms": "500",
 }
 _SETTINGS: Final = {
     "offsets.topic.num.partitions": "1",

@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 def test_marked_clean_nothing_is_recovered_rebuilt_or_cut(fresh: Patient) -> None:
     broker = fresh.restore(fresh.repaired)
     fresh.repair(*MARKED_CLEAN)
-    assert run("verify", broker.log_dir, *fresh.options()).status == 0
+    assert run("verify", broker.log_dir).status == 0
     expected, before = promised(broker), contents(broker, (".log", *INDEXES))
     kept = journals(broker)
     broker.start()
@@ -60,7 +60,7 @@ def test_a_repaired_directory_takes_new_records(fresh: Patient) -> None:
     assert {topic: records[: len(expected[topic])] for topic, records in now.items()} == expected
     visible = asyncio.run(consumed(broker, committed=True))
     broker.stop()
-    assert run("verify", broker.log_dir, *fresh.options()).status == 0
+    assert run("verify", broker.log_dir).status == 0
     assert promised(broker) == now
     assert promised(broker, committed=True) == visible
 

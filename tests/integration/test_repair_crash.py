@@ -35,7 +35,6 @@ pytestmark = [
 
 COMMANDS = (*REPAIRS, MARKED_CLEAN)
 SHOWS = frozenset({"rename", "truncate", "unlink"})  # steps whose effect a broker may see
-REFUSED = 3
 
 Tree = dict[str, tuple[object, ...]]
 
@@ -60,12 +59,12 @@ class Course:
     steps: tuple[tuple[str, ...], ...]
 
     def points(self, count: int) -> list[Point]:
-        """Half of them anywhere, half of them between steps that a broker may see."""
+        """A third of them anywhere, the others between steps whose effect a broker may see."""
         everywhere = [
             Point(number, at, step) for number, steps in enumerate(self.steps) for at, step in enumerate(steps)
         ]
         visible = [point for point in everywhere if _shows(point.step)]
-        return sorted({*_spread(visible, count - count // 2), *_spread(everywhere, count // 2)})
+        return sorted({*_spread(visible, count - count // 3), *_spread(everywhere, count // 3)})
 
     def between(self, point: Point, place: Path) -> None:
         """Let the command be killed at a point; the state it leaves is copied."""
@@ -115,9 +114,9 @@ def _tree(root: Path, *, times: bool) -> Tree:
 
 def _take_back(root: Path) -> None:
     """Undo run after run, until there is none."""
-    while any(row["state"] not in {"undone", "pruning"} for row in _journals(root)):
-        done = run("undo", root, "--apply")
-        assert done.status == 0, (done.rows, done.errors)
+    while (done := run("undo", root, "--apply")).status == 0:
+        pass
+    assert "there is no run of kafkalog here that could be taken back" in done.errors
 
 
 def _finish(patient: Patient, point: Point) -> None:
@@ -127,12 +126,6 @@ def _finish(patient: Patient, point: Point) -> None:
     assert done.status == 0, (done.rows, done.errors)
     for command in COMMANDS[point.command :]:
         patient.repair(*command)
-
-
-def _journals(root: Path) -> list[dict[str, object]]:
-    done = run("undo", root, "--list")
-    assert done.status == 0, (done.rows, done.errors)
-    return [row for row in done.rows if row["type"] == "journal"]
 
 
 def _lost(old: dict[str, list[Record]], now: dict[str, list[Record]]) -> dict[str, int]:
@@ -146,7 +139,12 @@ def test_killed_anywhere_a_broker_loses_no_more(fresh: Patient, tmp_path: Path) 
     course = make_course(fresh, tmp_path)
     before, after = _tree(fresh.damaged, times=True), _tree(course.states[-1], times=False)
     total = sum(len(steps) for steps in course.steps)
-    seen = [f"{total} steps in all; a broker reads {sum(map(len, old.values()))} records from the damaged directory"]
+    seen = [
+        f"Kafka {jars.KAFKA_VERSION}, {total} steps of writing in all.",
+        f"A broker on the untouched damaged directory gives {sum(map(len, old.values()))} records.",
+        "Killed with signal 9 at these points; a broker then gave so many records, none of those missing. Of copies,",
+        "one was taken back to the byte, mode and time, one was finished to the bytes of an undisturbed repair.",
+    ]
     for point in course.points(int(os.environ.get("KAFKALOG_CRASH_POINTS", "6"))):
         place = tmp_path / "between"
         course.between(point, place)
@@ -159,6 +157,6 @@ def test_killed_anywhere_a_broker_loses_no_more(fresh: Patient, tmp_path: Path) 
         fresh.restore(place)
         _finish(fresh, point)
         assert _tree(broker.log_dir, times=False) == after, str(point)
-        seen.append(f"{point}: {sum(map(len, now.values()))} records; taken back; finished")
+        seen.append(f"{sum(map(len, now.values()))} records  {point}")
     if "KAFKALOG_CRASH_REPORT" in os.environ:
         Path(os.environ["KAFKALOG_CRASH_REPORT"]).write_text("\n".join(seen) + "\n")

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.errors import AccessError, NotFoundError, RefusedError
+from kafkalog_core.ops import apply as apply_module
 from kafkalog_core.ops import plan as plan_module
-from kafkalog_core.ops.apply import apply_draft, check_drift
+from kafkalog_core.ops.apply import apply_draft, check_drift, resume
 from kafkalog_core.ops.plan import Outcome, PlanRequest, make_plan
 from kafkalog_core.ops.sites import site_of
 from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
-from kafkalog_core.storage import permission, space
+from kafkalog_core.storage import commit, permission, space
+from kafkalog_core.storage.fingerprint import WHOLE_BYTES
 from kafkalog_core.storage.journals import held_bytes
 from kafkalog_core.storage.writer import Disk
-from tests.storage.repairs import LOG, NOW_MS, OWNER, apply_to, draft_of, make_dir, names_of_ours, snapshot
+from tests.storage.repairs import LOG, NOW_MS, OWNER, Killed, apply_to, draft_of, make_dir, names_of_ours, snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,10 +53,10 @@ def write_named(request: PlanRequest, stage: Any, progress: object) -> Outcome:
     return Outcome(needs_release=bool(request.options.get("needs_release")))
 
 
-def write_into(root: Path, **names: str) -> Journal:
+def write_into(root: Path, disk: Disk | None = None, **names: str) -> Journal:
     named = {name.replace("__", "/"): text for name, text in names.items()}
     request = PlanRequest(site=site_of([str(root)]), options={"names": named}, now_ms=NOW_MS)
-    return apply_draft(make_plan("truncate", request), Disk(), now_ms=NOW_MS)
+    return apply_draft(make_plan("truncate", request), disk or Disk(), now_ms=NOW_MS)
 
 
 # --- what is kept -----------------------------------------------------------------------------------------------------
@@ -236,6 +238,100 @@ def test_a_journal_that_is_not_what_it_was(root: Path, which: str) -> None:
     assert snapshot(root) == now
     os.unlink(f"{root}/t-0/{journal.run}/{kept[0]}")
     assert "cannot be read" in plan_undo(scope_of(str(root))).obstacles[0] or which == "old"
+
+
+class NoLinks(Disk):
+    """On a file system without hard links."""
+
+    def link(self, path: str, new_path: str) -> bool:
+        del path, new_path
+        return False
+
+
+def spoil(path: str) -> None:
+    """Change a byte far from both ends, and nothing that a directory shows."""
+    status = os.stat(path)
+    with open(path, "r+b") as file:
+        file.seek(status.st_size // 2)
+        file.write(b"!")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+LARGE = 17 << 20
+
+
+@pytest.mark.parametrize("which", ["old", "tail"])
+def test_a_byte_in_the_middle_of_what_was_saved(root: Path, which: str) -> None:
+    big = root / "t-0" / (LOG if which == "tail" else "big")
+    big.write_bytes(bytes(LARGE))
+    disk = NoLinks()
+    journal = apply_to(root, disk) if which == "tail" else write_into(root, disk, **{"t-0/big": "x"})
+    now = snapshot(root)
+    (saved,) = (root / "t-0" / journal.run).glob("tail-*" if which == "tail" else "old-*")
+    assert saved.stat().st_size > WHOLE_BYTES
+    spoil(str(saved))
+    plan = plan_undo(scope_of(str(root)))
+    assert [f"{big.name} is not what it was" in obstacle for obstacle in plan.obstacles] == [True]
+    with pytest.raises(RefusedError):
+        apply_undo(plan, Disk())
+    assert snapshot(root) == now
+
+
+def test_a_byte_in_the_middle_of_new_content(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(disk: Disk, journal: Journal, states: object) -> Journal:
+        del disk, states
+        spoil(f"{root}/t-0/{journal.run}/new-0001")
+        raise Killed
+
+    monkeypatch.setattr(apply_module, "finish", stopped)
+    with pytest.raises(Killed):
+        write_into(root, **{"t-0/big": "x" * LARGE})
+    (journal,) = scope_of(str(root)).interrupted()
+    with pytest.raises(RefusedError, match=r"the new content of .*big is not what it was"):
+        resume(journal, Disk())
+    apply_undo(plan_undo(scope_of(str(root))), Disk())
+    assert not (root / "t-0" / "big").exists()
+
+
+def test_what_changes_right_before_the_first_file_is_refused_and_nothing_stays(root: Path) -> None:
+    """It is checked once, when all is ready; no more is it said that some files have been changed."""
+
+    class Broker(Disk):
+        def rename(self, path: str, new_path: str) -> None:
+            super().rename(path, new_path)
+            if new_path.endswith("intent.json"):
+                with open(root / INDEX, "ab") as file:
+                    file.write(b"x")
+
+    old = snapshot(root)
+    with pytest.raises(RefusedError, match="has changed since"):
+        apply_to(root, Broker())
+    assert {name for name, row in snapshot(root).items() if row != old[name]} == {INDEX}
+    assert names_of_ours(root) == []
+
+
+@pytest.mark.parametrize("at", ["apply", "undo"])
+def test_all_is_checked_once_before_the_first_file(root: Path, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    whole_hash = commit.whole_hash
+    monkeypatch.setattr(commit, "whole_hash", lambda path: seen.append(path) or whole_hash(path))
+    apply_to(root, NoLinks())
+    if at == "undo":
+        plan = plan_undo(scope_of(str(root)))
+        seen.clear()
+        apply_undo(plan, Disk())
+    assert seen
+    assert len(seen) == len(set(seen))
+
+
+def test_a_file_that_changes_between_plan_and_undo(root: Path) -> None:
+    apply_to(root, Disk())
+    plan = plan_undo(scope_of(str(root)))
+    with open(root / INDEX, "ab") as file:
+        file.write(b"x")
+    with pytest.raises(RefusedError, match="has changed since"):
+        apply_undo(plan, Disk())
+    assert not scope_of(str(root)).interrupted()
 
 
 def test_a_file_that_is_gone_from_the_journal(root: Path) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops.apply import apply_draft
+from kafkalog_core.ops.plan import PlanRequest, make_plan
+from kafkalog_core.ops.sites import site_of
 from kafkalog_core.storage.writer import Disk
 from tests import build
 from tests.ops.mending.dirs import CLUSTER, NOW_MS, TOPIC_IDS, Line, changed, draft, lines, write_log_dir
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from kafkalog_core.ops.plan import Draft
@@ -24,6 +29,9 @@ STARTS = "log-start-offset-checkpoint"
 CLEANED = "cleaner-offset-checkpoint"
 EPOCHS = "leader-epoch-checkpoint"
 MARK = ".kafka_cleanshutdown"
+OWNER = (4711, 4712) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
+UUID = "0123456789abcdef0123456789abcdef"
+LAST = f"{50:020d}"
 
 
 @pytest.fixture
@@ -322,8 +330,9 @@ def test_the_mark_is_that_of_a_whole_directory(clean_dir: Path) -> None:
         draft(clean_dir / "orders-0", mark_clean=True)
 
 
-def test_0_8_0_has_no_recovery_points(clean_dir: Path) -> None:
-    for name in (MARK, RECOVERY, CLEANED, STARTS, "meta.properties"):
+def _of_0_8(clean_dir: Path) -> None:
+    """What 0.8.0 has: one log and its index, high watermarks, and the mark."""
+    for name in (RECOVERY, CLEANED, STARTS, "meta.properties"):
         (clean_dir / name).unlink()
     for number in ("orders-0", "orders-1", "payments-0"):
         shutil.rmtree(clean_dir / number)
@@ -331,8 +340,173 @@ def test_0_8_0_has_no_recovery_points(clean_dir: Path) -> None:
     (clean_dir / "orders-0" / f"{0:020d}.log").write_bytes(build.message_v0(build.Record(offset=0, value=b"v")))
     (clean_dir / "orders-0" / f"{0:020d}.index").touch()
     (clean_dir / WATERMARKS).write_bytes(b"0\n1\norders 0 1\n")
+
+
+def test_0_8_0_has_no_recovery_points(clean_dir: Path) -> None:
+    _of_0_8(clean_dir)
+    (clean_dir / MARK).unlink()
     planned = draft(clean_dir, mark_clean=True, kafka={})
     assert changed(planned, clean_dir) == [MARK]
+
+
+def no_time_index(log_dir: Path) -> None:
+    (log_dir / f"orders-0/{LAST}.timeindex").unlink()
+
+
+def no_time_indexes(log_dir: Path) -> None:
+    for time_index in (log_dir / "orders-0").glob("*.timeindex"):
+        time_index.unlink()
+
+
+def no_indexes(log_dir: Path) -> None:
+    for index in (log_dir / "orders-0").glob("*index"):
+        index.unlink()
+
+
+def empty_time_index(log_dir: Path) -> None:
+    (log_dir / f"orders-0/{LAST}.timeindex").write_bytes(b"")
+
+
+def _future(log_dir: Path) -> Path:
+    return shutil.copytree(log_dir / "orders-0", log_dir / f"orders-5.{UUID}-future")
+
+
+def future_without_snapshots(log_dir: Path) -> None:
+    (_future(log_dir) / f"{100:020d}.snapshot").unlink()
+
+
+def future_with_room_in_its_index(log_dir: Path) -> None:
+    (_future(log_dir) / f"{LAST}.index").write_bytes(bytes(80))
+
+
+@pytest.mark.parametrize(
+    ("change", "meant"),
+    [
+        (no_time_index, ["segment.timeindex-missing"]),
+        (no_time_indexes, ["segment.timeindex-missing"] * 2),
+        (no_indexes, ["segment.index-missing", "segment.timeindex-missing"] * 2),
+        (empty_time_index, ["timeindex.empty"]),
+        (future_without_snapshots, ["snapshot.missing"]),
+        (future_with_room_in_its_index, ["index.zero-tail"]),
+    ],
+)
+def test_no_mark_where_recovery_would_build_what_is_missing(
+    clean_dir: Path, change: Callable[[Path], None], meant: list[str]
+) -> None:
+    """And once `reindex` has written it, the mark."""
+    (clean_dir / MARK).unlink()
+    change(clean_dir)
+    planned = draft(clean_dir, mark_clean=True)
+    assert changed(planned, clean_dir) == []
+    assert codes(planned)[1] == meant
+    refusals = planned.plan.outcome.refusals
+    assert all((finding.cure or "").startswith("kafkalog reindex --apply") for finding in refusals)
+    site = site_of([str(clean_dir)])
+    request = PlanRequest(site=site, options={"kafka": {"kafka": "4.3"}}, now_ms=NOW_MS)
+    apply_draft(make_plan("reindex", request), Disk(), now_ms=NOW_MS)
+    assert changed(draft(clean_dir, mark_clean=True), clean_dir)[-1] == MARK
+
+
+def test_releases_before_0_10_1_have_no_time_indexes(clean_dir: Path) -> None:
+    (clean_dir / MARK).unlink()
+    log = build.message_v0(build.Record(offset=0, value=b"v"))
+    shutil.rmtree(clean_dir / "orders-0")
+    (clean_dir / "orders-0").mkdir()
+    (clean_dir / "orders-0" / f"{0:020d}.log").write_bytes(log)
+    (clean_dir / "orders-0" / f"{0:020d}.index").touch()
+    for kafka, meant in (("0.10.0", []), ("0.10.1", ["segment.timeindex-missing"])):
+        refusals = draft(clean_dir, mark_clean=True, kafka={"kafka": kafka}).plan.outcome.refusals
+        assert [finding.code for finding in refusals if finding.path.endswith(f"{0:020d}.log")] == meant
+
+
+def test_no_mark_while_segments_are_being_exchanged(clean_dir: Path) -> None:
+    """A broker puts them in their place before it looks for the mark; nobody has verified what the log is then."""
+    (clean_dir / MARK).unlink()
+    for extension in ("log", "index", "timeindex"):
+        name = clean_dir / "orders-0" / f"{0:020d}.{extension}"
+        shutil.copy(name, f"{name}.swap")
+    planned = draft(clean_dir, mark_clean=True)
+    assert changed(planned, clean_dir) == []
+    assert codes(planned)[1] == ["segment.swap"]
+    assert "without the mark" in (planned.plan.outcome.refusals[0].cure or "")
+
+
+@pytest.mark.parametrize("state", ["cleaned", "deleted"])
+def test_a_mark_beside_what_every_start_sweeps_away(clean_dir: Path, state: str) -> None:
+    (clean_dir / MARK).unlink()
+    log = clean_dir / "orders-0" / f"{0:020d}.log"
+    shutil.copy(log, f"{log}.{state}")
+    assert changed(draft(clean_dir, mark_clean=True), clean_dir) == [MARK]
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("kafkalog-undo-20260101T000000Z-1", "dir.journal"),
+        ("orders-0.old", "dir.not-a-partition"),
+        ("lost+found", "dir.not-a-partition"),
+    ],
+)
+def test_no_mark_beside_a_directory_that_is_no_partition(clean_dir: Path, name: str, code: str) -> None:
+    (clean_dir / MARK).unlink()
+    (clean_dir / name).mkdir()
+    planned = draft(clean_dir, mark_clean=True)
+    assert changed(planned, clean_dir) == []
+    (refusal,) = planned.plan.outcome.refusals
+    assert (refusal.code, refusal.path) == (code, str(clean_dir / name))
+    assert "out of the log directory" in (refusal.cure or "")
+
+
+def test_no_mark_where_an_aborted_transaction_is_in_no_index(clean_dir: Path) -> None:
+    (clean_dir / MARK).unlink()
+    log = clean_dir / "orders-0" / f"{LAST}.log"
+    records = [build.Record(offset=100, timestamp_ms=NOW_MS)]
+    ids = {"producer_id": 7, "producer_epoch": 0, "leader_epoch": 5}
+    data = build.batch_v2(records, base_sequence=0, is_transactional=True, **ids)  # type: ignore[arg-type]
+    data += build.txn_marker(0, offset=101, **ids)
+    with log.open("ab") as file:
+        file.write(data)
+    refusals = draft(clean_dir, mark_clean=True).plan.outcome.refusals
+    assert "txnindex.missing-entry" in [finding.code for finding in refusals]
+
+
+# --- whose the new files are ------------------------------------------------------------------------------------------
+def _owned(root: Path) -> None:
+    for path in (root, *root.rglob("*")):
+        os.chown(path, *OWNER)
+
+
+def _rights(path: Path) -> tuple[int, int, int]:
+    status = path.stat()
+    return status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)
+
+
+def test_new_files_are_the_brokers_own_as_its_others_are(clean_dir: Path) -> None:
+    """Whatever else lies there, and comes first by its name."""
+    for name in (MARK, RECOVERY, f"orders-0/{EPOCHS}"):
+        (clean_dir / name).unlink()
+    _owned(clean_dir)
+    for around in (clean_dir, clean_dir / "orders-0"):
+        note = around / "#note.txt"
+        note.write_bytes(b"")
+        note.chmod(0o606)
+    os.chown(clean_dir / CLEANED, os.geteuid(), os.getegid())
+    apply(draft(clean_dir, mark_clean=True), clean_dir, mark_clean=True)
+    for name in (MARK, RECOVERY, f"orders-0/{EPOCHS}"):
+        assert _rights(clean_dir / name) == (*OWNER, 0o644)
+
+
+@pytest.mark.parametrize(("mode", "meant"), [(0o2775, 0o644), (0o750, 0o640), (0o700, 0o600)])
+def test_without_files_of_the_brokers_its_directory_says_whose_they_are(clean_dir: Path, mode: int, meant: int) -> None:
+    _of_0_8(clean_dir)
+    (clean_dir / WATERMARKS).unlink()
+    (clean_dir / MARK).chmod(0o606)
+    _owned(clean_dir)
+    clean_dir.chmod(mode)
+    planned = draft(clean_dir, mark_clean=True, kafka={"kafka": "0.8.2"})
+    apply_draft(planned, Disk(), now_ms=NOW_MS)
+    assert changed(planned, clean_dir) == [RECOVERY]
+    assert _rights(clean_dir / RECOVERY) == (*OWNER, meant)
 
 
 # --- what is meant ----------------------------------------------------------------------------------------------------

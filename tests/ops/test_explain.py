@@ -109,7 +109,7 @@ def test_lines_of_brokers_are_recognised(name: str, line: str) -> None:
         (
             "java.io.IOException: Malformed line in checkpoint file [/d/replication-offset-checkpoint]: orders",
             {"path": "/d/replication-offset-checkpoint", "reason": "orders"},
-            "kafkalog verify /d",
+            "kafkalog checkpoint /d/replication-offset-checkpoint",
         ),
         (
             f"Found invalid messages in log segment {DELETED}/5.log at byte offset 7.",

@@ -60,6 +60,7 @@ SEGMENTS = {
 }
 ALL = [each for batches in SEGMENTS.values() for each in batches]
 END = 50
+ID = "0123456789abcdef0123456789abcdef"
 
 
 @pytest.fixture
@@ -217,6 +218,20 @@ def test_producers_below_the_log_start(root: Path, kafka: str, kept: list[int]) 
     assert [entry.producer_id for entry in entries] == kept
 
 
+@pytest.mark.parametrize("is_tiered", [False, True])
+def test_snapshots_at_the_first_local_offset_of_a_tiered_log_stay(root: Path, is_tiered: bool) -> None:
+    for path in (root / "t-0").glob(f"{0:020d}.*"):
+        path.unlink()
+    log(root, 20, "snapshot").write_bytes(build.snapshot([]))
+    lose(root)
+    topics = ["t:remote.storage.enable=true"] if is_tiered else []
+    draft = plan(root, at_damage=True, topic_assignments=topics)
+    gone = {Path(change.path).name for change in draft.plan.changes if change.kind == "remove"}
+    assert (f"{20:020d}.snapshot" in gone) is not is_tiered
+    told = {setting.name for setting in draft.plan.outcome.settings}
+    assert ("remote.storage.enable" in told) is is_tiered
+
+
 def test_releases_without_snapshots_get_none(root: Path) -> None:
     cut(root / "t-0", to_offset=25, kafka="0.10.2")
     assert not [name for name in names(root / "t-0") if name.endswith(".snapshot")]
@@ -365,8 +380,50 @@ def test_without_a_log_directory_nobody_knows(root: Path, tmp_path: Path) -> Non
 
 def test_deleted_directories_are_passed_over(root: Path) -> None:
     lose(root)
-    (root / "t-0").rename(root / "t-0.0123456789abcdef0123456789abcdef-delete")
+    (root / "t-0").rename(root / f"t-0.{ID}-delete")
     assert plan(root, at_damage=True).plan.changes == ()
+
+
+# --- other directories of a partition ---------------------------------------------------------------------------------
+@pytest.mark.parametrize("options", [{"at_damage": True}, {"as_broker": True}])
+@pytest.mark.parametrize("ending", ["stray", "future"])
+def test_offsets_of_the_served_directory_stay(root: Path, ending: str, options: dict[str, Any]) -> None:
+    """The checkpoints name a partition, and mean the directory that is served."""
+    for name, offset in {RECOVERY: 0, WATERMARKS: 50, STARTS: 0, CLEANED: 50}.items():
+        (root / name).write_bytes(build.offset_checkpoint([("t", 0, offset)]))
+    before = {name: (root / name).read_bytes() for name in (RECOVERY, WATERMARKS, STARTS, CLEANED)}
+    other = write_log(root / f"t-0.{ID}-{ending}", {0: [(0, 4), (5, 9), (10, 14)]})
+    flip(other / f"{0:020d}.log", len(batch(0, 4)) + 70)
+    draft = cut(root, **options)
+    assert (batches_of(other), batches_of(root / "t-0")) == ([(0, 4)], ALL)
+    assert {name: (root / name).read_bytes() for name in before} == before
+    assert draft.plan.outcome.losses[0].committed_records is None, "what is committed is in the other directory"
+
+
+def test_offsets_of_a_future_directory_alone_are_its_own(root: Path) -> None:
+    (root / "t-0").rename(root / f"t-0.{ID}-future")
+    (root / RECOVERY).write_bytes(build.offset_checkpoint([("t", 0, 50)]))
+    flip(root / f"t-0.{ID}-future" / f"{20:020d}.log", len(batch(20, 24)) + 70)
+    draft = cut(root, at_damage=True)
+    assert draft.plan.outcome.losses[0].committed_records == 10
+    assert (root / RECOVERY).read_bytes() == build.offset_checkpoint([("t", 0, 25)])
+
+
+@pytest.mark.parametrize("is_beside", [False, True])
+@pytest.mark.parametrize("ending", ["", f".{ID}-future", f".{ID}-stray"])
+def test_a_broker_loads_every_directory_with_the_offsets_of_its_partition(
+    root: Path, ending: str, is_beside: bool
+) -> None:
+    (root / RECOVERY).write_bytes(build.offset_checkpoint([("t", 0, 40)]))
+    lose(root)
+    (root / "t-0").rename(root / f"t-0{ending}")
+    if is_beside and ending:
+        write_log(root / "t-0", SEGMENTS)
+    draft = plan(root, as_broker=True)
+    assert (draft.plan.changes, codes(draft)) == ((), []), "the damage lies below the recovery point"
+    (root / RECOVERY).write_bytes(build.offset_checkpoint([("t", 0, 20)]))
+    cut(root, as_broker=True)
+    assert batches_of(root / f"t-0{ending}") == ALL[:5]
 
 
 # --- every moment in between ------------------------------------------------------------------------------------------

@@ -71,10 +71,15 @@ def write_tops(root: Path, *, is_clean: bool = False, **offsets: Iterable[tuple[
     return root
 
 
-def plan(path: Path, *, kafka: str = "4.3", **options: Any) -> Draft:
+def plan(path: Path, *, kafka: str = "4.3", topic_assignments: Sequence[str] = (), **options: Any) -> Draft:
     """A plan of truncate."""
     assignments = [f"log.index.interval.bytes={INTERVAL}"]
-    request = {"kafka": kafka, "config": None, "assignments": assignments, "topic_assignments": []}
+    request = {
+        "kafka": kafka,
+        "config": None,
+        "assignments": assignments,
+        "topic_assignments": list(topic_assignments),
+    }
     return make_plan(
         "truncate", PlanRequest(site=site_of([str(path)]), options={"kafka": request, **options}, now_ms=NOW_MS)
     )

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.storage.broker_walk import walk_as_broker
-from kafkalog_core.storage.scan import Damage, Run
+from kafkalog_core.storage.broker_walk import Stop, stop_of_broker, walk_as_broker
+from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import WINDOW_BYTES, Source
 from tests import strategies
 from tests.build import Record, batch_v2, message_v0, message_v1
@@ -193,3 +193,43 @@ def test_any_cut_and_any_flip(
 def test_old_messages(tmp_path: Path) -> None:
     log = message_v0(Record(offset=3, value=b"a")) + message_v1(Record(offset=4, timestamp_ms=9, value=b"b"))
     assert [offset for _, offset in walk_bytes(tmp_path, log, base_offset=3)[0]] == [3, 4]
+
+
+# --- where checksums are not computed ---------------------------------------------------------------------------------
+SHORT = struct.pack(">qiib", 1, 30, 0, 2) + bytes(25)
+"""42 bytes of magic 2, less than the header of a batch: a size that leads on all the same."""
+
+
+@pytest.mark.parametrize(
+    ("middle", "stop"),
+    [
+        (SHORT, None),
+        (SHORT * 3, None),
+        (SHORT + struct.pack(">qi", 1, 13) + bytes(30), (42, False)),
+        (SHORT + struct.pack(">qi", 1, 10**6) + bytes(30), (42, True)),
+        (struct.pack(">qi", 1, -1) + bytes(30), (0, False)),
+        (bytes(50), (0, False)),
+        (with_magic(batch(1), 9), None),
+    ],
+)
+def test_a_broker_steps_from_size_to_size(tmp_path: Path, middle: bytes, stop: tuple[int, bool] | None) -> None:
+    path = tmp_path / "0.log"
+    path.write_bytes(batch(0) + middle + batch(5))
+    size = len(batch(0))
+    with Source.open(path) as source:
+        items = list(scan(source, base_offset=0, options=ScanOptions(check=False)))
+        damage = [each for each in items if isinstance(each, Damage)]
+        stops = [found for each in damage if (found := stop_of_broker(source, each, source.size_bytes)) is not None]
+    assert damage
+    assert stops[:1] == ([] if stop is None else [Stop(size + stop[0], stop[1])])
+
+
+@pytest.mark.parametrize("tail", [b"\0", bytes(17), batch(1)[:-1]])
+def test_a_tail_that_is_not_whole_is_the_end(tmp_path: Path, tail: bytes) -> None:
+    path = tmp_path / "0.log"
+    path.write_bytes(batch(0) + tail)
+    with Source.open(path) as source:
+        damage = [
+            each for each in scan(source, base_offset=0, options=ScanOptions(check=False)) if isinstance(each, Damage)
+        ]
+        assert stop_of_broker(source, damage[0], source.size_bytes) == Stop(len(batch(0)), is_end=True)

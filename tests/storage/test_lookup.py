@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -358,6 +359,17 @@ def test_a_broker_that_trusts_a_wrong_index(tmp_path):
     with lookup_of(directory) as lookup:
         assert broker_offset(lookup, 3, BROKER).outcome == "fails"
         assert broker_offset(lookup, 3, replace(BROKER, recovers_from=0)).batch.base_offset == 3
+
+
+def test_a_broker_steps_over_a_header_that_is_too_short(tmp_path):
+    """It looks at the size alone, which leads on to the next batch."""
+    directory = tmp_path / "t-0"
+    log = write_segment(directory, 0, [batch(0, 1), batch(1, 1)])
+    size = len(batch(0, 1).data)
+    data = log.read_bytes()
+    log.write_bytes(data[:size] + struct.pack(">qiib", 1, 30, 0, 2) + bytes(25) + data[size:])
+    with lookup_of(directory) as lookup:
+        assert broker_offset(lookup, 1, BROKER).batch.base_offset == 1
 
 
 def test_a_broker_looks_for_a_time_in_one_segment_alone(tmp_path):

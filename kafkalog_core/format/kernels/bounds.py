@@ -63,13 +63,14 @@ def exact_bytes(
     h: cython.pointer[cython.longlong],
     h_capacity: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
+    text_mode: cython.Py_ssize_t,
     mode: cython.Py_ssize_t,
 ) -> cython.longlong:
-    """What key, value and headers of a record take, but for the names around them."""
-    bound: cython.longlong = text_size(p, r[R_KEY * r_capacity + row], r[R_KEY_SIZE * r_capacity + row], mode)
+    """What key and value of a record take in one mode, and its headers in another, but for the names around them."""
+    bound: cython.longlong = text_size(p, r[R_KEY * r_capacity + row], r[R_KEY_SIZE * r_capacity + row], text_mode)
     k: cython.Py_ssize_t
     first: cython.Py_ssize_t = r[R_HEADERS * r_capacity + row]
-    bound += text_size(p, r[R_VALUE * r_capacity + row], r[R_VALUE_SIZE * r_capacity + row], mode)
+    bound += text_size(p, r[R_VALUE * r_capacity + row], r[R_VALUE_SIZE * r_capacity + row], text_mode)
     for k in range(first, first + r[R_HEADER_COUNT * r_capacity + row]):
         bound += text_size(p, h[H_KEY * h_capacity + k], h[H_KEY_SIZE * h_capacity + k], mode) + BOUND_NAMES
         bound += text_size(p, h[H_VALUE * h_capacity + k], h[H_VALUE_SIZE * h_capacity + k], mode)

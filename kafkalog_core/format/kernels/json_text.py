@@ -11,7 +11,7 @@ try:
 except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
     from kafkalog_core.format.kernels import _cython as cython
 
-__all__ = ["put_again", "put_encoded", "put_int", "put_piece", "put_text", "text_size"]
+__all__ = ["has_c1", "is_utf8", "put_again", "put_encoded", "put_int", "put_piece", "put_text", "text_size"]
 
 from kafkalog_core.format.kernels.programs import MODE_BASE64, PIECE_BASE64, PIECE_HEX
 
@@ -102,9 +102,9 @@ def put_text(
     else:
         seen = _survey(p, q, end)
         if seen > 0x7F:
-            if not _is_utf8(p, q, end):
+            if not is_utf8(p, q, end):
                 return -1
-            seen = (seen & 1) | _has_c1(p, q, end)
+            seen = (seen & 1) | has_c1(p, q, end)
         if not seen:
             if cython.compiled:
                 memcpy(cython.address(w[at]), cython.address(p[q]), end - q)
@@ -159,7 +159,7 @@ def text_size(
         return 0
     if mode > MODE_BASE64:
         return 2 * size
-    if mode == MODE_BASE64 or (_survey(p, q, q + size) > 0x7F and not _is_utf8(p, q, q + size)):
+    if mode == MODE_BASE64 or (_survey(p, q, q + size) > 0x7F and not is_utf8(p, q, q + size)):
         return 2 * size + 4  # base64 takes less, a key of a header may be hexadecimal
     for k in range(q, q + size):
         c = p[k]
@@ -203,9 +203,7 @@ def _survey(
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def _has_c1(
-    p: cython.pointer[cython.const[cython.uchar]], q: cython.Py_ssize_t, end: cython.Py_ssize_t
-) -> cython.uchar:
+def has_c1(p: cython.pointer[cython.const[cython.uchar]], q: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.uchar:
     """1 where UTF-8 has a letter from U+0080 to U+009F, which terminals take for a command."""
     k: cython.Py_ssize_t
     c: cython.uchar
@@ -220,9 +218,7 @@ def _has_c1(
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def _is_utf8(
-    p: cython.pointer[cython.const[cython.uchar]], q: cython.Py_ssize_t, end: cython.Py_ssize_t
-) -> cython.bint:
+def is_utf8(p: cython.pointer[cython.const[cython.uchar]], q: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.bint:
     """Whether bytes are exact UTF-8 (RFC 3629: no surrogates, nothing overlong, nothing above U+10FFFF).
 
     A byte is wrong when it is a continuation and should not be, or the reverse, by the three bytes before it, or when

@@ -1,4 +1,4 @@
-"""The hot loop that writes JSON lines of records and batches straight from columns into a buffer.
+"""The hot loop that writes lines of records and batches, JSON or CSV, straight from columns into a buffer.
 
 A `Template` (template.py) says what a line is: for each format a program of operations, each with the literal text
 before it, made from `tables.py`. This file only carries the programs out. Every `_put_*` function writes at `at` and
@@ -24,10 +24,6 @@ from kafkalog_core.format.kernels.constants import (
     B_SEQUENCE,
     CONTROL,
     CONTROL_TYPES,
-    H_KEY,
-    H_KEY_SIZE,
-    H_VALUE,
-    H_VALUE_SIZE,
     MAX_SEQUENCE,
     R_ATTRIBUTES,
     R_BATCH,
@@ -37,14 +33,10 @@ from kafkalog_core.format.kernels.constants import (
     R_KEY_SIZE,
     R_OFFSET,
 )
+from kafkalog_core.format.kernels.csv_text import put_csv_bytes, put_quoted
 from kafkalog_core.format.kernels.integers import wrapped
-from kafkalog_core.format.kernels.json_text import (
-    put_again,
-    put_encoded,
-    put_int,
-    put_piece,
-    put_text,
-)
+from kafkalog_core.format.kernels.json_members import put_bytes, put_headers
+from kafkalog_core.format.kernels.json_text import put_again, put_int, put_piece
 from kafkalog_core.format.kernels.programs import (
     C_HEAD_BATCH,
     C_HEAD_SIZE,
@@ -54,14 +46,14 @@ from kafkalog_core.format.kernels.programs import (
     C_TAIL_BATCH,
     C_TAIL_SIZE,
     C_TAIL_START,
-    MODE_BASE64,
-    MODE_TEXT,
     OP_BATCH_BIT,
     OP_BATCH_CRC_OK,
     OP_BATCH_INT,
     OP_BATCH_INT_IF,
     OP_BATCH_NAME,
     OP_CONTROL,
+    OP_CSV_HEADERS,
+    OP_CSV_TEXT,
     OP_END,
     OP_HEAD,
     OP_HEADERS,
@@ -104,6 +96,7 @@ def write_rows(
     c_view: cython.longlong[::1] = array("q", [-1] * C_SIZE)
     count: cython.Py_ssize_t = batches.count if records is None else records.count
     mode: cython.Py_ssize_t = template.mode
+    text_mode: cython.Py_ssize_t = template.text_mode
     literals: cython.longlong = template.bound
     size: cython.Py_ssize_t = len(out)
     at: cython.Py_ssize_t = 0
@@ -135,7 +128,7 @@ def write_rows(
         if bound > size - at:
             if at > 0:
                 break
-            bound = literals + (exact_bytes(p, r, r_capacity, h, h_capacity, row, mode) if r_capacity else 0)
+            bound = literals + (exact_bytes(p, r, r_capacity, h, h_capacity, row, text_mode, mode) if r_capacity else 0)
             if bound > size:
                 return row, -bound
         at = _put_line(
@@ -190,10 +183,10 @@ def _put_line(
             at = put_piece(t, s, y + ((b[B_ATTRIBUTES * b_capacity + batch] & x) != 0), w, at)
         elif operation == OP_TEXT:
             start = r[x * r_capacity + row]
-            at = _put_bytes(p, start, r[(x + 1) * r_capacity + row], t, s, y, mode, w, at)
+            at = put_bytes(p, start, r[(x + 1) * r_capacity + row], t, s, y, mode, w, at)
         elif operation == OP_HEADERS:
             start = r[R_HEADERS * r_capacity + row]
-            at = _put_headers(p, h, h_capacity, start, r[R_HEADER_COUNT * r_capacity + row], t, s, y, mode, w, at)
+            at = put_headers(p, h, h_capacity, start, r[R_HEADER_COUNT * r_capacity + row], t, s, y, mode, w, at)
         elif operation == OP_SEQUENCE:
             at = put_int(_sequence(b, b_capacity, batch, r[R_OFFSET * r_capacity + row]), w, at)
         elif operation == OP_HEAD:
@@ -209,7 +202,9 @@ def _put_line(
                 c[C_TAIL_SIZE] = at - c[C_TAIL_START]
             return at
         else:
-            at = _put_rare(operation, x, y, p, b, b_capacity, batch, r, r_capacity, row, t, s, w, at)
+            at = _put_rare(
+                operation, x, y, p, b, b_capacity, batch, r, r_capacity, h, h_capacity, row, t, s, mode, w, at
+            )
 
 
 @cython.cfunc
@@ -251,14 +246,34 @@ def _put_rare(
     batch: cython.Py_ssize_t,
     r: cython.pointer[cython.longlong],
     r_capacity: cython.Py_ssize_t,
+    h: cython.pointer[cython.longlong],
+    h_capacity: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
     t: cython.pointer[cython.const[cython.uchar]],
     s: cython.pointer[cython.longlong],
+    mode: cython.Py_ssize_t,
     w: cython.pointer[cython.uchar],
     at: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Operations of batches, of tails, and of old formats."""
+    """Operations of batches, of tails, of old formats, and of CSV."""
     value: cython.longlong
+    if operation == OP_CSV_TEXT:
+        return put_csv_bytes(p, r[x * r_capacity + row], r[(x + 1) * r_capacity + row], t, s, mode, w, at)
+    if operation == OP_CSV_HEADERS:
+        value = put_headers(
+            p,
+            h,
+            h_capacity,
+            r[R_HEADERS * r_capacity + row],
+            r[R_HEADER_COUNT * r_capacity + row],
+            t,
+            s,
+            y,
+            mode,
+            w,
+            at,
+        )
+        return put_quoted(w, at, value)
     if operation == OP_BATCH_NAME:
         return put_piece(t, s, y + b[x * b_capacity + batch], w, at)
     if operation == OP_CONTROL:
@@ -325,66 +340,3 @@ def _put_control(
     if r[R_KEY_SIZE * r_capacity + row] >= 4 and p[start] < 0x80 and p[start + 2] == 0 and p[start + 3] < CONTROL_TYPES:
         kind = p[start + 3]
     return put_piece(t, s, first_name + kind, w, at)
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _put_headers(
-    p: cython.pointer[cython.const[cython.uchar]],
-    h: cython.pointer[cython.longlong],
-    capacity: cython.Py_ssize_t,
-    first: cython.Py_ssize_t,
-    count: cython.Py_ssize_t,
-    t: cython.pointer[cython.const[cython.uchar]],
-    s: cython.pointer[cython.longlong],
-    pieces: cython.Py_ssize_t,
-    mode: cython.Py_ssize_t,
-    w: cython.pointer[cython.uchar],
-    at: cython.Py_ssize_t,
-) -> cython.Py_ssize_t:
-    k: cython.Py_ssize_t
-    q: cython.Py_ssize_t
-    end: cython.Py_ssize_t
-    w[at] = 0x5B  # [
-    at += 1
-    for k in range(first, first + count):
-        if k > first:
-            w[at] = 0x2C  # ,
-            at += 1
-        q = h[H_KEY * capacity + k]
-        end = put_text(p, q, q + h[H_KEY_SIZE * capacity + k], w, put_piece(t, s, pieces, w, at))
-        if end >= 0:
-            at = end
-        else:
-            at = put_piece(t, s, pieces + 1, w, at)
-            at = put_encoded(p, q, q + h[H_KEY_SIZE * capacity + k], t, s, max(1, mode), w, at)
-        q = h[H_VALUE * capacity + k]
-        at = _put_bytes(p, q, h[H_VALUE_SIZE * capacity + k], t, s, pieces + 2, mode, w, at)
-        at = put_piece(t, s, pieces + 6, w, at)
-    w[at] = 0x5D  # ]
-    return at + 1
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _put_bytes(
-    p: cython.pointer[cython.const[cython.uchar]],
-    q: cython.Py_ssize_t,
-    size: cython.Py_ssize_t,
-    t: cython.pointer[cython.const[cython.uchar]],
-    s: cython.pointer[cython.longlong],
-    pieces: cython.Py_ssize_t,
-    mode: cython.Py_ssize_t,
-    w: cython.pointer[cython.uchar],
-    at: cython.Py_ssize_t,
-) -> cython.Py_ssize_t:
-    """A bytes member with its name: pieces + 0 null, + 1 text, + 2 base64, + 3 hex."""
-    end: cython.Py_ssize_t
-    if size < 0:
-        return put_piece(t, s, pieces, w, at)
-    if mode == MODE_TEXT:
-        end = put_text(p, q, q + size, w, put_piece(t, s, pieces + 1, w, at))
-        if end >= 0:
-            return end
-        mode = MODE_BASE64
-    return put_encoded(p, q, q + size, t, s, mode, w, put_piece(t, s, pieces + 1 + mode, w, at))

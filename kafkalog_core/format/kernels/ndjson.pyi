@@ -1,4 +1,5 @@
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
+from kafkalog_core.format.csv_template import CsvTemplate
 from kafkalog_core.format.template import Template
 
 def write_rows(
@@ -7,6 +8,6 @@ def write_rows(
     records: RecordColumns | None,
     selection: bytearray | None,
     first: int,
-    template: Template,
+    template: Template | CsvTemplate,
     out: bytearray,
 ) -> tuple[int, int]: ...

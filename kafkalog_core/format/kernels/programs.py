@@ -26,6 +26,8 @@ OPERATIONS: Final = (
     "control",  # null, or piece b + control type
     "v07_magic",  # 0 or 1
     "head",  # up to here lines of one batch are alike
+    "csv_text",  # bytes at record columns a (start) and a + 1 (size) as fields of CSV
+    "csv_headers",  # headers as one field of CSV; pieces as of "headers"
     "tail",  # from here on lines of one batch are alike, unless its records have sequence numbers or control types
 )
 OP_END: Final = OPERATIONS.index("end")
@@ -43,6 +45,8 @@ OP_HEADERS: Final = OPERATIONS.index("headers")
 OP_SEQUENCE: Final = OPERATIONS.index("sequence")
 OP_CONTROL: Final = OPERATIONS.index("control")
 OP_V07_MAGIC: Final = OPERATIONS.index("v07_magic")
+OP_CSV_TEXT: Final = OPERATIONS.index("csv_text")
+OP_CSV_HEADERS: Final = OPERATIONS.index("csv_headers")
 OP_HEAD: Final = OPERATIONS.index("head")
 OP_TAIL: Final = OPERATIONS.index("tail")
 

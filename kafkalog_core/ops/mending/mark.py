@@ -1,12 +1,14 @@
 """Whether a log directory may be marked as stopped cleanly: a broker that finds the mark checks nothing.
 
-It must be as a clean stop leaves it: all of it verified, every index trimmed, and a producer snapshot at the end of
-every log. A broker that finds a mark and no snapshot forgets all producers and open transactions without a word.
+It must be as a clean stop leaves it: all of it verified, every index there and trimmed, no exchange of segments half
+done, and a producer snapshot at the end of every log. A broker that finds a mark and no snapshot forgets all producers
+and open transactions without a word; where a time index is missing it makes an empty one, and recovery a whole one.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -14,11 +16,21 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.format.index import used_entries
 from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
-from kafkalog_core.format.names import DirectoryState, FileKind, segment_file_name
+from kafkalog_core.format.names import (
+    METADATA_TOPIC,
+    DirectoryState,
+    FileKind,
+    FileState,
+    journal_run,
+    segment_file_name,
+)
 from kafkalog_core.ops.release import Release
 from kafkalog_core.ops.targets import LogDirTarget
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
+from kafkalog_core.ops.verify.verdict import PartitionVerdict
+from kafkalog_core.storage.listing import stat_path
+from kafkalog_core.storage.partition import partition_name
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
@@ -36,11 +48,16 @@ if TYPE_CHECKING:
 __all__ = ["KEEPS_PRODUCERS", "MARK", "next_step", "unclean_parts", "unverified"]
 
 KEEPS_PRODUCERS: Final = Release(0, 11)
+_HAS_TIME_INDEX: Final = Release(0, 10, 1)
+_LOADED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
 MARK: Final = b""
 """Since 3.9 a broker writes its epoch into the mark, which nobody knows here. An empty one is clean for every release,
 and claims no epoch: the broker registers like one that lost it."""
 _REINDEX: Final = "kafkalog reindex --apply writes it as a clean stop does; then mark the directory."
 _VERIFY: Final = "Mend it first: kafkalog verify says how. Without the mark a broker recovers by itself."
+_SWAP: Final = "Start the broker without the mark: it puts the file in its place, and a clean stop marks the directory."
+_JOURNAL: Final = "Move it out of the log directory, to where it came from; then mark the directory."
+_JOURNAL_LOADED: Final = "Takes {name} for a partition, as the name ends with a number: loads it, or sets it aside."
 _REBUILT: Final = ("index.", "timeindex.", "txnindex.", "snapshot.", "epochs.")
 _REBUILT_CODES: Final = frozenset({"segment.index-missing", "segment.timeindex-missing"})
 
@@ -59,9 +76,24 @@ def unverified(
     target = LogDirTarget(log_dir=replace(log_dir, is_clean=True), partitions=log_dir.partitions, is_whole=True)
     wanted = VerifyRequest(targets=(target,), now_ms=request.now_ms, jobs=request.jobs)
     for verdict in verify(wanted, progress):
-        for finding in verdict.findings:
+        empty = _empty_time_index(verdict) if isinstance(verdict, PartitionVerdict) else ()
+        for finding in (*verdict.findings, *empty):
             if finding.severity == "error" and (finding.path, finding.code) not in mended:
                 yield replace(finding, cure=_REINDEX if _is_rebuilt(finding) else finding.cure or _VERIFY)
+
+
+def _empty_time_index(verdict: PartitionVerdict) -> Iterator[Finding]:
+    """A clean stop closes the last segment too: its time index then holds at least its largest timestamp."""
+    last = verdict.segments[-1] if verdict.segments else None
+    if last is None or last.max_timestamp_ms is None or "v2" not in last.formats:
+        return
+    if partition_name(verdict.path).state not in _LOADED or verdict.topic == METADATA_TOPIC:
+        return
+    path = f"{last.path.removesuffix('.log')}.timeindex"
+    with suppress(StorageError):  # a missing one is told of already
+        if not stat_path(path).st_size:
+            problem = f"the log has {last.max_timestamp_ms}, and a clean stop closes the last segment too"
+            yield found("timeindex.empty", path, topic=verdict.topic, partition=verdict.partition, problem=problem)
 
 
 def next_step(root: str, obstacles: Sequence[Finding]) -> str:
@@ -81,26 +113,49 @@ def _is_rebuilt(finding: Finding) -> bool:
 
 
 def unclean_parts(partition: Partition, extent: Extent | None, release: Release) -> Iterator[Finding]:
-    """What a clean stop would have left otherwise in a partition that a broker serves."""
-    if partition.name.state is not DirectoryState.CURRENT or not partition.segments:
+    """What a clean stop would have left otherwise in a partition that a broker serves or fills."""
+    if journal_run(partition.name.raw) is not None:
+        finding = found("dir.journal", partition.path, severity="error")
+        loaded = _JOURNAL_LOADED.format(name=repr(partition.name.raw))
+        yield replace(finding, broker_action=loaded, cure=_JOURNAL)
+    if partition.name.state not in _LOADED:
         return
-    topic, number = partition.topic, partition.partition
-    last = partition.segments[-1]
-    for file, layout in ((last.index, OFFSET_INDEX_ENTRY), (last.timeindex, TIME_INDEX_ENTRY)):
+    parts = (
+        *_exchanged(partition),
+        *_unclean_indexes(partition, release),
+        *_missing_snapshot(partition, extent, release),
+    )
+    for finding in parts:
+        cure = _SWAP if finding.code == "segment.swap" else _REINDEX
+        yield replace(finding, topic=partition.topic, partition=partition.partition, severity="error", cure=cure)
+
+
+def _exchanged(partition: Partition) -> Iterator[Finding]:
+    """Replacements that wait to be put in their place: what counts then has not been verified as the log."""
+    for file in partition.files:
+        if file.name.state is FileState.SWAP and file.name.kind is FileKind.LOG:
+            yield found("segment.swap", file.path, offset=file.name.base_offset)
+
+
+def _unclean_indexes(partition: Partition, release: Release) -> Iterator[Finding]:
+    for segment in partition.segments:
+        if segment.size_bytes and segment.index is None:
+            yield found("segment.index-missing", segment.files[0].path, offset=segment.base_offset)
+        if segment.size_bytes and segment.timeindex is None and release >= _HAS_TIME_INDEX:
+            yield found("segment.timeindex-missing", segment.files[0].path, offset=segment.base_offset)
+    last = partition.segments[-1] if partition.segments else None
+    for file, layout in () if last is None else ((last.index, OFFSET_INDEX_ENTRY), (last.timeindex, TIME_INDEX_ENTRY)):
         zeros = 0 if file is None else _zero_tail(file, layout)
         if file is not None and zeros:
-            finding = found("index.zero-tail", file.path, topic=topic, partition=number, size_bytes=zeros)
-            yield replace(finding, severity="error", cure=_REINDEX)
-    if last.index is None and last.size_bytes:
-        finding = found("segment.index-missing", last.files[0].path, topic=topic, partition=number)
-        yield replace(finding, severity="error", cure=_REINDEX)
+            yield found("index.zero-tail", file.path, size_bytes=zeros)
+
+
+def _missing_snapshot(partition: Partition, extent: Extent | None, release: Release) -> Iterator[Finding]:
     if extent is None or not extent.is_v2 or release < KEEPS_PRODUCERS or extent.end <= extent.start:
         return
     if all(file.name.base_offset != extent.end for file in partition.snapshots):
         path = f"{partition.path}/{segment_file_name(extent.end, FileKind.SNAPSHOT)}"
-        occasion = "at the clean stop"
-        finding = found("snapshot.missing", path, topic=topic, partition=number, offset=extent.end, occasion=occasion)
-        yield replace(finding, severity="error", cure=_REINDEX)
+        yield found("snapshot.missing", path, offset=extent.end, occasion="at the clean stop")
 
 
 def _zero_tail(file: FileInfo, layout: Layout) -> int:

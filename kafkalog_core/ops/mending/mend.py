@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.checkpoint_text import LineEdit
     from kafkalog_core.format.names import FileKind
 
-__all__ = ["MAX_TEXT_BYTES", "Mend", "Verdict", "read_text", "why"]
+__all__ = ["MAX_TEXT_BYTES", "Mend", "Verdict", "first_of", "read_text", "why"]
 
 Verdict = Literal["good", "mended", "left", "missing"]
 """`left`: something is wrong with it that is not mended here; `missing`: a broker of the release has it, or may."""
 
 MAX_TEXT_BYTES: Final = 64 * 1024 * 1024
 """A checkpoint of a million partitions; what is larger is something else."""
-_SHOWN_EDITS: Final = 3
+_SHOWN: Final = 3
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +71,14 @@ def read_text(path: str) -> bytes | None:
 
 def why(edits: tuple[LineEdit, ...]) -> str:
     """One sentence about the lines that change: the first ones, and how many more."""
-    parts = [_of(edit) for edit in edits[:_SHOWN_EDITS]]
-    more = len(edits) - len(parts)
-    return "; ".join(parts) + (f"; and {more} more" if more else "")
+    return first_of(edits, _of, joint="; ")
+
+
+def first_of(items: Sequence[_T], text_of: Callable[[_T], str] = str, *, joint: str = ", ") -> str:
+    """The first few of many, and how many more: a log directory may have a hundred thousand partitions."""
+    parts = [text_of(item) for item in items[:_SHOWN]]
+    more = len(items) - len(parts)
+    return joint.join([*parts, f"and {more:,} more"] if more else parts)
 
 
 def _of(edit: LineEdit) -> str:

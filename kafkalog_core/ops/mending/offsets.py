@@ -19,22 +19,21 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.checkpoint import OffsetEntry, parse_offset_entry
 from kafkalog_core.format.checkpoint_text import CheckpointMend, EntryLine, LineEdit, encode_offset_checkpoint
-from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
+from kafkalog_core.format.names import DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.format.textfile import parse_int32
 from kafkalog_core.ops.mending.mend import Mend, read_text
 from kafkalog_core.ops.verify.offsets import check_partition_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.mending.extents import Extent
-    from kafkalog_core.ops.verify.brokerdir import BrokerDir
+    from kafkalog_core.ops.verify.brokerdir import BrokerDir, Key
     from kafkalog_core.storage.logdir import PartitionPath
 
-__all__ = ["Measured", "mend_offsets", "offset_findings", "served"]
+__all__ = ["Measured", "mend_offsets", "offset_findings"]
 
-Key = tuple[str, int]
 _Lines = CheckpointMend[OffsetEntry]
 _Line = EntryLine[OffsetEntry]
 
@@ -80,17 +79,6 @@ class Measured:
     def rebuilds(self, kind: FileKind) -> bool:
         """Whether entries that were lost are put in again."""
         return kind is FileKind.RECOVERY_POINT or (kind is FileKind.HIGH_WATERMARK and self.cuts_at_watermark)
-
-
-def served(places: Iterable[PartitionPath]) -> dict[Key, PartitionPath]:
-    """Directories whose offsets the checkpoints hold: the one that is served, else the one to be filled."""
-    found: dict[Key, PartitionPath] = {}
-    for place in sorted(places, key=lambda place: place.name.state is not DirectoryState.CURRENT):
-        name = place.name
-        is_kept = name.state in {DirectoryState.CURRENT, DirectoryState.FUTURE} and name.topic != METADATA_TOPIC
-        if is_kept and name.topic is not None and name.partition is not None:
-            found.setdefault((name.topic, name.partition), place)
-    return found
 
 
 def offset_findings(measured: Measured) -> Iterator[Finding]:

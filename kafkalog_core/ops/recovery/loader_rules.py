@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from kafkalog_core.ops.release import Release
 
-__all__ = ["LoaderRules", "rules_of"]
+__all__ = ["LoaderRules", "log_start", "rules_of"]
 
 _TOLERANT: Final = Release(0, 8, 1)
 _CHECKS_EARLY: Final = Release(0, 9)
@@ -77,3 +77,15 @@ def rules_of(release: Release) -> LoaderRules:
         removes_stray_snapshots=release >= _START_OFFSETS,
         drops_old_producers=release < _START_OFFSETS,
     )
+
+
+def log_start(checkpoint: int | None, first_base: int, *, is_tiered: bool) -> int:
+    """From where on a broker serves a log.
+
+    Args:
+        checkpoint: the log start that its log directory tells; null: none, which counts as 0.
+        first_base: base offset of the first segment that is here.
+        is_tiered: what lies below it may be in the remote storage (`remote.storage.enable`), so that only the
+            checkpoint counts.
+    """
+    return checkpoint or 0 if is_tiered else max(checkpoint or 0, first_base)

@@ -2,8 +2,8 @@
 
 Segments without an index are recovered by themselves; after an unclean stop, those from the one that holds the recovery
 point on are recovered too, and where one is cut all behind it are deleted. Leader epochs and producer snapshots follow.
-`PartitionLoad.run` gives the recovered segments one after another, since their indexes may be large; what else becomes
-of the partition stands in `PartitionLoad.result` then.
+`PartitionLoad.run` gives the recovered segments one after another, since their indexes may be large, and keeps those of
+segments that are cut alone; what else becomes of the partition stands in `PartitionLoad.result` then.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from kafkalog_core.ops.producers import ProducerStates
 from kafkalog_core.ops.recovery.candidates import first_recovered
 from kafkalog_core.ops.recovery.epochs import EpochCache, EpochStart, read_epoch_file
 from kafkalog_core.ops.recovery.index_sanity import is_odd_index, txn_index_fault
+from kafkalog_core.ops.recovery.loader_rules import log_start
 from kafkalog_core.ops.recovery.producer_load import ProducerLoad, Reading
 from kafkalog_core.ops.recovery.replay import end_of_log
 from kafkalog_core.ops.recovery.results import LoadedSegment, LoadProblem, LoadResult, RemovedSegment
@@ -64,6 +65,11 @@ class _Live:
     @property
     def log_path(self) -> str | None:
         return None if self.segment is None or self.segment.log is None else self.segment.log.path
+
+    def forget(self) -> None:
+        """Let go of the indexes that were built of a log that stays as it is."""
+        if self.segment is None or self.size_bytes == self.segment.size_bytes:
+            self.recovery = None
 
     def frozen(self) -> LoadedSegment:
         return LoadedSegment(
@@ -173,6 +179,7 @@ class PartitionLoad:
             self._live.append(live)
             if live.recovery is not None and not (is_recovered and first is not None and number >= first):
                 yield live.frozen()
+            live.forget()
         if is_recovered and first is not None:
             yield from self._recover_from(first)
         end_offset = 0 if is_deleted else self._check_start(self._end_offset())
@@ -225,10 +232,11 @@ class PartitionLoad:
                 self._empty(live)
             live.occasion = "unclean-stop"
             if live.size_bytes < before:
-                self._remove(number + 1, f"the segment at offset {live.base_offset} before it is cut")
+                self._remove(number + 1, f"the segment before, of offset {live.base_offset}, is cut")
                 yield live.frozen()
                 return
             yield live.frozen()
+            live.forget()
 
     def _recover(self, live: _Live, *, assigns: bool) -> Problem | None:
         """`LogLoader.recoverSegment`; returns what escapes it."""
@@ -291,7 +299,7 @@ class PartitionLoad:
             return 0
         live = self._live[-1]
         if live.end_offset is not None or live.segment is None or live.log_path is None:
-            return live.end_offset or live.base_offset
+            return live.base_offset if live.end_offset is None else live.end_offset
         index = live.segment.index
         end_offset, obstacle = end_of_log(live.log_path, live.size_bytes, live.base_offset, index)
         if obstacle is not None and not obstacle.is_end:
@@ -318,7 +326,8 @@ class PartitionLoad:
         files: Sequence[FileInfo],
         others: Sequence[Segment],
     ) -> None:
-        start_offset = max(self._start_checkpoint, self._live[0].base_offset)
+        is_tiered = self._options.settings.remote_storage_enable
+        start_offset = log_start(self._start_checkpoint, self._live[0].base_offset, is_tiered=is_tiered)
         self._epochs.cut_end(end_offset)
         self._epochs.cut_start(self._start_checkpoint if self._rules.epochs_from_checkpoint else start_offset)
         if self._rules.has_producers:

@@ -6,14 +6,9 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.format.layout import (
-    HEADER_SIZE_UP_TO_MAGIC,
-    LOG_OVERHEAD,
-    MAX_BATCH_BYTES,
-    MIN_ENTRY_SIZE,
-    OFFSET_INDEX_ENTRY,
-)
+from kafkalog_core.format.layout import HEADER_SIZE_UP_TO_MAGIC, MAX_BATCH_BYTES, OFFSET_INDEX_ENTRY
 from kafkalog_core.ops.producer_markers import markers_of
+from kafkalog_core.storage.broker_walk import stop_of_broker
 from kafkalog_core.storage.index_search import IndexPages
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
@@ -25,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["Obstacle", "end_of_log", "replay_producers"]
 
 _HEADERS: Final = ScanOptions(check=False)
-_PASSED_OVER: Final = frozenset({"crc-mismatch", "unknown-magic", "over-limit"})
 
 
 class Obstacle(NamedTuple):
@@ -104,12 +98,8 @@ def _last_entry(index_path: str | None, base_offset: int) -> tuple[int, int]:
 
 
 def _obstacle(damage: Damage, source: Source, size_bytes: int) -> Obstacle | None:
-    """A wrong checksum is none: nobody computes it here. A length that leads behind the file ends the segment."""
-    if not damage.size_bytes or damage.reason in _PASSED_OVER:
-        return None
-    is_end = False
-    if damage.reason != "unreadable":
-        header = source.read(damage.position, LOG_OVERHEAD)
-        is_short = size_bytes - damage.position <= HEADER_SIZE_UP_TO_MAGIC
-        is_end = is_short or int.from_bytes(header[-4:], "big", signed=True) >= MIN_ENTRY_SIZE
-    return Obstacle(damage.position, damage.reason, is_end=is_end)
+    """Where the broker stops in damage; null: it steps over it."""
+    if damage.reason == "unreadable":
+        return Obstacle(damage.position, damage.reason, is_end=False)
+    stop = stop_of_broker(source, damage, size_bytes)
+    return None if stop is None else Obstacle(stop.position, damage.reason, is_end=stop.is_end)

@@ -80,8 +80,9 @@ class LoadedSegment:
         base_offset: the number in its name.
         segment: its files: under the names that they have then, with the paths at which they are now; null: it is new.
         size_bytes: of its log then.
-        recovery: what recovery found; null: it was not recovered. Of an emptied segment nothing of it counts.
-        occasion: why it was recovered.
+        recovery: what recovery found; null: it was not recovered, or is emptied. In a `LoadResult` it is there for the
+            segments that are cut alone: its indexes may be large.
+        occasion: why it was recovered; null: it was not.
         is_emptied: all of its log goes, though no batch is bad.
     """
 

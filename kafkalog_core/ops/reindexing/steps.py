@@ -7,6 +7,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
+from kafkalog_core.errors import StorageError
 from kafkalog_core.storage.source import WINDOW_BYTES, Source
 
 if TYPE_CHECKING:
@@ -29,7 +30,10 @@ class FileSlice:
     is_temporary: bool = False
 
     def pieces(self) -> Iterator[bytes]:
-        """All of them, a window at a time. Raises NotFoundError or AccessError."""
+        """All of them, a window at a time.
+
+        Raises NotFoundError, AccessError or UnreadableError, and StorageError where the file ends before `end`.
+        """
         position = self.start
         with Source.open(self.path) as source:
             if self.is_temporary:
@@ -37,7 +41,9 @@ class FileSlice:
             while position < self.end:
                 window = source.window(position, min(WINDOW_BYTES, self.end - position))
                 if not window:
-                    return
+                    raise StorageError(
+                        f"it has become shorter while it was read: byte {position} is gone", path=self.path
+                    )
                 yield bytes(window)
                 position += len(window)
 

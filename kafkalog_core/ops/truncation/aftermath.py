@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog_core.format.checkpoint_text import encode_epoch_checkpoint
 from kafkalog_core.ops.recovery.epochs import EpochCache, read_epoch_file
-from kafkalog_core.ops.recovery.loader_rules import rules_of
+from kafkalog_core.ops.recovery.loader_rules import log_start, rules_of
 from kafkalog_core.ops.recovery.producer_load import ProducerLoad, Reading
 from kafkalog_core.ops.recovery.rules import recovery_rules
 from kafkalog_core.ops.recovery.snapshots import SnapshotFiles, SnapshotOptions
@@ -79,7 +79,8 @@ def aftermath_of(cut: Cut, around: Surroundings) -> Aftermath:
         return Aftermath(epochs=epochs)
     files = SnapshotFiles.of(cut.partition)
     load = ProducerLoad(files, around.snapshot_options, marks_last_segments=False)
-    start_offset = max(cut.partition.segments[0].base_offset, around.context.log_start_offset or 0)
+    first_base, is_tiered = cut.partition.segments[0].base_offset, around.settings.remote_storage_enable
+    start_offset = log_start(around.context.log_start_offset, first_base, is_tiered=is_tiered)
     start_offset = min(start_offset, cut.end_offset)
     obstacle = load.at_end(_readings(cut), start_offset, cut.end_offset, is_clean=False)
     if obstacle is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.format.checkpoint import OffsetEntry, parse_offset_entry
 from kafkalog_core.format.checkpoint_text import CheckpointMend
 from kafkalog_core.format.names import FileKind, fixed_file_name
+from kafkalog_core.ops.mending.mend import first_of
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
@@ -54,4 +55,4 @@ def lower_offsets(
         told.append(f"{entry.topic}-{entry.partition} from {entry.offset} to {end}")
     if told:
         content, _ = mend.content()
-        stage.write(path, [content], why=f"{_NAMES[kind]} of {', '.join(told)}", like=path)
+        stage.write(path, [content], why=f"{_NAMES[kind]} of {first_of(told)}", like=path)

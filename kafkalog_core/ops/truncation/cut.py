@@ -149,7 +149,7 @@ def cut_at_damage(partition: Partition, advance: Callable[[int], None], *, first
                 end_offset=end_offset,
                 segments=(cut,),
                 removed=partition.segments[number + 1 :],
-                why_removed=f"the segment at offset {segment.base_offset} before it is cut",
+                why_removed=f"the segment before, of offset {segment.base_offset}, is cut",
             )
     return None
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkalog_core.findings import found
+from kafkalog_core.ops.recovery.loader_rules import log_start
 from kafkalog_core.ops.truncation.aftermath import aftermath_of
 from kafkalog_core.ops.truncation.as_broker import cut_as_broker
 from kafkalog_core.ops.truncation.cut import Hidden, cut_at_damage, cut_at_offset
@@ -96,7 +97,8 @@ def _cut(
 
 def _at_offset(answer: Answer, offset: int, around: Surroundings, advance: Callable[[int], None]) -> Cut | None:
     partition = answer.partition
-    start = max(partition.segments[0].base_offset, around.context.log_start_offset or 0)
+    first_base = partition.segments[0].base_offset
+    start = log_start(around.context.log_start_offset, first_base, is_tiered=False)  # only what is here can be cut
     if offset < start:
         answer.refuse("truncate.outside", partition.path, offset=start, wanted=offset, start=start)
         return None

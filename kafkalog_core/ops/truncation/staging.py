@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["stage_cut"]
 
 _ROWS = 1024 * 1024
+_NOT_KEPT = "a broker would not keep it: it lies at or below the start of the log, cannot be read, or is of no segment"
 
 
 def stage_cut(cut: Cut, aftermath: Aftermath | None, stage: Stage) -> None:
@@ -63,8 +64,9 @@ def stage_cut(cut: Cut, aftermath: Aftermath | None, stage: Stage) -> None:
         _remove(segment, cut.why_removed, stage)
     if final is not None:
         _shorten(final, stage)
-    for gone in _gone_snapshots(cut, snapshots):
-        stage.remove(gone, why=f"the log ends at offset {cut.end_offset}")
+    for offset, gone in _gone_snapshots(cut, snapshots):
+        is_behind = offset > cut.end_offset
+        stage.remove(gone, why=f"the log ends at offset {cut.end_offset}" if is_behind else _NOT_KEPT)
     if epochs is not None:
         path, content = epochs
         stage.write(path, [content], why=f"the log ends at offset {cut.end_offset}", like=like)
@@ -90,10 +92,11 @@ def _make_segment(directory: str, base_offset: int, like: str, stage: Stage) -> 
         stage.write(path, [], why=f"a new segment for the log to go on at offset {base_offset}", like=like)
 
 
-def _gone_snapshots(cut: Cut, snapshots: SnapshotFiles | None) -> list[str]:
+def _gone_snapshots(cut: Cut, snapshots: SnapshotFiles | None) -> list[tuple[int, str]]:
     if snapshots is not None:
-        return list(snapshots.gone.values())
-    return [file.path for file in cut.partition.snapshots if (file.name.base_offset or 0) > cut.end_offset]
+        return list(snapshots.gone.items())
+    files = [(file.name.base_offset or 0, file.path) for file in cut.partition.snapshots]
+    return [(offset, path) for offset, path in files if offset > cut.end_offset]
 
 
 def _shorten(cut: SegmentCut, stage: Stage) -> None:

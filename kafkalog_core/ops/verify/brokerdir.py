@@ -20,11 +20,16 @@ from kafkalog_core.ops.verify.context import PartitionContext
 from kafkalog_core.ops.verify.textfiles import OffsetText, PropertyText, read_offsets, read_properties
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.names import DirectoryName
-    from kafkalog_core.storage.logdir import LogDir
+    from kafkalog_core.storage.logdir import LogDir, PartitionPath
 
-__all__ = ["OFFSET_KINDS", "BrokerDir", "read_broker_dir"]
+__all__ = ["OFFSET_KINDS", "BrokerDir", "Key", "read_broker_dir", "served"]
+
+Key = tuple[str, int]
+"""Topic and partition."""
 
 OFFSET_KINDS: Final = (
     FileKind.RECOVERY_POINT,
@@ -40,12 +45,14 @@ _UNREAD: Final = PropertyFile()
 class BrokerDir:
     """A log directory and what its own files say. `findings` are those about these files, by themselves.
 
-    `meta` is null where there is no meta.properties, its values are null where a broker refuses it.
+    `served` are the directories whose offsets the checkpoints hold. `meta` is null where there is no meta.properties,
+    its values are null where a broker refuses it.
     """
 
     log_dir: LogDir
     offsets: dict[FileKind, OffsetText]
     meta: PropertyText | None
+    served: Mapping[Key, PartitionPath]
     findings: tuple[Finding, ...]
 
     @property
@@ -87,12 +94,25 @@ class BrokerDir:
         text = self.offsets.get(kind)
         return None if text is None or text.is_refused else text.file.offset(name.topic, name.partition)
 
-    def context(self, name: DirectoryName) -> PartitionContext:
-        """What is known of a partition in this directory."""
+    def is_served(self, name: DirectoryName) -> bool:
+        """Whether the offsets in the checkpoints are those of this directory, and not of another of its partition."""
+        if name.topic is None or name.partition is None:
+            return False
+        place = self.served.get((name.topic, name.partition))
+        return place is not None and place.name.raw == name.raw
+
+    def context(self, name: DirectoryName, *, as_loaded: bool = False) -> PartitionContext:
+        """What is known of a partition in this directory.
+
+        Args:
+            name: of the directory of the partition.
+            as_loaded: with what a broker loads it, which gives every directory of a partition the offsets that stand
+                there for it; else other directories than the one whose offsets these are have none.
+        """
         is_broker_dir = self.log_dir.is_broker_dir
-        offsets = {kind: self.offset(kind, name) for kind in OFFSET_KINDS}
-        if name.state is not DirectoryState.CURRENT:  # another directory of the partition has these offsets
-            offsets = dict.fromkeys(OFFSET_KINDS)
+        offsets: dict[FileKind, int | None] = dict.fromkeys(OFFSET_KINDS)
+        if as_loaded or name.state is DirectoryState.CURRENT or self.is_served(name):
+            offsets = {kind: self.offset(kind, name) for kind in OFFSET_KINDS}
         return PartitionContext(
             log_dir=self.path if is_broker_dir else None,
             is_clean=self.log_dir.is_clean if is_broker_dir else None,
@@ -112,6 +132,17 @@ class BrokerDir:
         return None if self.meta is None else self.meta.contents.get(key)
 
 
+def served(places: Iterable[PartitionPath]) -> dict[Key, PartitionPath]:
+    """Directories whose offsets the checkpoints hold: the one that is served, else the one to be filled."""
+    found: dict[Key, PartitionPath] = {}
+    for place in sorted(places, key=lambda place: place.name.state is not DirectoryState.CURRENT):
+        name = place.name
+        is_kept = name.state in {DirectoryState.CURRENT, DirectoryState.FUTURE} and name.topic != METADATA_TOPIC
+        if is_kept and name.topic is not None and name.partition is not None:
+            found.setdefault((name.topic, name.partition), place)
+    return found
+
+
 def read_broker_dir(log_dir: LogDir) -> BrokerDir:
     """Read them all; what the system refuses to read is a finding."""
     findings: list[Finding] = []
@@ -128,7 +159,9 @@ def read_broker_dir(log_dir: LogDir) -> BrokerDir:
             findings += text.findings
     meta = _read_properties(log_dir.path, FileKind.META_PROPERTIES, findings)
     _read_properties(log_dir.path, FileKind.CLEAN_SHUTDOWN, findings)
-    return BrokerDir(log_dir=log_dir, offsets=offsets, meta=meta, findings=tuple(findings))
+    return BrokerDir(
+        log_dir=log_dir, offsets=offsets, meta=meta, served=served(log_dir.partitions), findings=tuple(findings)
+    )
 
 
 def _read_properties(log_dir: str, kind: FileKind, findings: list[Finding]) -> PropertyText | None:

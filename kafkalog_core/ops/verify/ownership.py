@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.storage.listing import FileInfo
 
-__all__ = ["OWNERSHIP_CODES", "check_directories", "check_files", "is_read_only_mount"]
+__all__ = ["OWNERSHIP_CODES", "broker_uid", "check_directories", "check_files", "is_read_only_mount"]
 
 OWNERSHIP_CODES: Final = frozenset({"file.unreadable", "file.foreign-owner"})
 """What a listing says of single files; `check_files` says it better, as it sees all of them."""
@@ -64,6 +64,12 @@ def check_files(path: str, files: Sequence[FileInfo]) -> Iterator[Finding]:
         yield from _foreign_directory(path, directory, mode, broker)
     for file in files:
         yield from _file_findings(file, broker, directory.uid)
+
+
+def broker_uid(files: Iterable[FileInfo], directory: str) -> int:
+    """The user that a broker runs as: the owner of most of the files, else of the directory."""
+    status = stat_path(directory)
+    return _majority((_User(file.uid, file.gid) for file in files), _User(status.st_uid, status.st_gid)).uid
 
 
 def check_directories(paths: Iterable[str]) -> Iterator[Finding]:

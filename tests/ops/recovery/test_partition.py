@@ -32,9 +32,13 @@ def partition(tmp_path: Path) -> Path:
     return write_log(tmp_path / "t-0", SEGMENTS)
 
 
-def load(path: Path, kafka: str = "4.3", **context: Any) -> PartitionLoad:
+def load(path: Path, kafka: str = "4.3", *, is_tiered: bool = False, **context: Any) -> PartitionLoad:
     release = parse_release(kafka)
-    settings = read_settings(SettingsRequest(assignments=(f"log.index.interval.bytes={INTERVAL}",)), release)
+    request = SettingsRequest(
+        assignments=(f"log.index.interval.bytes={INTERVAL}",),
+        topic_assignments=("t:remote.storage.enable=true",) if is_tiered else (),
+    )
+    settings = read_settings(request, release)
     order = recovery_rules(release).snapshot_order
     known = {"is_clean": False, "recovery_point": 0} | context
     return PartitionLoad(
@@ -98,6 +102,32 @@ def test_behind_a_cut_all_goes(partition: Path) -> None:
     assert result.end_offset == 25
     assert result.recovery_point == 0
     assert result.lost_bytes == log(partition, 40).stat().st_size + result.segments[1].lost_bytes
+
+
+def test_indexes_of_logs_that_stay_are_not_kept(partition: Path) -> None:
+    """All those of a large log would be as large as the memory."""
+    spoil(partition, 20)
+    log(partition, 0, "index").unlink()
+    course = load(partition)
+    assert all(each.recovery is not None for each in course.run())
+    segments = course.result.segments
+    assert [(each.recovery is not None, each.occasion) for each in segments] == [
+        (False, "unclean-stop"),
+        (True, "unclean-stop"),
+    ]
+    lone, _ = played(partition, recovery_point=40)
+    assert [(each.recovery, each.occasion) for each in lone.result.segments] == [
+        (None, "no-index"),
+        (None, None),
+        (None, "unclean-stop"),
+    ]
+
+
+def test_a_log_may_end_at_offset_0(tmp_path: Path) -> None:
+    """One whose last batch stands below the name of its segment."""
+    path = write_log(tmp_path / "t-0", {5: [batch(-3, -1)]})
+    result = played(path, "0.10.2")[0].result
+    assert (result.problem, result.end_offset) == (None, 0)
 
 
 def test_a_clean_stop_recovers_nothing(partition: Path) -> None:
@@ -294,6 +324,18 @@ def test_stray_snapshots_go_but_the_newest_behind_the_log(partition: Path) -> No
         log(partition, offset, "snapshot").write_bytes(build.snapshot([]))
     course, _ = played(partition, is_clean=True)
     assert list(course.snapshots) == [20, 40, 45]
+
+
+@pytest.mark.parametrize(("is_tiered", "start", "kept"), [(False, 20, [30, 45]), (True, 7, [20, 30, 45])])
+def test_a_tiered_log_starts_where_its_checkpoint_says(
+    tmp_path: Path, is_tiered: bool, start: int, kept: list[int]
+) -> None:
+    """Its first segments are in the remote storage: what lies at the first local offset is not behind its start."""
+    path = write_log(tmp_path / "t-0", {20: [(20, 29)], 30: [(30, 44)]})
+    log(path, 20, "snapshot").write_bytes(build.snapshot([]))
+    course, _ = played(path, is_tiered=is_tiered, recovery_point=30, log_start_offset=7)
+    assert course.result.log_start_offset == start
+    assert list(course.snapshots) == kept
 
 
 def test_a_directory_that_is_deleted_loses_all_snapshots(tmp_path: Path) -> None:
