@@ -35,6 +35,7 @@ __all__ = [
     "State",
     "layout_for",
     "parse_journal",
+    "write_beginning",
     "write_intent",
     "write_pointer",
 ]
@@ -47,6 +48,7 @@ OF_SEVERAL: Final = "of-several"
 """An empty file in a partition's part of a journal whose intent is in the directory above."""
 _VERSION: Final = 1
 _KIND: Final = "kafkalog undo journal"
+_BEGUN: Final = "begun"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +192,12 @@ def write_intent(disk: Disk, journal: Journal, state: State, like: Attributes) -
     return changed
 
 
+def write_beginning(disk: Disk, layout: Layout, like: Attributes) -> None:
+    """Say that a run has begun to lay things down: where parts of a journal are without any intent, it was lost."""
+    value = {"kafkalog": _KIND, "version": _VERSION, "state": _BEGUN}
+    _write_whole(disk, layout.intent, (json_text(value) + "\n").encode(), like)
+
+
 def write_pointer(disk: Disk, path: str, layout: Layout, like: Attributes) -> None:
     """Leave a file that leads to a journal elsewhere."""
     value = {"kafkalog": _KIND, "version": _VERSION, "elsewhere": layout.home}
@@ -205,8 +213,12 @@ def _write_whole(disk: Disk, path: str, content: bytes, like: Attributes) -> Non
     disk.sync_directory(os.path.dirname(path))
 
 
-def parse_journal(text: bytes, run: str, home: str, place: Literal["partition", "top"]) -> Journal | str:
-    """A journal from its file, or the directory elsewhere that it is in. Raises FieldError for anything else."""
+def parse_journal(text: bytes, run: str, home: str, place: Literal["partition", "top"]) -> Journal | str | None:
+    """A journal from its file, or the directory elsewhere that it is in; null: the run ended before it had an intent.
+
+    Raises:
+        FieldError: anything else.
+    """
     try:
         value = json.loads(text)
         if value["kafkalog"] != _KIND or value["version"] != _VERSION:
@@ -214,6 +226,8 @@ def parse_journal(text: bytes, run: str, home: str, place: Literal["partition", 
         if "elsewhere" in value:
             return str(value["elsewhere"])
         state = value["state"]
+        if state == _BEGUN:
+            return None
         if state not in get_args(State):
             raise FieldError(f"has the unknown state {state!r}")
         root = value["root"]

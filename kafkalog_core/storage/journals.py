@@ -63,8 +63,8 @@ def find_journals(root: str) -> Found:
                 traces = runs.setdefault(run, _Traces())
                 traces.paths.append(path)
                 _read(traces, run, path)
-                if directory == root and os.path.lexists(f"{path}/{OF_SEVERAL}"):
-                    _read_above(traces, run, root)
+                if os.path.lexists(f"{path}/{OF_SEVERAL}"):
+                    _read_above(traces, run, directory)
     journals = [traces.journal for traces in runs.values() if traces.journal is not None]
     return Found(
         tuple(sorted(journals, key=lambda journal: journal.order)),
@@ -155,7 +155,7 @@ def _read_elsewhere(traces: _Traces, run: str, home: str, pointer: str) -> None:
         traces.paths.append(directory)
         return
     journal = parse_journal(_content(f"{directory}/{INTENT}"), run, home, "partition")
-    if isinstance(journal, str):
+    if not isinstance(journal, Journal):
         raise FieldError("leads in a circle")
     if not _is_same(journal.pointer, pointer):
         if os.path.lexists(journal.layout.root):

@@ -14,7 +14,16 @@ from kafkalog_core.errors import RefusedError, StorageError
 from kafkalog_core.storage.attributes import Attributes
 from kafkalog_core.storage.changes import Fingerprint
 from kafkalog_core.storage.fingerprint import WHOLE_BYTES, fingerprint_start, pieces
-from kafkalog_core.storage.journal import OF_SEVERAL, Entry, Journal, Layout, Saved, write_intent, write_pointer
+from kafkalog_core.storage.journal import (
+    OF_SEVERAL,
+    Entry,
+    Journal,
+    Layout,
+    Saved,
+    write_beginning,
+    write_intent,
+    write_pointer,
+)
 from kafkalog_core.storage.outline import Outline
 
 if TYPE_CHECKING:
@@ -71,7 +80,12 @@ class Staging(Outline):
     def discard(self) -> None:
         """Take away what was staged, as far as that can be done."""
         intent = self._layout.intent
-        for path in reversed([*self._made, f"{intent}.tmp", intent]):
+        made = [*self._made, f"{intent}.tmp", intent]
+        if self._layout.place == "top" and os.path.lexists(intent):  # it goes last, and is no intent any more
+            with suppress(StorageError):
+                write_beginning(self._disk, self._layout, self._like_of_home())
+                made = [intent, f"{intent}.tmp", *self._made]
+        for path in reversed(made):
             with suppress(StorageError):
                 if os.path.lexists(path):
                     self._disk.unlink(path)
@@ -157,6 +171,8 @@ class Staging(Outline):
         if directory is not None and directory not in self._made_directories:
             around = os.path.dirname(directory)
             attributes = Attributes.of(around)
+            if self._layout.place == "top" and not self._made_directories:
+                write_beginning(self._disk, self._layout, self._like_of_home())
             self._made_directories[directory] = None
             self._disk.make_directory(directory, replace(attributes, mode=0o700 | attributes.mode & 0o777, extended={}))
             if self._layout.place == "top":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
+from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.writer import Disk
 from tests.storage.repairs import apply_to, make_dir, snapshot
 
@@ -41,3 +41,17 @@ def test_a_disk_that_is_mounted_elsewhere_is_still_its_own(tmp_path: Path, is_wi
     root.rename(moved)
     apply_undo(plan_undo(scope_of(str(moved))), Disk())
     assert snapshot(moved) == old
+
+
+def test_parts_of_a_journal_without_its_intent_are_kept(tmp_path: Path) -> None:
+    root = make_dir(tmp_path / "root")
+    journal = apply_to(root, Disk(), is_wide=True)
+    done = snapshot(root)
+    (root / journal.run).unlink()
+    (remains,) = scope_of(str(root)).found.remains
+    assert remains.is_unreadable
+    assert "missing" in remains.reason
+    kept = sorted(str(path) for path in root.rglob("old-*"))
+    apply_prune(plan_prune(scope_of(str(root))), Disk())
+    assert sorted(str(path) for path in root.rglob("old-*")) == kept
+    assert snapshot(root) == done
