@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import SelectionError
-from kafkalog_core.format.names import DirectoryState, FileKind
+from kafkalog_core.findings import found
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
 from kafkalog_core.ops.plan import Outcome
 from kafkalog_core.ops.recovery.loader_rules import rules_of
 from kafkalog_core.ops.recovery.rules import recovery_rules
@@ -28,6 +29,7 @@ from kafkalog_core.storage.partition import read_partition
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kafkalog_core.findings import Finding
     from kafkalog_core.ops.plan import PlanRequest
     from kafkalog_core.ops.progress import Progress
     from kafkalog_core.ops.release import Release
@@ -95,7 +97,10 @@ class _Planner:
             self._lower(kind, ends)
         rules = _start_rules if self._question.as_broker else _has_producers
         return Outcome(
-            findings=tuple(finding for answer in answers for finding in answer.findings),
+            findings=(
+                *(finding for answer in answers for finding in answer.findings),
+                *(_of_metadata(cut.partition) for cut, _ in cuts if cut.partition.topic == METADATA_TOPIC),
+            ),
             refusals=tuple(finding for answer in answers for finding in answer.refusals),
             losses=tuple(loss for answer in answers for loss in answer.losses),
             settings=tuple(self._used.values()),
@@ -148,6 +153,10 @@ class _Planner:
             expiration_ms=expiration if isinstance(expiration, int) else 0,
             now_ms=self._request.now_ms,
         )
+
+
+def _of_metadata(partition: Partition) -> Finding:
+    return found("truncate.metadata-log", partition.path, topic=partition.topic, partition=partition.partition)
 
 
 def _start_rules(release: Release) -> object:

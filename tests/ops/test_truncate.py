@@ -539,3 +539,22 @@ def test_several_logs_at_once_in_several_processes(root: Path, monkeypatch: pyte
     status, _ = run("--at-damage", "--jobs", "2", "--apply", str(root))
     assert status == 0
     assert (batches_of(root / "t-0"), batches_of(root / "u-0")) == (ALL[:5], ALL[:8])
+
+
+def test_a_cut_of_the_metadata_log_says_what_it_is(tmp_path: Path) -> None:
+    disk = write_tops(tmp_path / "disk")
+    write_log(disk / "__cluster_metadata-0", SEGMENTS)
+    assert "truncate.metadata-log" in codes(plan(disk / "__cluster_metadata-0", to_offset=20))
+
+
+def test_records_inside_of_old_compressed_messages_are_counted(tmp_path: Path) -> None:
+    disk = write_tops(tmp_path / "disk", watermarks=[("old", 0, 5)])
+    data = b"".join(
+        build.wrapper_v1([build.Record(offset=first + n, timestamp_ms=1000, value=b"v") for n in range(3)], codec=1)
+        for first in (0, 3, 6)
+    )
+    partition = disk / "old-0"
+    partition.mkdir()
+    (partition / f"{0:020d}.log").write_bytes(data + build.message_v1(build.Record(offset=9, timestamp_ms=1, value=b"")))
+    loss = plan(partition, kafka="0.10.2", to_offset=3).plan.outcome.losses[0]
+    assert (loss.records, loss.committed_records) == (7, 0)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, TRANSACTIONAL_BIT
+from kafkalog_core.format.decode import PayloadDamage, decode_run
+from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, MAX_BATCH_BYTES, TRANSACTIONAL_BIT
 from kafkalog_core.ops.plan import Loss
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.storage.partition import Partition
+    from kafkalog_core.storage.scan import Run
 
 __all__ = ["measure_loss"]
 
@@ -102,10 +105,11 @@ def _read(path: str, start: int, tally: _Tally, high_watermark: int | None, *, i
             if isinstance(item, Damage):
                 tally.has_more |= bool(item.size_bytes) and item.reason not in _HARMLESS
             else:
-                _count(item.batches, tally, high_watermark, is_v07=is_v07)
+                _count(item, tally, high_watermark, is_v07=is_v07)
 
 
-def _count(batches: BatchColumns, tally: _Tally, high_watermark: int | None, *, is_v07: bool) -> None:
+def _count(run: Run, tally: _Tally, high_watermark: int | None, *, is_v07: bool) -> None:
+    batches = run.batches
     firsts, lasts = batches.column("base_offset"), batches.column("last_offset")
     first = firsts[0] if firsts[0] >= 0 else lasts[0]
     tally.first_offset = first if tally.first_offset is None else min(tally.first_offset, first)
@@ -118,7 +122,7 @@ def _count(batches: BatchColumns, tally: _Tally, high_watermark: int | None, *, 
         formats = batches.column("format")
         flags = [flag if magic == MAGIC_V2 else 0 for flag, magic in zip(attributes, formats, strict=True)]
         _count_transactions(batches, flags, tally)
-    counts = _record_counts(batches, flags)
+    counts = _record_counts(run, flags)
     if min(counts, default=0) < 0:
         tally.has_unknown_count = True
     tally.records += sum(counts)
@@ -128,12 +132,27 @@ def _count(batches: BatchColumns, tally: _Tally, high_watermark: int | None, *, 
     tally.committed += sum(counts[:below])
 
 
-def _record_counts(batches: BatchColumns, flags: Sequence[int]) -> Sequence[int]:
-    """Records of each batch; a marker is none."""
-    counts = batches.column("record_count")
+def _record_counts(run: Run, flags: Sequence[int]) -> Sequence[int]:
+    """Records of each batch; a marker is none, and what cannot be opened is below 0."""
+    counts: Sequence[int] = run.batches.column("record_count")
+    if min(counts) < 0:  # headers of old compressed messages do not tell
+        counts = _opened_counts(run)
     if not flags:
         return counts
     return [0 if flag & CONTROL_BIT else count for flag, count in zip(flags, counts, strict=True)]
+
+
+def _opened_counts(run: Run) -> list[int]:
+    counts = run.batches.column("record_count").tolist()
+    opened: Counter[int] = Counter()
+    unread = set()
+    is_wrapper = [count < 0 for count in counts]
+    for item in decode_run(run.memory, run.batches, max_bytes=MAX_BATCH_BYTES, wanted=is_wrapper.__getitem__):
+        if isinstance(item, PayloadDamage):
+            unread.add(item.batch)
+        else:
+            opened.update(item.records.column("batch").tolist())
+    return [-1 if row in unread else opened[row] if is_wrapper[row] else count for row, count in enumerate(counts)]
 
 
 def _count_times(batches: BatchColumns, tally: _Tally) -> None:
