@@ -35,12 +35,12 @@ TRUNCATIONS: Final = {
     ),
     "truncate.metadata-log": FindingType(
         "warning",
-        "This is the log of the cluster's own metadata: what is cut of it below what its voters agreed on is history that "
-        "the cluster loses, or that this node will hold against the others.",
+        "This is the log of the cluster's own metadata: what is cut of it below what its voters agreed on is history "
+        "that the cluster loses, or that this node will hold against the others.",
         "Fetches what the other controllers have, or, alone or with a majority that was cut alike, goes on without it.",
         "Where other controllers are healthy, do not cut: remove this one from the quorum and add it anew.",
-        "A cut of __cluster_metadata touches topics, partitions and settings of every broker, and neither quorum-state nor "
-        "the snapshots beside the log follow it.",
+        "A cut of __cluster_metadata touches topics, partitions and settings of every broker, and neither quorum-state "
+        "nor the snapshots beside the log follow it.",
     ),
     "truncate.outside": FindingType(
         "error",

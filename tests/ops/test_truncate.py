@@ -555,6 +555,8 @@ def test_records_inside_of_old_compressed_messages_are_counted(tmp_path: Path) -
     )
     partition = disk / "old-0"
     partition.mkdir()
-    (partition / f"{0:020d}.log").write_bytes(data + build.message_v1(build.Record(offset=9, timestamp_ms=1, value=b"")))
+    (partition / f"{0:020d}.log").write_bytes(
+        data + build.message_v1(build.Record(offset=9, timestamp_ms=1, value=b""))
+    )
     loss = plan(partition, kafka="0.10.2", to_offset=3).plan.outcome.losses[0]
     assert (loss.records, loss.committed_records) == (7, 0)
