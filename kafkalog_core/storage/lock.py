@@ -136,7 +136,9 @@ def _locked(directory: str, path: str) -> int:
     try:
         number = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
-        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        if error.errno == errno.EROFS:
+            raise AccessError("cannot be locked: the file system is mounted read-only", path=path) from error
+        if error.errno in {errno.EACCES, errno.EPERM}:
             raise AccessError(
                 "cannot be locked: no permission to write it; run this as the broker's user, or as root", path=path
             ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -169,3 +170,17 @@ def test_a_lock_above_one_path_and_far_above_another(tmp_path: Path) -> None:
 def test_outside_of_any_there_is_nothing_to_lock(tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
     assert locked_dirs([str(tmp_path / "t-0")]) == []
+
+
+def test_a_disk_that_is_mounted_read_only(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (log_dir / ".lock").touch()
+    really = os.open
+
+    def refuse(path: str, flags: int, *rest: int) -> int:
+        if flags & os.O_RDWR:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        return really(path, flags, *rest)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(AccessError, match="mounted read-only"), LogDirLocks([str(log_dir)], Disk()):
+        raise AssertionError
