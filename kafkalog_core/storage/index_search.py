@@ -26,7 +26,8 @@ WARM_BYTES: Final = 8192
 class Search:
     """One search: `lower` is the last slot whose key is not above the one that was searched, null: none is.
 
-    `upper` is the first slot whose key is not below it, or as Kafka has it the one behind an equal key; null: none. `slots` were looked at, in this order.
+    `upper` is the first slot whose key is not below it, or, as Kafka has it, the one behind an equal key; null: none.
+    `slots` were looked at, in this order.
     """
 
     key: int
