@@ -164,8 +164,11 @@ def test_damage_at_random(
     content, edits = _mend(data)
     assert _verdict(content).refusal is None
     before, after = _entries(data), _entries(content)
+    if len(set(lines)) == len(lines):
+        assert [entry for entry in after if entry in before] == before
     following = iter(after)
-    assert all(entry in following for entry in before), "each in its order, though one may stand twice"
+    assert all(entry in following for entry in before), "each in its order"
+    assert all(after.count(entry) <= max(before.count(entry), lines.count(entry)) for entry in before), "none made up"
     assert (content == data) == (not edits)
     assert _mend(content) == (content, ())
     for raw in data.splitlines(keepends=True)[2:]:
