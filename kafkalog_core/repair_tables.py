@@ -49,7 +49,9 @@ LOSS: Final = new_table(
     Column("next_offset", "int64", "offset behind the last one that is lost"),
     Column("records", "int64", "records; null: they cannot be counted"),
     Column("bytes", "int64", "bytes of log"),
-    Column("committed_records", "int64", "those below the high watermark; null: it is not known"),
+    Column(
+        "committed_records", "int64", "those below the checkpointed high watermark, at least so many; null: not known"
+    ),
     Column("first_timestamp_ms", "int64", "first timestamp of a batch that is lost; null: none"),
     Column("max_timestamp_ms", "int64", "largest timestamp; null: none"),
     Column("transactions", "int64", "transactions that had records there"),

@@ -76,7 +76,7 @@ class Loss:
         next_offset: behind the last record.
         records: how many; null: cannot be counted.
         bytes: of the log.
-        committed_records: those below the high watermark; null: it is not known.
+        committed_records: those below the checkpointed high watermark, at least so many; null: it is not known.
         first_timestamp_ms: of the oldest batch; null: none.
         max_timestamp_ms: of the newest; null: none.
         transactions: that had records there.

@@ -124,14 +124,14 @@ def counted_changes(kinds: Iterable[str], between: str = "") -> str:
 
 
 def _lost(losses: Iterable[Loss]) -> str:
-    """`, and 12 records (3 committed) are lost to readers`, or nothing."""
+    """`, and 12 records (at least 3 of them committed) are lost to readers`, or nothing."""
     pieces = list(losses)
     if not pieces:
         return ""
     records = [loss.records for loss in pieces if loss.records is not None]
     committed = [loss.committed_records for loss in pieces if loss.committed_records is not None]
     known = f"{sum(records):,} records" if len(records) == len(pieces) else f"at least {sum(records):,} records"
-    share = f" ({sum(committed):,} of them committed)" if len(committed) == len(pieces) else ""
+    share = f" (at least {sum(committed):,} of them committed)" if len(committed) == len(pieces) else ""
     return f", and {known}{share} are lost to readers"
 
 

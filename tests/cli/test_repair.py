@@ -174,7 +174,7 @@ def test_losses_come_before_changes_and_make_the_status_4(root: Path) -> None:
     STATE["loses"] = True
     said = run("mend", root, output="table")
     assert said.status == 4
-    assert "10 records (3 of them committed) are lost to readers" in " ".join(said.out.split())
+    assert "10 records (at least 3 of them committed) are lost to readers" in " ".join(said.out.split())
     assert "Copy the partition from a healthy replica." in said.out
     assert said.out.index("lost from") < said.out.index("change ")
     assert run("mend", root, "--apply").status == 0
