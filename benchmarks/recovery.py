@@ -31,11 +31,11 @@ from kafkalog_core.format import kernels
 from kafkalog_core.format.names import JOURNAL_PREFIX
 from kafkalog_core.ops import bench
 from kafkalog_core.ops.apply import apply_draft
-from kafkalog_core.ops.plan import PlanRequest, make_plan
-from kafkalog_core.ops.seeded import FIRST_TIMESTAMP_MS
-from kafkalog_core.ops.settings import SettingsRequest
-from kafkalog_core.ops.sites import site_of
-from kafkalog_core.storage.writer import Disk
+from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
+from kafkalog_core.ops.plans.sites import site_of
+from kafkalog_core.ops.reading.seeded import FIRST_TIMESTAMP_MS
+from kafkalog_core.ops.releases.settings import SettingsRequest
+from kafkalog_core.storage.changing.writer import Disk
 from tests.integration import clients, jars
 from tests.integration.broker import Broker
 

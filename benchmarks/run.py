@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.data import LogFile
-    from kafkalog_core.ops.seeded import Recipe
+    from kafkalog_core.ops.reading.seeded import Recipe
 
 RESULTS: Final = Path(__file__).parent / "results"
 PROCESS_RECIPES: Final = ("v2/none/16k", "v2/none/single")

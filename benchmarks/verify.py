@@ -29,8 +29,8 @@ from benchmarks.data import FIRST_SEGMENT, LogFile, recipes, write_log
 from benchmarks.run import RESULTS, SMALL_BYTES, size_of
 from kafkalog_core.format import kernels, layout
 from kafkalog_core.ops import bench
-from kafkalog_core.ops.seeded import FIRST_TIMESTAMP_MS, Recipe, build_block
-from kafkalog_core.ops.targets import resolve
+from kafkalog_core.ops.reading.seeded import FIRST_TIMESTAMP_MS, Recipe, build_block
+from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.ops.verify.check import Level
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest

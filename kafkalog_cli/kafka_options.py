@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from kafkalog_core.errors import SettingError
-from kafkalog_core.ops.release import parse_release
-from kafkalog_core.ops.settings import SettingsRequest, parse_assignment, parse_topic_assignment
+from kafkalog_core.ops.releases.release import parse_release
+from kafkalog_core.ops.releases.settings import SettingsRequest, parse_assignment, parse_topic_assignment
 
 if TYPE_CHECKING:
     from collections.abc import Callable

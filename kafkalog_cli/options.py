@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from kafkalog_cli import params
-from kafkalog_core.ops.select import Filters
-from kafkalog_core.ops.selection import Selection
+from kafkalog_core.ops.selecting.select import Filters
+from kafkalog_core.ops.selecting.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,14 +12,14 @@ import tempfile
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import AccessError, NotFoundError
-from kafkalog_core.ops.targets import FileTarget
+from kafkalog_core.ops.selecting.targets import FileTarget
 from kafkalog_core.storage.logdir import holds_segments, is_broker_dir
 from kafkalog_core.storage.partition import partition_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kafkalog_core.ops.targets import Target
+    from kafkalog_core.ops.selecting.targets import Target
 
 __all__ = ["OutFile"]
 

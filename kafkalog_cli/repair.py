@@ -18,24 +18,24 @@ from kafkalog_cli.outfile import OutFile
 from kafkalog_cli.render import open_plans, open_progress
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops.apply import apply_draft
-from kafkalog_core.ops.plan import PlanRequest, make_plan
-from kafkalog_core.ops.plan_file import is_plan_file, plan_file
+from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
+from kafkalog_core.ops.plans.plan_file import is_plan_file, plan_file
+from kafkalog_core.ops.plans.sheet import plan_sheet
+from kafkalog_core.ops.plans.sites import sites_of
 from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.sheet import plan_sheet
-from kafkalog_core.ops.sites import sites_of
-from kafkalog_core.ops.targets import resolve
-from kafkalog_core.storage.lock import LogDirLocks, lock_holder, locked_dirs
-from kafkalog_core.storage.writer import Disk
+from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.storage.changing.lock import LogDirLocks, lock_holder, locked_dirs
+from kafkalog_core.storage.changing.writer import Disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kafkalog_core.ops.plan import Draft, Json, Plan
+    from kafkalog_core.ops.plans.plan import Draft, Json, Plan
+    from kafkalog_core.ops.plans.sheet import Sheet
+    from kafkalog_core.ops.plans.sites import Site
     from kafkalog_core.ops.progress import Progress
-    from kafkalog_core.ops.selection import Selection
-    from kafkalog_core.ops.sheet import Sheet
-    from kafkalog_core.ops.sites import Site
-    from kafkalog_core.storage.journal import Journal
+    from kafkalog_core.ops.selecting.selection import Selection
+    from kafkalog_core.storage.changing.journal import Journal
 
 __all__ = [
     "Manner",

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog_cli.render.cells import safe_text
-from kafkalog_core.ops.targets import resolve
+from kafkalog_core.ops.selecting.targets import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog_core.errors import KafkalogError
     from kafkalog_core.ops.report import Report
-    from kafkalog_core.ops.selection import Selection
-    from kafkalog_core.ops.targets import Target
+    from kafkalog_core.ops.selecting.selection import Selection
+    from kafkalog_core.ops.selecting.targets import Target
 
 __all__ = ["resolve_readable"]
 

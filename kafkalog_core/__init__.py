@@ -40,17 +40,17 @@ if TYPE_CHECKING:
     from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_run
     from kafkalog_core.ops.apply import apply_draft, resume
     from kafkalog_core.ops.dump import DumpRequest, dump
-    from kafkalog_core.ops.entries import entries
     from kafkalog_core.ops.follow import follow
-    from kafkalog_core.ops.plan import Draft, Loss, Outcome, Plan, PlanRequest, make_plan
-    from kafkalog_core.ops.release_evidence import ReleaseGuess, infer_release
+    from kafkalog_core.ops.plans.plan import Draft, Loss, Outcome, Plan, PlanRequest, make_plan
+    from kafkalog_core.ops.plans.sites import Site, sites_of
+    from kafkalog_core.ops.reading.entries import entries
+    from kafkalog_core.ops.reading.rows import RowChunk, json_line, json_object
+    from kafkalog_core.ops.releases.release_evidence import ReleaseGuess, infer_release
+    from kafkalog_core.ops.releases.settings import SettingsRequest
     from kafkalog_core.ops.report import Report
-    from kafkalog_core.ops.rows import RowChunk, json_line, json_object
     from kafkalog_core.ops.seek import Question, SeekRequest, seek
-    from kafkalog_core.ops.select import Filters
-    from kafkalog_core.ops.settings import SettingsRequest
-    from kafkalog_core.ops.sites import Site, sites_of
-    from kafkalog_core.ops.targets import FileTarget, LogDirTarget, PartitionTarget, Selection, resolve
+    from kafkalog_core.ops.selecting.select import Filters
+    from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, PartitionTarget, Selection, resolve
     from kafkalog_core.ops.undo import (
         PrunePlan,
         Scope,
@@ -64,15 +64,15 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.verify.engine import verify
     from kafkalog_core.ops.verify.request import VerifyRequest
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict
-    from kafkalog_core.storage.changes import Change
-    from kafkalog_core.storage.journal import Journal
-    from kafkalog_core.storage.lock import LogDirLocks, locked_dirs
+    from kafkalog_core.storage.changing.changes import Change
+    from kafkalog_core.storage.changing.journal import Journal
+    from kafkalog_core.storage.changing.lock import LogDirLocks, locked_dirs
+    from kafkalog_core.storage.changing.writer import Disk, WriteError
     from kafkalog_core.storage.logdir import LogDir, read_log_dir
-    from kafkalog_core.storage.lookup import PartitionLookup
+    from kafkalog_core.storage.lookups.lookup import PartitionLookup
     from kafkalog_core.storage.partition import Partition, read_partition
     from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
     from kafkalog_core.storage.source import Source
-    from kafkalog_core.storage.writer import Disk, WriteError
     from kafkalog_core.tables import TABLES
 
 __all__ = [

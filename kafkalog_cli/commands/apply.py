@@ -14,19 +14,19 @@ from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.repair import Showing, apply_all, cores, locked, now_ms, places_of_journal, watched
 from kafkalog_core.errors import FieldError, RefusedError
 from kafkalog_core.ops.apply import check_drift, resume
-from kafkalog_core.ops.plan import make_plan
-from kafkalog_core.ops.plan_file import parse_plans
-from kafkalog_core.ops.resume import is_of_plan, resumed_sheet
+from kafkalog_core.ops.plans.plan import make_plan
+from kafkalog_core.ops.plans.plan_file import parse_plans
+from kafkalog_core.ops.plans.resume import is_of_plan, resumed_sheet
 from kafkalog_core.ops.undo import scope_of
+from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.source import open_error
-from kafkalog_core.storage.writer import Disk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog_core.ops.plan_file import StoredPlan
+    from kafkalog_core.ops.plans.plan_file import StoredPlan
     from kafkalog_core.ops.progress import Progress
-    from kafkalog_core.storage.journal import Journal
+    from kafkalog_core.storage.changing.journal import Journal
 
 __all__ = ["apply_command"]
 

@@ -17,8 +17,8 @@ from kafkalog_core.errors import AccessError, UnknownFileError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.ops.bench import MEASURES, Pass, twin_passes
-from kafkalog_core.ops.seeded import Recipe, seeded_log
-from kafkalog_core.ops.targets import FileTarget, resolve
+from kafkalog_core.ops.reading.seeded import Recipe, seeded_log
+from kafkalog_core.ops.selecting.targets import FileTarget, resolve
 from kafkalog_core.twins import interpreted
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from kafkalog_cli.repair import Manner, repair_options, run_repair
 from kafkalog_core.storage.logdir import is_broker_dir
 
 if TYPE_CHECKING:
-    from kafkalog_core.ops.selection import Selection
-    from kafkalog_core.ops.settings import SettingsRequest
+    from kafkalog_core.ops.releases.settings import SettingsRequest
+    from kafkalog_core.ops.selecting.selection import Selection
 
 __all__ = ["checkpoint_command"]
 

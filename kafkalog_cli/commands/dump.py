@@ -21,15 +21,15 @@ from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.ops.dump import DumpRequest, dump
 from kafkalog_core.ops.follow import follow
 from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.select import Filters
-from kafkalog_core.ops.targets import FileTarget, resolve, same_partitions
+from kafkalog_core.ops.selecting.select import Filters
+from kafkalog_core.ops.selecting.targets import FileTarget, resolve, same_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kafkalog_cli.render import Writer
-    from kafkalog_core.ops.rows import Chunk
-    from kafkalog_core.ops.selection import Selection
+    from kafkalog_core.ops.reading.rows import Chunk
+    from kafkalog_core.ops.selecting.selection import Selection
     from kafkalog_core.tables import Table
 
 __all__ = ["dump_command"]

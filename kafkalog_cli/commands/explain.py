@@ -16,8 +16,8 @@ from kafkalog_cli.render.explanations import code_lines, digest_lines, entry_lin
 from kafkalog_core import tables
 from kafkalog_core.errors import AccessError
 from kafkalog_core.ops.explain import LINE_CHARACTERS, Digest, entries, explained, near
+from kafkalog_core.ops.reading.rows import RowChunk
 from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.rows import RowChunk
 from kafkalog_core.storage.source import open_error
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from kafkalog_core import tables
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.seek import Question, SeekRequest, seek
-from kafkalog_core.ops.targets import resolve
+from kafkalog_core.ops.selecting.targets import resolve
 
 if TYPE_CHECKING:
     from kafkalog_cli.render import Writer
-    from kafkalog_core.ops.selection import Selection
+    from kafkalog_core.ops.selecting.selection import Selection
 
 __all__ = ["seek_command"]
 

@@ -15,8 +15,8 @@ from kafkalog_cli.repair import repair_options, run_repair
 
 if TYPE_CHECKING:
     from kafkalog_cli.repair import Manner
-    from kafkalog_core.ops.selection import Selection
-    from kafkalog_core.ops.settings import SettingsRequest
+    from kafkalog_core.ops.releases.settings import SettingsRequest
+    from kafkalog_core.ops.selecting.selection import Selection
 
 __all__ = ["truncate_command"]
 

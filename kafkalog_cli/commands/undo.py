@@ -12,9 +12,9 @@ from kafkalog_cli.command import Command, Example
 from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.repair import Showing, locked, places_of_journal, watched
 from kafkalog_core.errors import RefusedError
+from kafkalog_core.ops.plans.undo_sheet import list_sheet, prune_sheet, undo_sheet
 from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
-from kafkalog_core.ops.undo_sheet import list_sheet, prune_sheet, undo_sheet
-from kafkalog_core.storage.writer import Disk
+from kafkalog_core.storage.changing.writer import Disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -30,7 +30,7 @@ from kafkalog_core.ops.verify.size import log_bytes
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
-    from kafkalog_core.ops.selection import Selection
+    from kafkalog_core.ops.selecting.selection import Selection
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 
 __all__ = ["verify_command"]

@@ -13,13 +13,13 @@ import click
 
 from kafkalog_cli.render.summary import summary_sentence
 from kafkalog_core.format.csv_form import csv_line
-from kafkalog_core.ops.rows import csv_columns
+from kafkalog_core.ops.reading.rows import csv_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog_cli.render.writer import Settings
-    from kafkalog_core.ops.rows import Chunk
+    from kafkalog_core.ops.reading.rows import Chunk
 
 __all__ = ["CsvWriter"]
 

@@ -6,13 +6,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from kafkalog_core import tables
-from kafkalog_core.ops.rows import json_line
+from kafkalog_core.ops.reading.rows import json_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog_cli.render.writer import Settings
-    from kafkalog_core.ops.rows import Chunk
+    from kafkalog_core.ops.reading.rows import Chunk
 
 __all__ = ["JsonWriter", "NdjsonWriter"]
 

@@ -19,7 +19,7 @@ from kafkalog_core import tables
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kafkalog_core.ops.sheet import Sheet
+    from kafkalog_core.ops.plans.sheet import Sheet
 
 __all__ = ["PlanTable"]
 

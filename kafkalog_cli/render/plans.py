@@ -11,7 +11,7 @@ from kafkalog_core import tables
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog_core.ops.sheet import Sheet
+    from kafkalog_core.ops.plans.sheet import Sheet
 
 __all__ = ["PlanWriter", "open_plans"]
 

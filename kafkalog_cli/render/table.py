@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kafkalog_cli.render.writer import Settings
-    from kafkalog_core.ops.rows import Chunk
+    from kafkalog_core.ops.reading.rows import Chunk
 
 __all__ = ["VERDICT_STYLES", "TableWriter", "open_console"]
 

@@ -11,7 +11,7 @@ from kafkalog_core.ops.progress import Progress
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kafkalog_core.ops.rows import BytesMode, Chunk
+    from kafkalog_core.ops.reading.rows import BytesMode, Chunk
     from kafkalog_core.tables import Table
 
 __all__ = ["Bar", "Settings", "Writer", "open_progress", "open_writer"]

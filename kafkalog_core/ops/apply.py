@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 from kafkalog_core.errors import RefusedError, UnfinishedError
 from kafkalog_core.format.names import JOURNAL_PREFIX
-from kafkalog_core.ops.obstacles import resume_command, undo_command
-from kafkalog_core.ops.plan import planner_of
+from kafkalog_core.ops.plans.obstacles import resume_command, undo_command
+from kafkalog_core.ops.plans.plan import planner_of
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
-from kafkalog_core.storage.commit import check_new, finish
-from kafkalog_core.storage.journal import Journal, layout_for
-from kafkalog_core.storage.journals import find_journals
-from kafkalog_core.storage.staging import Staging
+from kafkalog_core.storage.changing.commit import check_new, finish
+from kafkalog_core.storage.changing.journal import Journal, layout_for
+from kafkalog_core.storage.changing.journals import find_journals
+from kafkalog_core.storage.changing.staging import Staging
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog_core.ops.plan import Draft, Plan
-    from kafkalog_core.storage.changes import Change
-    from kafkalog_core.storage.commit import States
-    from kafkalog_core.storage.writer import Disk
+    from kafkalog_core.ops.plans.plan import Draft, Plan
+    from kafkalog_core.storage.changing.changes import Change
+    from kafkalog_core.storage.changing.commit import States
+    from kafkalog_core.storage.changing.writer import Disk
 
 __all__ = ["apply_draft", "check_drift", "resume"]
 

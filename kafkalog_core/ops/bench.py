@@ -16,8 +16,8 @@ from kafkalog_core.format.columns import FORMAT_V07, BatchColumns, RecordColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.ops.dump import DumpRequest, dump
 from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.select import Filters
-from kafkalog_core.ops.targets import resolve
+from kafkalog_core.ops.selecting.select import Filters
+from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 

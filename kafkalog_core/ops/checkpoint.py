@@ -20,8 +20,8 @@ from kafkalog_core.format.names import (
     fixed_file_name,
 )
 from kafkalog_core.format.textfile import parse_int32
-from kafkalog_core.ops.cluster_records import read_cluster_topics, read_log_levels
-from kafkalog_core.ops.compaction import is_compacted
+from kafkalog_core.ops.logdirs.brokerdir import OFFSET_KINDS, read_broker_dir, served
+from kafkalog_core.ops.logdirs.compaction import is_compacted
 from kafkalog_core.ops.mending.epochs import mend_epochs
 from kafkalog_core.ops.mending.extents import read_extent
 from kafkalog_core.ops.mending.mark import KEEPS_PRODUCERS, MARK, next_step, unclean_parts, unverified
@@ -29,12 +29,12 @@ from kafkalog_core.ops.mending.mend import Mend, why
 from kafkalog_core.ops.mending.meta import MetaSources, mend_meta
 from kafkalog_core.ops.mending.offsets import Measured, mend_offsets, offset_findings
 from kafkalog_core.ops.mending.topic_ids import mend_topic_id, read_topic_ids
-from kafkalog_core.ops.plan import Outcome
-from kafkalog_core.ops.release import Release
-from kafkalog_core.ops.release_evidence import infer_release
-from kafkalog_core.ops.rows import RowChunk
-from kafkalog_core.ops.settings import read_settings
-from kafkalog_core.ops.verify.brokerdir import OFFSET_KINDS, read_broker_dir, served
+from kafkalog_core.ops.plans.plan import Outcome
+from kafkalog_core.ops.reading.rows import RowChunk
+from kafkalog_core.ops.releases.cluster_records import read_cluster_topics, read_log_levels
+from kafkalog_core.ops.releases.release import Release
+from kafkalog_core.ops.releases.release_evidence import infer_release
+from kafkalog_core.ops.releases.settings import read_settings
 from kafkalog_core.ops.verify.logdir import file_findings
 from kafkalog_core.ops.verify.ownership import broker_uid
 from kafkalog_core.storage.logdir import BROKER_KINDS, PartitionPath, read_log_dir
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.checkpoint_text import LineEdit
+    from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
     from kafkalog_core.ops.mending.extents import Extent
     from kafkalog_core.ops.mending.topic_ids import TopicIds
-    from kafkalog_core.ops.plan import PlanRequest
+    from kafkalog_core.ops.plans.plan import PlanRequest
     from kafkalog_core.ops.progress import Progress
-    from kafkalog_core.ops.verify.brokerdir import BrokerDir
-    from kafkalog_core.storage.changes import Stage
+    from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.logdir import LogDir
     from kafkalog_core.storage.partition import Partition
 

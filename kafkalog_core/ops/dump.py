@@ -15,20 +15,20 @@ from kafkalog_core.errors import SelectionError, StorageError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import LOG_KINDS, FileKind, FileState
-from kafkalog_core.ops.chain import chain_findings
-from kafkalog_core.ops.checkpoints import Checkpoints
-from kafkalog_core.ops.chunks import Place, rows_at
-from kafkalog_core.ops.committed import CommittedView, committed_findings, read_committed_view, segments_behind
-from kafkalog_core.ops.compaction import Compaction
-from kafkalog_core.ops.entries import ENTRY_KINDS, entries
-from kafkalog_core.ops.file_codes import code_of_error
-from kafkalog_core.ops.logfiles import LogFile, Unit, place_of, unit_of_file, unit_of_partition
-from kafkalog_core.ops.logreader import LogReader
+from kafkalog_core.ops.logdirs.checkpoints import Checkpoints
+from kafkalog_core.ops.logdirs.compaction import Compaction
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
-from kafkalog_core.ops.rows import RowChunk
-from kafkalog_core.ops.select import Filters
-from kafkalog_core.ops.stats import LogStats
-from kafkalog_core.ops.targets import FileTarget, LogDirTarget, PartitionTarget, Target
+from kafkalog_core.ops.reading.chain import chain_findings
+from kafkalog_core.ops.reading.chunks import Place, rows_at
+from kafkalog_core.ops.reading.committed import CommittedView, committed_findings, read_committed_view, segments_behind
+from kafkalog_core.ops.reading.entries import ENTRY_KINDS, entries
+from kafkalog_core.ops.reading.file_codes import code_of_error
+from kafkalog_core.ops.reading.logfiles import LogFile, Unit, place_of, unit_of_file, unit_of_partition
+from kafkalog_core.ops.reading.logreader import LogReader
+from kafkalog_core.ops.reading.rows import RowChunk
+from kafkalog_core.ops.reading.stats import LogStats
+from kafkalog_core.ops.selecting.select import Filters
+from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, PartitionTarget, Target
 from kafkalog_core.storage.partition import Partition, read_partition
 from kafkalog_core.storage.scan import ScanOptions
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kafkalog_core.findings import Severity
+    from kafkalog_core.ops.reading.rows import Chunk
     from kafkalog_core.ops.report import Report
-    from kafkalog_core.ops.rows import Chunk
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.segment import Segment
 

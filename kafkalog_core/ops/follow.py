@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog_core.errors import KafkalogError, SelectionError
 from kafkalog_core.format.names import LOG_KINDS
-from kafkalog_core.ops.chunks import OUT_BYTES
-from kafkalog_core.ops.logfiles import Unit, unit_of_partition
-from kafkalog_core.ops.logreader import LogReader
 from kafkalog_core.ops.progress import NO_PROGRESS
-from kafkalog_core.ops.tail import Tail, unit_of_rolling_file
-from kafkalog_core.ops.targets import FileTarget, LogDirTarget, PartitionTarget, Target
+from kafkalog_core.ops.reading.chunks import OUT_BYTES
+from kafkalog_core.ops.reading.logfiles import Unit, unit_of_partition
+from kafkalog_core.ops.reading.logreader import LogReader
+from kafkalog_core.ops.reading.tail import Tail, unit_of_rolling_file
+from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, PartitionTarget, Target
 from kafkalog_core.storage.partition import read_partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog_core.ops.dump import DumpRequest
+    from kafkalog_core.ops.reading.rows import Chunk
     from kafkalog_core.ops.report import Report
-    from kafkalog_core.ops.rows import Chunk
 
 __all__ = ["follow"]
 

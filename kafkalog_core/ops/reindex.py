@@ -15,30 +15,30 @@ from kafkalog_core.errors import AccessError, NotFoundError
 from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import SEGMENT_KINDS, DirectoryState, FileKind
-from kafkalog_core.ops.plan import Outcome
+from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
+from kafkalog_core.ops.logdirs.context import PartitionContext
+from kafkalog_core.ops.plans.plan import Outcome
+from kafkalog_core.ops.pool import Pool
 from kafkalog_core.ops.recovery.rules import RecoveryRules, recovery_rules
 from kafkalog_core.ops.reindexing.partition import PartitionReindex
 from kafkalog_core.ops.reindexing.steps import Spool, stage_step
 from kafkalog_core.ops.reindexing.task import ReindexTask
-from kafkalog_core.ops.release import Release
-from kafkalog_core.ops.release_evidence import infer_release
-from kafkalog_core.ops.settings import read_settings
-from kafkalog_core.ops.verify.brokerdir import read_broker_dir
-from kafkalog_core.ops.verify.context import PartitionContext
-from kafkalog_core.ops.verify.pool import Pool
+from kafkalog_core.ops.releases.release import Release
+from kafkalog_core.ops.releases.release_evidence import infer_release
+from kafkalog_core.ops.releases.settings import read_settings
 from kafkalog_core.storage.partition import partition_name, read_partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.plan import PlanRequest
+    from kafkalog_core.ops.plans.plan import PlanRequest
     from kafkalog_core.ops.progress import Progress
     from kafkalog_core.ops.reindexing.steps import Step
     from kafkalog_core.ops.reindexing.task import Said
-    from kafkalog_core.ops.settings import Setting
-    from kafkalog_core.ops.targets import FileTarget
-    from kafkalog_core.storage.changes import Stage
+    from kafkalog_core.ops.releases.settings import Setting
+    from kafkalog_core.ops.selecting.targets import FileTarget
+    from kafkalog_core.storage.changing.changes import Stage
 
 __all__ = ["plan_reindex", "rebuild"]
 

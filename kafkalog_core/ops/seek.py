@@ -12,29 +12,29 @@ from kafkalog_core import tables
 from kafkalog_core.errors import SelectionError, StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.ops.checkpoints import Checkpoints
-from kafkalog_core.ops.chunks import rows_at
-from kafkalog_core.ops.file_codes import code_of_error
-from kafkalog_core.ops.logreader import damage_severity
-from kafkalog_core.ops.offsets_before import offsets_before
-from kafkalog_core.ops.release import Release
-from kafkalog_core.ops.rows import RowChunk
-from kafkalog_core.ops.seek_answers import Answer, broker_findings, find
-from kafkalog_core.ops.seek_fetch import fetch_chunks
-from kafkalog_core.ops.seek_targets import Releases, SeekTarget, seek_targets
-from kafkalog_core.storage.lookup import PartitionLookup
+from kafkalog_core.ops.logdirs.checkpoints import Checkpoints
+from kafkalog_core.ops.reading.chunks import rows_at
+from kafkalog_core.ops.reading.file_codes import code_of_error
+from kafkalog_core.ops.reading.logreader import damage_severity
+from kafkalog_core.ops.reading.rows import RowChunk
+from kafkalog_core.ops.releases.release import Release
+from kafkalog_core.ops.seeking.offsets_before import offsets_before
+from kafkalog_core.ops.seeking.seek_answers import Answer, broker_findings, find
+from kafkalog_core.ops.seeking.seek_fetch import fetch_chunks
+from kafkalog_core.ops.seeking.seek_targets import Releases, SeekTarget, seek_targets
+from kafkalog_core.storage.lookups.lookup import PartitionLookup
+from kafkalog_core.storage.lookups.trace import Trace
 from kafkalog_core.storage.scan import ScanOptions
-from kafkalog_core.storage.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.logfiles import LogFile
-    from kafkalog_core.ops.release_evidence import ReleaseGuess
+    from kafkalog_core.ops.reading.logfiles import LogFile
+    from kafkalog_core.ops.reading.rows import Chunk
+    from kafkalog_core.ops.releases.release_evidence import ReleaseGuess
     from kafkalog_core.ops.report import Report
-    from kafkalog_core.ops.rows import Chunk
-    from kafkalog_core.ops.targets import Target
+    from kafkalog_core.ops.selecting.targets import Target
 
 __all__ = ["Question", "SeekRequest", "seek"]
 

@@ -12,31 +12,31 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.findings import found
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
-from kafkalog_core.ops.plan import Outcome
+from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
+from kafkalog_core.ops.logdirs.context import PartitionContext
+from kafkalog_core.ops.plans.plan import Outcome
+from kafkalog_core.ops.pool import Pool
 from kafkalog_core.ops.recovery.loader_rules import rules_of
 from kafkalog_core.ops.recovery.rules import recovery_rules
-from kafkalog_core.ops.release_evidence import infer_release
-from kafkalog_core.ops.settings import read_settings
+from kafkalog_core.ops.releases.release_evidence import infer_release
+from kafkalog_core.ops.releases.settings import read_settings
 from kafkalog_core.ops.truncation.aftermath import Surroundings
 from kafkalog_core.ops.truncation.checkpoints import FOLLOWING, lower_offsets
 from kafkalog_core.ops.truncation.search import Question, search
 from kafkalog_core.ops.truncation.staging import stage_cut
-from kafkalog_core.ops.verify.brokerdir import read_broker_dir
-from kafkalog_core.ops.verify.context import PartitionContext
-from kafkalog_core.ops.verify.pool import Pool
 from kafkalog_core.storage.partition import read_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.plan import PlanRequest
+    from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
+    from kafkalog_core.ops.plans.plan import PlanRequest
     from kafkalog_core.ops.progress import Progress
-    from kafkalog_core.ops.release import Release
-    from kafkalog_core.ops.settings import Setting
+    from kafkalog_core.ops.releases.release import Release
+    from kafkalog_core.ops.releases.settings import Setting
     from kafkalog_core.ops.truncation.search import Answer
-    from kafkalog_core.ops.verify.brokerdir import BrokerDir
-    from kafkalog_core.storage.changes import Stage
+    from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.partition import Partition
 
 __all__ = ["plan_truncate"]

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import NotFoundError, RefusedError, UnfinishedError
 from kafkalog_core.format.names import journal_run
-from kafkalog_core.ops.obstacles import resume_command, space_sentence, undo_command
-from kafkalog_core.storage.changes import Change
-from kafkalog_core.storage.commit import check_old, check_saved, prune, roll_back, state_of
-from kafkalog_core.storage.journals import Found, Remains, find_journals, real_path
+from kafkalog_core.ops.plans.obstacles import resume_command, space_sentence, undo_command
+from kafkalog_core.storage.changing.changes import Change
+from kafkalog_core.storage.changing.commit import check_old, check_saved, prune, roll_back, state_of
+from kafkalog_core.storage.changing.journals import Found, Remains, find_journals, real_path
+from kafkalog_core.storage.changing.permission import write_problems
+from kafkalog_core.storage.changing.space import Space, spaces_for
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.logdir import is_broker_dir
-from kafkalog_core.storage.permission import write_problems
-from kafkalog_core.storage.space import Space, spaces_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog_core.storage.changes import Fingerprint
-    from kafkalog_core.storage.commit import States
-    from kafkalog_core.storage.journal import Entry, Journal
-    from kafkalog_core.storage.writer import Disk
+    from kafkalog_core.storage.changing.changes import Fingerprint
+    from kafkalog_core.storage.changing.commit import States
+    from kafkalog_core.storage.changing.journal import Entry, Journal
+    from kafkalog_core.storage.changing.writer import Disk
 
 __all__ = ["PrunePlan", "Scope", "UndoPlan", "apply_prune", "apply_undo", "plan_prune", "plan_undo", "scope_of"]
 

@@ -22,12 +22,12 @@ from kafkalog_cli.main import cli
 from kafkalog_cli.repair import repair_options, run_repair
 from kafkalog_core import tables
 from kafkalog_core.findings import found
-from kafkalog_core.ops import plan as plan_module
-from kafkalog_core.ops.plan import Loss, Outcome
-from kafkalog_core.ops.release import Release
-from kafkalog_core.ops.release_evidence import ReleaseGuess
-from kafkalog_core.ops.settings import Setting
-from kafkalog_core.storage.lock import LogDirLocks
+from kafkalog_core.ops.plans import plan as plan_module
+from kafkalog_core.ops.plans.plan import Loss, Outcome
+from kafkalog_core.ops.releases.release import Release
+from kafkalog_core.ops.releases.release_evidence import ReleaseGuess
+from kafkalog_core.ops.releases.settings import Setting
+from kafkalog_core.storage.changing.lock import LogDirLocks
 from tests.storage import repairs
 from tests.storage.repairs import DyingDisk, Killed, apply_to, interrupt, make_dir, snapshot
 from tests.storage.test_lock import HOLDER
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog_cli.repair import Manner
-    from kafkalog_core.ops.plan import PlanRequest
+    from kafkalog_core.ops.plans.plan import PlanRequest
     from kafkalog_core.ops.progress import Progress
-    from kafkalog_core.ops.selection import Selection
-    from kafkalog_core.storage.changes import Stage
+    from kafkalog_core.ops.selecting.selection import Selection
+    from kafkalog_core.storage.changing.changes import Stage
 
 STATE = {"loses": False, "refuses": False, "is_idle": False}
 

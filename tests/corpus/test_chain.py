@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog_core.ops.dump import DumpRequest, dump
 from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.targets import resolve
+from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.storage.logdir import holds_segments
 from tests.corpus import archives, faults
 from tests.corpus.faults import BEFORE, SHEET, Fault

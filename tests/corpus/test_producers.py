@@ -13,12 +13,12 @@ import pytest
 from kafkalog_core.format.index import iter_txn_entries
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.snapshot import ProducerEntry, decode_snapshot
-from kafkalog_core.ops.checkpoints import Checkpoints
-from kafkalog_core.ops.compaction import Compaction
-from kafkalog_core.ops.logfiles import unit_of_partition
-from kafkalog_core.ops.producer_anomalies import ANOMALIES, Anomaly
-from kafkalog_core.ops.producer_markers import markers_of
-from kafkalog_core.ops.producers import CompletedTxn, ProducerStates, sequences_of
+from kafkalog_core.ops.logdirs.checkpoints import Checkpoints
+from kafkalog_core.ops.logdirs.compaction import Compaction
+from kafkalog_core.ops.producing.producer_anomalies import ANOMALIES, Anomaly
+from kafkalog_core.ops.producing.producer_markers import markers_of
+from kafkalog_core.ops.producing.producers import CompletedTxn, ProducerStates, sequences_of
+from kafkalog_core.ops.reading.logfiles import unit_of_partition
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source

@@ -13,18 +13,18 @@ import pytest
 
 from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.ops.apply import apply_draft
-from kafkalog_core.ops.plan import PlanRequest, make_plan
+from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
+from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
+from kafkalog_core.ops.plans.sites import site_of
 from kafkalog_core.ops.recovery.partition import PartitionLoad
 from kafkalog_core.ops.recovery.results import LoadOptions
 from kafkalog_core.ops.recovery.rules import recovery_rules
 from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
-from kafkalog_core.ops.release import parse_release
-from kafkalog_core.ops.settings import SettingsRequest, read_settings
-from kafkalog_core.ops.sites import site_of
-from kafkalog_core.ops.verify.brokerdir import read_broker_dir
+from kafkalog_core.ops.releases.release import parse_release
+from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
+from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
-from kafkalog_core.storage.writer import Disk
 from tests.corpus import archives, recovering, verifying
 
 if TYPE_CHECKING:

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from kafkalog_core.ops.apply import apply_draft
-from kafkalog_core.ops.plan import PlanRequest, make_plan
-from kafkalog_core.ops.release import Release
-from kafkalog_core.ops.release_evidence import infer_release
-from kafkalog_core.ops.settings import SettingsRequest
-from kafkalog_core.ops.sites import site_of
+from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
+from kafkalog_core.ops.plans.sites import site_of
+from kafkalog_core.ops.releases.release import Release
+from kafkalog_core.ops.releases.release_evidence import infer_release
+from kafkalog_core.ops.releases.settings import SettingsRequest
+from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Run, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.storage.writer import Disk
 from tests.corpus import archives, recovering, verifying
 from tests.corpus.snapshots import snapshots
 

@@ -10,10 +10,10 @@ import pytest
 
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.seek import Question, SeekRequest, seek
-from kafkalog_core.ops.targets import resolve
-from kafkalog_core.storage.lookup import PartitionLookup
+from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.storage.lookups.lookup import PartitionLookup
+from kafkalog_core.storage.lookups.trace import Trace
 from kafkalog_core.storage.partition import read_partition
-from kafkalog_core.storage.trace import Trace
 from tests.corpus.dumping import dump
 from tests.corpus.snapshots import snapshots
 

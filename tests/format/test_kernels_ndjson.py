@@ -14,9 +14,9 @@ from kafkalog_core import tables
 from kafkalog_core.format import decode as decode_module
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
-from kafkalog_core.ops import chunks
-from kafkalog_core.ops.chunks import BatchChunk, Lines, Place, RecordChunk
-from kafkalog_core.ops.rows import csv_columns, csv_row, json_line
+from kafkalog_core.ops.reading import chunks
+from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, Place, RecordChunk
+from kafkalog_core.ops.reading.rows import csv_columns, csv_row, json_line
 from kafkalog_core.storage.scan import Run
 from tests import build, strategies
 from tests.build import Record, batch_v2, control_batch, message_v0, txn_marker

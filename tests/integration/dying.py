@@ -13,7 +13,7 @@ import sys
 from itertools import count
 
 from kafkalog_cli.main import main
-from kafkalog_core.storage.writer import Disk
+from kafkalog_core.storage.changing.writer import Disk
 
 
 def _die_at(notes_path: str, at: int) -> None:

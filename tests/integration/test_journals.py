@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import LockedError
-from kafkalog_core.ops import plan as plan_module
 from kafkalog_core.ops.apply import apply_draft
-from kafkalog_core.ops.plan import Outcome, PlanRequest, make_plan
-from kafkalog_core.ops.sites import site_of
+from kafkalog_core.ops.plans import plan as plan_module
+from kafkalog_core.ops.plans.plan import Outcome, PlanRequest, make_plan
+from kafkalog_core.ops.plans.sites import site_of
 from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
-from kafkalog_core.storage.lock import LogDirLocks, locked_dirs
-from kafkalog_core.storage.writer import Disk
+from kafkalog_core.storage.changing.lock import LogDirLocks, locked_dirs
+from kafkalog_core.storage.changing.writer import Disk
 from tests.integration import clients
 from tests.storage.repairs import NOW_MS, names_of_ours
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog_core.storage.changes import Stage
+    from kafkalog_core.storage.changing.changes import Stage
     from tests.integration.broker import Broker
     from tests.integration.records import Record
 

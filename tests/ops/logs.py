@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog_core.ops.dump import DumpRequest, dump
 from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.targets import resolve
+from kafkalog_core.ops.selecting.targets import resolve
 from tests.build import Record
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.snapshot import ProducerEntry
-from kafkalog_core.ops.producers import CompletedTxn, Marker
+from kafkalog_core.ops.producing.producers import CompletedTxn, Marker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -13,21 +13,21 @@ import pytest
 
 from kafkalog_core.errors import AccessError, NotFoundError, RefusedError
 from kafkalog_core.ops import apply as apply_module
-from kafkalog_core.ops import plan as plan_module
 from kafkalog_core.ops.apply import apply_draft, check_drift, resume
-from kafkalog_core.ops.plan import Outcome, PlanRequest, make_plan
-from kafkalog_core.ops.sites import site_of
+from kafkalog_core.ops.plans import plan as plan_module
+from kafkalog_core.ops.plans.plan import Outcome, PlanRequest, make_plan
+from kafkalog_core.ops.plans.sites import site_of
 from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
-from kafkalog_core.storage import commit, permission, space
-from kafkalog_core.storage.fingerprint import WHOLE_BYTES
-from kafkalog_core.storage.journals import held_bytes
-from kafkalog_core.storage.writer import Disk
+from kafkalog_core.storage.changing import commit, permission, space
+from kafkalog_core.storage.changing.fingerprint import WHOLE_BYTES
+from kafkalog_core.storage.changing.journals import held_bytes
+from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import LOG, NOW_MS, OWNER, Killed, apply_to, draft_of, make_dir, names_of_ours, snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog_core.storage.journal import Journal
+    from kafkalog_core.storage.changing.journal import Journal
 
 INDEX = "t-0/00000000000000000000.index"
 

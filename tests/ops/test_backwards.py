@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.select import Filters
+from kafkalog_core.ops.selecting.select import Filters
 from tests import strategies
 from tests.build import (
     ABORT,

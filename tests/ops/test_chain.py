@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.findings import Finding
-from kafkalog_core.ops.chain import OffsetSpan, chain_findings
+from kafkalog_core.ops.reading.chain import OffsetSpan, chain_findings
 from kafkalog_core.ops.report import Report
 from kafkalog_core.storage.scan import Damage
 from tests.build import GZIP, batch_v2, empty_batch, message_v0, wrapper_v0, wrapper_v1

@@ -11,9 +11,9 @@ import pytest
 
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops.apply import apply_draft
-from kafkalog_core.ops.plan import PlanRequest, make_plan
-from kafkalog_core.ops.sites import site_of
-from kafkalog_core.storage.writer import Disk
+from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
+from kafkalog_core.ops.plans.sites import site_of
+from kafkalog_core.storage.changing.writer import Disk
 from tests import build
 from tests.ops.mending.dirs import CLUSTER, NOW_MS, TOPIC_IDS, Line, changed, draft, lines, write_log_dir
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kafkalog_core.ops.plan import Draft
+    from kafkalog_core.ops.plans.plan import Draft
 
 RECOVERY = "recovery-point-offset-checkpoint"
 WATERMARKS = "replication-offset-checkpoint"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import SelectionError
-from kafkalog_core.ops.committed import CommittedView
-from kafkalog_core.ops.producer_outcomes import Span
+from kafkalog_core.ops.producing.producer_outcomes import Span
+from kafkalog_core.ops.reading.committed import CommittedView
 from kafkalog_core.ops.report import Report
 from tests.build import (
     ABORT,

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops import compaction
-from kafkalog_core.ops.checkpoints import Checkpoints
-from kafkalog_core.ops.compaction import Compaction, LogPart, is_compacted, shows_no_compaction
-from kafkalog_core.ops.logfiles import unit_of_partition
+from kafkalog_core.ops.logdirs import compaction
+from kafkalog_core.ops.logdirs.checkpoints import Checkpoints
+from kafkalog_core.ops.logdirs.compaction import Compaction, LogPart, is_compacted, shows_no_compaction
+from kafkalog_core.ops.reading.logfiles import unit_of_partition
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import ScanOptions
 from tests.build import (

@@ -12,7 +12,7 @@ import pytest
 from kafkalog_core.errors import AccessError, NotFoundError
 from kafkalog_core.ops.dump import DumpRequest, dump
 from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.targets import resolve
+from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.storage.source import Source
 from tests.build import GZIP, NONE, batch_v2, meta_properties
 from tests.ops.logs import Row, dump_rows, offsets_of, records, write_segments

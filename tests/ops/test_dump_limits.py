@@ -14,7 +14,7 @@ import pytest
 from kafkalog_core.format.layout import V07_MAX_DEPTH
 from kafkalog_core.ops.dump import DumpRequest, dump
 from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.targets import resolve
+from kafkalog_core.ops.selecting.targets import resolve
 from tests.build import (
     GZIP,
     LZ4,
@@ -115,7 +115,7 @@ def peak_bytes(path: Path) -> int:
 import resource, sys
 from kafkalog_core.ops.dump import DumpRequest, dump
 from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.targets import resolve
+from kafkalog_core.ops.selecting.targets import resolve
 request = DumpRequest(targets=tuple(resolve([sys.argv[1]])), level="records", max_batch_bytes={LIMIT_BYTES})
 for chunk in dump(request, Report()):
     chunk.ndjson("auto")

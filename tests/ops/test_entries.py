@@ -14,14 +14,14 @@ from kafkalog_core.errors import AccessError, NotFoundError, UnsupportedError
 from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.findings.damage import ENTRY_DAMAGE
 from kafkalog_core.format.names import FileKind, FileState, parse_file_name
-from kafkalog_core.ops.entries import ENTRY_KINDS, entries
+from kafkalog_core.ops.reading.entries import ENTRY_KINDS, entries
 from kafkalog_core.storage.source import Source
 from tests import build
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog_core.ops.rows import RowChunk
+    from kafkalog_core.ops.reading.rows import RowChunk
 
 INDEX = "00000000000000000100.index"
 TIME_INDEX = "00000000000000000100.timeindex"

@@ -14,8 +14,8 @@ from kafkalog_core.ops import follow as follow_module
 from kafkalog_core.ops.dump import DumpRequest
 from kafkalog_core.ops.follow import follow
 from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.select import Filters
-from kafkalog_core.ops.targets import FileTarget, resolve
+from kafkalog_core.ops.selecting.select import Filters
+from kafkalog_core.ops.selecting.targets import FileTarget, resolve
 from kafkalog_core.storage.listing import FileInfo
 from kafkalog_core.storage.source import Source
 from tests.build import COMMIT, GZIP, batch_v2, message_v07, txn_marker

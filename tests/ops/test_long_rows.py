@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_core import tables
-from kafkalog_core.ops import long_rows
-from kafkalog_core.ops.long_rows import long_line
-from kafkalog_core.ops.rows import json_line
+from kafkalog_core.ops.reading import long_rows
+from kafkalog_core.ops.reading.long_rows import long_line
+from kafkalog_core.ops.reading.rows import json_line
 
 MODES = ("auto", "base64", "hex")
 

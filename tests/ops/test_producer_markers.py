@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_core.format.kernels.constants import M_SIZE
-from kafkalog_core.ops.producer_anomalies import Marker
-from kafkalog_core.ops.producer_markers import markers_of
+from kafkalog_core.ops.producing.producer_anomalies import Marker
+from kafkalog_core.ops.producing.producer_markers import markers_of
 from tests.build import (
     ABORT,
     COMMIT,

@@ -13,8 +13,8 @@ from kafkalog_core.format import kernels
 from kafkalog_core.format.kernels import constants
 from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.format.snapshot import ProducerEntry, decode_snapshot
-from kafkalog_core.ops.producer_anomalies import ANOMALIES
-from kafkalog_core.ops.producers import Anomaly, CompletedTxn, Marker, ProducerStates, sequences_of
+from kafkalog_core.ops.producing.producer_anomalies import ANOMALIES
+from kafkalog_core.ops.producing.producers import Anomaly, CompletedTxn, Marker, ProducerStates, sequences_of
 from tests.build import Producer, snapshot
 from tests.ops.producers_model import CONTROL, TRANSACTIONAL, Batch, Model, columns_of
 from tests.twins import TWINS, all_agree, twin

@@ -14,11 +14,11 @@ from kafkalog_core.format.index import iter_offset_entries, iter_time_entries, i
 from kafkalog_core.format.snapshot import decode_snapshot
 from kafkalog_core.ops import reindex
 from kafkalog_core.ops.apply import apply_draft
-from kafkalog_core.ops.plan import Plan, PlanRequest, make_plan
-from kafkalog_core.ops.settings import SettingsRequest
-from kafkalog_core.ops.sites import site_of
+from kafkalog_core.ops.plans.plan import Plan, PlanRequest, make_plan
+from kafkalog_core.ops.plans.sites import site_of
+from kafkalog_core.ops.releases.settings import SettingsRequest
+from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.source import Source
-from kafkalog_core.storage.writer import Disk
 from tests.build import (
     ABORT,
     COMMIT,

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from kafkalog_core.errors import SettingError
-from kafkalog_core.ops.release import LATEST, RELEASES, Release, parse_release, rule_class
+from kafkalog_core.ops.releases.release import LATEST, RELEASES, Release, parse_release, rule_class
 
 
 def test_every_release_is_after_the_one_before() -> None:

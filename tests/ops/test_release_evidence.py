@@ -10,8 +10,8 @@ import pytest
 
 from kafkalog_core.errors import NotFoundError, SettingError
 from kafkalog_core.format.names import parse_directory_name
-from kafkalog_core.ops.release import LATEST, RELEASES, Release, parse_release, rule_class
-from kafkalog_core.ops.release_evidence import infer_release
+from kafkalog_core.ops.releases.release import LATEST, RELEASES, Release, parse_release, rule_class
+from kafkalog_core.ops.releases.release_evidence import infer_release
 from kafkalog_core.storage.logdir import is_broker_dir
 from tests import build
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_core import tables
-from kafkalog_core.ops.rows import RowChunk, json_line, json_object
+from kafkalog_core.ops.reading.rows import RowChunk, json_line, json_object
 from kafkalog_core.tables import Column, Table
 
 SMALL = Table(

@@ -8,8 +8,8 @@ import pytest
 
 from kafkalog_core.ops.dump import DumpRequest, dump
 from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.select import Filters
-from kafkalog_core.ops.targets import resolve
+from kafkalog_core.ops.selecting.select import Filters
+from kafkalog_core.ops.selecting.targets import resolve
 from tests.build import GZIP, Record, batch_v2, message_v07, message_v1, wrapper_v07, wrapper_v1
 from tests.ops.logs import Row, dump_rows, offsets_of, records, write_segments
 

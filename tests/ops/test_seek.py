@@ -10,7 +10,7 @@ import pytest
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.seek import Question, SeekRequest, seek
-from kafkalog_core.ops.targets import resolve
+from kafkalog_core.ops.selecting.targets import resolve
 from tests.build import (
     GZIP,
     Record,

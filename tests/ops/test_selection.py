@@ -9,8 +9,8 @@ import pytest
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.ops.dump import DumpRequest, dump
 from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selection import Selection, describe_topics
-from kafkalog_core.ops.targets import LogDirTarget, Target, resolve
+from kafkalog_core.ops.selecting.selection import Selection, describe_topics
+from kafkalog_core.ops.selecting.targets import LogDirTarget, Target, resolve
 
 LOG = "00000000000000000000.log"
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import NotFoundError, SettingError
-from kafkalog_core.ops.release import LATEST, Release
-from kafkalog_core.ops.setting_table import SETTINGS, known_names
-from kafkalog_core.ops.settings import Setting, Settings, SettingsRequest, parse_assignment, read_settings
+from kafkalog_core.ops.releases.release import LATEST, Release
+from kafkalog_core.ops.releases.setting_table import SETTINGS, known_names
+from kafkalog_core.ops.releases.settings import Setting, Settings, SettingsRequest, parse_assignment, read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path

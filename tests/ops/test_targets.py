@@ -21,7 +21,7 @@ from kafkalog_core.errors import (
     UnsupportedError,
 )
 from kafkalog_core.format.names import FileKind
-from kafkalog_core.ops.targets import FileTarget, LogDirTarget, PartitionTarget, Target, resolve
+from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, PartitionTarget, Target, resolve
 from kafkalog_core.storage.source import Source, UnreadableError
 
 LOG = "00000000000000000000.log"

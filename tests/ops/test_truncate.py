@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.format.snapshot import decode_snapshot
+from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
+from kafkalog_core.ops.plans.sites import site_of
 from kafkalog_core.ops.progress import NO_PROGRESS
 from kafkalog_core.ops.recovery.partition import PartitionLoad
 from kafkalog_core.ops.recovery.results import LoadOptions
 from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
-from kafkalog_core.ops.release import parse_release
-from kafkalog_core.ops.settings import SettingsRequest, read_settings
-from kafkalog_core.ops.sites import site_of
+from kafkalog_core.ops.releases.release import parse_release
+from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
 from kafkalog_core.ops.truncate import plan_truncate
-from kafkalog_core.ops.verify.brokerdir import read_broker_dir
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
 from tests import build
@@ -50,7 +50,7 @@ from tests.ops.truncating import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkalog_core.ops.plan import Draft
+    from kafkalog_core.ops.plans.plan import Draft
     from tests.ops.truncating import Batch
 
 SEGMENTS = {

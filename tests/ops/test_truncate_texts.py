@@ -10,7 +10,7 @@ from tests.ops.truncating import WATERMARKS, batch, plan, write_log, write_tops
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog_core.ops.plan import Draft
+    from kafkalog_core.ops.plans.plan import Draft
 
 
 def reasons(draft: Draft, ending: str) -> list[str]:

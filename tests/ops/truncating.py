@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkalog_core.ops.apply import apply_draft
-from kafkalog_core.ops.plan import PlanRequest, make_plan
-from kafkalog_core.ops.sites import site_of
-from kafkalog_core.storage.writer import Disk
+from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
+from kafkalog_core.ops.plans.sites import site_of
+from kafkalog_core.storage.changing.writer import Disk
 from tests import build
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from kafkalog_core.ops.plan import Draft
+    from kafkalog_core.ops.plans.plan import Draft
 
 NOW_MS = 2_000_000
 RECOVERY = "recovery-point-offset-checkpoint"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog_core.ops import plan as plan_module
-from kafkalog_core.storage import writer
+from kafkalog_core.ops.plans import plan as plan_module
+from kafkalog_core.storage.changing import writer
 
 
 @pytest.fixture

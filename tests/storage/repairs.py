@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog_core.format.names import journal_run
 from kafkalog_core.ops.apply import apply_draft, resume
-from kafkalog_core.ops.plan import Outcome, PlanRequest, make_plan
-from kafkalog_core.ops.sites import site_of
+from kafkalog_core.ops.plans.plan import Outcome, PlanRequest, make_plan
+from kafkalog_core.ops.plans.sites import site_of
 from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
-from kafkalog_core.storage.writer import Disk
+from kafkalog_core.storage.changing.writer import Disk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog_core.ops.plan import Draft
+    from kafkalog_core.ops.plans.plan import Draft
     from kafkalog_core.ops.progress import Progress
-    from kafkalog_core.storage.changes import Stage
-    from kafkalog_core.storage.journal import Journal
+    from kafkalog_core.storage.changing.changes import Stage
+    from kafkalog_core.storage.changing.journal import Journal
 
 OWNER = (1001, 1002) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
 NOW_MS = 1_767_323_045_000

@@ -14,7 +14,7 @@ import pytest
 
 from kafkalog_core.errors import KafkalogError, UnfinishedError
 from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
-from kafkalog_core.storage.writer import Disk
+from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import (
     CountingDisk,
     DyingDisk,

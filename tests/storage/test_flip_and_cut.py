@@ -13,7 +13,7 @@ import pytest
 from kafkalog_core.format import layout, unprotected
 from kafkalog_core.ops.dump import DumpRequest, dump
 from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.targets import resolve
+from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.storage.scan import Damage
 from kafkalog_core.storage.source import Source
 from tests.storage.scans import scan_source

@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CHILD = """
 import sys, time
 from pathlib import Path
-from kafkalog_core.ops import plan
-from kafkalog_core.storage.writer import Disk
+from kafkalog_core.ops.plans import plan
+from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import apply_to
 
 class SlowDisk(Disk):

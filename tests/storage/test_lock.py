@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import AccessError, LockedError
-from kafkalog_core.storage.lock import LogDirLocks, lock_holder, locked_dirs
-from kafkalog_core.storage.writer import Disk
+from kafkalog_core.storage.changing.lock import LogDirLocks, lock_holder, locked_dirs
+from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import OWNER, names_of_ours
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import AccessError, RefusedError
-from kafkalog_core.storage import fingerprint as fingerprint_module
-from kafkalog_core.storage.changes import Change, Fingerprint
-from kafkalog_core.storage.fingerprint import fingerprint
-from kafkalog_core.storage.outline import Outline
+from kafkalog_core.storage.changing import fingerprint as fingerprint_module
+from kafkalog_core.storage.changing.changes import Change, Fingerprint
+from kafkalog_core.storage.changing.fingerprint import fingerprint
+from kafkalog_core.storage.changing.outline import Outline
 from kafkalog_core.storage.source import Source  # noqa: TC001 -- patched
 from tests.storage.repairs import LOG, make_dir, snapshot
 

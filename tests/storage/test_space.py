@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.storage import space as space_module
-from kafkalog_core.storage.changes import Change, Fingerprint
-from kafkalog_core.storage.space import Space, spaces_for
+from kafkalog_core.storage.changing import space as space_module
+from kafkalog_core.storage.changing.changes import Change, Fingerprint
+from kafkalog_core.storage.changing.space import Space, spaces_for
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,8 +24,8 @@ from kafkalog_core.format.names import (
     journal_run,
     segment_file_name,
 )
-from kafkalog_core.ops.release import Release
-from kafkalog_core.ops.targets import LogDirTarget
+from kafkalog_core.ops.releases.release import Release
+from kafkalog_core.ops.selecting.targets import LogDirTarget
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.layout import Layout
     from kafkalog_core.ops.mending.extents import Extent
-    from kafkalog_core.ops.plan import PlanRequest
+    from kafkalog_core.ops.plans.plan import PlanRequest
     from kafkalog_core.ops.progress import Progress
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.logdir import LogDir

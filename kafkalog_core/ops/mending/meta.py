@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.verify.brokerdir import BrokerDir
+    from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
 
 __all__ = ["MetaSources", "mend_meta"]
 

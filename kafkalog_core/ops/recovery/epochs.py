@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.checkpoint import EpochEntry, Verdict, read_epoch_checkpoint
 from kafkalog_core.format.names import FileKind, fixed_file_name
-from kafkalog_core.ops.checkpoints import TextWindows
-from kafkalog_core.ops.release import Release
+from kafkalog_core.ops.logdirs.checkpoints import TextWindows
+from kafkalog_core.ops.releases.release import Release
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from kafkalog_core.ops.release import Release
+from kafkalog_core.ops.releases.release import Release
 
 __all__ = ["LoaderRules", "log_start", "rules_of"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState
-from kafkalog_core.ops.producers import ProducerStates
+from kafkalog_core.ops.producing.producers import ProducerStates
 from kafkalog_core.ops.recovery.candidates import first_recovered
 from kafkalog_core.ops.recovery.epochs import EpochCache, EpochStart, read_epoch_file
 from kafkalog_core.ops.recovery.index_sanity import is_odd_index, txn_index_fault
@@ -32,10 +32,10 @@ from kafkalog_core.storage.source import Source
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from kafkalog_core.ops.logdirs.context import PartitionContext
     from kafkalog_core.ops.recovery.replay import Obstacle
     from kafkalog_core.ops.recovery.results import LoadOptions, LoadProblemKind, Occasion
     from kafkalog_core.ops.recovery.segment import Problem, SegmentRecovery
-    from kafkalog_core.ops.verify.context import PartitionContext
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.scan import Damage

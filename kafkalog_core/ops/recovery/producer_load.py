@@ -13,7 +13,7 @@ from kafkalog_core.ops.recovery.snapshots import ProducerManager
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog_core.ops.producers import ProducerStates
+    from kafkalog_core.ops.producing.producers import ProducerStates
     from kafkalog_core.ops.recovery.replay import Obstacle
     from kafkalog_core.ops.recovery.snapshots import SnapshotFiles, SnapshotOptions
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.layout import HEADER_SIZE_UP_TO_MAGIC, MAX_BATCH_BYTES, OFFSET_INDEX_ENTRY
-from kafkalog_core.ops.producer_markers import markers_of
-from kafkalog_core.storage.broker_walk import stop_of_broker
-from kafkalog_core.storage.index_search import IndexPages
+from kafkalog_core.ops.producing.producer_markers import markers_of
+from kafkalog_core.storage.lookups.broker_walk import stop_of_broker
+from kafkalog_core.storage.lookups.index_search import IndexPages
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
-    from kafkalog_core.ops.producers import ProducerStates
+    from kafkalog_core.ops.producing.producers import ProducerStates
     from kafkalog_core.storage.listing import FileInfo
 
 __all__ = ["Obstacle", "end_of_log", "replay_producers"]

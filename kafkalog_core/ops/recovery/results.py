@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.recovery.rules import RecoveryRules
     from kafkalog_core.ops.recovery.segment import SegmentRecovery
     from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
-    from kafkalog_core.ops.release import Release
-    from kafkalog_core.ops.settings import TopicSettings
+    from kafkalog_core.ops.releases.release import Release
+    from kafkalog_core.ops.releases.settings import TopicSettings
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.segment import Segment
 

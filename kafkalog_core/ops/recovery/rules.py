@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.kernels import constants as k
-from kafkalog_core.ops.release import Release
+from kafkalog_core.ops.releases.release import Release
 
 if TYPE_CHECKING:
     from kafkalog_core.format.snapshot import SnapshotOrder

@@ -25,20 +25,20 @@ from kafkalog_core.format.layout import (
     OFFSET_INDEX_ENTRY,
     TIME_INDEX_ENTRY,
 )
-from kafkalog_core.ops.producer_markers import markers_of
-from kafkalog_core.ops.producers import CompletedTxn
+from kafkalog_core.ops.producing.producer_markers import markers_of
+from kafkalog_core.ops.producing.producers import CompletedTxn
 from kafkalog_core.ops.recovery.markers import marker_fault
-from kafkalog_core.storage.broker_walk import walk_as_broker
+from kafkalog_core.storage.lookups.broker_walk import walk_as_broker
 from kafkalog_core.storage.scan import Damage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog_core.format.columns import BatchColumns
-    from kafkalog_core.ops.producers import Marker, ProducerStates
+    from kafkalog_core.ops.producing.producers import Marker, ProducerStates
     from kafkalog_core.ops.recovery.markers import MarkerFault
     from kafkalog_core.ops.recovery.rules import RecoveryRules
-    from kafkalog_core.ops.settings import TopicSettings
+    from kafkalog_core.ops.releases.settings import TopicSettings
     from kafkalog_core.storage.scan import Run
     from kafkalog_core.storage.source import Source
 

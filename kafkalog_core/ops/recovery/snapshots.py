@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format.names import FileState
 from kafkalog_core.format.snapshot import decode_snapshot, encode_snapshot
-from kafkalog_core.ops.producers import ProducerStates
+from kafkalog_core.ops.producing.producers import ProducerStates
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_INT32
-from kafkalog_core.ops.compaction import is_compacted
-from kafkalog_core.ops.producers import ProducerStates
+from kafkalog_core.ops.logdirs.compaction import is_compacted
+from kafkalog_core.ops.producing.producers import ProducerStates
 from kafkalog_core.ops.recovery.epochs import EpochStart
 from kafkalog_core.ops.recovery.segment import Watch, recover_segment
 from kafkalog_core.ops.reindexing.course import epoch_extent, next_base, recovered_from, rising
@@ -22,7 +22,7 @@ from kafkalog_core.ops.reindexing.producers import Snapshots, load_states, txn_i
 from kafkalog_core.ops.reindexing.split import split_parts, split_steps, taken_name
 from kafkalog_core.ops.reindexing.steps import Step
 from kafkalog_core.ops.reindexing.task import Said
-from kafkalog_core.ops.release import Release
+from kafkalog_core.ops.releases.release import Release
 from kafkalog_core.ops.truncation.loss import measure_loss
 from kafkalog_core.ops.verify.check import SegmentTask
 from kafkalog_core.ops.verify.sink import Sink
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.plan import Loss
+    from kafkalog_core.ops.plans.plan import Loss
     from kafkalog_core.ops.recovery.segment import ProblemKind, SegmentRecovery
     from kafkalog_core.ops.reindexing.split import SplitPart
     from kafkalog_core.ops.reindexing.task import ReindexTask

@@ -11,7 +11,7 @@ from kafkalog_core.format.index import iter_txn_entries
 from kafkalog_core.format.layout import TXN_INDEX_ENTRY
 from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.format.snapshot import decode_snapshot, encode_snapshot
-from kafkalog_core.ops.producers import CompletedTxn, ProducerStates
+from kafkalog_core.ops.producing.producers import CompletedTxn, ProducerStates
 from kafkalog_core.ops.reindexing.indexes import is_same, what_is_wrong
 from kafkalog_core.ops.reindexing.steps import Step
 from kafkalog_core.ops.verify.sink import Sink

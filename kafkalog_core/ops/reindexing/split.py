@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalog_core.format.layout import MAGIC_V2, MAX_INT32
 from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.ops.reindexing.steps import FileSlice, Step
-from kafkalog_core.storage.broker_walk import walk_as_broker
+from kafkalog_core.storage.lookups.broker_walk import walk_as_broker
 from kafkalog_core.storage.scan import Damage
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from kafkalog_core.storage.source import WINDOW_BYTES, Source
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog_core.storage.changes import Stage
+    from kafkalog_core.storage.changing.changes import Stage
 
 __all__ = ["FileSlice", "Spool", "Step", "stage_step"]
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.plan import Loss
+    from kafkalog_core.ops.logdirs.context import PartitionContext
+    from kafkalog_core.ops.plans.plan import Loss
     from kafkalog_core.ops.recovery.rules import RecoveryRules
-    from kafkalog_core.ops.release import Release
-    from kafkalog_core.ops.settings import TopicSettings
-    from kafkalog_core.ops.verify.context import PartitionContext
+    from kafkalog_core.ops.releases.release import Release
+    from kafkalog_core.ops.releases.settings import TopicSettings
 
 __all__ = ["ReindexTask", "Said"]
 

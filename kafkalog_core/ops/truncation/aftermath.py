@@ -13,13 +13,13 @@ from kafkalog_core.ops.recovery.rules import recovery_rules
 from kafkalog_core.ops.recovery.snapshots import SnapshotFiles, SnapshotOptions
 
 if TYPE_CHECKING:
-    from kafkalog_core.ops.producers import OpenTxn
+    from kafkalog_core.ops.logdirs.context import PartitionContext
+    from kafkalog_core.ops.producing.producers import OpenTxn
     from kafkalog_core.ops.recovery.epochs import EpochStart
     from kafkalog_core.ops.recovery.replay import Obstacle
-    from kafkalog_core.ops.release import Release
-    from kafkalog_core.ops.settings import TopicSettings
+    from kafkalog_core.ops.releases.release import Release
+    from kafkalog_core.ops.releases.settings import TopicSettings
     from kafkalog_core.ops.truncation.cut import Cut
-    from kafkalog_core.ops.verify.context import PartitionContext
 
 __all__ = ["Aftermath", "Surroundings", "aftermath_of", "epochs_after"]
 

@@ -13,8 +13,8 @@ from kafkalog_core.storage.source import Source
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog_core.ops.verify.brokerdir import BrokerDir
-    from kafkalog_core.storage.changes import Stage
+    from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
+    from kafkalog_core.storage.changing.changes import Stage
 
 __all__ = ["FOLLOWING", "lower_offsets"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.decode import PayloadDamage, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, MAX_BATCH_BYTES, TRANSACTIONAL_BIT
-from kafkalog_core.ops.plan import Loss
+from kafkalog_core.ops.plans.plan import Loss
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 

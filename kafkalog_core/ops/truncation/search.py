@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.plan import Loss
+    from kafkalog_core.ops.plans.plan import Loss
     from kafkalog_core.ops.truncation.aftermath import Aftermath, Surroundings
     from kafkalog_core.ops.truncation.cut import Cut
     from kafkalog_core.storage.partition import Partition

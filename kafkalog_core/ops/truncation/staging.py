@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.recovery.snapshots import SnapshotFiles
     from kafkalog_core.ops.truncation.aftermath import Aftermath
     from kafkalog_core.ops.truncation.cut import Cut, SegmentCut
-    from kafkalog_core.storage.changes import Stage
+    from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.segment import Segment
 

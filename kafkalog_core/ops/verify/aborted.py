@@ -7,7 +7,7 @@ from bisect import bisect_left
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.ops.producers import CompletedTxn
+from kafkalog_core.ops.producing.producers import CompletedTxn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.verify.brokerdir import BrokerDir
+    from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
     from kafkalog_core.storage.logdir import PartitionPath
 
 __all__ = ["TopicId", "check_across", "check_topic_ids"]

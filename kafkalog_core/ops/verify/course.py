@@ -17,7 +17,7 @@ from kafkalog_core.ops.verify.partition import PartitionChecker
 from kafkalog_core.ops.verify.state import SegmentRecord, StateError, decode, encode
 
 if TYPE_CHECKING:
-    from kafkalog_core.ops.verify.context import PartitionContext
+    from kafkalog_core.ops.logdirs.context import PartitionContext
     from kafkalog_core.ops.verify.partition import CheckerPlace
     from kafkalog_core.ops.verify.verdict import SegmentVerdict
     from kafkalog_core.storage.partition import Partition

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.verify.context import PartitionContext
+    from kafkalog_core.ops.logdirs.context import PartitionContext
     from kafkalog_core.ops.verify.verdict import PartitionVerdict
 
 __all__ = ["damage_places", "with_dispositions"]

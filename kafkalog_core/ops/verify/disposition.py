@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog_core.findings import Finding, Severity
-    from kafkalog_core.ops.verify.context import PartitionContext
+    from kafkalog_core.ops.logdirs.context import PartitionContext
 
 __all__ = [
     "AtRisk",

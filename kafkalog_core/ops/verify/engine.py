@@ -13,12 +13,12 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.ops.pool import Pool
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
-from kafkalog_core.ops.targets import FileTarget, LogDirTarget
+from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget
 from kafkalog_core.ops.verify.course import Course, partition_key
 from kafkalog_core.ops.verify.logdir import LogDirs
 from kafkalog_core.ops.verify.motion import settled
-from kafkalog_core.ops.verify.pool import Pool
 from kafkalog_core.ops.verify.single import check_file
 from kafkalog_core.ops.verify.state import decode
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
@@ -37,7 +37,7 @@ from kafkalog_core.ops.verify.work import (
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
-    from kafkalog_core.ops.targets import Target
+    from kafkalog_core.ops.selecting.targets import Target
     from kafkalog_core.ops.verify.request import VerifyRequest
     from kafkalog_core.ops.verify.state import Keeper
 

@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kafkalog_core.findings.partitions import GAP_LOST, GAP_UNKNOWN, LOST_CURE
-from kafkalog_core.ops.chain import OffsetSpan, chain_findings
-from kafkalog_core.ops.compaction import FEW_GAPS, LogPart, shows_no_compaction
+from kafkalog_core.ops.logdirs.compaction import FEW_GAPS, LogPart, shows_no_compaction
+from kafkalog_core.ops.reading.chain import OffsetSpan, chain_findings
 from kafkalog_core.ops.verify.verdict import ends_in_damage, next_offset
 from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.storage.segment import SegmentState
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog_core.findings import Finding, Severity
-    from kafkalog_core.ops.verify.context import PartitionContext
+    from kafkalog_core.ops.logdirs.context import PartitionContext
     from kafkalog_core.ops.verify.sink import Sink
     from kafkalog_core.ops.verify.verdict import SegmentVerdict
     from kafkalog_core.storage.partition import Partition

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from kafkalog_core.ops.producers import Marker
+    from kafkalog_core.ops.producing.producers import Marker
 
 __all__ = ["NO_CHAIN", "Chain", "Spool", "Spooled"]
 

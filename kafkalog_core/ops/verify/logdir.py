@@ -17,11 +17,11 @@ from kafkalog_core.format.names import (
     FileKind,
     fixed_file_name,
 )
-from kafkalog_core.ops.entry_faults import EntryFile
-from kafkalog_core.ops.targets import FileTarget, LogDirTarget, PartitionTarget
+from kafkalog_core.ops.logdirs.brokerdir import BrokerDir, read_broker_dir
+from kafkalog_core.ops.logdirs.context import PartitionContext
+from kafkalog_core.ops.reading.entry_faults import EntryFile
+from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, PartitionTarget
 from kafkalog_core.ops.verify.across import TopicId, check_across, check_topic_ids
-from kafkalog_core.ops.verify.brokerdir import BrokerDir, read_broker_dir
-from kafkalog_core.ops.verify.context import PartitionContext
 from kafkalog_core.ops.verify.damage_places import with_dispositions
 from kafkalog_core.ops.verify.metadata_log import bootstrap_findings, snapshot_findings
 from kafkalog_core.ops.verify.offsets import check_partition_offsets
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from kafkalog_core.findings import Finding, Severity
-    from kafkalog_core.ops.checkpoints import PlacedLine
-    from kafkalog_core.ops.targets import Target
+    from kafkalog_core.ops.logdirs.checkpoints import PlacedLine
+    from kafkalog_core.ops.selecting.targets import Target
     from kafkalog_core.ops.verify.work import Depth
 
 __all__ = ["LogDirs", "file_findings"]

@@ -14,7 +14,7 @@ from kafkalog_core.findings.logs import DAMAGE_REASONS
 from kafkalog_core.findings.metadata_log import SNAPSHOT_ACTION, SNAPSHOT_CURE
 from kafkalog_core.format.checkpoint import EpochEntry
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name
-from kafkalog_core.ops.entry_faults import EntryFile
+from kafkalog_core.ops.reading.entry_faults import EntryFile
 from kafkalog_core.ops.verify.check import SegmentTask
 from kafkalog_core.ops.verify.handover import NO_CHAIN
 from kafkalog_core.ops.verify.segment import check_segment
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog_core.findings import Finding, Severity
-    from kafkalog_core.ops.verify.context import PartitionContext
+    from kafkalog_core.ops.logdirs.context import PartitionContext
     from kafkalog_core.ops.verify.verdict import PartitionVerdict
     from kafkalog_core.ops.verify.work import Depth
     from kafkalog_core.storage.listing import FileInfo

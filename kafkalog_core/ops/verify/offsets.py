@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.format.names import DirectoryName
-    from kafkalog_core.ops.verify.brokerdir import BrokerDir
+    from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
 
 __all__ = ["check_partition_offsets"]
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, segment_file_name
-from kafkalog_core.ops.compaction import is_compacted
-from kafkalog_core.ops.entry_faults import EntryFile
+from kafkalog_core.ops.logdirs.compaction import is_compacted
+from kafkalog_core.ops.reading.entry_faults import EntryFile
 from kafkalog_core.ops.verify.companions import refine
 from kafkalog_core.ops.verify.disposition import SegmentExtent, at_risk, at_risk_finding, is_recovered
 from kafkalog_core.ops.verify.epochs import check_epochs
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.format.columns import BatchColumns
-    from kafkalog_core.ops.producers import Marker, ProducerStates
-    from kafkalog_core.ops.verify.context import PartitionContext
+    from kafkalog_core.ops.logdirs.context import PartitionContext
+    from kafkalog_core.ops.producing.producers import Marker, ProducerStates
     from kafkalog_core.ops.verify.textfiles import EpochText
     from kafkalog_core.ops.verify.verdict import EpochStart, SegmentVerdict
     from kafkalog_core.storage.listing import FileInfo

@@ -6,9 +6,9 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.ops.compaction import is_compacted
-from kafkalog_core.ops.producer_anomalies import ANOMALIES
-from kafkalog_core.ops.producers import CompletedTxn, ProducerStates, sequences_of
+from kafkalog_core.ops.logdirs.compaction import is_compacted
+from kafkalog_core.ops.producing.producer_anomalies import ANOMALIES
+from kafkalog_core.ops.producing.producers import CompletedTxn, ProducerStates, sequences_of
 from kafkalog_core.ops.verify.aborted import AbortedTxns
 from kafkalog_core.ops.verify.sink import Sink, SinkPart
 from kafkalog_core.ops.verify.snapshots import check_snapshot
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.columns import BatchColumns
-    from kafkalog_core.ops.producer_anomalies import Anomaly, Marker
-    from kafkalog_core.ops.verify.context import PartitionContext
+    from kafkalog_core.ops.logdirs.context import PartitionContext
+    from kafkalog_core.ops.producing.producer_anomalies import Anomaly, Marker
     from kafkalog_core.storage.partition import Partition
 
 __all__ = ["ProducerChecks", "ProducerPlace"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 
 if TYPE_CHECKING:
-    from kafkalog_core.ops.targets import Target
+    from kafkalog_core.ops.selecting.targets import Target
     from kafkalog_core.ops.verify.check import Level
 
 __all__ = ["VerifyRequest"]

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from kafkalog_core import tables
-from kafkalog_core.ops.rows import RowChunk
+from kafkalog_core.ops.reading.rows import RowChunk
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.layout import MAX_INT64
-from kafkalog_core.ops.file_codes import CHANGE_CODES, code_of_error
-from kafkalog_core.ops.producer_markers import markers_of
+from kafkalog_core.ops.producing.producer_markers import markers_of
+from kafkalog_core.ops.reading.file_codes import CHANGE_CODES, code_of_error
 from kafkalog_core.ops.verify.batches import BatchCheck
 from kafkalog_core.ops.verify.framing import FramingCheck
 from kafkalog_core.ops.verify.indexes import OffsetIndexCheck, TimeIndexCheck

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.names import CHECKPOINT_KINDS, LOG_KINDS, SEGMENT_KINDS, FileKind
-from kafkalog_core.ops.entry_faults import EntryFile
+from kafkalog_core.ops.reading.entry_faults import EntryFile
 from kafkalog_core.ops.verify.check import SegmentTask
 from kafkalog_core.ops.verify.handover import NO_CHAIN
 from kafkalog_core.ops.verify.segment import check_segment
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.targets import FileTarget
+    from kafkalog_core.ops.selecting.targets import FileTarget
     from kafkalog_core.ops.verify.work import Depth
 
 __all__ = ["check_file"]

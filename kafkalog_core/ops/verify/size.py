@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from kafkalog_core.ops.targets import FileTarget, PartitionTarget
+from kafkalog_core.ops.selecting.targets import FileTarget, PartitionTarget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkalog_core.ops.targets import Target
+    from kafkalog_core.ops.selecting.targets import Target
 
 __all__ = ["log_bytes"]
 

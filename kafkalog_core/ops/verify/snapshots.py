@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format.layout import SNAPSHOT_ENTRY, SNAPSHOT_HEADER
 from kafkalog_core.format.snapshot import decode_snapshot
-from kafkalog_core.ops.file_codes import code_of_error
+from kafkalog_core.ops.reading.file_codes import code_of_error
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
     from kafkalog_core.format.snapshot import ProducerEntry
-    from kafkalog_core.ops.producers import ProducerStates
+    from kafkalog_core.ops.producing.producers import ProducerStates
     from kafkalog_core.ops.verify.sink import Sink
 
 __all__ = ["MAX_SNAPSHOT_BYTES", "check_snapshot"]

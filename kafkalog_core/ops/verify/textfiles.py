@@ -15,9 +15,9 @@ from kafkalog_core.format.checkpoint import EpochEntry, OffsetEntry, Verdict, re
 from kafkalog_core.format.names import FileKind, FileState, parse_file_name
 from kafkalog_core.format.properties import MAX_PROPERTY_FILE_BYTES, PropertyFile
 from kafkalog_core.format.textfile import iter_lines
-from kafkalog_core.ops.checkpoints import CheckpointFile, PlacedLine, TextWindows, placed_lines, read_checkpoint
-from kafkalog_core.ops.entry_faults import EntryDamage, EntryFile
-from kafkalog_core.ops.text_entries import PROPERTY_READERS
+from kafkalog_core.ops.logdirs.checkpoints import CheckpointFile, PlacedLine, TextWindows, placed_lines, read_checkpoint
+from kafkalog_core.ops.reading.entry_faults import EntryDamage, EntryFile
+from kafkalog_core.ops.reading.text_entries import PROPERTY_READERS
 from kafkalog_core.ops.verify.sink import Sink
 from kafkalog_core.storage.source import Source, UnreadableError
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.index import iter_txn_entries, split_size
 from kafkalog_core.format.layout import TXN_INDEX_ENTRY
-from kafkalog_core.ops.file_codes import code_of_error
+from kafkalog_core.ops.reading.file_codes import code_of_error
 from kafkalog_core.ops.verify.aborted import AbortedTxns
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog_core.ops.producers import CompletedTxn
+    from kafkalog_core.ops.producing.producers import CompletedTxn
     from kafkalog_core.ops.verify.sink import Sink
     from kafkalog_core.storage.segment import Segment
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.names import DirectoryName
-    from kafkalog_core.ops.verify.context import PartitionContext
+    from kafkalog_core.ops.logdirs.context import PartitionContext
     from kafkalog_core.ops.verify.verdict import PlaceVerdict
 
 __all__ = ["Unmarking", "is_unmarking"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import NotFoundError, StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.format.names import FileState
-from kafkalog_core.ops.targets import FileTarget
+from kafkalog_core.ops.selecting.targets import FileTarget
 from kafkalog_core.ops.verify.check import SegmentTask
 from kafkalog_core.ops.verify.course import Course, unchanged
 from kafkalog_core.ops.verify.handover import NO_CHAIN, Spool, Spooled
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog_core.findings import Finding
+    from kafkalog_core.ops.logdirs.context import PartitionContext
     from kafkalog_core.ops.verify.check import Level
-    from kafkalog_core.ops.verify.context import PartitionContext
     from kafkalog_core.ops.verify.course import Keep
     from kafkalog_core.ops.verify.partition import PartitionChecker
 

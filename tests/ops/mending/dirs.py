@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkalog_core.ops.plan import Draft, PlanRequest, make_plan
-from kafkalog_core.ops.sites import site_of
+from kafkalog_core.ops.plans.plan import Draft, PlanRequest, make_plan
+from kafkalog_core.ops.plans.sites import site_of
 from tests import build
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.ops.recovery.epochs import EpochCache, EpochStart, read_epoch_file
-from kafkalog_core.ops.release import Release
+from kafkalog_core.ops.releases.release import Release
 from tests import build
 
 if TYPE_CHECKING:

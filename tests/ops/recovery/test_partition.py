@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.format.snapshot import decode_snapshot
+from kafkalog_core.ops.logdirs.context import PartitionContext
 from kafkalog_core.ops.recovery.candidates import first_recovered
 from kafkalog_core.ops.recovery.partition import PartitionLoad
 from kafkalog_core.ops.recovery.results import LoadOptions
 from kafkalog_core.ops.recovery.rules import recovery_rules
 from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
-from kafkalog_core.ops.release import parse_release
-from kafkalog_core.ops.settings import SettingsRequest, read_settings
-from kafkalog_core.ops.verify.context import PartitionContext
+from kafkalog_core.ops.releases.release import parse_release
+from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
 from kafkalog_core.storage.partition import read_partition
 from tests import build
 from tests.ops.truncating import EPOCHS, INTERVAL, batch, write_log

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.producers import ProducerStates
+from kafkalog_core.ops.producing.producers import ProducerStates
 from kafkalog_core.ops.recovery.replay import end_of_log, replay_producers
 from tests.ops.truncating import batch
 

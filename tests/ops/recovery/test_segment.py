@@ -11,11 +11,11 @@ import pytest
 
 from kafkalog_core.format import kernels
 from kafkalog_core.format.index import iter_offset_entries, iter_time_entries, iter_txn_entries
-from kafkalog_core.ops.producers import ProducerStates
+from kafkalog_core.ops.producing.producers import ProducerStates
 from kafkalog_core.ops.recovery.rules import recovery_rules
 from kafkalog_core.ops.recovery.segment import SegmentRecovery, Watch, recover_segment
-from kafkalog_core.ops.release import parse_release
-from kafkalog_core.ops.settings import Settings
+from kafkalog_core.ops.releases.release import parse_release
+from kafkalog_core.ops.releases.settings import Settings
 from kafkalog_core.storage.source import Source
 from tests.build import (
     ABORT,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import NotFoundError
-from kafkalog_core.ops.targets import resolve
+from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.ops.verify import engine, motion, work
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.ops.producers import CompletedTxn
+from kafkalog_core.ops.producing.producers import CompletedTxn
 from kafkalog_core.ops.verify import batches
 from kafkalog_core.ops.verify.aborted import AbortedTxns
 from kafkalog_core.ops.verify.txn_index import Doubt

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.targets import resolve
-from kafkalog_core.ops.verify.context import PartitionContext
+from kafkalog_core.ops.logdirs.context import PartitionContext
+from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.ops.verify.logdir import LogDirs
 from kafkalog_core.ops.verify.metadata_log import snapshot_findings
 from kafkalog_core.ops.verify.verdict import EpochStart, PartitionVerdict, PlaceVerdict, SegmentVerdict

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from kafkalog_core.errors import NotFoundError, StorageError, WorkerLostError
-from kafkalog_core.ops.verify import pool as pool_module
-from kafkalog_core.ops.verify.pool import Pool
+from kafkalog_core.ops import pool as pool_module
+from kafkalog_core.ops.pool import Pool
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 20.0

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkalog_core.format.names import FileKind
-from kafkalog_core.ops.entry_faults import EntryFile
+from kafkalog_core.ops.reading.entry_faults import EntryFile
 from kafkalog_core.ops.verify.sink import SHOWN
 from kafkalog_core.ops.verify.textfiles import read_epochs, read_offsets, read_properties
 from tests import build

@@ -10,8 +10,8 @@ import pytest
 from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.findings.damage import ENTRY_DAMAGE, LOG_DAMAGE
 from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL
-from kafkalog_core.ops.selection import Selection
-from kafkalog_core.ops.targets import resolve
+from kafkalog_core.ops.selecting.selection import Selection
+from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from tests import build

@@ -15,14 +15,14 @@ from kafkalog_core.format.headers import header_contradictions, records_outside
 from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.format.snapshot import ProducerEntry
-from kafkalog_core.ops import producers
-from kafkalog_core.ops.producers import Marker, ProducerStates
+from kafkalog_core.ops.producing import producers
+from kafkalog_core.ops.producing.producers import Marker, ProducerStates
 from tools.fuzz.memory import check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kafkalog_core.ops.producers import Sequences
+    from kafkalog_core.ops.producing.producers import Sequences
 
 __all__ = ["batch_checks", "index_checks", "record_checks", "replays"]
 

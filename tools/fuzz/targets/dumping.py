@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.dump import DumpRequest, dump
+from kafkalog_core.ops.reading.rows import json_line
 from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.rows import json_line
-from kafkalog_core.ops.targets import resolve
+from kafkalog_core.ops.selecting.targets import resolve
 from tools.fuzz.directories import PARTITIONS, unpack, written_paths
 from tools.fuzz.memory import check
 

@@ -18,8 +18,8 @@ from kafkalog_core.format.columns import (
     RecordColumns,
 )
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_backwards, decode_run
-from kafkalog_core.ops.chunks import BatchChunk, Lines, Place, RecordChunk
-from kafkalog_core.ops.rows import json_line
+from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, Place, RecordChunk
+from kafkalog_core.ops.reading.rows import json_line
 from kafkalog_core.storage import resync
 from kafkalog_core.storage import scan as scanner
 from kafkalog_core.storage import source as sources
@@ -31,7 +31,7 @@ from tools.fuzz.mending import mended_log, mended_v07
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog_core.ops.rows import BytesMode
+    from kafkalog_core.ops.reading.rows import BytesMode
 
 __all__ = ["legacy", "lines", "records", "v07", "walk"]
 

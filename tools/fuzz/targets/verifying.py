@@ -11,9 +11,9 @@ from kafkalog_cli.render.findings import finding_lines
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.format.layout import MAX_INT64
-from kafkalog_core.ops import producers
+from kafkalog_core.ops.producing import producers
 from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.targets import resolve
+from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.ops.verify import engine, index_entries, work
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.rows import count, rows_of

@@ -1,0 +1,1 @@
+"""What a log directory says of its partitions: checkpoints, marks, policies."""

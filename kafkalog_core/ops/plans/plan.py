@@ -1,0 +1,189 @@
+"""What a repair would do, as a value: made by a planner, shown, kept as JSON, and carried out by `apply`.
+
+A planner reads the disk and stages changes; it never writes and knows no clock. From its name, the site and its options
+the same plan comes out again, which is how `kafkalog apply` finds out that nothing has changed since.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+from kafkalog_core.errors import NotFoundError
+from kafkalog_core.ops.plans.obstacles import obstacles_of
+from kafkalog_core.ops.progress import NO_PROGRESS, Progress
+from kafkalog_core.ops.releases.settings import SettingsRequest
+from kafkalog_core.storage.changing.changes import Change, Stage
+from kafkalog_core.storage.changing.outline import Outline
+from kafkalog_core.storage.changing.space import Space, spaces_for
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.ops.plans.sites import Site
+    from kafkalog_core.ops.reading.rows import RowChunk
+    from kafkalog_core.ops.releases.release_evidence import ReleaseGuess
+    from kafkalog_core.ops.releases.settings import Setting
+
+__all__ = ["PLANNERS", "Draft", "Json", "Loss", "Outcome", "Plan", "PlanRequest", "Planner", "make_plan", "planner_of"]
+
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+
+PLANNERS: Final = {
+    "reindex": "kafkalog_core.ops.reindex:plan_reindex",
+    "truncate": "kafkalog_core.ops.truncate:plan_truncate",
+    "checkpoint": "kafkalog_core.ops.checkpoint:plan_checkpoint",
+}
+"""The planner of each command that repairs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """What a planner is asked for.
+
+    Args:
+        site: where.
+        options: what the command line says, in values that JSON has; with the site and the time all that matters.
+            `kafka` holds the fields of a `SettingsRequest`, as `dataclasses.asdict` gives them; each may be absent.
+        now_ms: the time that counts as now.
+        jobs: processes that may read at the same time; of no influence on the result.
+    """
+
+    site: Site
+    options: Mapping[str, Json]
+    now_ms: int
+    jobs: int = 1
+
+    @property
+    def settings(self) -> SettingsRequest:
+        """The option `kafka`: releases and settings. Raises SettingError where it is no such thing."""
+        return SettingsRequest.from_json(self.options.get("kafka"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """Records that nobody can read any more once the plan has been applied, in one piece of one partition.
+
+    Args:
+        topic: of the partition.
+        partition: its number.
+        path: the log file, or the first of several.
+        first_offset: of the first record; null: nothing that was a batch.
+        next_offset: behind the last record.
+        records: how many; null: cannot be counted.
+        bytes: of the log.
+        committed_records: those below the checkpointed high watermark, at least so many; null: it is not known.
+        first_timestamp_ms: of the oldest batch; null: none.
+        max_timestamp_ms: of the newest; null: none.
+        transactions: that had records there.
+        producers: that wrote there.
+        cure: what would lose less, one sentence; null: nothing is known.
+    """
+
+    topic: str | None
+    partition: int | None
+    path: str
+    first_offset: int | None
+    next_offset: int | None
+    records: int | None
+    bytes: int
+    committed_records: int | None = None
+    first_timestamp_ms: int | None = None
+    max_timestamp_ms: int | None = None
+    transactions: int = 0
+    producers: int = 0
+    cure: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a planner says beside the changes that it stages.
+
+    Args:
+        findings: what it saw, and what is mended by the changes.
+        refusals: findings, mostly of severity error, about what is left as it is, each with the next command.
+        losses: what goes away for good.
+        settings: those that counted.
+        release: whose rules counted, and the evidence; null: it made no difference.
+        needs_release: the evidence is ambiguous and the releases that it leaves differ in what is done here.
+        details: rows of further tables that the command shows.
+        note: what was asked for and is not done, and the next command, one sentence without its point; null: nothing.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    refusals: tuple[Finding, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    release: ReleaseGuess | None = None
+    needs_release: bool = False
+    details: tuple[RowChunk, ...] = ()
+    note: str | None = None
+
+
+Planner: TypeAlias = Callable[[PlanRequest, Stage, Progress], Outcome]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What would be done at one site, and what that takes.
+
+    Args:
+        command: the name of its planner.
+        request: what was asked for.
+        changes: in the order in which they are made.
+        outcome: what else the planner said.
+        spaces: room that is needed and that there is, for each file system that is written to.
+        obstacles: why it cannot be applied as things are, a sentence each; empty: it can.
+        undo_to: directory that takes the journal; null: beside the files.
+    """
+
+    command: str
+    request: PlanRequest
+    changes: tuple[Change, ...]
+    outcome: Outcome
+    spaces: tuple[Space, ...] = ()
+    obstacles: tuple[str, ...] = ()
+    undo_to: str | None = None
+
+    @property
+    def loses_data(self) -> bool:
+        """Whether records go away for good."""
+        return bool(self.outcome.losses)
+
+    @property
+    def is_alarming(self) -> bool:
+        """Whether the exit status is 4 as long as it has not been applied."""
+        findings = (*self.outcome.findings, *self.outcome.refusals)
+        return self.loses_data or any(finding.severity == "error" for finding in findings)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A plan, and what it takes to stage the same changes once more."""
+
+    plan: Plan
+    outline: Outline = field(repr=False)
+
+
+def planner_of(command: str) -> Planner:
+    """The planner of a command."""
+    module, _, name = PLANNERS[command].partition(":")
+    return cast("Planner", getattr(import_module(module), name))
+
+
+def make_plan(
+    command: str, request: PlanRequest, *, undo_to: str | None = None, progress: Progress = NO_PROGRESS
+) -> Draft:
+    """Plan a command at one site: reads, and changes nothing. Raises what reading raises."""
+    if undo_to is not None and not os.path.isdir(undo_to):
+        raise NotFoundError("there is no such directory to keep the undo journal in", path=undo_to)
+    outline = Outline(request.site.root)
+    outcome = planner_of(command)(request, outline, progress)
+    changes = tuple(outline.changes)
+    plan = Plan(command=command, request=request, changes=changes, outcome=outcome, undo_to=undo_to)
+    plan = replace(plan, spaces=spaces_for(changes, undo_to))
+    return Draft(replace(plan, obstacles=obstacles_of(plan)), outline)

@@ -1,0 +1,105 @@
+"""Where a repair works: one log directory with some of its partitions, or one partition directory outside of any.
+
+A plan is made for a site, is applied to it under one lock, and is undone as a whole. All paths are absolute.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, PartitionTarget, resolve
+from kafkalog_core.storage.listing import stat_path
+from kafkalog_core.storage.logdir import is_broker_dir, read_log_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkalog_core.ops.selecting.targets import Target
+    from kafkalog_core.storage.logdir import LogDir, PartitionPath
+
+__all__ = ["Site", "site_of", "sites_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What one plan is about.
+
+    Args:
+        root: the log directory, else the partition directory, else the directory of a file by itself.
+        log_dir: as it was read; null: outside of any.
+        partitions: directories that are meant as a whole.
+        files: files that are meant by themselves, none of them in one of `partitions`.
+        is_whole: the log directory with all that is in it.
+    """
+
+    root: str
+    log_dir: LogDir | None
+    partitions: tuple[PartitionPath, ...]
+    files: tuple[FileTarget, ...] = ()
+    is_whole: bool = False
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """What leads to the same site again."""
+        if self.is_whole:
+            return (self.root,)
+        return (*(place.path for place in self.partitions), *(file.path for file in self.files))
+
+
+def sites_of(targets: Iterable[Target]) -> list[Site]:
+    """The sites of what a command line names, in its order; each log directory once."""
+    found: dict[tuple[int, int], Site] = {}
+    for target in targets:
+        root = _root_of(target)
+        status = stat_path(root)
+        key = (status.st_dev, status.st_ino)
+        known = found.get(key) or _empty(root, target)
+        found[key] = _with(known, target)
+    return list(found.values())
+
+
+def site_of(paths: Iterable[str]) -> Site:
+    """The one site that paths lead to, as `Site.paths` gave them. Raises NotFoundError, AccessError, ..."""
+    return sites_of(resolve(list(paths)))[0]
+
+
+def _root_of(target: Target) -> str:
+    path = os.path.abspath(target.path)
+    if isinstance(target, LogDirTarget):
+        return path
+    if isinstance(target, PartitionTarget):
+        return os.path.abspath(target.log_dir) if target.log_dir is not None else path
+    around = os.path.dirname(path)
+    above = os.path.dirname(around)
+    is_in_partition = target.partition is not None and not is_broker_dir(around)
+    return above if is_in_partition and is_broker_dir(above) else around
+
+
+def _empty(root: str, target: Target) -> Site:
+    is_log_dir = isinstance(target, LogDirTarget) or is_broker_dir(root)
+    return Site(root=root, log_dir=read_log_dir(root) if is_log_dir else None, partitions=())
+
+
+def _with(site: Site, target: Target) -> Site:
+    if isinstance(target, FileTarget):
+        file = replace(target.file, path=_inside(site.root, target.path))
+        return replace(site, files=(*site.files, replace(target, file=file)))
+    if isinstance(target, PartitionTarget):
+        return replace(site, partitions=(*site.partitions, _placed(site.root, target.place)))
+    places = tuple(_placed(site.root, place) for place in target.partitions)
+    return replace(site, partitions=(*site.partitions, *places), is_whole=site.is_whole or target.is_whole)
+
+
+def _placed(root: str, place: PartitionPath) -> PartitionPath:
+    return replace(place, path=_inside(root, place.path))
+
+
+def _inside(root: str, path: str) -> str:
+    """The path of the same thing that leads through the root; links may lead to it from elsewhere."""
+    whole = os.path.abspath(path)
+    if whole == root or root in {os.path.dirname(whole), os.path.dirname(os.path.dirname(whole))}:
+        return whole
+    real_root, real = os.path.realpath(root), os.path.realpath(whole)
+    return os.path.normpath(os.path.join(root, os.path.relpath(real, real_root)))

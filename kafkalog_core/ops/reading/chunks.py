@@ -1,0 +1,291 @@
+"""Chunks of record and batch rows that stay columns until somebody looks: JSON lines go through the compiled kernel.
+
+A chunk is valid until the next one is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from kafkalog_core import tables
+from kafkalog_core.format import kernels
+from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, RECORD_FIELDS
+from kafkalog_core.format.csv_template import CsvTemplate, fits_header
+from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_KEY, CONTROL_TYPE_NAMES, MAX_INT32, MAX_INT64
+from kafkalog_core.format.template import Template, batch_template, record_template
+from kafkalog_core.ops.reading.long_rows import long_line
+from kafkalog_core.ops.reading.rows import RowChunk, csv_row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from kafkalog_core.format.columns import BatchColumns, RecordColumns
+    from kafkalog_core.format.decode import RecordRun
+    from kafkalog_core.ops.reading.rows import BytesMode
+    from kafkalog_core.storage.scan import Run
+
+__all__ = ["BatchChunk", "Lines", "Place", "RecordChunk", "control_type_name", "rows_at"]
+
+OUT_BYTES: Final = 4 * 1024 * 1024
+LONG_BYTES: Final = 32 * 1024 * 1024
+"""A line that may be longer is made piece by piece, more slowly."""
+
+
+class Place(NamedTuple):
+    """Where rows come from: topic and partition of the directory, name of the file, its path where that is shown."""
+
+    topic: str | None
+    partition: int | None
+    segment: str
+    path: str | None = None
+
+    @property
+    def columns(self) -> dict[str, object]:
+        """The first columns of all rows from here."""
+        found: dict[str, object] = self._asdict()
+        if self.path is None:
+            del found["path"]
+        return found
+
+    def table(self, table: tables.Table) -> tables.Table:
+        """The row type as it is for rows from here."""
+        return table if self.path is None else tables.with_path(table)
+
+
+def rows_at(place: Place, table: tables.Table, rows: Sequence[Mapping[str, object]]) -> RowChunk:
+    """Rows of a place, without its columns, as a chunk."""
+    return RowChunk(place.table(table), [{**place.columns, **row} for row in rows])
+
+
+class Lines:
+    """Templates of one file's rows, and the buffer their lines are written to."""
+
+    def __init__(self, place: Place, out: bytearray | None = None) -> None:
+        self.place = place
+        self.out = out if out is not None else bytearray(OUT_BYTES)
+        self._templates: dict[tuple[bool, bool, str], Template] = {}
+        self._csv_templates: dict[tuple[object, ...], CsvTemplate] = {}
+
+    def template(self, *, is_record: bool, resynced: bool, bytes_mode: str) -> Template:
+        """The template of record or batch lines."""
+        key = (is_record, resynced, bytes_mode)
+        if key not in self._templates:
+            self._templates[key] = (
+                record_template(self.place.columns, bytes_mode, resynced=resynced)
+                if is_record
+                else batch_template(self.place.columns, resynced=resynced)
+            )
+        return self._templates[key]
+
+    def csv_template(self, header: tuple[str, ...], *, is_record: bool, resynced: bool, bytes_mode: str) -> CsvTemplate:
+        """The same of CSV lines under these columns."""
+        key = (header, is_record, resynced, bytes_mode)
+        if key not in self._csv_templates:
+            self._csv_templates[key] = CsvTemplate(
+                header, self.place.columns, bytes_mode, is_record=is_record, resynced=resynced
+            )
+        return self._csv_templates[key]
+
+    def write(
+        self,
+        memory: memoryview,
+        batches: BatchColumns,
+        records: RecordColumns | None,
+        selection: bytearray | None,
+        template: Template | CsvTemplate,
+        most: int,
+    ) -> Iterator[memoryview | int]:
+        """All lines of a chunk, as many as the buffer holds at a time: they are valid until the next ones.
+
+        Of a row whose line may take more than `most` bytes the number comes in its place.
+        """
+        total = batches.count if records is None else records.count
+        out, row = self.out, 0
+        while True:
+            row, size = kernels.write_rows(memory, batches, records, selection, row, template, out)
+            if size >= 0:
+                yield memoryview(out)[:size]
+                if row >= total:
+                    return
+            elif -size <= most:  # one line is larger than the buffer: one of its size, for this chunk
+                out = bytearray(-size)
+            else:
+                yield row
+                row += 1
+
+
+class _ColumnChunk:
+    """Rows of columns; `selection` holds a byte a row, 0 for those that are left out."""
+
+    is_record = False
+
+    def __init__(
+        self,
+        lines: Lines,
+        memory: memoryview,
+        batches: BatchColumns,
+        records: RecordColumns | None,
+        *,
+        resynced: bool,
+        selection: bytearray | None,
+    ) -> None:
+        self._lines = lines
+        self._memory = memory
+        self._batches = batches
+        self._records = records
+        self._resynced = resynced
+        self._selection = selection
+        total = batches.count if records is None else records.count
+        self.count = total if selection is None else selection.count(1)
+
+    def ndjson(self, bytes_mode: BytesMode) -> bytes:
+        r"""All rows as JSON lines, each ending in `\n`."""
+        return b"".join([bytes(part) for part in self.parts(bytes_mode)])
+
+    def parts(self, bytes_mode: BytesMode) -> Iterator[bytes | memoryview]:
+        """The same piece by piece, each valid until the next one."""
+        for part in self._written(self._template(bytes_mode), LONG_BYTES):
+            if isinstance(part, int):
+                yield from long_line(self.table, self._row(part, self._template("auto")), bytes_mode)
+            else:
+                yield part
+
+    def csv(self, header: tuple[str, ...], bytes_mode: BytesMode) -> Iterator[bytes | memoryview]:
+        r"""All rows as CSV lines under these columns, each ending in `\r\n`, piece by piece as in `parts`."""
+        if not fits_header(header):
+            for row in self.rows():
+                yield csv_row(self.table, row, header, bytes_mode)
+            return
+        template = self._lines.csv_template(
+            header, is_record=self.is_record, resynced=self._resynced, bytes_mode=bytes_mode
+        )
+        for part in self._written(template, sys.maxsize):
+            if not isinstance(part, int):
+                yield part
+
+    def _written(self, template: Template | CsvTemplate, most: int) -> Iterator[memoryview | int]:
+        return self._lines.write(self._memory, self._batches, self._records, self._selection, template, most)
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """Rows as dicts by column name."""
+        columns = self._batches if self._records is None else self._records
+        template = self._template("auto")
+        for index in range(columns.count):
+            if self._selection is None or self._selection[index]:
+                row = self._row(index, template)
+                yield {name: bytes(value) if isinstance(value, memoryview) else value for name, value in row.items()}
+
+    def _template(self, bytes_mode: str) -> Template:
+        return self._lines.template(is_record=self.is_record, resynced=self._resynced, bytes_mode=bytes_mode)
+
+    def _row(self, index: int, template: Template) -> dict[str, object]:
+        """One row; key and value refer to memory."""
+        row = self._records.row(index) if self._records is not None else {}
+        batch = self._batches.row(row["batch"] if row else index)
+        values: dict[str, object] = {"type": self.table.name, **self._lines.place.columns}
+        for name, kind, a, b in template.columns[batch["format"]]:
+            values[name] = self._value(kind, a, b, row, batch) if kind != "constant" else b
+        return values
+
+    @property
+    def table(self) -> tables.Table:
+        """The row type."""
+        return self._lines.place.table(tables.BATCH)
+
+    def _value(self, kind: str, a: int, b: object, row: dict[str, int], batch: dict[str, int]) -> object:
+        """One column of one row: what the kernel does for a line."""
+        if kind == "text":
+            start, size = row[RECORD_FIELDS[a]], row[RECORD_FIELDS[a + 1]]
+            return None if size < 0 else self._memory[start : start + size]
+        if kind == "headers":
+            return self._headers(row["first_header"], row["header_count"])
+        if kind == "control":
+            key = self._bytes(row["key_start"], row["key_size"])
+            return control_type_name(key) if batch["attributes"] & CONTROL_BIT else None
+        if kind in _OF_BATCH:
+            return _OF_BATCH[kind](batch, a, b)
+        return _OF_RECORD[kind](row, batch, a, b)
+
+    def _bytes(self, start: int, size: int) -> bytes | None:
+        return None if size < 0 else bytes(self._memory[start : start + size])
+
+    def _headers(self, first: int, count: int) -> list[tuple[bytes | None, bytes | None]]:
+        if self._records is None or not count:
+            return []
+        found = []
+        for index in range(first, first + count):
+            header = self._records.headers.row(index)
+            key = self._bytes(header["key_start"], header["key_size"])
+            found.append((key, self._bytes(header["value_start"], header["value_size"])))
+        return found
+
+
+def _name(names: object, value: int) -> object:
+    return json.loads(cast("tuple[str, ...]", names)[value])
+
+
+def _or_null(value: int) -> int | None:
+    return None if value < 0 else value
+
+
+_OF_BATCH: Final[dict[str, Callable[[dict[str, int], int, object], object]]] = {
+    "batch_int": lambda batch, a, _: batch[BATCH_FIELDS[a]],
+    "batch_int_or_null": lambda batch, a, _: _or_null(batch[BATCH_FIELDS[a]]),
+    "batch_int_if": lambda batch, a, b: batch[BATCH_FIELDS[a]] if batch["attributes"] & cast("int", b) else None,
+    "batch_bit": lambda batch, a, b: _name(b, batch["attributes"] & a != 0),
+    "batch_name": lambda batch, a, b: _name(b, batch[BATCH_FIELDS[a]]),
+    "batch_crc_ok": lambda batch, _a, _b: (
+        None if batch["crc_computed"] < 0 else batch["crc_computed"] == batch["crc_stored"]
+    ),
+}
+_OF_RECORD: Final[dict[str, Callable[[dict[str, int], dict[str, int], int, object], object]]] = {
+    "record_int": lambda row, _batch, a, _b: row[RECORD_FIELDS[a]],
+    "record_int_or_null": lambda row, _batch, a, _b: _or_null(row[RECORD_FIELDS[a]]),
+    "record_name": lambda row, _batch, a, b: _name(b, row[RECORD_FIELDS[a]]),
+    "sequence": lambda row, batch, _a, _b: record_sequence(
+        batch["base_sequence"], row["offset"] - batch["base_offset"]
+    ),
+    "v07_magic": lambda row, _batch, _a, _b: int(row["attributes"] >= 0),
+}
+
+
+class BatchChunk(_ColumnChunk):
+    """Rows of batches."""
+
+    def __init__(self, lines: Lines, run: Run, selection: bytearray | None = None) -> None:
+        super().__init__(lines, run.memory, run.batches, None, resynced=run.resynced, selection=selection)
+
+
+class RecordChunk(_ColumnChunk):
+    """Rows of records."""
+
+    is_record = True
+
+    def __init__(self, lines: Lines, run: RecordRun, *, resynced: bool, selection: bytearray | None = None) -> None:
+        super().__init__(lines, run.memory, run.batches, run.records, resynced=resynced, selection=selection)
+        self._is_v07 = bool(run.batches.count) and run.batches.column("format")[0] == FORMAT_V07
+
+    @property
+    def table(self) -> tables.Table:
+        """The row type; rows of 0.7 have further columns."""
+        return self._lines.place.table(tables.RECORD_V07 if self._is_v07 else tables.RECORD)
+
+
+def record_sequence(base_sequence: int, offset_delta: int) -> int:
+    """Sequence number of a record; it wraps at 2^31 (DefaultRecordBatch.incrementSequence)."""
+    if base_sequence < 0:
+        return -1
+    offset_delta = (offset_delta + MAX_INT64 + 1) % (2 * MAX_INT64 + 2) - MAX_INT64 - 1  # as a 64-bit reader has it
+    if base_sequence > MAX_INT32 - offset_delta:
+        return offset_delta - (MAX_INT32 - base_sequence) - 1
+    return base_sequence + offset_delta
+
+
+def control_type_name(key: bytes | None) -> str:
+    """Name of a control record's type by its key; `unknown` for what no release of Kafka writes."""
+    if key is None or len(key) < CONTROL_KEY.size:
+        return "unknown"
+    version, kind = CONTROL_KEY.struct.unpack_from(key)
+    return CONTROL_TYPE_NAMES[kind] if version >= 0 and 0 <= kind < len(CONTROL_TYPE_NAMES) else "unknown"

@@ -1,0 +1,193 @@
+"""Rows of one log file: scan, filter, decode, and the damage in its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core import tables
+from kafkalog_core.findings import found
+from kafkalog_core.format.names import FileKind, fixed_file_name
+from kafkalog_core.ops.reading.backwards import runs_backwards
+from kafkalog_core.ops.reading.chain import OffsetSpan
+from kafkalog_core.ops.reading.chunks import OUT_BYTES, Lines, rows_at
+from kafkalog_core.ops.reading.file_codes import CHANGE_CODES
+from kafkalog_core.ops.reading.rows import RowChunk
+from kafkalog_core.ops.reading.runs import RunReader
+from kafkalog_core.ops.reading.trail import mark_of
+from kafkalog_core.storage.resync import count_zeros
+from kafkalog_core.storage.scan import APPEND_CUT, Damage, Run, scan
+from kafkalog_core.storage.source import Change, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkalog_core.findings import Severity
+    from kafkalog_core.ops.dump import DumpRequest
+    from kafkalog_core.ops.progress import Progress
+    from kafkalog_core.ops.reading.committed import CommittedView
+    from kafkalog_core.ops.reading.logfiles import LogFile, Unit
+    from kafkalog_core.ops.reading.rows import Chunk
+    from kafkalog_core.ops.reading.stats import LogStats
+    from kafkalog_core.ops.reading.trail import Mark
+    from kafkalog_core.ops.report import Report
+    from kafkalog_core.storage.scan import ScanOptions
+
+__all__ = ["LogReader", "damage_severity"]
+
+CLOSED_CUT = "the file was cut, as another segment follows it"
+
+
+_TOGETHER: Final = 512
+"""Damaged places without anything whole between them that are given out at a time."""
+
+
+class LogReader:
+    """Reads log files for one request and counts in its report; `is_full` once the limit is reached."""
+
+    def __init__(self, request: DumpRequest, report: Report, progress: Progress) -> None:
+        self._request = request
+        self._report = report
+        self._progress = progress
+        self._runs = RunReader(request, report, progress)
+        self._out = bytearray(OUT_BYTES)
+        self._spans: dict[str, OffsetSpan] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many rows were given out as were asked for."""
+        return self._runs.is_full
+
+    @property
+    def scan_options(self) -> ScanOptions:
+        """How files are scanned."""
+        return self._request.scan_options
+
+    def take(self, count: int) -> int:
+        """How many of `count` more rows may still be given out."""
+        return self._runs.take(count)
+
+    def take_spans(self) -> dict[str, OffsetSpan]:
+        """The offsets of each file that was read to its end since the last call, by path."""
+        spans, self._spans = self._spans, {}
+        return spans
+
+    def rows(self, file: LogFile, unit: Unit, view: CommittedView | None) -> Iterator[Chunk]:
+        """Rows of the request's level of one file. Raises StorageError where it cannot be opened."""
+        self._report.files += 1
+        lines = Lines(file.place, self._out)
+        span = OffsetSpan(file.path, file.base_offset or 0)
+        last: Mark | None = None
+        with Source.open(file.path) as source:
+            waiting: list[tuple[Damage, Severity]] = []
+            for item in self._items(source, file):
+                span.add(item)
+                last = _last_of(last, item, file)
+                if isinstance(item, Damage):
+                    waiting.append((item, self.severity(item, source, file, unit)))
+                    if len(waiting) < _TOGETHER:
+                        continue
+                if waiting:
+                    yield self.damages(waiting, file)
+                    waiting = []
+                if isinstance(item, Run):
+                    yield from self._runs.rows(item, lines, view)
+                if self.is_full:
+                    return
+            if waiting:
+                yield self.damages(waiting, file)
+            self._spans[file.path] = span
+            yield from self._changes(source, file, last)
+
+    def measure(self, file: LogFile, unit: Unit, stats: LogStats) -> Iterator[Chunk]:
+        """Figures of one file into `stats`; rows of its damage alone. Raises StorageError where it cannot be opened."""
+        self._report.files += 1
+        lines = Lines(file.place, self._out)
+        span = OffsetSpan(file.path, file.base_offset or 0)
+        last: Mark | None = None
+        with Source.open(file.path) as source:
+            for item in scan(
+                source, base_offset=file.base_offset, is_v07=file.is_v07, options=self._request.scan_options
+            ):
+                span.add(item)
+                last = _last_of(last, item, file)
+                if isinstance(item, Damage):
+                    stats.add_damage(item.size_bytes)
+                    yield self.damage(item, file, self.severity(item, source, file, unit))
+                else:
+                    yield from self._runs.measure(item, lines, stats)
+            self._spans[file.path] = span
+            yield from self._changes(source, file, last)
+
+    def run(self, run: Run, lines: Lines) -> Iterator[Chunk]:
+        """Rows of the request's level of one run."""
+        return self._runs.rows(run, lines, None)
+
+    def damage(self, damage: Damage, file: LogFile, severity: Severity) -> RowChunk:
+        """The `damage` row."""
+        return self.damages([(damage, severity)], file)
+
+    def damages(self, damages: Sequence[tuple[Damage, Severity]], file: LogFile) -> RowChunk:
+        """The `damage` rows."""
+        for damage, severity in damages:
+            self._report.add_damage(damage.reason, damage.size_bytes, severity)
+        size_bytes = sum(damage.size_bytes for damage, _ in damages)
+        self._report.bytes += size_bytes
+        self._progress.advance(size_bytes)
+        rows = [
+            {
+                "position": damage.position,
+                "size_bytes": damage.size_bytes,
+                "reason": damage.reason,
+                "detail": damage.detail if file.is_last else damage.detail.replace(APPEND_CUT, CLOSED_CUT),
+                "next_offset": damage.next_offset,
+                "severity": severity,
+            }
+            for damage, severity in damages
+        ]
+        return rows_at(file.place, tables.DAMAGE, rows)
+
+    def changed(self, change: Change, file: LogFile) -> RowChunk:
+        """The `finding` row that says what has happened to a file while it was read."""
+        finding = found(CHANGE_CODES[change], file.path, topic=file.place.topic, partition=file.place.partition)
+        self._report.add_finding(finding.row())
+        return RowChunk(tables.FINDING, [finding.row()])
+
+    def _items(self, source: Source, file: LogFile) -> Iterator[Run | Damage]:
+        options = self._request.scan_options
+        items = scan(source, base_offset=file.base_offset, is_v07=file.is_v07, options=options)
+        if not self._request.newest_first:
+            return items
+        return runs_backwards(source, items, is_v07=file.is_v07, base_offset=file.base_offset, options=options)
+
+    def severity(self, damage: Damage, source: Source, file: LogFile, unit: Unit) -> Severity:
+        """See `damage_severity`."""
+        return damage_severity(damage, source, file, unit)
+
+    def _changes(self, source: Source, file: LogFile, last: Mark | None) -> Iterator[Chunk]:
+        change = source.refresh()
+        if change in {Change.GREW, Change.MODIFIED} and last is not None and not last.stands_in(source):
+            change = Change.SHRANK  # and has grown again since
+        if change is not Change.NONE:
+            yield self.changed(change, file)
+
+
+def damage_severity(damage: Damage, source: Source, file: LogFile, unit: Unit) -> Severity:
+    """What is no loss: a batch that a broker is writing, and preallocated space that it will cut off."""
+    if not file.is_last or damage.reason not in {"torn-tail", "zero-filled"}:
+        return "error"
+    if damage.reason == "torn-tail" and source.refresh() is Change.GREW:
+        return "info"
+    end = damage.position + damage.size_bytes
+    is_zero_tail = end >= source.size_bytes and count_zeros(source, damage.position, end) == damage.size_bytes
+    if not is_zero_tail or unit.log_dir is None:
+        return "error"
+    return "error" if Path(unit.log_dir, fixed_file_name(FileKind.CLEAN_SHUTDOWN)).exists() else "info"
+
+
+def _last_of(before: Mark | None, item: Run | Damage, file: LogFile) -> Mark | None:
+    """The batch that stands furthest behind in a file, of those that were read up to this item."""
+    if isinstance(item, Damage):
+        return before
+    mark = mark_of(file, item, -1)
+    return mark if before is None or mark.position > before.position else before

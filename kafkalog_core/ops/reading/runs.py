@@ -1,0 +1,307 @@
+"""Rows of one run of batches: filter, decode, and what is wrong inside of batches that are whole.
+
+Forwards what is wrong with a header stands before the rows of its run, and what is wrong with records behind those that
+could be read; backwards all of it in reverse. Damage does not count against a limit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from kafkalog_core import tables
+from kafkalog_core.format.columns import RecordColumns
+from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_backwards, decode_run
+from kafkalog_core.format.headers import header_contradictions, records_outside
+from kafkalog_core.format.layout import MAGIC_V2
+from kafkalog_core.ops.reading.chunks import BatchChunk, RecordChunk, rows_at
+from kafkalog_core.ops.selecting.select import batch_filter, has_time_in_range, record_selection, undecided_by_times
+from kafkalog_core.storage.scan import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kafkalog_core.ops.dump import DumpRequest
+    from kafkalog_core.ops.progress import Progress
+    from kafkalog_core.ops.reading.chunks import Lines
+    from kafkalog_core.ops.reading.committed import CommittedView
+    from kafkalog_core.ops.reading.rows import Chunk, RowChunk
+    from kafkalog_core.ops.reading.stats import LogStats
+    from kafkalog_core.ops.report import Report
+
+__all__ = ["RunReader"]
+
+
+class RunReader:
+    """Reads runs for one request and counts in its report; `is_full` once the limit is reached."""
+
+    def __init__(self, request: DumpRequest, report: Report, progress: Progress) -> None:
+        self._request = request
+        self._report = report
+        self._progress = progress
+        self._left = request.limit
+        self._records = RecordColumns()
+        self._told: tuple[Lines, int] | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many rows were given out as were asked for."""
+        return self._left is not None and self._left <= 0
+
+    def take(self, count: int) -> int:
+        """How many of `count` more rows may still be given out."""
+        if self._left is None:
+            return count
+        taken = min(count, max(0, self._left))
+        self._left -= taken
+        return taken
+
+    def rows(self, run: Run, lines: Lines, view: CommittedView | None) -> Iterator[Chunk]:
+        """Rows of the request's level of one run, in the request's order."""
+        self._count(run)
+        selection = self._selection(run, view)
+        parts: list[Iterator[Chunk]] = [self._contradictions(run, lines)]
+        if self._request.level == "batches":
+            parts += [self._undecided(run, lines, selection), self._batches(run, lines, selection)]
+        elif self._request.newest_first:
+            parts.append(self._records_backwards(run, lines, view, selection))
+        else:
+            parts.append(self._records_forwards(run, lines, view, selection))
+        if not self._request.newest_first:
+            for part in parts:
+                yield from part
+            return
+        before = [[*part] for part in parts[:-1]]  # few: what is damaged
+        yield from parts[-1]
+        for rows in reversed(before):
+            yield from reversed(rows)
+
+    def measure(self, run: Run, lines: Lines, stats: LogStats) -> Iterator[Chunk]:
+        """Figures of a run into `stats`; rows of its damage alone."""
+        self._count(run)
+        self._report.records += _known_records(run, None)
+        stats.add_run(run.batches)
+        for row in self._contradictions(run, lines):
+            stats.add_damage(0)
+            yield row
+        wrappers = bytearray(_is_wrapper(run, row) for row in range(run.batches.count))
+        if not any(wrappers):
+            return
+        self._opened(wrappers, 0, run.batches.count)
+        for item in self._decoded(run, wrappers):
+            if isinstance(item, PayloadDamage):
+                stats.add_damage(0)
+                yield self._payload_damage(item, run, lines)
+            else:
+                self._report.records += item.records.count
+                stats.add_wrapped(item.records)
+
+    # --- batches ------------------------------------------------------------------------------------------------------
+    def _batches(self, run: Run, lines: Lines, selection: bytearray | None) -> Iterator[Chunk]:
+        if self._request.newest_first:
+            turned = run.batches.copy()
+            turned.reverse()
+            run = Run(run.memory, turned, run.resynced)
+            selection = None if selection is None else selection[::-1]
+        chosen = self._limited(selection, run.batches.count)
+        self._report.records += _known_records(run, chosen)
+        self._report.uncounted_batches += _unknown_records(run, chosen)
+        chunk = BatchChunk(lines, run, chosen)
+        if chunk.count:
+            yield chunk
+
+    def _undecided(self, run: Run, lines: Lines, selection: bytearray | None) -> Iterator[RowChunk]:
+        """Open the batches whose headers do not tell if they hold a time in range, and drop those that do not.
+
+        One that cannot be opened stays, and is told.
+        """
+        bounds = self._request.filters.times_ms
+        if selection is None:
+            return
+        asked = bytearray(
+            bool(is_chosen) and undecided_by_times(bounds, run.batches, row) for row, is_chosen in enumerate(selection)
+        )
+        if not any(asked):
+            return
+        self._opened(asked, 0, len(asked))
+        kept = set()
+        for item in self._decoded(run, asked):
+            if isinstance(item, PayloadDamage):
+                kept.add(item.batch)
+                yield self._payload_damage(item, run, lines)
+            else:
+                kept.update(has_time_in_range(bounds, item.records))
+        for row, is_asked in enumerate(asked):
+            if is_asked and row not in kept:
+                selection[row] = 0
+
+    # --- records ------------------------------------------------------------------------------------------------------
+    def _records_forwards(
+        self, run: Run, lines: Lines, view: CommittedView | None, selection: bytearray | None
+    ) -> Iterator[Chunk]:
+        opened = 0
+        for item in self._decoded(run, selection):
+            reached = _rows_of(item)[-1] + 1
+            self._opened(selection, opened, reached)
+            opened = max(opened, reached)
+            if isinstance(item, PayloadDamage):
+                yield self._payload_damage(item, run, lines)
+                continue
+            yield from self._chosen(item, lines, view, resynced=run.resynced)
+            yield from self._wrong_records(item, lines)
+            if self.is_full:
+                return
+        self._opened(selection, opened, run.batches.count)
+
+    def _records_backwards(
+        self, run: Run, lines: Lines, view: CommittedView | None, selection: bytearray | None
+    ) -> Iterator[Chunk]:
+        opened = run.batches.count
+        for item in decode_backwards(
+            run.memory,
+            run.batches,
+            max_bytes=self._request.max_batch_bytes,
+            wanted=_asked(selection),
+            records=self._records,
+        ):
+            reached = _rows_of(item)[0]
+            self._opened(selection, reached, opened)
+            opened = min(opened, reached)
+            if isinstance(item, PayloadDamage):
+                yield self._payload_damage(item, run, lines)
+                continue
+            yield from reversed([*self._wrong_records(item, lines)])
+            item.records.reverse()
+            yield from self._chosen(item, lines, view, resynced=run.resynced)
+            if self.is_full:
+                return
+        self._opened(selection, 0, opened)
+
+    def _decoded(self, run: Run, selection: bytearray | None) -> Iterator[RecordRun | PayloadDamage]:
+        max_bytes = self._request.max_batch_bytes
+        return decode_run(run.memory, run.batches, max_bytes=max_bytes, wanted=_asked(selection), records=self._records)
+
+    def _chosen(self, run: RecordRun, lines: Lines, view: CommittedView | None, *, resynced: bool) -> Iterator[Chunk]:
+        """Those of decoded records that are wanted."""
+        selection = self._limited(self._record_selection(run, view), run.records.count)
+        chunk = RecordChunk(lines, run, resynced=resynced, selection=selection)
+        self._report.records += chunk.count
+        if chunk.count:
+            yield chunk
+
+    # --- what is wanted -----------------------------------------------------------------------------------------------
+    def _selection(self, run: Run, view: CommittedView | None) -> bytearray | None:
+        """A byte a batch, 0 for those that are left out; None: all are wanted."""
+        count = run.batches.count
+        by_filters = batch_filter(self._request.filters, run.batches)
+        selection = None if by_filters is None else bytearray(map(by_filters, range(count)))
+        if view is None:
+            return selection
+        is_committed = bytearray(map(view.batch_filter(run.batches), range(count)))
+        if selection is None:
+            return is_committed
+        return bytearray(one and other for one, other in zip(selection, is_committed, strict=True))
+
+    def _record_selection(self, run: RecordRun, view: CommittedView | None) -> bytearray | None:
+        selection = record_selection(self._request.filters, run)
+        offsets = run.records.column("offset")
+        if view is None or (view.is_readable(min(offsets)) and view.is_readable(max(offsets))):
+            return selection
+        selection = selection or bytearray(b"\x01") * run.records.count
+        for row, offset in enumerate(offsets):
+            if not view.is_readable(offset):
+                selection[row] = 0
+        return selection
+
+    def _limited(self, selection: bytearray | None, count: int) -> bytearray | None:
+        """The selection without what passes the limit."""
+        if self._left is None:
+            return selection
+        chosen = selection if selection is not None else bytearray(b"\x01") * count
+        left = self.take(chosen.count(1))
+        for row, is_chosen in enumerate(chosen):
+            if is_chosen:
+                if left <= 0:
+                    chosen[row] = 0
+                left -= 1
+        return chosen
+
+    # --- what is counted ----------------------------------------------------------------------------------------------
+    def _count(self, run: Run) -> None:
+        size_bytes = sum(run.batches.column("size_bytes"))
+        self._report.bytes += size_bytes
+        self._report.batches += run.batches.count
+        self._report.unopened_batches += run.batches.count
+        self._progress.advance(size_bytes)
+
+    def _opened(self, selection: bytearray | None, first: int, last: int) -> None:
+        """The wanted ones of rows `first` to `last` (exclusive) were opened."""
+        opened = last - first if selection is None else selection[first:last].count(1)
+        self._report.unopened_batches -= max(0, opened)
+
+    # --- what is wrong ------------------------------------------------------------------------------------------------
+    def _contradictions(self, run: Run, lines: Lines) -> Iterator[RowChunk]:
+        positions, firsts = run.batches.column("position"), run.batches.column("base_offset")
+        for wrong in header_contradictions(run.batches):
+            yield self._batch_damage(wrong.reason, wrong.detail, positions[wrong.batch], lines, firsts[wrong.batch])
+
+    def _wrong_records(self, run: RecordRun, lines: Lines) -> Iterator[RowChunk]:
+        """Records that were read, but are not what their batch or their checksum says."""
+        positions, rows = run.batches.column("position"), run.records.column("batch")
+        for wrong in records_outside(run.batches, run.records):
+            place = (lines, positions[wrong.batch])
+            if place != self._told:  # the records of a large batch come in several turns
+                self._told = place
+                yield self._batch_damage(wrong.reason, wrong.detail, positions[wrong.batch], lines)
+        if run.records.holds_only("crc_ok", 1):
+            return
+        for row, is_right in enumerate(run.records.column("crc_ok")):
+            if not is_right:
+                stored = run.records.column("crc_stored")[row]
+                detail = f"a message in it stores checksum {stored:#010x}, not that of its payload; 0.7 refuses it"
+                yield self._batch_damage("message-crc", detail, positions[rows[row]], lines)
+
+    def _payload_damage(self, damage: PayloadDamage, run: Run, lines: Lines) -> RowChunk:
+        position = run.batches.column("position")[damage.batch]
+        return self._batch_damage(damage.reason, damage.detail, position, lines, damage.next_offset)
+
+    def _batch_damage(
+        self, reason: str, detail: str, position: int, lines: Lines, next_offset: int | None = None
+    ) -> RowChunk:
+        """Damage inside of a batch that is whole: its bytes are counted with the batch."""
+        self._report.add_damage(reason, 0)
+        row = {
+            "position": position,
+            "size_bytes": 0,
+            "reason": reason,
+            "detail": detail,
+            "next_offset": next_offset,
+            "severity": "error",
+        }
+        return rows_at(lines.place, tables.DAMAGE, [row])
+
+
+def _asked(selection: bytearray | None) -> Callable[[int], bool] | None:
+    return None if selection is None else cast("Callable[[int], bool]", selection.__getitem__)
+
+
+def _rows_of(item: RecordRun | PayloadDamage) -> memoryview | tuple[int]:
+    """Batches that it is of, in order."""
+    return (item.batch,) if isinstance(item, PayloadDamage) else item.records.column("batch")
+
+
+def _is_wrapper(run: Run, row: int) -> bool:
+    return run.batches.column("record_count")[row] < 0 and run.batches.column("format")[row] != MAGIC_V2
+
+
+def _known_records(run: Run, selection: bytearray | None) -> int:
+    counts = run.batches.column("record_count")
+    if selection is None:
+        return sum(count for count in counts if count > 0)
+    return sum(count for count, is_chosen in zip(counts, selection, strict=True) if is_chosen and count > 0)
+
+
+def _unknown_records(run: Run, selection: bytearray | None) -> int:
+    """How many batches of a run hold records that only their content counts."""
+    if min(run.batches.column("record_count"), default=0) >= 0:
+        return 0
+    return sum(_is_wrapper(run, row) for row in range(run.batches.count) if selection is None or selection[row])

@@ -1,0 +1,246 @@
+"""Which release wrote a directory, told from what lies in it: each sign gives a first or a last release that fits.
+
+A sign is a file, a field or an entry that releases write from some version on, or up to one. What is missing counts
+only in a log directory of a broker, and never against what is there: a file that got lost makes no release older.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.format.metadata_records import release_of_level
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
+from kafkalog_core.format.properties import PropertyFile
+from kafkalog_core.format.textfile import parse_int32
+from kafkalog_core.ops.reading.entry_faults import EntryFile
+from kafkalog_core.ops.releases.cluster_records import read_file_levels, read_log_levels
+from kafkalog_core.ops.releases.release import LATEST, RELEASES, Release, parse_release, rule_class
+from kafkalog_core.ops.releases.release_signs import PartitionSigns, read_partition_signs
+from kafkalog_core.ops.verify.textfiles import read_properties
+from kafkalog_core.storage.listing import stat_path
+from kafkalog_core.storage.logdir import LogDir, is_broker_dir, read_log_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["ReleaseGuess", "infer_release"]
+
+_MAX_PARTITIONS: Final = 48  # that are looked into: a log directory may hold ten thousand
+_BOOTSTRAP: Final = "bootstrap.checkpoint"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseGuess:
+    """The release whose rules count for a directory.
+
+    Args:
+        release: the one; the latest of the candidates where it is not certain.
+        is_certain: all candidates are of one class of rules, or the user said which one it is.
+        candidates: every release that fits, without its bug fixes.
+        evidence: sentences, the strongest first.
+    """
+
+    release: Release
+    is_certain: bool
+    candidates: tuple[Release, ...]
+    evidence: tuple[str, ...]
+
+    def describe(self) -> str:
+        """One line for people: the release, or from which to which it may be, and why."""
+        first, last = self.candidates[0], self.candidates[-1]
+        span = str(first) if first == last else f"{first} to {last}"
+        return f"Kafka {span} ({'; '.join(self.evidence)})"
+
+    def agree(self, key: Callable[[Release], object]) -> bool:
+        """Whether something is the same for all candidates: then it need not be known which one it was."""
+        values = [key(release) for release in self.candidates]
+        return all(value == values[0] for value in values)
+
+
+class _Sign(NamedTuple):
+    """A release that bounds the answer, inclusive, and the sentence that says why."""
+
+    release: Release
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Signs:
+    """All that was looked at. `log_dir` null: partitions by themselves, where nothing that is missing counts."""
+
+    log_dir: LogDir | None
+    meta: PropertyFile
+    marker_contents: PropertyFile
+    partitions: tuple[PartitionSigns, ...]
+
+    def has_file(self, kind: FileKind) -> bool:
+        """At the top of the log directory."""
+        return self.log_dir is not None and any(file.name.kind is kind for file in self.log_dir.files)
+
+    def some(self, test: Callable[[PartitionSigns], bool]) -> bool:
+        """Whether it holds for a partition."""
+        return any(test(partition) for partition in self.partitions)
+
+    def has_kind(self, kind: FileKind) -> bool:
+        """In a partition."""
+        return self.some(lambda partition: kind in partition.kinds)
+
+    def has_directory(self, state: DirectoryState) -> bool:
+        """Of a partition."""
+        return self.log_dir is not None and any(place.name.state is state for place in self.log_dir.partitions)
+
+
+def infer_release(path: str, *, kafka: str | None = None) -> ReleaseGuess:
+    """Tell the release of a log directory, or of a partition directory and the log directory around it.
+
+    Raises NotFoundError or AccessError for the directory itself, SettingError for a `kafka` that is no release.
+    """
+    if kafka is not None:
+        release = parse_release(kafka)
+        return ReleaseGuess(release=release, is_certain=True, candidates=(release,), evidence=(f"--kafka {kafka}",))
+    stat_path(path)
+    above = os.path.dirname(os.path.abspath(path))
+    if is_broker_dir(path):
+        return _guess(_read_signs(path, None))
+    return _guess(_read_signs(above, path) if is_broker_dir(above) else _read_partition_alone(path))
+
+
+def _guess(signs: _Signs) -> ReleaseGuess:
+    exact = _registered(signs)
+    if exact is not None:
+        return _between(exact, exact)
+    first = max(_firsts(signs), default=_Sign(RELEASES[0], "nothing tells how old its release may be"))
+    last = min((sign for sign in _lasts(signs) if sign.release >= first.release), default=None)
+    return _between(first, last or _Sign(LATEST, "nothing in it rules out the latest release"))
+
+
+def _between(first: _Sign, last: _Sign) -> ReleaseGuess:
+    candidates = tuple(release for release in RELEASES if first.release <= release <= last.release)
+    classes = {rule_class(release) for release in candidates}
+    return ReleaseGuess(
+        release=candidates[-1],
+        is_certain=len(classes) == 1,
+        candidates=candidates,
+        evidence=(first.sentence,) if first == last else (first.sentence, last.sentence),
+    )
+
+
+def _registered(signs: _Signs) -> _Sign | None:
+    """What this node said of its release when it started last: the metadata log of the directory tells."""
+    if signs.log_dir is None:
+        return None
+    node_id = parse_int32(signs.meta.get("node.id") or "")
+    for place in signs.log_dir.partitions:
+        if place.name.topic != METADATA_TOPIC:
+            continue
+        level = read_log_levels(place.path, node_id).of_node(node_id)
+        release = None if level is None else release_of_level(level)
+        if release is not None:
+            node = "every node" if node_id is None else f"node {node_id}"
+            sentence = f"{node} registered as one that knows metadata.version {level}: release {Release(*release)}"
+            return _Sign(Release(*release), sentence)
+    return None
+
+
+def _firsts(signs: _Signs) -> Iterator[_Sign]:
+    """The first releases that write what is there."""
+    yield from (_Sign(release, sentence) for is_there, release, sentence in _presences(signs) if is_there)
+    yield from _finalized(signs)
+
+
+def _presences(signs: _Signs) -> Iterator[tuple[bool, Release, str]]:
+    """Whether something is there, the first release that writes it, and the sentence for it."""
+    meta = signs.meta
+    yield signs.has_kind(FileKind.LOG), Release(0, 8, 0), "files named .log: 0.8.0 or later"
+    yield signs.has_file(FileKind.RECOVERY_POINT), Release(0, 8, 1), "a recovery point checkpoint: 0.8.1 or later"
+    yield signs.has_file(FileKind.META_PROPERTIES), Release(0, 9), "meta.properties: 0.9 or later"
+    yield signs.some(lambda one: 1 in one.magics), Release(0, 10, 0), "batches of magic 1: 0.10.0 or later"
+    yield signs.has_kind(FileKind.TIME_INDEX), Release(0, 10, 1), "time indexes: 0.10.1 or later"
+    yield signs.has_directory(DirectoryState.DELETE), Release(0, 10, 1), "a directory -delete: 0.10.1 or later"
+    yield signs.some(lambda one: 2 in one.magics), Release(0, 11), "batches of magic 2: 0.11 or later"
+    for kind, what in (
+        (FileKind.LEADER_EPOCH, "leader-epoch-checkpoint files"),
+        (FileKind.SNAPSHOT, "producer snapshots"),
+        (FileKind.TXN_INDEX, "transaction indexes"),
+    ):
+        yield signs.has_kind(kind), Release(0, 11), f"{what}: 0.11 or later"
+    yield signs.has_file(FileKind.LOG_START_OFFSET), Release(0, 11), "a log start checkpoint: 0.11 or later"
+    yield signs.has_directory(DirectoryState.FUTURE), Release(1, 0), "a directory -future: 1.0 or later"
+    yield signs.some(lambda one: one.indexes_last), Release(2, 0), "index entries of last offsets: 2.0 or later"
+    yield signs.some(lambda one: "zstd" in one.codecs), Release(2, 1), "batches compressed with zstd: 2.1 or later"
+    yield signs.has_kind(FileKind.PARTITION_METADATA), Release(2, 8), "partition.metadata files: 2.8 or later"
+    yield meta.get("version") == "1", Release(2, 8), "meta.properties of a KRaft node: 2.8 or later"
+    yield bool(signs.marker_contents.properties), Release(3, 0), "a clean marker with content: 3.0 or later"
+    yield signs.has_directory(DirectoryState.STRAY), Release(3, 0), "a directory -stray: 3.0 or later"
+    yield meta.get("directory.id") is not None, Release(3, 7), "meta.properties with a directory.id: 3.7 or later"
+
+
+def _finalized(signs: _Signs) -> Iterator[_Sign]:
+    """The cluster's level of metadata.version, which no node is older than."""
+    if signs.log_dir is None:
+        return
+    for file in signs.log_dir.files:
+        level = read_file_levels(file.path).finalized if file.name.raw == _BOOTSTRAP else None
+        release = None if level is None else release_of_level(level)
+        if release is not None:
+            yield _Sign(
+                Release(*release), f"{_BOOTSTRAP} asks for metadata.version {level}: {Release(*release)} or later"
+            )
+
+
+def _lasts(signs: _Signs) -> Iterator[_Sign]:
+    """The last releases that leave away what is not there."""
+    yield from (_Sign(release, sentence) for is_missing, release, sentence in _absences(signs) if is_missing)
+
+
+def _absences(signs: _Signs) -> Iterator[tuple[bool, Release, str]]:
+    """Likewise of what is not there; of a directory without data nothing can be said."""
+    is_v07 = signs.has_kind(FileKind.LOG_V07) and not signs.has_kind(FileKind.LOG)
+    yield is_v07, Release(0, 7), "files named .kafka: 0.7"
+    first, last = signs.some(lambda one: one.indexes_first), signs.some(lambda one: one.indexes_last)
+    yield first and not last, Release(1, 1), "index entries of first offsets: 1.1 or earlier"
+    if signs.log_dir is None or not signs.some(lambda one: one.has_data):
+        return
+    checkpoints = signs.has_file(FileKind.RECOVERY_POINT) or signs.has_file(FileKind.CLEANER_OFFSET)
+    yield not checkpoints, Release(0, 8, 0), "no recovery point checkpoint: 0.8.0"
+    yield not signs.has_file(FileKind.META_PROPERTIES), Release(0, 8, 2), "no meta.properties: 0.8.2 or earlier"
+    yield not signs.has_kind(FileKind.TIME_INDEX), Release(0, 10, 0), "no time indexes: 0.10.0 or earlier"
+    no_epochs = not signs.has_kind(FileKind.LEADER_EPOCH)
+    yield no_epochs, Release(0, 10, 2), "no leader-epoch-checkpoint files: 0.10.2 or earlier"
+    no_start = not signs.has_file(FileKind.LOG_START_OFFSET)
+    yield no_start, Release(0, 10, 2), "no log start checkpoint: 0.10.2 or earlier"
+    has_meta = bool(signs.meta.properties) and signs.meta.refusal is None
+    no_id = has_meta and signs.meta.get("directory.id") is None
+    yield no_id, Release(3, 6), "meta.properties without a directory.id: 3.6 or earlier"
+
+
+def _read_signs(path: str, partition: str | None) -> _Signs:
+    """Of a log directory; of `partition` in any case, where one is meant."""
+    log_dir = read_log_dir(path)
+    places = [place.path for place in log_dir.partitions if place.name.topic != METADATA_TOPIC]
+    step = -(-len(places) // _MAX_PARTITIONS) or 1
+    chosen = [*([] if partition is None else [partition]), *places[::step]]
+    return _Signs(
+        log_dir=log_dir,
+        meta=_read_contents(path, FileKind.META_PROPERTIES),
+        marker_contents=_read_contents(path, FileKind.CLEAN_SHUTDOWN),
+        partitions=tuple(signs for place in chosen if (signs := read_partition_signs(place)) is not None),
+    )
+
+
+def _read_partition_alone(path: str) -> _Signs:
+    signs = read_partition_signs(path)
+    nothing = PropertyFile()
+    partitions = () if signs is None else (signs,)
+    return _Signs(log_dir=None, meta=nothing, marker_contents=nothing, partitions=partitions)
+
+
+def _read_contents(path: str, kind: FileKind) -> PropertyFile:
+    try:
+        text = read_properties(EntryFile(path=f"{path}/{fixed_file_name(kind)}", kind=kind))
+    except StorageError:
+        return PropertyFile()
+    return PropertyFile() if text is None else text.contents

@@ -1,0 +1,210 @@
+"""Kafka's settings that say something about its files: names, precedence, defaults and limits, by release.
+
+One line a setting: the name that it has for a topic (where it has one), the broker's names for it with the one that
+counts first, and what a value must be. A topic's own value beats every one of the broker's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
+from kafkalog_core.format.names import METADATA_TOPIC
+from kafkalog_core.ops.releases.release import Release
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["BY_NAME", "INTERNAL_TOPICS", "SETTINGS", "BrokerKey", "Definition", "Value", "known_names"]
+
+Value = int | float | bool | str | tuple[str, ...]
+Kind = Literal["int", "long", "double", "boolean", "list", "text"]
+
+ALWAYS: Final = Release(0, 7)
+_SECOND_MS: Final = 1000
+_MINUTE_MS: Final = 60 * _SECOND_MS
+_HOUR_MS: Final = 60 * _MINUTE_MS
+_DAY_MS: Final = 24 * _HOUR_MS
+_MIB: Final = 1024 * 1024
+_INTERNAL_SEGMENT_BYTES: Final = 100 * _MIB
+RANGES: Final = {"int": (-MAX_INT32 - 1, MAX_INT32), "long": (-MAX_INT64 - 1, MAX_INT64)}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerKey:
+    """A name in server.properties; `factor` makes the setting's unit of the value's: hours to milliseconds."""
+
+    name: str
+    factor: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A setting.
+
+    Args:
+        name: by which this project calls it: the topic's name of it, else the broker's.
+        keys: the broker's names, the one that counts first.
+        kind: how a value is read.
+        defaults: the default of a release is that of the last of these which is not after it.
+        minimums: likewise; empty: no minimum.
+        of_topics: whether `name` is a topic's.
+        override: a name that beats `name` at the topic, and has no minimum.
+        negative_is_minus_one: whether any negative value means -1, unlimited.
+    """
+
+    name: str
+    keys: tuple[BrokerKey, ...]
+    kind: Kind
+    defaults: tuple[tuple[Release, Value], ...]
+    minimums: tuple[tuple[Release, int], ...] = ()
+    of_topics: bool = True
+    override: str | None = None
+    negative_is_minus_one: bool = False
+
+    def default(self, release: Release) -> Value:
+        """What counts where nobody says anything."""
+        return [value for first, value in self.defaults if first <= release][-1]
+
+    def minimum(self, release: Release) -> int | None:
+        """The smallest value that the release takes; null: any."""
+        values = [value for first, value in self.minimums if first <= release]
+        return values[-1] if values else None
+
+
+def _key(*names: str) -> tuple[BrokerKey, ...]:
+    return tuple(BrokerKey(name) for name in names)
+
+
+def _at(value: int) -> tuple[tuple[Release, int], ...]:
+    return ((ALWAYS, value),)
+
+
+def _topic(
+    name: str, keys: tuple[BrokerKey, ...], kind: Kind, default: Value, minimum: int | None = None
+) -> Definition:
+    minimums = () if minimum is None else _at(minimum)
+    return Definition(name=name, keys=keys, kind=kind, defaults=((ALWAYS, default),), minimums=minimums)
+
+
+def _broker(name: str, kind: Kind, default: Value, minimum: int | None = None) -> Definition:
+    minimums = () if minimum is None else _at(minimum)
+    return Definition(
+        name=name, keys=_key(name), kind=kind, defaults=((ALWAYS, default),), minimums=minimums, of_topics=False
+    )
+
+
+SETTINGS: Final = (
+    Definition(
+        name="segment.bytes",
+        keys=_key("log.segment.bytes"),
+        kind="int",
+        defaults=((ALWAYS, 1024 * _MIB),),
+        minimums=((ALWAYS, 14), (Release(4, 0), _MIB)),
+        override="internal.segment.bytes",
+    ),
+    _topic("segment.ms", (BrokerKey("log.roll.ms"), BrokerKey("log.roll.hours", _HOUR_MS)), "long", 168 * _HOUR_MS, 1),
+    _topic(
+        "segment.jitter.ms",
+        (BrokerKey("log.roll.jitter.ms"), BrokerKey("log.roll.jitter.hours", _HOUR_MS)),
+        "long",
+        0,
+        0,
+    ),
+    _topic("segment.index.bytes", _key("log.index.size.max.bytes"), "int", 10 * _MIB, 4),
+    _topic("index.interval.bytes", _key("log.index.interval.bytes"), "int", 4096, 0),
+    Definition(
+        name="retention.ms",
+        keys=(
+            BrokerKey("log.retention.ms"),
+            BrokerKey("log.retention.minutes", _MINUTE_MS),
+            BrokerKey("log.retention.hours", _HOUR_MS),
+        ),
+        kind="long",
+        defaults=((ALWAYS, 168 * _HOUR_MS),),
+        negative_is_minus_one=True,
+    ),
+    _topic("retention.bytes", _key("log.retention.bytes"), "long", -1),
+    _topic("local.retention.ms", _key("log.local.retention.ms"), "long", -2, -2),
+    _topic("local.retention.bytes", _key("log.local.retention.bytes"), "long", -2, -2),
+    _topic("cleanup.policy", _key("log.cleanup.policy"), "list", ("delete",)),
+    _topic("file.delete.delay.ms", _key("log.segment.delete.delay.ms"), "long", _MINUTE_MS, 0),
+    Definition(
+        name="flush.messages",
+        keys=_key("log.flush.interval.messages"),
+        kind="long",
+        defaults=((ALWAYS, MAX_INT64),),
+        minimums=((ALWAYS, 0), (Release(4, 0), 1)),
+    ),
+    _topic(
+        "flush.ms",
+        _key("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+        "long",
+        MAX_INT64,
+        0,
+    ),
+    _topic("preallocate", _key("log.preallocate"), "boolean", False),
+    _topic("max.message.bytes", _key("message.max.bytes"), "int", 1048588, 0),
+    _topic("message.timestamp.type", _key("log.message.timestamp.type"), "text", "CreateTime"),
+    _topic(
+        "message.timestamp.difference.max.ms", _key("log.message.timestamp.difference.max.ms"), "long", MAX_INT64, 0
+    ),
+    _topic("message.timestamp.before.max.ms", _key("log.message.timestamp.before.max.ms"), "long", MAX_INT64, 0),
+    Definition(
+        name="message.timestamp.after.max.ms",
+        keys=_key("log.message.timestamp.after.max.ms"),
+        kind="long",
+        defaults=((ALWAYS, MAX_INT64), (Release(4, 0), _HOUR_MS)),
+        minimums=_at(0),
+    ),
+    _topic("min.cleanable.dirty.ratio", _key("log.cleaner.min.cleanable.ratio"), "double", 0.5, 0),
+    _topic("min.compaction.lag.ms", _key("log.cleaner.min.compaction.lag.ms"), "long", 0, 0),
+    _topic("max.compaction.lag.ms", _key("log.cleaner.max.compaction.lag.ms"), "long", MAX_INT64, 1),
+    _topic("delete.retention.ms", _key("log.cleaner.delete.retention.ms"), "long", _DAY_MS, 0),
+    _topic("remote.storage.enable", (), "boolean", False),
+    _broker("log.retention.check.interval.ms", "long", 5 * _MINUTE_MS, 1),
+    _broker("log.flush.scheduler.interval.ms", "long", MAX_INT64),
+    _broker("log.flush.offset.checkpoint.interval.ms", "int", _MINUTE_MS, 0),
+    _broker("log.flush.start.offset.checkpoint.interval.ms", "int", _MINUTE_MS, 0),
+    _broker("log.initial.task.delay.ms", "long", 30 * _SECOND_MS, 0),
+    Definition(
+        name="num.recovery.threads.per.data.dir",
+        keys=_key("num.recovery.threads.per.data.dir"),
+        kind="int",
+        defaults=((ALWAYS, 1), (Release(4, 0), 2)),
+        minimums=_at(1),
+        of_topics=False,
+    ),
+    _broker("producer.id.expiration.ms", "int", _DAY_MS, 1),
+    _broker("metadata.log.segment.bytes", "int", 1024 * _MIB, 8 * _MIB),
+    _broker("offsets.topic.segment.bytes", "int", _INTERNAL_SEGMENT_BYTES, 1),
+    _broker("transaction.state.log.segment.bytes", "int", _INTERNAL_SEGMENT_BYTES, 1),
+    _broker("share.coordinator.state.topic.segment.bytes", "int", _INTERNAL_SEGMENT_BYTES, 1),
+    Definition(
+        name="log.cleaner.enable",
+        keys=_key("log.cleaner.enable"),
+        kind="boolean",
+        defaults=((ALWAYS, False), (Release(0, 9), True)),
+        of_topics=False,
+    ),
+)
+BY_NAME: Final = {definition.name: definition for definition in SETTINGS}
+
+INTERNAL_TOPICS: Final[dict[str, dict[str, str]]] = {
+    METADATA_TOPIC: {"max.message.bytes": str(8 * _MIB), "segment.bytes": "metadata.log.segment.bytes"},
+    "__consumer_offsets": {"cleanup.policy": "compact", "segment.bytes": "offsets.topic.segment.bytes"},
+    "__transaction_state": {"cleanup.policy": "compact", "segment.bytes": "transaction.state.log.segment.bytes"},
+    "__share_group_state": {"cleanup.policy": "delete", "segment.bytes": "share.coordinator.state.topic.segment.bytes"},
+}
+"""What a broker gives its own topics when it makes them; the name of another setting stands for that one's value."""
+
+
+def known_names() -> Iterator[str]:
+    """Every name that a setting can be given by."""
+    for definition in SETTINGS:
+        yield from (key.name for key in definition.keys)
+        if definition.of_topics:
+            yield definition.name
+        if definition.override is not None:
+            yield definition.override

@@ -1,0 +1,1 @@
+"""What `seek` asks and answers."""

@@ -1,0 +1,96 @@
+"""What tells whether a file is still the same one, and what is in it: sizes, times and hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import AccessError
+from kafkalog_core.storage.changing.changes import Fingerprint
+from kafkalog_core.storage.source import WINDOW_BYTES, Source, UnreadableError, open_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["SAMPLE_BYTES", "WHOLE_BYTES", "fingerprint", "fingerprint_start", "pieces", "status_of", "whole_hash"]
+
+WHOLE_BYTES: Final = 16 * 1024 * 1024
+"""Files up to this size are hashed whole: every index is."""
+SAMPLE_BYTES: Final = 1024 * 1024
+"""Of larger ones, which are logs, so much is hashed at both ends."""
+
+
+def status_of(path: str) -> os.stat_result | None:
+    """Stat of a regular file that is to be changed; null: there is none of that name.
+
+    Raises AccessError for what is there and is no regular file: a link is not changed, nor what it leads to.
+    """
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise open_error(path, error) from error
+    if stat.S_ISLNK(status.st_mode):
+        raise AccessError("is a symbolic link, which is not changed; put the file itself here", path=path)
+    if not stat.S_ISREG(status.st_mode):
+        raise AccessError("is no regular file", path=path)
+    return status
+
+
+def fingerprint(path: str) -> Fingerprint | None:
+    """Fingerprint of a file; null: there is none of that name. Raises AccessError."""
+    status = status_of(path)
+    return None if status is None else fingerprint_start(path, status.st_size, status.st_mtime_ns)
+
+
+def fingerprint_start(path: str, size_bytes: int, mtime_ns: int) -> Fingerprint:
+    """What the fingerprint would be of the first `size_bytes` bytes of a file, with that time."""
+    digest = hashlib.sha256()
+    with Source.open(path) as source:
+        for start, end in _hashed(size_bytes):
+            for piece in _windows(source, start, end, skips_unreadable=True):
+                digest.update(piece)
+    return Fingerprint(size_bytes, mtime_ns, digest.hexdigest())
+
+
+def whole_hash(path: str) -> str:
+    """Hash of everything in a file, in hexadecimal. Raises NotFoundError, AccessError or UnreadableError."""
+    digest = hashlib.sha256()
+    for piece in pieces(path):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def pieces(path: str, start: int = 0, end: int | None = None) -> Iterator[bytes | memoryview]:
+    """The bytes of a file from `start` up to `end`, each piece valid until the next.
+
+    Raises NotFoundError, AccessError or UnreadableError; UnreadableError too where the file ends before `end`.
+    """
+    with Source.open(path) as source:
+        yield from _windows(source, start, source.size_bytes if end is None else end, skips_unreadable=False)
+
+
+def _hashed(size_bytes: int) -> tuple[tuple[int, int], ...]:
+    if size_bytes <= WHOLE_BYTES:
+        return ((0, size_bytes),)
+    return ((0, SAMPLE_BYTES), (size_bytes - SAMPLE_BYTES, size_bytes))
+
+
+def _windows(source: Source, start: int, end: int, *, skips_unreadable: bool) -> Iterator[memoryview | bytes]:
+    position = start
+    while position < end:
+        try:
+            window = source.window(position, min(WINDOW_BYTES, end - position))
+        except UnreadableError as error:
+            if not skips_unreadable:
+                raise
+            yield f"unreadable {error.position} {error.size_bytes}".encode()
+            position += error.size_bytes
+            continue
+        if not window:
+            raise UnreadableError(source.path, position, end - position)
+        yield window
+        position += len(window)

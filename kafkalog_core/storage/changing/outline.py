@@ -1,0 +1,133 @@
+"""A plan's changes, counted and hashed while a command stages them: nothing is written.
+
+New content is kept in memory as long as it is little, which it is for all but whole disks; then an apply need not read
+the logs a second time (`replay`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import RefusedError
+from kafkalog_core.storage.changing.changes import Change
+from kafkalog_core.storage.changing.fingerprint import fingerprint, pieces, status_of, whole_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kafkalog_core.storage.changing.changes import ChangeKind, Fingerprint, Stage
+
+__all__ = ["KEPT_BYTES", "Outline"]
+
+KEPT_BYTES: Final = 32 * 1024 * 1024
+_LINKED: Final = "the file has another name elsewhere, so that a shorter copy takes its place and the other stays whole"
+
+
+class Outline:
+    """A `Stage` that notes the changes.
+
+    Args:
+        root: absolute path of the log directory, or of the partition directory outside of any; files are changed in it
+            and in directories directly below it, nowhere else.
+        kept_bytes: so much new content is kept for `replay`.
+    """
+
+    def __init__(self, root: str, *, kept_bytes: int = KEPT_BYTES) -> None:
+        self.root = root
+        self.changes: list[Change] = []
+        self._paths: set[str] = set()
+        self._calls: list[Callable[[Stage], object]] | None = []
+        self._kept_bytes = kept_bytes
+
+    def write(
+        self, path: str, content: Iterable[bytes], *, why: str, like: str, mtime_ns: int | None = None
+    ) -> Change | None:
+        """Note a whole file; null where the one that is there has this content already."""
+        before = self._look(path)
+        size_bytes, sha256 = self._take(path, self._keeping(path, content, why, like, mtime_ns), like, mtime_ns)
+        return self._whole(path, before, size_bytes, sha256, why)
+
+    def cut(self, path: str, size_bytes: int, *, why: str) -> Change | None:
+        """Note a cut; of a file that has a second name, a shorter copy in its place. Null where it is not longer."""
+        status = status_of(path)
+        if status is None or status.st_size <= size_bytes:
+            return None
+        before = self._look(path)
+        self._call(lambda stage: stage.cut(path, size_bytes, why=why))
+        if status.st_nlink == 1:
+            return self._add(Change(kind="cut", path=path, before=before, size_bytes=size_bytes, sha256=None, why=why))
+        head = (bytes(piece) for piece in pieces(path, 0, size_bytes))
+        size_bytes, sha256 = self._take(path, head, path, status.st_mtime_ns)
+        return self._whole(path, before, size_bytes, sha256, f"{why} ({_LINKED})")
+
+    def remove(self, path: str, *, why: str) -> Change | None:
+        """Note that a file goes away; null where there is none."""
+        before = self._look(path)
+        if before is None:
+            return None
+        self._call(lambda stage: stage.remove(path, why=why))
+        return self._add(Change(kind="remove", path=path, before=before, size_bytes=None, sha256=None, why=why))
+
+    def replay(self, stage: Stage) -> bool:
+        """Make the same calls to another stage; false, and none is made, where too much content came to be kept."""
+        if self._calls is None:
+            return False
+        for call in self._calls:
+            call(stage)
+        return True
+
+    # --- what a stage that writes does otherwise ----------------------------------------------------------------------
+    def _take(self, path: str, content: Iterable[bytes], like: str, mtime_ns: int | None) -> tuple[int, str]:
+        """Size and hash of new content."""
+        del path, like, mtime_ns
+        digest, size_bytes = hashlib.sha256(), 0
+        for piece in content:
+            digest.update(piece)
+            size_bytes += len(piece)
+        return size_bytes, digest.hexdigest()
+
+    def _take_back(self, path: str) -> None:
+        """The content taken last is what is there already."""
+
+    def _add(self, change: Change) -> Change:
+        self._paths.add(change.path)
+        self.changes.append(change)
+        return change
+
+    # --- what both do -------------------------------------------------------------------------------------------------
+    def _whole(self, path: str, before: Fingerprint | None, size_bytes: int, sha256: str, why: str) -> Change | None:
+        if before is not None and before.size_bytes == size_bytes and whole_hash(path) == sha256:
+            self._take_back(path)
+            return None
+        kind: ChangeKind = "create" if before is None else "replace"
+        return self._add(Change(kind=kind, path=path, before=before, size_bytes=size_bytes, sha256=sha256, why=why))
+
+    def _keeping(
+        self, path: str, content: Iterable[bytes], why: str, like: str, mtime_ns: int | None
+    ) -> Iterator[bytes]:
+        """The content as it comes, kept on the way while there is room."""
+        kept: list[bytes] = []
+        for piece in content:
+            yield piece
+            self._kept_bytes -= len(piece)
+            if self._kept_bytes < 0:
+                self._calls = None
+            if self._calls is not None:
+                kept.append(bytes(piece))
+        self._call(lambda stage: stage.write(path, kept, why=why, like=like, mtime_ns=mtime_ns))
+
+    # --- checks -------------------------------------------------------------------------------------------------------
+    def _look(self, path: str) -> Fingerprint | None:
+        """The file that is there. Raises RefusedError for a path that no plan may change, or that this one has."""
+        around = os.path.dirname(path)
+        if path != os.path.abspath(path) or self.root not in {around, os.path.dirname(around)}:
+            raise RefusedError(f"is not a file of {self.root} or of a directory in it", path=path)
+        if path in self._paths:
+            raise RefusedError("is changed twice in one plan", path=path)
+        return fingerprint(path)
+
+    def _call(self, call: Callable[[Stage], object]) -> None:
+        if self._calls is not None:
+            self._calls.append(call)

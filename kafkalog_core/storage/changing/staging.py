@@ -1,0 +1,208 @@
+"""The first half of an apply: new content and old content are laid down in the journal, where no broker looks.
+
+Nothing that a broker reads has changed when this is done, and if it cannot be done all of it is taken away again.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kafkalog_core.errors import RefusedError, StorageError
+from kafkalog_core.storage.changing.attributes import Attributes
+from kafkalog_core.storage.changing.changes import Fingerprint
+from kafkalog_core.storage.changing.fingerprint import WHOLE_BYTES, fingerprint_start, pieces
+from kafkalog_core.storage.changing.journal import (
+    OF_SEVERAL,
+    Entry,
+    Journal,
+    Layout,
+    Saved,
+    write_beginning,
+    write_intent,
+    write_pointer,
+)
+from kafkalog_core.storage.changing.outline import Outline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkalog_core.storage.changing.changes import Change
+    from kafkalog_core.storage.changing.writer import Disk
+
+__all__ = ["Staging"]
+
+
+class Staging(Outline):
+    """A `Stage` that writes.
+
+    Args:
+        layout: where the journal goes.
+        disk: the door.
+        command: what the run is called in the journal.
+        created_ms: the time of the run.
+        site_root: the root of the plan.
+        is_log_dir: whether that is a log directory.
+    """
+
+    def __init__(
+        self, layout: Layout, disk: Disk, *, command: str, created_ms: int, site_root: str, is_log_dir: bool
+    ) -> None:
+        super().__init__(site_root, kept_bytes=-1)
+        self._layout = layout
+        self._disk = disk
+        self._entries: list[Entry] = []
+        self._made: list[str] = []
+        self._made_directories: dict[str, None] = {}
+        self._has: Attributes | None = None
+        self._journal = Journal(
+            layout=layout,
+            command=command,
+            created_ms=created_ms,
+            state="prepared",
+            entries=(),
+            pointer_is_directory=not is_log_dir,
+        )
+
+    def prepare(self) -> Journal:
+        """Bring what was staged and the intent to the disk: from now on the changes can be made, and taken back."""
+        entries = tuple(self._entries)
+        journal = replace(self._journal, entries=entries)
+        like = self._like_of_home()
+        for directory in self._made_directories:
+            self._disk.sync_directory(directory)
+            self._disk.sync_directory(os.path.dirname(directory))
+        self._point(journal)
+        return write_intent(self._disk, journal, "prepared", like)
+
+    def discard(self) -> None:
+        """Take away what was staged, as far as that can be done."""
+        intent = self._layout.intent
+        made = [*self._made, f"{intent}.tmp", intent]
+        if self._layout.place == "top" and os.path.lexists(intent):  # it goes last, and is no intent any more
+            with suppress(StorageError):
+                write_beginning(self._disk, self._layout, self._like_of_home())
+                made = [intent, f"{intent}.tmp", *self._made]
+        for path in reversed(made):
+            with suppress(StorageError):
+                if os.path.lexists(path):
+                    self._disk.unlink(path)
+        for directory in reversed(list(self._made_directories)):
+            with suppress(StorageError):
+                self._disk.remove_directory(directory)
+
+    # --- a Stage ------------------------------------------------------------------------------------------------------
+    def _take(self, path: str, content: Iterable[bytes], like: str, mtime_ns: int | None) -> tuple[int, str]:
+        self._directory_for(path)
+        staged = self._layout.staged(path, self._number)
+        self._has = Attributes.of(path) if os.path.lexists(path) else Attributes.of_new_file(like)
+        self._made.append(staged)
+        attributes = self._has if self._is_beside(path) else None
+        return self._disk.write_file(staged, content, attributes, mtime_ns)
+
+    def _take_back(self, path: str) -> None:
+        self._disk.unlink(self._layout.staged(path, self._number))
+        self._made.pop()
+
+    def _add(self, change: Change) -> Change:
+        super()._add(change)
+        entry = Entry(
+            number=self._number,
+            kind=change.kind,
+            path=os.path.relpath(change.path, self._layout.root),
+            why=change.why,
+            before=change.before,
+            after=self._after(change),
+            had=None if change.before is None else Attributes.of(change.path),
+            has=None if change.kind in {"cut", "remove"} else self._has,
+            new_sha256=change.sha256,
+        )
+        self._entries.append(self._with_old(entry, change))
+        return change
+
+    @property
+    def _number(self) -> int:
+        return len(self._entries) + 1
+
+    def _after(self, change: Change) -> Fingerprint | None:
+        if change.size_bytes is None:
+            return None
+        if change.kind == "cut":
+            mtime_ns = change.before.mtime_ns if change.before else 0
+            return fingerprint_start(change.path, change.size_bytes, mtime_ns)
+        staged = self._layout.staged(change.path, self._number)
+        mtime_ns = os.stat(staged).st_mtime_ns
+        if change.size_bytes <= WHOLE_BYTES and change.sha256 is not None:
+            return Fingerprint(change.size_bytes, mtime_ns, change.sha256)
+        return fingerprint_start(staged, change.size_bytes, mtime_ns)
+
+    # --- old content --------------------------------------------------------------------------------------------------
+    def _with_old(self, entry: Entry, change: Change) -> Entry:
+        if change.before is None:
+            return entry
+        directory = self._directory_for(change.path)
+        if change.kind == "cut":
+            if directory is None:
+                raise RefusedError("a file at the top of a log directory is replaced, not cut", path=change.path)
+            tail = pieces(change.path, change.size_bytes or 0, change.before.size_bytes)
+            return replace(entry, saved="tail", saved_sha256=self._save(entry, change, "tail", tail))
+        if directory is None:
+            return replace(entry, saved="inline", inline=b"".join(bytes(piece) for piece in pieces(change.path)))
+        if self._disk.link(change.path, self._saved(entry, change, "link")):
+            return replace(entry, saved="link")
+        return replace(entry, saved="copy", saved_sha256=self._save(entry, change, "copy", pieces(change.path)))
+
+    def _save(self, entry: Entry, change: Change, saved: Saved, content: Iterable[bytes | memoryview]) -> str:
+        mtime_ns = change.before.mtime_ns if change.before else None
+        attributes = entry.had if self._is_beside(change.path) else None
+        return self._disk.write_file(self._saved(entry, change, saved), content, attributes, mtime_ns)[1]
+
+    def _saved(self, entry: Entry, change: Change, saved: Saved) -> str:
+        path = self._layout.saved(change.path, entry.number, saved)
+        self._made.append(path)
+        return path
+
+    # --- directories --------------------------------------------------------------------------------------------------
+    def _directory_for(self, path: str) -> str | None:
+        """The journal's directory for a file, made where it is not there."""
+        directory = self._layout.directory(path)
+        if directory is not None and directory not in self._made_directories:
+            around = os.path.dirname(directory)
+            attributes = Attributes.of(around)
+            if self._layout.place == "top" and not self._made_directories:
+                write_beginning(self._disk, self._layout, self._like_of_home())
+            self._made_directories[directory] = None
+            self._disk.make_directory(directory, replace(attributes, mode=0o700 | attributes.mode & 0o777, extended={}))
+            if self._layout.place == "top":
+                marker = f"{directory}/{OF_SEVERAL}"
+                self._made.append(marker)
+                self._disk.write_file(marker, (), self._like_of_home(), None)
+        return directory
+
+    def _is_beside(self, path: str) -> bool:
+        """Whether the journal is on the file system of a file, which then takes its attributes too."""
+        directory = self._layout.directory(path) or self._layout.home
+        return os.stat(directory).st_dev == os.stat(os.path.dirname(path)).st_dev
+
+    def _like_of_home(self) -> Attributes:
+        """Attributes of the files of the journal itself: whoever owns the directory may read and delete them."""
+        attributes = Attributes.of(self._layout.home)
+        return Attributes(uid=attributes.uid, gid=attributes.gid, mode=0o600 | attributes.mode & 0o044)
+
+    def _point(self, journal: Journal) -> None:
+        """Leave what leads to a journal elsewhere."""
+        path = journal.pointer
+        if path is None:
+            return
+        root = Attributes.of(journal.layout.root)
+        own = Attributes(uid=root.uid, gid=root.gid, mode=0o600 | root.mode & 0o044)
+        around = os.path.dirname(path)
+        if journal.pointer_is_directory:
+            self._made_directories[around] = None
+            self._disk.make_directory(around, replace(own, mode=0o700 | root.mode & 0o055))
+        self._made += [path, f"{path}.tmp"]
+        write_pointer(self._disk, path, journal.layout, own)
+        if journal.pointer_is_directory:
+            self._disk.sync_directory(journal.layout.root)

@@ -1,0 +1,205 @@
+"""The one door through which this project changes a disk: every write, rename, link, cut and fsync, one method each.
+
+Nobody else opens a file for writing among a broker's. A test that wraps `Disk` sees, delays, fails or ends the process
+at each of these steps.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from kafkalog_core.errors import AccessError
+from kafkalog_core.storage.changing.attributes import extended_attributes
+from kafkalog_core.storage.source import WINDOW_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kafkalog_core.storage.changing.attributes import Attributes
+
+__all__ = ["Disk", "WriteError"]
+
+Result = TypeVar("Result")
+
+_NO_LINKS: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS})
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_ONLY_MINE: Final = 0o600
+"""Until its owner is set, nobody else opens a file that is being made."""
+
+
+class WriteError(AccessError):
+    """The system refused a step that changes a disk; `errno` says why."""
+
+    def __init__(self, message: str, *, path: str, number: int | None) -> None:
+        super().__init__(message, path=path)
+        self.errno = number
+
+
+class Disk:
+    """Steps that change a disk. Each raises WriteError where the system refuses it."""
+
+    def step(self, what: str, path: str) -> None:
+        """Called before each step; a test's place to end it."""
+
+    # --- files --------------------------------------------------------------------------------------------------------
+    def write_file(
+        self, path: str, content: Iterable[bytes | memoryview], attributes: Attributes | None, mtime_ns: int | None
+    ) -> tuple[int, str]:
+        """Make a new file, bring it to the disk and read it back; its size and hash.
+
+        `attributes` null: those that a new file of this process has. A file of that name is an error.
+        """
+        digest, size_bytes = hashlib.sha256(), 0
+        number = self._do("create", path, lambda: os.open(path, _NEW, _ONLY_MINE))
+        try:
+            for piece in content:
+                self._write(number, path, piece)
+                digest.update(piece)
+                size_bytes += len(piece)
+            if attributes is not None:
+                self._dress(number, path, attributes)
+            if mtime_ns is not None:
+                self._do("utime", path, lambda: os.utime(number, ns=(mtime_ns, mtime_ns)))
+            self._do("fsync", path, lambda: _sync(number))
+        finally:
+            os.close(number)
+        self._check(path, size_bytes, digest.hexdigest())
+        return size_bytes, digest.hexdigest()
+
+    def extend(self, path: str, position: int, content: Iterable[bytes | memoryview], mtime_ns: int) -> None:
+        """Write from a position on to what becomes the end, and put the modification time back."""
+        number = self._do("open", path, lambda: os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+        try:
+            os.lseek(number, position, os.SEEK_SET)
+            for piece in content:
+                self._write(number, path, piece)
+            self._do("fsync", path, lambda: _sync(number))
+            self._do("utime", path, lambda: os.utime(number, ns=(mtime_ns, mtime_ns)))
+            self._do("fsync", path, lambda: _sync(number))
+        finally:
+            os.close(number)
+
+    def cut(self, path: str, size_bytes: int, mtime_ns: int) -> None:
+        """Shorten a file in place, and put the modification time back."""
+        number = self._do("open", path, lambda: os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+        try:
+            self._do("truncate", path, lambda: os.ftruncate(number, size_bytes))
+            self._do("utime", path, lambda: os.utime(number, ns=(mtime_ns, mtime_ns)))
+            self._do("fsync", path, lambda: _sync(number))
+        finally:
+            os.close(number)
+
+    # --- names --------------------------------------------------------------------------------------------------------
+    def rename(self, path: str, new_path: str) -> None:
+        """Give a file another name, in the place of what has it."""
+        self._do("rename", new_path, lambda: os.rename(path, new_path))
+
+    def link(self, path: str, new_path: str) -> bool:
+        """Give a file a second name; false where the file system cannot."""
+        try:
+            self._do("link", new_path, lambda: os.link(path, new_path))
+        except WriteError as error:
+            if error.errno in _NO_LINKS:
+                return False
+            raise
+        return True
+
+    def unlink(self, path: str) -> None:
+        """Take a file away."""
+        self._do("unlink", path, lambda: os.unlink(path))
+
+    def make_directory(self, path: str, attributes: Attributes) -> None:
+        """Make a directory with an owner who may do everything in it."""
+        self._do("mkdir", path, lambda: os.mkdir(path, 0o700))
+        number = self._do("open", path, lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        try:
+            self._dress(number, path, attributes)
+        finally:
+            os.close(number)
+
+    def remove_directory(self, path: str) -> None:
+        """Take an empty directory away."""
+        self._do("rmdir", path, lambda: os.rmdir(path))
+
+    def sync_directory(self, path: str) -> None:
+        """Bring the names in a directory to the disk."""
+        number = self._do("open", path, lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        try:
+            self._do("fsync", path, lambda: _sync(number))
+        finally:
+            os.close(number)
+
+    # --- below --------------------------------------------------------------------------------------------------------
+    def _write(self, number: int, path: str, piece: bytes | memoryview) -> None:
+        """Write all of it, however often the system takes less."""
+        rest = memoryview(piece)
+        while rest:
+            written = self._do("write", path, partial(self._put, number, rest))
+            rest = rest[written:]
+
+    def _put(self, number: int, data: memoryview) -> int:
+        return os.write(number, data)
+
+    def _dress(self, number: int, path: str, attributes: Attributes) -> None:
+        """Owner, permissions and extended attributes of an open file; what it has already is left."""
+        status = os.fstat(number)
+        if (status.st_uid, status.st_gid) != (attributes.uid, attributes.gid):
+            self._do("chown", path, lambda: os.fchown(number, attributes.uid, attributes.gid))
+        self._do("chmod", path, lambda: os.fchmod(number, attributes.mode))
+        there = extended_attributes(number)
+        for name, value in attributes.extended.items():
+            if there.get(name) != value:
+                self._do("setxattr", path, partial(os.setxattr, number, name, value))
+
+    def _check(self, path: str, size_bytes: int, sha256: str) -> None:
+        """Read a file back from the disk, as far as the system can be made to."""
+        digest, read_bytes = hashlib.sha256(), 0
+        with open(path, "rb", buffering=0) as file:
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            while piece := self._do("read", path, lambda: file.read(WINDOW_BYTES)):
+                digest.update(piece)
+                read_bytes += len(piece)
+        if (read_bytes, digest.hexdigest()) != (size_bytes, sha256):
+            raise WriteError("what was written reads back otherwise: the disk is failing", path=path, number=errno.EIO)
+
+    def _do(self, what: str, path: str, act: Callable[[], Result]) -> Result:
+        try:
+            self.step(what, path)
+            return act()
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise WriteError(f"{_WORDS[what]}: {reason}", path=path, number=error.errno) from error
+
+
+_WORDS: Final = {
+    "create": "cannot be made",
+    "mkdir": "cannot be made",
+    "open": "cannot be opened for a change",
+    "write": "cannot be written",
+    "read": "cannot be read back",
+    "fsync": "cannot be brought to the disk",
+    "chown": "cannot be given its owner",
+    "chmod": "cannot be given its permissions",
+    "setxattr": "cannot be given its extended attributes",
+    "utime": "cannot be given its modification time",
+    "truncate": "cannot be cut",
+    "rename": "cannot be put in place",
+    "link": "cannot be given a second name",
+    "unlink": "cannot be taken away",
+    "rmdir": "cannot be taken away",
+}
+
+
+def _sync(number: int) -> None:
+    """Bring a file to the disk; macOS has its own way to empty the disk's cache too."""
+    if sys.platform == "darwin":
+        fcntl.fcntl(number, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(number)
