@@ -16,8 +16,8 @@ from kafkalog_core.format.names import (
 )
 from kafkalog_core.format.properties import PropertyFile
 from kafkalog_core.ops.logdirs.context import PartitionContext
+from kafkalog_core.ops.logdirs.textfiles import OffsetText, PropertyText, read_offsets, read_properties
 from kafkalog_core.ops.reading.entry_faults import EntryFile
-from kafkalog_core.ops.verify.textfiles import OffsetText, PropertyText, read_offsets, read_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

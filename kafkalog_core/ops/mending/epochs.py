@@ -16,9 +16,9 @@ from kafkalog_core.findings import found
 from kafkalog_core.format.checkpoint import EpochEntry, parse_epoch_entry
 from kafkalog_core.format.checkpoint_text import CheckpointMend
 from kafkalog_core.format.names import FileKind, fixed_file_name
+from kafkalog_core.ops.logdirs.textfiles import EpochText, read_epochs
 from kafkalog_core.ops.mending.mend import Mend, read_text
 from kafkalog_core.ops.reading.entry_faults import EntryFile
-from kafkalog_core.ops.verify.textfiles import EpochText, read_epochs
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 

@@ -15,9 +15,9 @@ from kafkalog_core.format.checkpoint_text import LineEdit
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.format.property_text import encode_partition_metadata
 from kafkalog_core.format.textfile import parse_uuid
+from kafkalog_core.ops.logdirs.textfiles import PropertyText, read_properties
 from kafkalog_core.ops.mending.mend import Mend, read_text
 from kafkalog_core.ops.reading.entry_faults import EntryFile
-from kafkalog_core.ops.verify.textfiles import PropertyText, read_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

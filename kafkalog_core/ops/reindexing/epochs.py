@@ -10,20 +10,20 @@ from kafkalog_core.errors import NotFoundError
 from kafkalog_core.format.checkpoint import EpochEntry
 from kafkalog_core.format.checkpoint_text import encode_epoch_checkpoint
 from kafkalog_core.format.names import FileKind, fixed_file_name
+from kafkalog_core.ops.logdirs.textfiles import read_epochs
 from kafkalog_core.ops.reading.entry_faults import EntryFile
 from kafkalog_core.ops.recovery.epochs import EpochCache, EpochStart
 from kafkalog_core.ops.reindexing.indexes import is_same, what_is_wrong
 from kafkalog_core.ops.reindexing.steps import Step
+from kafkalog_core.ops.sink import Sink
 from kafkalog_core.ops.verify import verdict
 from kafkalog_core.ops.verify.epochs import check_epochs
-from kafkalog_core.ops.verify.sink import Sink
-from kafkalog_core.ops.verify.textfiles import read_epochs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kafkalog_core.ops.logdirs.textfiles import EpochText
     from kafkalog_core.ops.releases.release import Release
-    from kafkalog_core.ops.verify.textfiles import EpochText
     from kafkalog_core.storage.partition import Partition
 
 __all__ = ["EpochExtent", "epochs_step"]

@@ -15,9 +15,9 @@ from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.ops.reindexing.steps import Step
+from kafkalog_core.ops.sink import Sink
 from kafkalog_core.ops.verify.index_entries import EntryWindows
 from kafkalog_core.ops.verify.indexes import OffsetIndexCheck, TimeIndexCheck
-from kafkalog_core.ops.verify.sink import Sink
 from kafkalog_core.storage.scan import Damage
 from kafkalog_core.storage.source import Source
 

@@ -23,9 +23,9 @@ from kafkalog_core.ops.reindexing.split import split_parts, split_steps, taken_n
 from kafkalog_core.ops.reindexing.steps import Step
 from kafkalog_core.ops.reindexing.task import Said
 from kafkalog_core.ops.releases.release import Release
+from kafkalog_core.ops.sink import Sink
 from kafkalog_core.ops.truncation.loss import measure_loss
 from kafkalog_core.ops.verify.check import SegmentTask
-from kafkalog_core.ops.verify.sink import Sink
 from kafkalog_core.ops.verify.txn_index import Doubt
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import Source

@@ -14,7 +14,7 @@ from kafkalog_core.format.snapshot import decode_snapshot, encode_snapshot
 from kafkalog_core.ops.producing.producers import CompletedTxn, ProducerStates
 from kafkalog_core.ops.reindexing.indexes import is_same, what_is_wrong
 from kafkalog_core.ops.reindexing.steps import Step
-from kafkalog_core.ops.verify.sink import Sink
+from kafkalog_core.ops.sink import Sink
 from kafkalog_core.ops.verify.snapshots import MAX_SNAPSHOT_BYTES, check_snapshot
 from kafkalog_core.ops.verify.txn_index import Doubt, check_txn_index
 from kafkalog_core.storage.source import Source

@@ -15,11 +15,11 @@ from kafkalog_core.format.metadata_records import release_of_level
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.format.properties import PropertyFile
 from kafkalog_core.format.textfile import parse_int32
+from kafkalog_core.ops.logdirs.textfiles import read_properties
 from kafkalog_core.ops.reading.entry_faults import EntryFile
 from kafkalog_core.ops.releases.cluster_records import read_file_levels, read_log_levels
 from kafkalog_core.ops.releases.release import LATEST, RELEASES, Release, parse_release, rule_class
 from kafkalog_core.ops.releases.release_signs import PartitionSigns, read_partition_signs
-from kafkalog_core.ops.verify.textfiles import read_properties
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.logdir import LogDir, is_broker_dir, read_log_dir
 

@@ -13,13 +13,13 @@ from kafkalog_core.format.columns import FORMAT_NAMES
 from kafkalog_core.format.headers import header_contradictions
 from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
-from kafkalog_core.ops.verify.sink import SHOWN
+from kafkalog_core.ops.sink import SHOWN
 from kafkalog_core.ops.verify.verdict import EpochStart, OffsetGap
 
 if TYPE_CHECKING:
     from kafkalog_core.format.columns import BatchColumns
+    from kafkalog_core.ops.sink import Sink
     from kafkalog_core.ops.verify.check import SegmentTask
-    from kafkalog_core.ops.verify.sink import Sink
     from kafkalog_core.storage.scan import Damage, Run
 
 __all__ = ["BatchCheck", "SegmentFigures"]

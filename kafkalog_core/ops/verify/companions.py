@@ -22,9 +22,9 @@ from kafkalog_core.format.names import (
     parse_file_name,
     segment_file_name,
 )
+from kafkalog_core.ops.logdirs.textfiles import read_epochs, read_properties
 from kafkalog_core.ops.reading.entry_faults import EntryFile
 from kafkalog_core.ops.verify.ownership import OWNERSHIP_CODES, check_files
-from kafkalog_core.ops.verify.textfiles import read_epochs, read_properties
 from kafkalog_core.storage.segment import SegmentState
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.names import FileName
     from kafkalog_core.ops.logdirs.context import PartitionContext
-    from kafkalog_core.ops.verify.textfiles import EpochText
+    from kafkalog_core.ops.logdirs.textfiles import EpochText
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
 

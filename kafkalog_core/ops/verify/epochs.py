@@ -10,8 +10,8 @@ from kafkalog_core.format.checkpoint import EpochEntry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog_core.ops.verify.sink import Sink
-    from kafkalog_core.ops.verify.textfiles import EpochText
+    from kafkalog_core.ops.logdirs.textfiles import EpochText
+    from kafkalog_core.ops.sink import Sink
     from kafkalog_core.ops.verify.verdict import EpochStart
 
 __all__ = ["check_epochs"]

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
 from kafkalog_core.findings.logs import DAMAGE_CODES, ZERO_TAIL
-from kafkalog_core.ops.verify.sink import SHOWN
+from kafkalog_core.ops.sink import SHOWN
 from kafkalog_core.storage.scan import APPEND_CUT
 
 if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.columns import DamageColumns
+    from kafkalog_core.ops.sink import Sink
     from kafkalog_core.ops.verify.check import SegmentTask
-    from kafkalog_core.ops.verify.sink import Sink
     from kafkalog_core.storage.scan import Damage, Run
 
 __all__ = ["FramingCheck"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.ops.logdirs.context import PartitionContext
-    from kafkalog_core.ops.verify.sink import Sink
+    from kafkalog_core.ops.sink import Sink
     from kafkalog_core.ops.verify.verdict import SegmentVerdict
     from kafkalog_core.storage.partition import Partition
 

@@ -25,15 +25,15 @@ from kafkalog_core.format.layout import (
     TIME_INDEX_ENTRY,
 )
 from kafkalog_core.ops.reading.file_codes import code_of_error
+from kafkalog_core.ops.sink import SHOWN
 from kafkalog_core.ops.verify.index_entries import EntryWindows
 from kafkalog_core.ops.verify.index_texts import CODES, describe
-from kafkalog_core.ops.verify.sink import SHOWN
 from kafkalog_core.storage.listing import stat_path
 
 if TYPE_CHECKING:
     from kafkalog_core.format.layout import Layout
+    from kafkalog_core.ops.sink import Sink
     from kafkalog_core.ops.verify.check import SegmentTask
-    from kafkalog_core.ops.verify.sink import Sink
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.scan import Damage, Run
 

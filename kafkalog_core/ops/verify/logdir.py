@@ -19,6 +19,7 @@ from kafkalog_core.format.names import (
 )
 from kafkalog_core.ops.logdirs.brokerdir import BrokerDir, read_broker_dir
 from kafkalog_core.ops.logdirs.context import PartitionContext
+from kafkalog_core.ops.logdirs.textfiles import read_properties
 from kafkalog_core.ops.reading.entry_faults import EntryFile
 from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, PartitionTarget
 from kafkalog_core.ops.verify.across import TopicId, check_across, check_topic_ids
@@ -31,7 +32,6 @@ from kafkalog_core.ops.verify.ownership import (
     check_files,
     is_read_only_mount,
 )
-from kafkalog_core.ops.verify.textfiles import read_properties
 from kafkalog_core.ops.verify.unmarking import Unmarking, is_unmarking
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 from kafkalog_core.storage.logdir import PartitionPath, read_log_dir

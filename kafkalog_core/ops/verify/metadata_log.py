@@ -14,11 +14,11 @@ from kafkalog_core.findings.logs import DAMAGE_REASONS
 from kafkalog_core.findings.metadata_log import SNAPSHOT_ACTION, SNAPSHOT_CURE
 from kafkalog_core.format.checkpoint import EpochEntry
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name
+from kafkalog_core.ops.logdirs.textfiles import read_epochs
 from kafkalog_core.ops.reading.entry_faults import EntryFile
 from kafkalog_core.ops.verify.check import SegmentTask
 from kafkalog_core.ops.verify.handover import NO_CHAIN
 from kafkalog_core.ops.verify.segment import check_segment
-from kafkalog_core.ops.verify.textfiles import read_epochs
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.segment import Segment, SegmentState
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, segment_file_name
 from kafkalog_core.ops.logdirs.compaction import is_compacted
+from kafkalog_core.ops.logdirs.textfiles import read_epochs
 from kafkalog_core.ops.reading.entry_faults import EntryFile
+from kafkalog_core.ops.sink import Sink, SinkPart
 from kafkalog_core.ops.verify.companions import refine
 from kafkalog_core.ops.verify.disposition import SegmentExtent, at_risk, at_risk_finding, is_recovered
 from kafkalog_core.ops.verify.epochs import check_epochs
 from kafkalog_core.ops.verify.gaps import Gaps
 from kafkalog_core.ops.verify.producer_checks import ProducerChecks, ProducerPlace
-from kafkalog_core.ops.verify.sink import Sink, SinkPart
-from kafkalog_core.ops.verify.textfiles import read_epochs
 from kafkalog_core.ops.verify.txn_index import Doubt, check_txn_index
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, ends_in_damage, next_offset
 from kafkalog_core.storage.segment import SegmentState
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.ops.logdirs.context import PartitionContext
+    from kafkalog_core.ops.logdirs.textfiles import EpochText
     from kafkalog_core.ops.producing.producers import Marker, ProducerStates
-    from kafkalog_core.ops.verify.textfiles import EpochText
     from kafkalog_core.ops.verify.verdict import EpochStart, SegmentVerdict
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition

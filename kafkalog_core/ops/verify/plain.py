@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, 
 
 from kafkalog_core.findings import kinds
 from kafkalog_core.format.layout import MAX_INT64
-from kafkalog_core.ops.verify import sink, verdict
+from kafkalog_core.ops import sink
+from kafkalog_core.ops.verify import verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable

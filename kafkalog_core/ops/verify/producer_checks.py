@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.ops.logdirs.compaction import is_compacted
 from kafkalog_core.ops.producing.producer_anomalies import ANOMALIES
 from kafkalog_core.ops.producing.producers import CompletedTxn, ProducerStates, sequences_of
+from kafkalog_core.ops.sink import Sink, SinkPart
 from kafkalog_core.ops.verify.aborted import AbortedTxns
-from kafkalog_core.ops.verify.sink import Sink, SinkPart
 from kafkalog_core.ops.verify.snapshots import check_snapshot
 
 if TYPE_CHECKING:

@@ -14,14 +14,14 @@ from kafkalog_core.format.control import UnknownControl, decode_control_key, dec
 from kafkalog_core.format.decode import PayloadDamage, decode_run
 from kafkalog_core.format.headers import records_outside
 from kafkalog_core.format.kernels import constants as k
-from kafkalog_core.ops.verify.sink import SHOWN
+from kafkalog_core.ops.sink import SHOWN
 from kafkalog_core.ops.verify.verdict import OffsetGap
 
 if TYPE_CHECKING:
     from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.format.decode import RecordRun
+    from kafkalog_core.ops.sink import Sink
     from kafkalog_core.ops.verify.check import SegmentTask
-    from kafkalog_core.ops.verify.sink import Sink
     from kafkalog_core.storage.scan import Damage, Run
 
 __all__ = ["RecordCheck"]

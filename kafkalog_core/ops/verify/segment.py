@@ -8,11 +8,11 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.ops.producing.producer_markers import markers_of
 from kafkalog_core.ops.reading.file_codes import CHANGE_CODES, code_of_error
+from kafkalog_core.ops.sink import SHOWN, Sink
 from kafkalog_core.ops.verify.batches import BatchCheck
 from kafkalog_core.ops.verify.framing import FramingCheck
 from kafkalog_core.ops.verify.indexes import OffsetIndexCheck, TimeIndexCheck
 from kafkalog_core.ops.verify.records import RecordCheck
-from kafkalog_core.ops.verify.sink import SHOWN, Sink
 from kafkalog_core.ops.verify.spans import Spans
 from kafkalog_core.ops.verify.verdict import SegmentVerdict
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan

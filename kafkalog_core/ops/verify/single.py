@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.names import CHECKPOINT_KINDS, LOG_KINDS, SEGMENT_KINDS, FileKind
+from kafkalog_core.ops.logdirs.textfiles import read_epochs, read_offsets, read_properties
 from kafkalog_core.ops.reading.entry_faults import EntryFile
+from kafkalog_core.ops.sink import Sink
 from kafkalog_core.ops.verify.check import SegmentTask
 from kafkalog_core.ops.verify.handover import NO_CHAIN
 from kafkalog_core.ops.verify.segment import check_segment
-from kafkalog_core.ops.verify.sink import Sink
 from kafkalog_core.ops.verify.snapshots import check_snapshot
-from kafkalog_core.ops.verify.textfiles import read_epochs, read_offsets, read_properties
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.segment import Segment, SegmentState

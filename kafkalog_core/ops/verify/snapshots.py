@@ -13,7 +13,7 @@ from kafkalog_core.storage.source import Source
 if TYPE_CHECKING:
     from kafkalog_core.format.snapshot import ProducerEntry
     from kafkalog_core.ops.producing.producers import ProducerStates
-    from kafkalog_core.ops.verify.sink import Sink
+    from kafkalog_core.ops.sink import Sink
 
 __all__ = ["MAX_SNAPSHOT_BYTES", "check_snapshot"]
 

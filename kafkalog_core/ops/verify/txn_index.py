@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kafkalog_core.ops.producing.producers import CompletedTxn
-    from kafkalog_core.ops.verify.sink import Sink
+    from kafkalog_core.ops.sink import Sink
     from kafkalog_core.storage.segment import Segment
 
 __all__ = ["Doubt", "check_txn_index"]

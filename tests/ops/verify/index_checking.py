@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog_core.format.names import FileKind
+from kafkalog_core.ops.sink import Sink
 from kafkalog_core.ops.verify.check import SegmentTask
 from kafkalog_core.ops.verify.indexes import OffsetIndexCheck, TimeIndexCheck
-from kafkalog_core.ops.verify.sink import Sink
 from kafkalog_core.storage.listing import list_directory
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.segment import group_segments

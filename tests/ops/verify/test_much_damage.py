@@ -10,10 +10,10 @@ from unittest import mock
 import pytest
 
 from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.ops.sink import SHOWN
 from kafkalog_core.ops.verify import segment, spans
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
-from kafkalog_core.ops.verify.sink import SHOWN
 from kafkalog_core.ops.verify.spans import Spans
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from tests.ops.verify.partitions import PartitionWriter

@@ -18,7 +18,7 @@ from kafkalog_core.format.textfile import iter_lines
 from kafkalog_core.ops.logdirs.checkpoints import CheckpointFile, PlacedLine, TextWindows, placed_lines, read_checkpoint
 from kafkalog_core.ops.reading.entry_faults import EntryDamage, EntryFile
 from kafkalog_core.ops.reading.text_entries import PROPERTY_READERS
-from kafkalog_core.ops.verify.sink import Sink
+from kafkalog_core.ops.sink import Sink
 from kafkalog_core.storage.source import Source, UnreadableError
 
 if TYPE_CHECKING:
