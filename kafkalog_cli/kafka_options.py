@@ -79,8 +79,8 @@ _OPTIONS = (
         metavar="TOPIC:KEY=VALUE",
         multiple=True,
         help=(
-            "A setting of one topic; beats all others. Repeatable. What topics are configured with in the cluster's "
-            "metadata is not read: give what differs from the broker's settings."
+            "A setting of one topic; beats all others. Repeatable. What topics are configured with is read from the "
+            "cluster metadata log where the log directory has it; else give what differs from the broker's settings."
         ),
     ),
 )

@@ -50,6 +50,10 @@ class Cursor:
         """One byte, 0 for false."""
         return self._take(1)[0] != 0
 
+    def int8(self) -> int:
+        """A signed integer of one byte."""
+        return int.from_bytes(self._take(1), "big", signed=True)
+
     def int16(self) -> int:
         """A signed big-endian integer of 2 bytes."""
         return int.from_bytes(self._take(2), "big", signed=True)

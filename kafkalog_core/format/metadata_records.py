@@ -1,4 +1,4 @@
-"""Some records of the cluster metadata log: features' levels, what brokers support, which topics there are.
+"""Some records of the cluster metadata log: features' levels, what brokers support, topics, and what is configured.
 
     value = frame version, record type, record version (unsigned varints each), then the fields, flexible encoding
 
@@ -13,10 +13,15 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from kafkalog_core.format.flexible import Cursor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from kafkalog_core.format.flexible import Buffer
 
 __all__ = [
+    "BROKER_RESOURCE",
     "METADATA_VERSION",
+    "TOPIC_RESOURCE",
+    "ConfigValue",
     "FeatureLevel",
     "MetadataRecord",
     "Registration",
@@ -27,9 +32,13 @@ __all__ = [
 ]
 
 METADATA_VERSION: Final = "metadata.version"
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+"""Of a node by its id; of all of them where the name is empty (ConfigResource.Type)."""
 _FRAME_VERSION: Final = 1
 _REGISTER_BROKER: Final = 0
 _TOPIC: Final = 2
+_CONFIG: Final = 4
 _REMOVE_TOPIC: Final = 9
 _REGISTER_CONTROLLER: Final = 27
 _FEATURE_LEVEL: Final = 12
@@ -92,7 +101,17 @@ class TopicRemoved:
     topic_id: str
 
 
-MetadataRecord: TypeAlias = FeatureLevel | Registration | TopicCreated | TopicRemoved
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigValue:
+    """A setting of a topic or a broker; `value` null: it is not set any more."""
+
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None
+
+
+MetadataRecord: TypeAlias = ConfigValue | FeatureLevel | Registration | TopicCreated | TopicRemoved
 
 
 def release_of_level(level: int) -> tuple[int, int] | None:
@@ -109,15 +128,29 @@ def decode_metadata_record(value: Buffer) -> MetadataRecord | None:
     frame, kind, version = cursor.unsigned_varint(), cursor.unsigned_varint(), cursor.unsigned_varint()
     if frame != _FRAME_VERSION:
         return None
-    if kind == _FEATURE_LEVEL:
-        return FeatureLevel(name=cursor.compact_string(), level=cursor.int16())
-    if kind == _TOPIC:
-        return TopicCreated(name=cursor.compact_string(), topic_id=cursor.uuid())
-    if kind == _REMOVE_TOPIC:
-        return TopicRemoved(topic_id=cursor.uuid())
-    if kind == _REGISTER_BROKER:
-        return _broker(cursor, version)
-    return _controller(cursor) if kind == _REGISTER_CONTROLLER else None
+    decode = _DECODERS.get(kind)
+    return None if decode is None else decode(cursor, version)
+
+
+def _feature_level(cursor: Cursor, _: int) -> FeatureLevel:
+    return FeatureLevel(name=cursor.compact_string(), level=cursor.int16())
+
+
+def _topic(cursor: Cursor, _: int) -> TopicCreated:
+    return TopicCreated(name=cursor.compact_string(), topic_id=cursor.uuid())
+
+
+def _removed_topic(cursor: Cursor, _: int) -> TopicRemoved:
+    return TopicRemoved(topic_id=cursor.uuid())
+
+
+def _config(cursor: Cursor, _: int) -> ConfigValue:
+    return ConfigValue(
+        resource_type=cursor.int8(),
+        resource_name=cursor.compact_string(),
+        name=cursor.compact_string(),
+        value=cursor.compact_nullable_string(),
+    )
 
 
 def _broker(cursor: Cursor, version: int) -> Registration:
@@ -140,7 +173,7 @@ def _log_dirs(data: bytes | None) -> tuple[str, ...]:
     return cursor.compact_array(cursor.uuid)
 
 
-def _controller(cursor: Cursor) -> Registration:
+def _controller(cursor: Cursor, _: int) -> Registration:
     node_id = cursor.int32()
     cursor.uuid()
     cursor.boolean()  # whether it is ready for a migration from ZooKeeper
@@ -165,3 +198,13 @@ def _feature(cursor: Cursor) -> tuple[str, int]:
     name, _, highest = cursor.compact_string(), cursor.int16(), cursor.int16()
     cursor.tagged_fields()
     return name, highest
+
+
+_DECODERS: Final[Mapping[int, Callable[[Cursor, int], MetadataRecord]]] = {
+    _REGISTER_BROKER: _broker,
+    _TOPIC: _topic,
+    _CONFIG: _config,
+    _REMOVE_TOPIC: _removed_topic,
+    _FEATURE_LEVEL: _feature_level,
+    _REGISTER_CONTROLLER: _controller,
+}

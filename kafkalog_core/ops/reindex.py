@@ -61,8 +61,8 @@ class _Planner:
         self._progress = progress
         kafka = request.settings
         self._guess = infer_release(request.site.root, kafka=kafka.kafka)
-        self._settings = read_settings(kafka, self._guess.release)
         log_dir = request.site.log_dir
+        self._settings = read_settings(kafka, self._guess.release, None if log_dir is None else log_dir.path)
         self._broker_dir = None if log_dir is None else read_broker_dir(log_dir)
         self._used: dict[tuple[str, object, str], Setting] = {}
         self._other_files: list[Finding] = []

@@ -71,8 +71,8 @@ class _Planner:
         )
         kafka = request.settings
         self._guess = infer_release(request.site.root, kafka=kafka.kafka)
-        self._settings = read_settings(kafka, self._guess.release)
         log_dir = request.site.log_dir
+        self._settings = read_settings(kafka, self._guess.release, None if log_dir is None else log_dir.path)
         self._broker_dir: BrokerDir | None = None if log_dir is None else read_broker_dir(log_dir)
         self._used: dict[tuple[str, object, str], Setting] = {}
 

@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 
 from kafkalog_core.errors import FormatError
 from kafkalog_core.format.metadata_records import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    ConfigValue,
     FeatureLevel,
     Registration,
     TopicCreated,
@@ -31,6 +34,8 @@ CONTROLLER = bytes.fromhex(
     "686172652e76657273696f6e00000001001073747265616d732e76657273696f6e0000000100147472616e73616374696f6e2e76657273696f"
     "6e000000020021656c696769626c652e6c65616465722e7265706c696361732e76657273696f6e000000010000"
 )
+TOPIC_CONFIG = bytes.fromhex("010400020b73686f702e74656d7030126d61782e6d6573736167652e627974657306373737373700")
+BROKER_CONFIG = bytes.fromhex("0104000401116c6f672e726574656e74696f6e2e6d730a36303438303030303100")
 LEVELS = {
     "eligible.leader.replicas.version": 1,
     "group.version": 1,
@@ -51,14 +56,24 @@ def test_records_of_a_broker_of_4_3() -> None:
     assert decode_metadata_record(b"\1\x09\0" + TOPIC[-17:]) == TopicRemoved(topic_id="MfVPaRT0RbiRUeLxETwsDg")
 
 
+def test_settings_of_topics_and_brokers() -> None:
+    topic = {"resource_type": TOPIC_RESOURCE, "resource_name": "shop.temp0", "name": "max.message.bytes"}
+    assert decode_metadata_record(TOPIC_CONFIG) == ConfigValue(**topic, value="77777")
+    assert decode_metadata_record(TOPIC_CONFIG[:-7] + b"\0\0") == ConfigValue(**topic, value=None)
+    broker = {"resource_type": BROKER_RESOURCE, "resource_name": "", "name": "log.retention.ms"}
+    assert decode_metadata_record(BROKER_CONFIG) == ConfigValue(**broker, value="604800001")
+
+
 @pytest.mark.parametrize("value", [b"\1\x14\0\0", b"\0" + LEVEL[1:], b"\2" + LEVEL[1:]], ids=["no-op", "0", "2"])
 def test_other_records_are_none(value: bytes) -> None:
     assert decode_metadata_record(value) is None
 
 
-@pytest.mark.parametrize("value", [LEVEL, TOPIC, BROKER, CONTROLLER], ids=["level", "topic", "broker", "controller"])
+@pytest.mark.parametrize(
+    "value", [LEVEL, TOPIC, BROKER, CONTROLLER, TOPIC_CONFIG], ids=["level", "topic", "broker", "controller", "config"]
+)
 def test_every_cut_is_an_error(value: bytes) -> None:
-    ends_at = 1 if value in {LEVEL, TOPIC} else 1 if value == CONTROLLER else 0
+    ends_at = 1 if value in {LEVEL, TOPIC, TOPIC_CONFIG} else 1 if value == CONTROLLER else 0
     for size in range(3, len(value) - ends_at):
         with pytest.raises(FormatError):
             decode_metadata_record(value[:size])

@@ -31,7 +31,14 @@ if TYPE_CHECKING:
 
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["ClusterLevels", "read_cluster_topics", "read_file_levels", "read_log_levels"]
+__all__ = [
+    "ClusterLevels",
+    "MetadataHistory",
+    "read_cluster_topics",
+    "read_file_levels",
+    "read_history",
+    "read_log_levels",
+]
 
 
 @dataclass(slots=True)
@@ -84,22 +91,44 @@ def read_file_levels(path: str) -> ClusterLevels:
     return levels
 
 
-def read_cluster_topics(path: str) -> dict[str, str]:
-    """Ids of the topics that there are by the metadata log in a directory; empty where it is not whole."""
-    names: dict[str, str] = {}
+@dataclass(frozen=True, slots=True)
+class MetadataHistory:
+    """The records of a metadata log from its newest snapshot on; not whole: some of them cannot be read.
+
+    The end of the log may be torn, and is then no part of it.
+    """
+
+    paths: tuple[str, ...]
+    is_whole: bool
+
+    def records(self) -> Iterator[MetadataRecord]:
+        """In their order, those that `metadata_records` knows. What is damaged is passed over."""
+        for path in self.paths:
+            yield from _records(path)
+
+
+def read_history(path: str) -> MetadataHistory:
+    """Of the directory of a metadata log."""
     try:
         partition = read_partition(path)
     except StorageError:
+        return MetadataHistory((), is_whole=False)
+    paths = tuple(reversed(list(_newest_first(partition))))
+    last = partition.segments[-1].files[0].path if partition.segments else None
+    return MetadataHistory(paths, is_whole=not any(_is_damaged(each) for each in paths if each != last))
+
+
+def read_cluster_topics(path: str) -> dict[str, str]:
+    """Ids of the topics that there are by the metadata log in a directory; empty where it is not whole."""
+    names: dict[str, str] = {}
+    history = read_history(path)
+    if not history.is_whole:
         return {}
-    for file_path in reversed(list(_newest_first(partition))):
-        is_last = bool(partition.segments) and file_path == partition.segments[-1].files[0].path
-        if not is_last and _is_damaged(file_path):
-            return {}
-        for record in _records(file_path):
-            if isinstance(record, TopicCreated):
-                names[record.topic_id] = record.name
-            elif isinstance(record, TopicRemoved):
-                names.pop(record.topic_id, None)
+    for record in history.records():
+        if isinstance(record, TopicCreated):
+            names[record.topic_id] = record.name
+        elif isinstance(record, TopicRemoved):
+            names.pop(record.topic_id, None)
     return {name: topic_id for topic_id, name in names.items()}
 
 

@@ -6,6 +6,7 @@ counts first, and what a value must be. A topic's own value beats every one of t
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -176,6 +177,18 @@ SETTINGS: Final = (
         minimums=_at(1),
         of_topics=False,
     ),
+    _broker("log.cleaner.backoff.ms", "long", 15 * _SECOND_MS, 0),
+    _broker("log.cleaner.threads", "int", 1, 0),
+    Definition(
+        name="log.cleaner.dedupe.buffer.size",
+        keys=_key("log.cleaner.dedupe.buffer.size"),
+        kind="long",
+        defaults=((ALWAYS, 500 * _MIB), (Release(0, 9), 128 * _MIB)),
+        of_topics=False,
+    ),
+    _broker("log.cleaner.io.buffer.size", "int", _MIB // 2, 0),
+    _broker("log.cleaner.io.buffer.load.factor", "double", 0.9),
+    _broker("log.cleaner.io.max.bytes.per.second", "double", sys.float_info.max),
     _broker("producer.id.expiration.ms", "int", _DAY_MS, 1),
     _broker("metadata.log.segment.bytes", "int", 1024 * _MIB, 8 * _MIB),
     _broker("offsets.topic.segment.bytes", "int", _INTERNAL_SEGMENT_BYTES, 1),

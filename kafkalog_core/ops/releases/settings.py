@@ -1,7 +1,9 @@
 """Kafka's settings in force, each with where its value comes from.
 
-From the strongest: a value for one topic (`--topic-config`), a value on the command line (`--set`, the topic's name of
-a setting before the broker's), server.properties, what a broker gives its own topics, the release's default.
+From the strongest: a value for one topic (`--topic-config`), one for all topics on the command line (`--set` by the
+topic's name of a setting), what the topic is configured with in the cluster metadata log of the same log directory.
+Then the broker's: the command line (`--set`), what was changed while it ran (metadata log), server.properties, what a
+broker gives its own topics, the release's default.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from kafkalog_core.errors import LimitError, SettingError
 from kafkalog_core.format.names import METADATA_TOPIC
 from kafkalog_core.format.properties import read_java_properties
 from kafkalog_core.format.textfile import MAX_LINE_BYTES, parse_int32, parse_int64
+from kafkalog_core.ops.releases.cluster_configs import ClusterConfigs, read_cluster_configs
 from kafkalog_core.ops.releases.release import LATEST, Release
 from kafkalog_core.ops.releases.setting_table import BY_NAME, INTERNAL_TOPICS, SETTINGS, Definition, Value, known_names
 from kafkalog_core.storage.source import Source
@@ -129,6 +132,7 @@ class Settings:
     server: Mapping[str, str] = field(default_factory=dict)
     assigned: Mapping[str, str] = field(default_factory=dict)
     of_topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    cluster: ClusterConfigs = field(default_factory=ClusterConfigs)
 
     def broker(self, name: str) -> Setting:
         """A setting as it counts for the broker. Raises SettingError for a value that it cannot have."""
@@ -155,7 +159,9 @@ class Settings:
         """Name, value, factor and origin, from the strongest on."""
         own = self.of_topics.get(topic, _EMPTY) if topic is not None else _EMPTY
         topic_names = (definition.override, definition.name) if definition.of_topics else ()
-        for values, origin in ((own, f"--topic-config {topic}"), (self.assigned, _SET)):
+        configured = self.cluster.of_topic(topic)
+        given = ((own, f"--topic-config {topic}"), (self.assigned, _SET), (configured, self.cluster.origin))
+        for values, origin in given:
             yield from ((name, values[name], 1, origin) for name in topic_names if name is not None and name in values)
         for values, origin in self._of_the_broker(definition, topic):
             yield from (
@@ -169,6 +175,8 @@ class Settings:
         if given is not None or topic == METADATA_TOPIC:  # whose log is made from Kafka's defaults
             return
         yield self.assigned, _SET
+        yield self.cluster.broker, self.cluster.origin
+        yield self.cluster.brokers, self.cluster.origin
         yield self.server, self.config_path or "server.properties"
 
     def _given_to_own_topic(self, definition: Definition, given: str) -> Iterable[tuple[Mapping[str, str], str]]:
@@ -193,8 +201,16 @@ class Settings:
         return value * factor
 
 
-def read_settings(request: SettingsRequest, release: Release) -> Settings:
-    """The settings that a command line asks for. Raises SettingError, NotFoundError or AccessError."""
+def read_settings(request: SettingsRequest, release: Release, log_dir: str | None = None) -> Settings:
+    """The settings that count.
+
+    Args:
+        request: what the command line says.
+        release: whose defaults and limits count.
+        log_dir: path of the log directory whose cluster metadata log counts too, where it has one.
+
+    Raises SettingError, NotFoundError or AccessError.
+    """
     of_topics: dict[str, dict[str, str]] = {}
     for text in request.topic_assignments:
         topic, key, value = parse_topic_assignment(text)
@@ -205,6 +221,7 @@ def read_settings(request: SettingsRequest, release: Release) -> Settings:
         server={} if request.config is None else _read_server_properties(request.config),
         assigned=dict(parse_assignment(text) for text in request.assignments),
         of_topics=of_topics,
+        cluster=ClusterConfigs() if log_dir is None else read_cluster_configs(log_dir),
     )
 
 
