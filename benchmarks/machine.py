@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final
 
-__all__ = ["ProcessPass", "description", "dump_process", "verify_process"]
+__all__ = ["ProcessPass", "compact_process", "description", "dump_process", "verify_process"]
 
 _CPUINFO: Final = Path("/proc/cpuinfo")
 _PACKAGES: Final = ("crc32c", "isal", "lz4", "python-snappy", "zstandard", "Cython", "aiokafka", "cramjam")
@@ -48,6 +48,11 @@ def dump_process(path: str, *options: str) -> ProcessPass:
 def verify_process(path: str, *options: str) -> ProcessPass:
     """`kafkalog verify --quiet` as a process of its own; nothing must be damaged."""
     return _process("verify", "--quiet", *options, path)
+
+
+def compact_process(path: str, *options: str) -> ProcessPass:
+    """`kafkalog compact` as a process of its own."""
+    return _process("compact", *options, path)
 
 
 def _process(*arguments: str) -> ProcessPass:

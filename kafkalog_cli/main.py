@@ -40,11 +40,16 @@ COMMANDS: Final = {
     ),
     "seek": ("kafkalog_cli.commands.seek:seek_command", "Find a record by its offset, time or byte."),
     "verify": ("kafkalog_cli.commands.verify:verify_command", "Say what is wrong with a disk, and what is not."),
+    "roll": ("kafkalog_cli.commands.roll:roll_command", "Tell where logs would begin new segments."),
     "reindex": ("kafkalog_cli.commands.reindex:reindex_command", "Build indexes anew from the logs."),
     "truncate": ("kafkalog_cli.commands.truncate:truncate_command", "Cut the end of logs off."),
     "checkpoint": (
         "kafkalog_cli.commands.checkpoint:checkpoint_command",
         "Show and mend checkpoints, leader epochs and ids.",
+    ),
+    "retain": (
+        "kafkalog_cli.commands.retain:retain_command",
+        "Say what retention deletes, when, and why not.",
     ),
     "apply": ("kafkalog_cli.commands.apply:apply_command", "Carry out a plan, or finish what was interrupted."),
     "undo": ("kafkalog_cli.commands.undo:undo_command", "Take back what kafkalog has changed."),

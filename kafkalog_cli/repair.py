@@ -41,9 +41,9 @@ __all__ = [
     "Manner",
     "Showing",
     "apply_all",
+    "clock_ms",
     "cores",
     "locked",
-    "now_ms",
     "places_of_journal",
     "repair_options",
     "run_repair",
@@ -83,12 +83,19 @@ def repair_options(function: Decorated) -> Decorated:
 
 
 def run_repair(
-    command: str, paths: Sequence[str], selection: Selection, options: Mapping[str, Json], manner: Manner
+    command: str,
+    paths: Sequence[str],
+    selection: Selection,
+    options: Mapping[str, Json],
+    manner: Manner,
+    *,
+    now_ms: int | None = None,
 ) -> int:
     """Plan a command for all that the paths name, one plan a log directory; show it, or apply it and show that.
 
     With `--apply` all that a plan is made of is read after the locks are taken: what was read before only tells where
-    they are. Nothing is written unless every plan can be applied. The exit status.
+    they are. Nothing is written unless every plan can be applied. `now_ms`: the time that plans are made for, by
+    default the clock's; a journal always names the clock's. The exit status.
     """
     targets = resolve(paths, selection)
     plan_out = None if manner.plan_out is None else OutFile(manner.plan_out, targets, is_ours=is_plan_file)
@@ -103,11 +110,11 @@ def run_repair(
         else:
             _warn_of_brokers(places)
         progress = stack.enter_context(watched())
-        moment = now_ms()
+        moment = clock_ms()
         drafts = [
             make_plan(
                 command,
-                PlanRequest(site=site, options=options, now_ms=moment, jobs=manner.jobs),
+                PlanRequest(site=site, options=options, now_ms=moment if now_ms is None else now_ms, jobs=manner.jobs),
                 undo_to=manner.undo_to,
                 progress=progress,
             )
@@ -218,7 +225,7 @@ def watched() -> Iterator[Progress]:
         yield StoppableProgress(progress, interruption)
 
 
-def now_ms() -> int:
+def clock_ms() -> int:
     """The time."""
     return time.time_ns() // 1_000_000
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kafkalog_core.errors import (
         AccessError,
         ChecksumError,
+        CleanError,
         FieldError,
         FormatError,
         KafkalogError,
@@ -82,6 +83,7 @@ __all__ = [
     "BatchColumns",
     "Change",
     "ChecksumError",
+    "CleanError",
     "Damage",
     "Disk",
     "Draft",
@@ -164,7 +166,7 @@ __all__ = [
 
 _HOMES = {
     "errors": (
-        "AccessError ChecksumError FieldError FormatError KafkalogError LimitError LockedError NotFoundError "
+        "AccessError ChecksumError CleanError FieldError FormatError KafkalogError LimitError LockedError NotFoundError "
         "RefusedError SelectionError SettingError StorageError TruncatedError UnfinishedError UnknownFileError "
         "UnsupportedError WorkerLostError"
     ),

@@ -10,6 +10,7 @@ from __future__ import annotations
 __all__ = [
     "AccessError",
     "ChecksumError",
+    "CleanError",
     "FieldError",
     "FormatError",
     "KafkalogError",
@@ -112,6 +113,19 @@ class LockedError(StorageError):
 
 class RefusedError(StorageError):
     """A change that is not made: nothing has been written."""
+
+
+class CleanError(StorageError):
+    """A compaction of a log that cannot be done: a broker's cleaner would stop there. Nothing has been changed.
+
+    `reason` is a stable word: one of damage's, or map-too-small, not-a-segment, null-key, empty-legacy, empty-marker,
+    too-large; `position` is a byte in the file, null where no single one is meant.
+    """
+
+    def __init__(self, reason: str, message: str, *, path: str, position: int | None = None) -> None:
+        super().__init__(message, path=path)
+        self.reason = reason
+        self.position = position
 
 
 class UnfinishedError(KafkalogError):

@@ -6,7 +6,7 @@ from typing import Final, Literal, NamedTuple
 
 __all__ = ["PLACE", "Column", "Kind", "Table", "new_table"]
 
-Kind = Literal["string", "int8", "int16", "int32", "int64", "uint32", "bool", "bytes", "headers", "map"]
+Kind = Literal["string", "int8", "int16", "int32", "int64", "uint32", "double", "bool", "bytes", "headers", "map"]
 
 
 class Column(NamedTuple):

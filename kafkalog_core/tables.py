@@ -11,14 +11,21 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
+from kafkalog_core.compact_tables import BIG_KEY, CLEANED_SEGMENT, CLEANING_PASS, COMPACTION
 from kafkalog_core.repair_tables import CHANGE, FETCH, JOURNAL, LOSS, PLAN, SEEK, SETTING, TEXT_FILE, TEXT_LINE
+from kafkalog_core.retain_tables import RETAINED_SEGMENT, RETENTION, RETENTION_EVENT, RETENTION_WHAT_IF
+from kafkalog_core.roll_tables import ROLLED_SEGMENT, ROLLING
 from kafkalog_core.table_kinds import PLACE, Column, Kind, Table, new_table
 
 __all__ = [
     "BATCH",
+    "BIG_KEY",
     "BROKER_MESSAGE",
     "CHANGE",
     "CHECKPOINT",
+    "CLEANED_SEGMENT",
+    "CLEANING_PASS",
+    "COMPACTION",
     "DAMAGE",
     "EXPLANATION",
     "FETCH",
@@ -33,6 +40,12 @@ __all__ = [
     "PROPERTY",
     "RECORD",
     "RECORD_V07",
+    "RETAINED_SEGMENT",
+    "RETENTION",
+    "RETENTION_EVENT",
+    "RETENTION_WHAT_IF",
+    "ROLLED_SEGMENT",
+    "ROLLING",
     "SEEK",
     "SEGMENT",
     "SETTING",
@@ -352,6 +365,16 @@ TABLES: Final = {
         TEXT_LINE,
         SEEK,
         FETCH,
+        RETENTION,
+        RETAINED_SEGMENT,
+        RETENTION_WHAT_IF,
+        RETENTION_EVENT,
+        COMPACTION,
+        CLEANING_PASS,
+        CLEANED_SEGMENT,
+        BIG_KEY,
+        ROLLING,
+        ROLLED_SEGMENT,
         SUMMARY,
     )
 }

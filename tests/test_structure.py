@@ -17,6 +17,7 @@ WRITERS = {
     "kafkalog_cli/commands/bench.py": "makes a file of its own in a temporary place",
     "kafkalog_core/ops/verify/handover.py": "removes the temporary files that processes of one run make for each other",
     "kafkalog_core/ops/reindexing/steps.py": "removes the temporary files that its own processes make",
+    "kafkalog_core/ops/cleaning/spool.py": "temporary files of its own: what a simulated clean leaves for the next one",
     "kafkalog_core/storage/changing/writer.py": "the one door through which a broker's files are changed",
     "kafkalog_cli/outfile.py": "writes the file that a user asked for, never among those of a broker",
 }

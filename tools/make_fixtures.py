@@ -2,8 +2,8 @@
 
 The corpus is a directory with `old/*.tar.gz` and `modern/*.tar.gz`. Every archive of the fixtures holds a part of the
 archive of the same name: the members' bytes, modes and modification times are those of the corpus, but for fault
-sheets (see `_without_stop`). The same corpus gives the same bytes again: members in the order of their names, no
-owners, no time in the gzip header.
+sheets (see `_without_stop`) and brokers' logs (see `_of_cleaner`). The same corpus gives the same bytes again: members
+in the order of their names, no owners, no time in the gzip header.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _OLD_TOOL: Final = ("*/dump/*.4.3.1.txt.gz",)
 _OLD_FULL: Final = (*_OLD_DATA, *_OLD_TOOL)
 _MODERN: Final = ("logdir", "logdir/*", "truth/*", "cluster_state.json")
 _MODERN_TOOL: Final = ("golden/*",)
+_CLEANER: Final = ("broker.log.gz", "*/files.json")
 _FAULT: Final = ("fault.json", "before", "before/*", "after_start.tar.gz", "truth/*")
 
 
@@ -34,6 +35,11 @@ def _stages(data: str, *names: str) -> tuple[str, ...]:
 def _copies(*names: str) -> tuple[str, ...]:
     """Globs of some copies of a modern case, with what was read from them."""
     return tuple(glob for name in names for glob in (name, f"{name}/*", f"truth-{name}/*", f"golden-{name}/*"))
+
+
+def _without_dumps(*names: str) -> tuple[str, ...]:
+    """Globs of some copies of a modern case, and of what was read from them."""
+    return tuple(glob for name in names for glob in (name, f"{name}/*", f"truth-{name}/*"))
 
 
 def _faults(*names: str) -> tuple[str, ...]:
@@ -54,19 +60,27 @@ SELECTION: Final[dict[str, tuple[str, ...]]] = {
     "old/fmt-2.1.1": _OLD_DATA,
     "old/fmt-2.8.2": (*_OLD_FULL, "*/dump/plain-1.2.8.2.txt.gz", "*/dump/zstd-0.2.8.2.txt.gz"),
     "old/txn-0.11.0.3": _stages("logdir", "produced"),
-    "old/txn-2.8.2": _OLD_FULL,
+    "old/txn-2.8.2": (*_OLD_FULL, *_CLEANER),
     "old/clean-0.8.2.2": _stages("logdir", "after2"),
-    "old/clean-0.10.2.2": _stages("logdir", "after2"),
-    "old/clean-2.8.2": _stages("logdir", "after2"),
+    "old/clean-0.10.2.2": (
+        *_stages("logdir", "after2"),
+        *(f"{stage}/{part}" for stage in ("before", "after") for part in ("logdir", "logdir/*", "truth/*")),
+        *_CLEANER,
+    ),
+    "old/clean-2.8.2": (
+        *_stages("logdir", "after2"),
+        *(f"{stage}/{part}" for stage in ("before", "after") for part in ("logdir", "logdir/*", "truth/*")),
+        *_CLEANER,
+    ),
     "old/mixfmt-0.10.2.2": _stages("logdir", "before"),
-    "old/mixfmt-2.8.2": _OLD_FULL,
-    "old/upgrade-0.8.2.2-0.10.0.1-0.11.0.3-2.8.2": _stages("logdir", "4-2.8.2", "5-cleaned"),
+    "old/mixfmt-2.8.2": (*_OLD_FULL, *_CLEANER),
+    "old/upgrade-0.8.2.2-0.10.0.1-0.11.0.3-2.8.2": (*_stages("logdir", "4-2.8.2", "5-cleaned"), *_CLEANER),
     "old/crash-0.8.2.2": _OLD_DATA,
     "old/crash-0.10.0.1": _OLD_DATA,
     "old/groups-0.8.0": _OLD_DATA,
     "old/groups-0.8.2.2": _OLD_DATA,
-    "old/groups-0.10.2.2": _OLD_DATA,
-    "old/groups-2.8.2": _OLD_FULL,
+    "old/groups-0.10.2.2": (*_OLD_DATA, *_CLEANER),
+    "old/groups-2.8.2": (*_OLD_FULL, *_CLEANER),
     "old/mirror-0.8.2.2": _OLD_DATA,
     "modern/01-plain-3.9.1": (*_MODERN, *_MODERN_TOOL),
     "modern/01-plain-4.1.0": _MODERN,
@@ -74,9 +88,19 @@ SELECTION: Final[dict[str, tuple[str, ...]]] = {
     "modern/02-timestamps-4.3.1": (*_MODERN, *_MODERN_TOOL),
     "modern/03-transactions-3.9.1": _MODERN,
     "modern/03-transactions-4.3.1": (*_MODERN, *_MODERN_TOOL),
-    "modern/04-compaction-3.9.1": _copies("after-2"),
-    "modern/04-compaction-4.3.1": _copies("before", "after-2", "after-3"),
-    "modern/05-retention-4.3.1": (*_copies("after"), "after-restart", "after-restart/*"),
+    "modern/04-compaction-3.9.1": (*_copies("after-2"), *_without_dumps("before-2"), "after-2.cleaner.log"),
+    "modern/04-compaction-4.3.1": (
+        *_copies("before", "after-2", "after-3"),
+        *_without_dumps("after-1", "before-3"),
+        "after-[13].cleaner.log",
+    ),
+    "modern/05-retention-4.3.1": (
+        *_copies("after"),
+        "after-restart",
+        "after-restart/*",
+        *_without_dumps("before"),
+        "retention.log",
+    ),
     "modern/06-crash-4.3.1": (
         *_copies("round-1-killed"),
         "round-1-truth/*",
@@ -109,6 +133,12 @@ SELECTION: Final[dict[str, tuple[str, ...]]] = {
     "modern/10-rolls-4.3.1": (*_MODERN, *_MODERN_TOOL),
     "modern/11-sizes-4.3.1": (*_MODERN, *_MODERN_TOOL),
 }
+_BROKER_LOG: Final = "broker.log.gz"
+_GZIP: Final = b"\x1f\x8b"
+_CLEANER_LINE: Final = re.compile(
+    rb"Starting the log cleaner|Beginning cleaning of log|in offset range|Swapping in cleaned segment"
+    rb"|Scheduling log segment|Deleting segments? (?:LogSegment|due)"
+)
 LIMIT_BYTES: Final = 15 * 1000 * 1000
 # Not every copy was read or dumped, and not every fault changed a file or let the broker start.
 _OPTIONAL: Final = re.compile(r"truth|golden|dump|/before|after_start")
@@ -158,9 +188,9 @@ def _select(source: Path, globs: tuple[str, ...]) -> bytes:
 
 
 def _is_noise(relative: str) -> bool:
-    """Logs of brokers name the machine that they ran on, and no test reads them."""
+    """Logs of brokers name the machine that they ran on; of some the lines of the cleaner and of retention are kept."""
     name = relative.rpartition("/")[2]
-    return name.startswith("broker") and name.endswith((".log", ".log.gz"))
+    return name.startswith("broker") and name.endswith((".log", ".log.gz")) and relative != _BROKER_LOG
 
 
 def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, part: tarfile.TarFile) -> None:
@@ -170,6 +200,8 @@ def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, part: tarfile.TarFile) 
         content = stream.read() if stream else b""
         if member.name.endswith("/fault.json"):
             content = _without_stop(content)
+        elif member.name.endswith((f"/{_BROKER_LOG}", ".cleaner.log", "/retention.log")):
+            content = _of_cleaner(content)
         _refuse_machine_paths(member.name, content)
     info = tarfile.TarInfo(member.name)
     info.size = len(content)
@@ -177,6 +209,14 @@ def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, part: tarfile.TarFile) 
     info.mode = member.mode
     info.mtime = member.mtime
     part.addfile(info, io.BytesIO(content))
+
+
+def _of_cleaner(content: bytes) -> bytes:
+    """The lines of a broker's log that say what its cleaner and its retention did."""
+    packed = content.startswith(_GZIP)
+    lines = (gzip.decompress(content) if packed else content).splitlines(keepends=True)
+    kept = b"".join(line for line in lines if _CLEANER_LINE.search(line))
+    return gzip.compress(kept, mtime=0) if packed else kept
 
 
 def _without_stop(content: bytes) -> bytes:

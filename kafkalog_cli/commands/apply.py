@@ -11,7 +11,7 @@ import click
 from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
 from kafkalog_cli.exits import ExitStatus
-from kafkalog_cli.repair import Showing, apply_all, cores, locked, now_ms, places_of_journal, watched
+from kafkalog_cli.repair import Showing, apply_all, clock_ms, cores, locked, places_of_journal, watched
 from kafkalog_core.errors import FieldError, RefusedError
 from kafkalog_core.ops.apply import check_drift, resume
 from kafkalog_core.ops.plans.plan import make_plan
@@ -98,7 +98,7 @@ def _carry_out(plans: Sequence[StoredPlan], showing: Showing, progress: Progress
         draft = make_plan(stored.command, stored.request(jobs), undo_to=stored.undo_to, progress=progress)
         check_drift(stored.changes, draft.plan.changes)
         drafts.append(draft)
-    apply_all(drafts, showing, now_ms(), progress)
+    apply_all(drafts, showing, clock_ms(), progress)
 
 
 def _resume_directory(path: str, showing: Showing) -> None:

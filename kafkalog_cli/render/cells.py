@@ -6,8 +6,9 @@ or forge a line. Characters that do not print become `\n`, `\x1b`, `\u202e`; a b
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.format.words import moment, size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,10 +31,6 @@ NONE: Final = "-"
 SHOWN_BYTES: Final = 2048
 SHOWN_HEADERS: Final = 20
 _ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
-_UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MIN_TIME_MS: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
-_MAX_TIME_MS: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 
 def plain(value: object) -> str:
@@ -52,12 +49,7 @@ def safe_text(text: str) -> str:
 
 def human_bytes(size_bytes: object) -> str:
     """`512 B`, `1.5 KiB`, `3.0 GiB`: exact below 1 KiB, powers of 1024."""
-    if not isinstance(size_bytes, int):
-        return NONE
-    if abs(size_bytes) < 1024:
-        return f"{size_bytes} B"
-    power = min((abs(size_bytes).bit_length() - 1) // 10, len(_UNITS))
-    return f"{size_bytes / 1024**power:.1f} {_UNITS[power - 1]}"
+    return size(size_bytes) if isinstance(size_bytes, int) else NONE
 
 
 def count_of(number: object, noun: str) -> str:
@@ -70,12 +62,7 @@ def time_cell(time_ms: object) -> str:
     """ISO 8601 in UTC with milliseconds; -1 as it is stored; a number beyond the year 9999 with its unit."""
     if not isinstance(time_ms, int):
         return NONE
-    if time_ms == -1:
-        return "-1"
-    if not _MIN_TIME_MS <= time_ms <= _MAX_TIME_MS:
-        return f"{time_ms} ms"
-    moment = _EPOCH + timedelta(milliseconds=time_ms)
-    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+    return "-1" if time_ms == -1 else moment(time_ms)
 
 
 def span(first: object, last: object) -> str:

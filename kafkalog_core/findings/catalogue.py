@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings.checkpoints import CHECKPOINTS
+from kafkalog_core.findings.compactions import COMPACTIONS
 from kafkalog_core.findings.files import FILES
 from kafkalog_core.findings.indexes import INDEXES
 from kafkalog_core.findings.kinds import Finding
@@ -21,6 +22,8 @@ from kafkalog_core.findings.ownership import BROKER_DIRS
 from kafkalog_core.findings.partitions import PARTITIONS
 from kafkalog_core.findings.producers import PRODUCERS
 from kafkalog_core.findings.reindexing import REINDEXING
+from kafkalog_core.findings.retention import RETENTION
+from kafkalog_core.findings.rolling import ROLLING
 from kafkalog_core.findings.small_files import SMALL_FILES
 from kafkalog_core.findings.truncations import TRUNCATIONS
 
@@ -45,6 +48,9 @@ FINDING_TYPES: Final = (
     | LOOKUPS
     | TRUNCATIONS
     | REINDEXING
+    | COMPACTIONS
+    | RETENTION
+    | ROLLING
 )
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "decode_offset_entry",
     "decode_time_entry",
     "decode_txn_entry",
+    "encode_offset_entry",
     "encode_time_entry",
     "encode_txn_entry",
     "iter_offset_entries",
@@ -90,9 +91,14 @@ def decode_txn_entry(buffer: Buffer, position: int = 0) -> tuple[TxnEntry, int]:
     return entry, position + TXN_INDEX_ENTRY.size
 
 
+def encode_offset_entry(relative_offset: int, log_position: int) -> bytes:
+    """An entry of an offset index. Of both numbers the low 32 bits are kept, as releases before 2.0 do."""
+    return OFFSET_INDEX_ENTRY.struct.pack(_low_32_bits(relative_offset), _low_32_bits(log_position))
+
+
 def encode_time_entry(timestamp_ms: int, relative_offset: int) -> bytes:
     """An entry of a time index. Of the offset its low 32 bits are kept, as releases before 2.0 do."""
-    return TIME_INDEX_ENTRY.struct.pack(timestamp_ms, (relative_offset + 2**31) % 2**32 - 2**31)
+    return TIME_INDEX_ENTRY.struct.pack(timestamp_ms, _low_32_bits(relative_offset))
 
 
 def encode_txn_entry(producer_id: int, first_offset: int, last_offset: int, last_stable_offset: int) -> bytes:
@@ -127,6 +133,10 @@ def used_entries(layout: Layout, run: Buffer) -> int:
     is legal in slot 0 (records of 1970 at the base offset); where zeros follow it, nothing tells it from the tail.
     """
     return -(-len(bytes(run).rstrip(b"\0")) // layout.size)
+
+
+def _low_32_bits(value: int) -> int:
+    return (value + 2**31) % 2**32 - 2**31
 
 
 def _whole(layout: Layout, buffer: Buffer) -> memoryview:

@@ -93,7 +93,7 @@ def _drift(planned: Sequence[Change], now: Sequence[Change]) -> str | None:
 
 
 def _result(change: Change) -> tuple[object, ...]:
-    return change.kind, change.size_bytes, change.sha256
+    return change.kind, change.size_bytes, change.sha256, change.swap
 
 
 def _staging(plan: Plan, disk: Disk, now_ms: int) -> Staging:

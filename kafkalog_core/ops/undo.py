@@ -229,6 +229,7 @@ def _reverse(journal: Journal, entry: Entry) -> Change:
         size_bytes=None if before is None else before.size_bytes,
         sha256=None if before is None else before.sha256,
         why=f"taken back: {entry.why}",
+        swap=entry.swap,
     )
 
 

@@ -97,6 +97,7 @@ def test_places(row, text):
 def test_every_row_type_is_shown_somehow():
     in_lines = {"damage", "finding", "stats", "partition", "explanation", "broker_message", "summary"}
     in_lines |= {"plan", "change", "loss", "setting", "journal", "text_file", "text_line"}
+    in_lines |= {"compaction", "cleaning_pass", "cleaned_segment", "big_key"}
     assert {name.partition(" ")[0] for name in SHOWN} == TABLES.keys() - in_lines
 
 

@@ -15,14 +15,22 @@ from pathlib import Path
 VARIABLE = "KAFKALOG_CORPUS"
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 _TEXTS = ("/case.json", "/fault.json")
+_LOGS = ("/files.json", "/broker.log.gz", ".cleaner.log", "/retention.log")
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What all archives hold together: paths in the unpacked tree, and the texts that say how files belong together."""
+    """What all archives hold together.
+
+    Args:
+        files: paths in the unpacked tree.
+        texts: the sheets that say how files belong together.
+        logs: what brokers' logs say of their cleaners, and modification times finer than an archive's.
+    """
 
     files: frozenset[str]
     texts: dict[str, bytes]
+    logs: dict[str, bytes]
 
 
 def source() -> Path:
@@ -56,7 +64,8 @@ def archives(directory: Path) -> list[Path]:
 def contents(directory: Path) -> Contents:
     """Read the tables of contents: a few seconds for the whole corpus."""
     files = set()
-    texts = {}
+    texts: dict[str, bytes] = {}
+    logs: dict[str, bytes] = {}
     for archive in archives(directory):
         with tarfile.open(archive) as tar:
             for member in tar:
@@ -64,10 +73,11 @@ def contents(directory: Path) -> Contents:
                     continue
                 path = f"{archive.parent.name}/{member.name}"
                 files.add(path)
-                if path.endswith(_TEXTS):
-                    stream = tar.extractfile(member)
-                    texts[path] = stream.read() if stream else b""
-    return Contents(frozenset(files), texts)
+                for endings, kept in ((_TEXTS, texts), (_LOGS, logs)):
+                    if path.endswith(endings):
+                        stream = tar.extractfile(member)
+                        kept[path] = stream.read() if stream else b""
+    return Contents(frozenset(files), texts, logs)
 
 
 def unpack(directory: Path, destination: Path) -> None:

@@ -32,6 +32,7 @@ class Extent:
         is_sure: the last segment ends with a whole batch; else `end` is behind the last batch that was found, and
             recovery may cut before it.
         is_v2: there are batches of magic 2 at the end of the log, so that leader epochs and producers are kept.
+        max_timestamp_ms: the largest in what was read, which is at least what no index tells of; -1: none.
     """
 
     log: str
@@ -40,6 +41,7 @@ class Extent:
     end: int
     is_sure: bool
     is_v2: bool
+    max_timestamp_ms: int = -1
 
 
 def read_extent(partition: Partition) -> Extent | None:
@@ -51,34 +53,42 @@ def read_extent(partition: Partition) -> Extent | None:
     path = last.files[0].path
     try:
         with Source.open(path) as source:
-            end, is_sure = _end(source, last)
+            end, is_sure, max_timestamp_ms = _end(source, last)
             is_v2 = _magic(source, 0) == MAGIC_V2
         if not is_v2 and len(filled) > 1 and not last.size_bytes:
             with Source.open(filled[-2].files[0].path) as source:
                 is_v2 = _magic(source, 0) == MAGIC_V2
     except StorageError:
         return None
-    return Extent(log=path, start=filled[0].base_offset, active=last.base_offset, end=end, is_sure=is_sure, is_v2=is_v2)
+    return Extent(
+        log=path,
+        start=filled[0].base_offset,
+        active=last.base_offset,
+        end=end,
+        is_sure=is_sure,
+        is_v2=is_v2,
+        max_timestamp_ms=max_timestamp_ms,
+    )
 
 
-def _end(source: Source, segment: Segment) -> tuple[int, bool]:
+def _end(source: Source, segment: Segment) -> tuple[int, bool, int]:
     """The offset behind the last batch; from the last index entry on, where the index can be believed."""
     start = _last_indexed(source, segment)
-    end, is_sure, runs = _end_from(source, segment, start)
-    if start and (not runs or not is_sure):
-        end, is_sure, _ = _end_from(source, segment, 0)
-    return end, is_sure
+    end, is_sure, max_timestamp_ms = _end_from(source, segment, start)
+    if start and (end == segment.base_offset or not is_sure):
+        end, is_sure, max_timestamp_ms = _end_from(source, segment, 0)
+    return end, is_sure, max_timestamp_ms
 
 
 def _end_from(source: Source, segment: Segment, start: int) -> tuple[int, bool, int]:
-    end, is_sure, runs = segment.base_offset, True, 0
+    end, is_sure, max_timestamp_ms = segment.base_offset, True, -1
     for item in scan(source, base_offset=segment.base_offset, options=_FRAMES, start=start):
         if not isinstance(item, Run):
             is_sure = False
             continue
-        runs += 1
         end = max(end, max(item.batches.column("last_offset")) + 1)
-    return end, is_sure, runs
+        max_timestamp_ms = max(max_timestamp_ms, *item.batches.column("max_timestamp_ms"))
+    return end, is_sure, max_timestamp_ms
 
 
 def _last_indexed(source: Source, segment: Segment) -> int:

@@ -37,6 +37,8 @@ PLANNERS: Final = {
     "reindex": "kafkalog_core.ops.reindex:plan_reindex",
     "truncate": "kafkalog_core.ops.truncate:plan_truncate",
     "checkpoint": "kafkalog_core.ops.checkpoint:plan_checkpoint",
+    "compact": "kafkalog_core.ops.cleaning.planning:plan_compact",
+    "retain": "kafkalog_core.ops.retain:plan_retain",
 }
 """The planner of each command that repairs."""
 

@@ -6,25 +6,18 @@ transaction index and the producers' state anew. Memory: a window of the log, th
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from kafkalog_core.errors import FieldError
 from kafkalog_core.format import kernels
-from kafkalog_core.format.columns import BATCH_ROWS
 from kafkalog_core.format.decode import RecordRun, decode_run
-from kafkalog_core.format.index import encode_time_entry, encode_txn_entry
+from kafkalog_core.format.index import encode_txn_entry
+from kafkalog_core.format.index_builder import IndexBuilder
 from kafkalog_core.format.kernels import constants as k
-from kafkalog_core.format.layout import (
-    LOG_OVERHEAD,
-    MAGIC_V2,
-    MAX_BATCH_BYTES,
-    MAX_INT64,
-    OFFSET_INDEX_ENTRY,
-    TIME_INDEX_ENTRY,
-)
+from kafkalog_core.format.layout import LOG_OVERHEAD, MAGIC_V2, MAX_BATCH_BYTES, MAX_INT64
 from kafkalog_core.ops.producing.producer_markers import markers_of
 from kafkalog_core.ops.producing.producers import CompletedTxn
 from kafkalog_core.ops.recovery.markers import marker_fault
@@ -55,13 +48,10 @@ ProblemKind = Literal[
     "unreadable",
     "over-limit",
 ]
-_STOPPED: Final[dict[int, tuple[ProblemKind, str]]] = {
-    k.REBUILD_OVERFLOW: (
-        "overflow",
-        "no index of a segment that starts at {base} can hold offset {last}",
-    ),
-    k.REBUILD_FULL: ("index-full", "the index is full: segment.index.bytes has room for no more entries"),
-    k.REBUILD_DISORDER: ("invalid-offset", "offset {last} is not above that of the index entry before"),
+_STOPPED: Final[dict[int, ProblemKind]] = {
+    k.REBUILD_OVERFLOW: "overflow",
+    k.REBUILD_FULL: "index-full",
+    k.REBUILD_DISORDER: "invalid-offset",
 }
 _INVALID_RECORD: Final = "a control batch that cannot be read: a broker keeps it and cuts what stands behind it"
 
@@ -216,20 +206,14 @@ class _Recovery:
         self._has_legacy = False
         self.pauses: deque[int] = deque()
         self.reached: Callable[[int], None] = _ignore
-        self._offset_index, self._time_index, self._txn_index = bytearray(), bytearray(), bytearray()
+        self._txn_index = bytearray()
         self._last_aborted: int | None = None
-        self._epochs: list[tuple[int, int]] = []
-        self._state = array("q", bytes(8 * k.X_SIZE))
-        self._state[k.X_BASE] = base_offset
-        self._state[k.X_INTERVAL] = settings.index_interval_bytes
-        self._state[k.X_ROOM] = settings.segment_index_bytes // OFFSET_INDEX_ENTRY.size
-        self._state[k.X_TIME_ROOM] = settings.segment_index_bytes // TIME_INDEX_ENTRY.size - 1
-        self._state[k.X_TIME_LAST] = self._state[k.X_MAX_TIME] = self._state[k.X_EPOCH] = -1
-        self._state[k.X_MAX_OFFSET] = base_offset
-        self._state[k.X_FIRST] = k.LEAST
-        self._new_entries = bytearray(BATCH_ROWS * OFFSET_INDEX_ENTRY.size)
-        self._new_times = bytearray(BATCH_ROWS * TIME_INDEX_ENTRY.size)
-        self._new_epochs = array("q", bytes(2 * 8 * BATCH_ROWS))
+        self._indexes = IndexBuilder(
+            base_offset,
+            bits=rules.bits,
+            interval_bytes=settings.index_interval_bytes,
+            max_index_bytes=settings.segment_index_bytes,
+        )
 
     # --- what the walk gives ------------------------------------------------------------------------------------------
     def damage(self, damage: Damage) -> None:
@@ -273,25 +257,17 @@ class _Recovery:
     # --- offset and time index, epochs --------------------------------------------------------------------------------
     def _rebuild(self, run: Run, last: int) -> int:
         """Rows up to `last` (exclusive); returns the one that it stopped at."""
-        batches, state = run.batches, self._state
-        state[k.X_ROW] = 0
+        batches, row = run.batches, 0
+        first_offset: int | None = None
         while True:
-            new = (self._new_entries, self._new_times, self._new_epochs)
-            stop = kernels.rebuild(batches, last, self._rules.bits, state, *new)
-            self._offset_index += self._new_entries[: state[k.X_NEW_ENTRIES] * OFFSET_INDEX_ENTRY.size]
-            self._time_index += self._new_times[: state[k.X_NEW_TIMES] * TIME_INDEX_ENTRY.size]
-            pairs = self._new_epochs[: 2 * state[k.X_EPOCHS]]
-            self._epochs += zip(pairs[::2], pairs[1::2], strict=True)
-            row = state[k.X_ROW]
+            row, stop = self._indexes.advance(batches, row, last, first_offset=first_offset)
             if stop == k.REBUILD_FIRST:
-                first = self._first_inner_offset(run, row)
-                if first is not None:
-                    state[k.X_FIRST] = first
+                first_offset = self._first_inner_offset(run, row)
+                if first_offset is not None:
                     continue
             elif stop != k.REBUILD_DONE:
-                kind, text = _STOPPED[stop]
-                detail = text.format(last=batches.column("last_offset")[row], base=self._base_offset)
-                self._fail(kind, batches.column("position")[row], detail)
+                detail = self._indexes.why(stop, batches.column("last_offset")[row])
+                self._fail(_STOPPED[stop], batches.column("position")[row], detail)
             return row
 
     def _first_inner_offset(self, run: Run, row: int) -> int | None:
@@ -354,7 +330,7 @@ class _Recovery:
     # --- the end ------------------------------------------------------------------------------------------------------
     def finish(self) -> SegmentRecovery:
         """All that came of it."""
-        rules, state = self._rules, self._state
+        rules, indexes = self._rules, self._indexes
         if rules.has_time_index and self._problem is None:
             self._close_time_index()
         return SegmentRecovery(
@@ -366,21 +342,18 @@ class _Recovery:
             end_offset=self._last_offset + 1,
             map_end_offset=self._map_end_offset,
             batches=self._batches,
-            offset_index=bytes(self._offset_index),
-            time_index=bytes(self._time_index) if rules.has_time_index else None,
+            offset_index=bytes(indexes.offset_index),
+            time_index=bytes(indexes.time_index) if rules.has_time_index else None,
             txn_index=bytes(self._txn_index) if rules.has_producers else None,
-            epochs=tuple(self._epochs),
-            max_timestamp_ms=state[k.X_MAX_TIME],
+            epochs=tuple(indexes.epochs),
+            max_timestamp_ms=indexes.max_timestamp_ms,
             has_legacy=self._has_legacy,
             problem=self._problem,
         )
 
     def _close_time_index(self) -> None:
         """The entry that closes a segment, for which a slot is kept."""
-        state = self._state
-        timestamp, offset = state[k.X_MAX_TIME], state[k.X_MAX_OFFSET]
-        if state[k.X_TIMES] and offset < state[k.X_TIME_LAST_OFFSET]:
-            detail = f"offset {offset} of the largest timestamp is below that of the time index entry before"
-            self._fail("invalid-offset", self._position, detail)
-        elif timestamp > state[k.X_TIME_LAST]:
-            self._time_index += encode_time_entry(timestamp, offset - self._base_offset)
+        try:
+            self._indexes.close()
+        except FieldError as error:
+            self._fail("invalid-offset", self._position, error.message)

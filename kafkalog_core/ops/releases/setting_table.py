@@ -164,6 +164,7 @@ SETTINGS: Final = (
     _topic("max.compaction.lag.ms", _key("log.cleaner.max.compaction.lag.ms"), "long", MAX_INT64, 1),
     _topic("delete.retention.ms", _key("log.cleaner.delete.retention.ms"), "long", _DAY_MS, 0),
     _topic("remote.storage.enable", (), "boolean", False),
+    _topic("remote.log.copy.disable", (), "boolean", False),
     _broker("log.retention.check.interval.ms", "long", 5 * _MINUTE_MS, 1),
     _broker("log.flush.scheduler.interval.ms", "long", MAX_INT64),
     _broker("log.flush.offset.checkpoint.interval.ms", "int", _MINUTE_MS, 0),

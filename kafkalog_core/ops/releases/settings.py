@@ -77,6 +77,7 @@ class TopicSettings:
     max_compaction_lag_ms: int
     delete_retention_ms: int
     remote_storage_enable: bool
+    remote_log_copy_disable: bool
     settings: tuple[Setting, ...]
 
     def origin(self, name: str) -> str:

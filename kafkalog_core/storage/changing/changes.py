@@ -45,6 +45,8 @@ class Change:
         size_bytes: of the file afterwards; null: it is gone.
         sha256: of the content afterwards, whole; null where `kind` is `cut` or `remove`.
         why: one plain sentence.
+        swap: base offset of the segment that replaces others; all changes of a directory with the same one are made at
+            once. Null: made by itself.
     """
 
     kind: ChangeKind
@@ -53,13 +55,25 @@ class Change:
     size_bytes: int | None
     sha256: str | None
     why: str
+    swap: int | None = None
 
 
 class Stage(Protocol):
-    """Takes the changes of one plan, in the order in which they are to be made."""
+    """Takes the changes of one plan, in the order in which they are to be made.
+
+    Several files of one directory change at once, as a broker sees it, where they are given the same `swap`, one after
+    another: segments that one of their base offset replaces.
+    """
 
     def write(
-        self, path: str, content: Iterable[bytes], *, why: str, like: str, mtime_ns: int | None = None
+        self,
+        path: str,
+        content: Iterable[bytes | memoryview],
+        *,
+        why: str,
+        like: str,
+        mtime_ns: int | None = None,
+        swap: int | None = None,
     ) -> Change | None:
         """A whole file, in place of the one that is there or new; null where that one has this content already.
 
@@ -70,10 +84,12 @@ class Stage(Protocol):
             like: path of the file whose owner, group and mode a new file takes: of a partition, its `.log`. Of a
                 directory a new file takes the owner and group, and who may read.
             mtime_ns: its modification time afterwards; null: that of the writing.
+            swap: base offset of the replacement that it is a part of; it is written then even where that content is
+                there already.
         """
 
     def cut(self, path: str, size_bytes: int, *, why: str) -> Change | None:
         """Shorten a file in place; it keeps its modification time. Null where it is not longer."""
 
-    def remove(self, path: str, *, why: str) -> Change | None:
-        """Take a file away; null where there is none."""
+    def remove(self, path: str, *, why: str, swap: int | None = None) -> Change | None:
+        """Take a file away; null where there is none. `swap`: base offset of the replacement that it makes way for."""

@@ -15,6 +15,7 @@ from kafkalog_core.errors import RefusedError, StorageError
 from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.fingerprint import fingerprint, fingerprint_start, pieces, status_of, whole_hash
 from kafkalog_core.storage.changing.journal import OF_SEVERAL, Entry, Journal, write_intent
+from kafkalog_core.storage.changing.swap import Replacement, in_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,16 +69,18 @@ def check_new(journal: Journal) -> States:
     """
     states = _states(journal, journal.entries)
     for entry, state in states:
-        if state == "before" and entry.after is not None and entry.kind != "cut":
+        if state == "before" and entry.after is not None and entry.kind != "cut" and _is_needed(journal, entry):
             _check_staged(journal, entry)
     return states
 
 
 def finish(disk: Disk, journal: Journal, states: States) -> Journal:
     """Make the changes that have not been made; `states` is what `check_new` gave under the same lock."""
-    for entry, state in states:
-        if state != "after":
-            _make(disk, journal, entry)
+    for is_swap, steps in in_groups(journal, states):
+        if is_swap:
+            Replacement(disk, journal, steps).make()
+        elif steps[0][1] != "after":
+            _make(disk, journal, steps[0][0])
     return write_intent(disk, journal, "complete", _like(journal))
 
 
@@ -94,10 +97,13 @@ def check_old(journal: Journal) -> States:
 def roll_back(disk: Disk, journal: Journal, states: States) -> Journal:
     """Take back the changes that have been made; `states` is what `check_old` gave under the same lock."""
     if journal.state != "undoing":
+        states = _halfway_made(disk, journal, states)
         journal = write_intent(disk, journal, "undoing", _like(journal))
-    for entry, state in states:
-        if state != "before":
-            _take_back(disk, journal, entry)
+    for is_swap, steps in in_groups(journal, states):
+        if is_swap:
+            Replacement(disk, journal, steps).take_back()
+        elif steps[0][1] != "before":
+            _take_back(disk, journal, steps[0][0])
     journal = write_intent(disk, journal, "undone", _like(journal))
     _clear(disk, journal)
     return journal
@@ -144,6 +150,24 @@ def _states(journal: Journal, entries: Iterable[Entry]) -> States:
         if state == "neither":
             raise RefusedError(f"has changed since {journal.run} was written", path=journal.path_of(entry))
     return states
+
+
+def _halfway_made(disk: Disk, journal: Journal, states: States) -> States:
+    """Finish a replacement that was interrupted: its way back begins at its end."""
+    known: States = []
+    for is_swap, steps in in_groups(journal, states):
+        replacement = Replacement(disk, journal, steps) if is_swap else None
+        if replacement is not None and replacement.extent == "mixed":
+            replacement.make()
+            known += [(entry, state_of(journal, entry)) for entry, _ in steps]
+        else:
+            known += steps
+    return known
+
+
+def _is_needed(journal: Journal, entry: Entry) -> bool:
+    """Whether new content is still to be put in place; of what is the same before and after nothing else tells."""
+    return not entry.is_same or os.path.lexists(journal.layout.staged(journal.path_of(entry), entry.number))
 
 
 def _make(disk: Disk, journal: Journal, entry: Entry) -> None:

@@ -68,6 +68,7 @@ class Entry:
         inline: the old content where it is kept here.
         saved_sha256: of all that a copy or a tail holds; null where nothing was copied.
         new_sha256: of all the new content; null where a file is cut or taken away.
+        swap: as in `Change`.
     """
 
     number: int
@@ -82,6 +83,12 @@ class Entry:
     inline: bytes | None = field(default=None, repr=False)
     saved_sha256: str | None = None
     new_sha256: str | None = None
+    swap: int | None = None
+
+    @property
+    def is_same(self) -> bool:
+        """Whether nothing tells the file before from the one after: a part of a replacement that stays as it is."""
+        return self.before == self.after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,6 +285,7 @@ def _entry_json(entry: Entry) -> dict[str, object]:
         "inline": None if entry.inline is None else base64.b64encode(entry.inline).decode("ascii"),
         "saved_sha256": entry.saved_sha256,
         "new_sha256": entry.new_sha256,
+        "swap": entry.swap,
     }
 
 
@@ -301,6 +309,7 @@ def _entry(value: Mapping[str, object]) -> Entry:
         inline=None if inline is None else base64.b64decode(str(inline), validate=True),
         saved_sha256=_text(value["saved_sha256"]),
         new_sha256=_text(value["new_sha256"]),
+        swap=None if value.get("swap") is None else int(str(value["swap"])),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import RefusedError
@@ -42,12 +43,20 @@ class Outline:
         self._kept_bytes = kept_bytes
 
     def write(
-        self, path: str, content: Iterable[bytes], *, why: str, like: str, mtime_ns: int | None = None
+        self,
+        path: str,
+        content: Iterable[bytes | memoryview],
+        *,
+        why: str,
+        like: str,
+        mtime_ns: int | None = None,
+        swap: int | None = None,
     ) -> Change | None:
-        """Note a whole file; null where the one that is there has this content already."""
+        """Note a whole file; null where the one that is there has this content already and is in no replacement."""
         before = self._look(path)
-        size_bytes, sha256 = self._take(path, self._keeping(path, content, why, like, mtime_ns), like, mtime_ns)
-        return self._whole(path, before, size_bytes, sha256, why)
+        kept = self._keeping(content, partial(_write, path=path, why=why, like=like, mtime_ns=mtime_ns, swap=swap))
+        size_bytes, sha256 = self._take(path, kept, like, mtime_ns)
+        return self._whole(path, before, size_bytes, sha256, why, swap)
 
     def cut(self, path: str, size_bytes: int, *, why: str) -> Change | None:
         """Note a cut; of a file that has a second name, a shorter copy in its place. Null where it is not longer."""
@@ -62,13 +71,14 @@ class Outline:
         size_bytes, sha256 = self._take(path, head, path, status.st_mtime_ns)
         return self._whole(path, before, size_bytes, sha256, f"{why} ({_LINKED})")
 
-    def remove(self, path: str, *, why: str) -> Change | None:
+    def remove(self, path: str, *, why: str, swap: int | None = None) -> Change | None:
         """Note that a file goes away; null where there is none."""
         before = self._look(path)
         if before is None:
             return None
-        self._call(lambda stage: stage.remove(path, why=why))
-        return self._add(Change(kind="remove", path=path, before=before, size_bytes=None, sha256=None, why=why))
+        self._call(lambda stage: stage.remove(path, why=why, swap=swap))
+        change = Change(kind="remove", path=path, before=before, size_bytes=None, sha256=None, why=why, swap=swap)
+        return self._add(change)
 
     def replay(self, stage: Stage) -> bool:
         """Make the same calls to another stage; false, and none is made, where too much content came to be kept."""
@@ -79,7 +89,9 @@ class Outline:
         return True
 
     # --- what a stage that writes does otherwise ----------------------------------------------------------------------
-    def _take(self, path: str, content: Iterable[bytes], like: str, mtime_ns: int | None) -> tuple[int, str]:
+    def _take(
+        self, path: str, content: Iterable[bytes | memoryview], like: str, mtime_ns: int | None
+    ) -> tuple[int, str]:
         """Size and hash of new content."""
         del path, like, mtime_ns
         digest, size_bytes = hashlib.sha256(), 0
@@ -97,16 +109,20 @@ class Outline:
         return change
 
     # --- what both do -------------------------------------------------------------------------------------------------
-    def _whole(self, path: str, before: Fingerprint | None, size_bytes: int, sha256: str, why: str) -> Change | None:
-        if before is not None and before.size_bytes == size_bytes and whole_hash(path) == sha256:
+    def _whole(
+        self, path: str, before: Fingerprint | None, size_bytes: int, sha256: str, why: str, swap: int | None = None
+    ) -> Change | None:
+        if swap is None and before is not None and before.size_bytes == size_bytes and whole_hash(path) == sha256:
             self._take_back(path)
             return None
         kind: ChangeKind = "create" if before is None else "replace"
-        return self._add(Change(kind=kind, path=path, before=before, size_bytes=size_bytes, sha256=sha256, why=why))
+        return self._add(
+            Change(kind=kind, path=path, before=before, size_bytes=size_bytes, sha256=sha256, why=why, swap=swap)
+        )
 
     def _keeping(
-        self, path: str, content: Iterable[bytes], why: str, like: str, mtime_ns: int | None
-    ) -> Iterator[bytes]:
+        self, content: Iterable[bytes | memoryview], write: Callable[[Stage, list[bytes]], object]
+    ) -> Iterator[bytes | memoryview]:
         """The content as it comes, kept on the way while there is room."""
         kept: list[bytes] = []
         for piece in content:
@@ -116,7 +132,7 @@ class Outline:
                 self._calls = None
             if self._calls is not None:
                 kept.append(bytes(piece))
-        self._call(lambda stage: stage.write(path, kept, why=why, like=like, mtime_ns=mtime_ns))
+        self._call(lambda stage: write(stage, kept))
 
     # --- checks -------------------------------------------------------------------------------------------------------
     def _look(self, path: str) -> Fingerprint | None:
@@ -131,3 +147,9 @@ class Outline:
     def _call(self, call: Callable[[Stage], object]) -> None:
         if self._calls is not None:
             self._calls.append(call)
+
+
+def _write(
+    stage: Stage, content: list[bytes], *, path: str, why: str, like: str, mtime_ns: int | None, swap: int | None
+) -> object:
+    return stage.write(path, content, why=why, like=like, mtime_ns=mtime_ns, swap=swap)

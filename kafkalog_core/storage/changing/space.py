@@ -93,12 +93,19 @@ def _saved(changes: Iterable[Change]) -> int:
 
 
 def _peak_of_moves(changes: Iterable[Change]) -> int:
-    """The most that is used at a time where each new file comes here just before it takes the old one's place."""
-    used = peak = 0
+    """The most that is used at a time where each new file comes here just before it takes the old one's place.
+
+    The new files of a replacement of segments all come before the first old one goes.
+    """
+    used = peak = freed = 0
+    swap: object = None
     for change in changes:
-        new = 0 if change.kind == "cut" else _rounded(change.size_bytes or 0)
-        peak = max(peak, used + new)
-        used += new - (_tail(change) if change.kind == "cut" else change.before.size_bytes if change.before else 0)
+        part = None if change.swap is None else (os.path.dirname(change.path), change.swap)
+        if part is None or part != swap:
+            used, freed, swap = used - freed, 0, part
+        used += 0 if change.kind == "cut" else _rounded(change.size_bytes or 0)
+        peak = max(peak, used)
+        freed += _tail(change) if change.kind == "cut" else change.before.size_bytes if change.before else 0
     return peak
 
 

@@ -94,7 +94,9 @@ class Staging(Outline):
                 self._disk.remove_directory(directory)
 
     # --- a Stage ------------------------------------------------------------------------------------------------------
-    def _take(self, path: str, content: Iterable[bytes], like: str, mtime_ns: int | None) -> tuple[int, str]:
+    def _take(
+        self, path: str, content: Iterable[bytes | memoryview], like: str, mtime_ns: int | None
+    ) -> tuple[int, str]:
         self._directory_for(path)
         staged = self._layout.staged(path, self._number)
         self._has = Attributes.of(path) if os.path.lexists(path) else Attributes.of_new_file(like)
@@ -118,6 +120,7 @@ class Staging(Outline):
             had=None if change.before is None else Attributes.of(change.path),
             has=None if change.kind in {"cut", "remove"} else self._has,
             new_sha256=change.sha256,
+            swap=change.swap,
         )
         self._entries.append(self._with_old(entry, change))
         return change

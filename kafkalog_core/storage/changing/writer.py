@@ -12,9 +12,10 @@ import hashlib
 import os
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
 from kafkalog_core.errors import AccessError
+from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.storage.changing.attributes import extended_attributes
 from kafkalog_core.storage.source import WINDOW_BYTES
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.storage.changing.attributes import Attributes
 
-__all__ = ["Disk", "WriteError"]
+__all__ = ["Disk", "NewFile", "WriteError"]
 
 Result = TypeVar("Result")
 
@@ -31,6 +32,31 @@ _NO_LINKS: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPN
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _ONLY_MINE: Final = 0o600
 """Until its owner is set, nobody else opens a file that is being made."""
+
+
+class Digest(Protocol):
+    """What hashlib makes."""
+
+    def update(self, piece: bytes | memoryview, /) -> None:
+        """Go on with more bytes."""
+
+    def hexdigest(self) -> str:
+        """Of all bytes so far."""
+
+
+class Crc32c:
+    """A checksum that costs next to nothing, for files whose hash nobody asks for."""
+
+    def __init__(self) -> None:
+        self._value = 0
+
+    def update(self, piece: bytes | memoryview, /) -> None:
+        """Go on with more bytes."""
+        self._value = crc32c(piece, self._value)
+
+    def hexdigest(self) -> str:
+        """Of all bytes so far."""
+        return f"{self._value:08x}"
 
 
 class WriteError(AccessError):
@@ -55,22 +81,15 @@ class Disk:
 
         `attributes` null: those that a new file of this process has. A file of that name is an error.
         """
-        digest, size_bytes = hashlib.sha256(), 0
-        number = self._do("create", path, lambda: os.open(path, _NEW, _ONLY_MINE))
-        try:
+        with self.new_file(path, hashlib.sha256) as file:
             for piece in content:
-                self._write(number, path, piece)
-                digest.update(piece)
-                size_bytes += len(piece)
-            if attributes is not None:
-                self._dress(number, path, attributes)
-            if mtime_ns is not None:
-                self._do("utime", path, lambda: os.utime(number, ns=(mtime_ns, mtime_ns)))
-            self._do("fsync", path, lambda: _sync(number))
-        finally:
-            os.close(number)
-        self._check(path, size_bytes, digest.hexdigest())
-        return size_bytes, digest.hexdigest()
+                file.write(piece)
+            return file.finish(attributes, mtime_ns)
+
+    def new_file(self, path: str, new_digest: Callable[[], Digest] = Crc32c) -> NewFile:
+        """Begin a new file that is written piece by piece. A file of that name is an error."""
+        number = self._do("create", path, lambda: os.open(path, _NEW, _ONLY_MINE))
+        return NewFile(self, path, number, new_digest)
 
     def extend(self, path: str, position: int, content: Iterable[bytes | memoryview], mtime_ns: int) -> None:
         """Write from a position on to what becomes the end, and put the modification time back."""
@@ -78,7 +97,7 @@ class Disk:
         try:
             os.lseek(number, position, os.SEEK_SET)
             for piece in content:
-                self._write(number, path, piece)
+                self.write(number, path, piece)
             self._do("fsync", path, lambda: _sync(number))
             self._do("utime", path, lambda: os.utime(number, ns=(mtime_ns, mtime_ns)))
             self._do("fsync", path, lambda: _sync(number))
@@ -136,7 +155,7 @@ class Disk:
             os.close(number)
 
     # --- below --------------------------------------------------------------------------------------------------------
-    def _write(self, number: int, path: str, piece: bytes | memoryview) -> None:
+    def write(self, number: int, path: str, piece: bytes | memoryview) -> None:
         """Write all of it, however often the system takes less."""
         rest = memoryview(piece)
         while rest:
@@ -157,16 +176,24 @@ class Disk:
             if there.get(name) != value:
                 self._do("setxattr", path, partial(os.setxattr, number, name, value))
 
-    def _check(self, path: str, size_bytes: int, sha256: str) -> None:
+    def complete(self, number: int, path: str, attributes: Attributes | None, mtime_ns: int | None) -> None:
+        """Give an open file what it has beside its bytes, and bring it to the disk."""
+        if attributes is not None:
+            self._dress(number, path, attributes)
+        if mtime_ns is not None:
+            self._do("utime", path, lambda: os.utime(number, ns=(mtime_ns, mtime_ns)))
+        self._do("fsync", path, lambda: _sync(number))
+
+    def check(self, path: str, size_bytes: int, expected: str, digest: Digest) -> None:
         """Read a file back from the disk, as far as the system can be made to."""
-        digest, read_bytes = hashlib.sha256(), 0
+        read_bytes = 0
         with open(path, "rb", buffering=0) as file:
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             while piece := self._do("read", path, lambda: file.read(WINDOW_BYTES)):
                 digest.update(piece)
                 read_bytes += len(piece)
-        if (read_bytes, digest.hexdigest()) != (size_bytes, sha256):
+        if (read_bytes, digest.hexdigest()) != (size_bytes, expected):
             raise WriteError("what was written reads back otherwise: the disk is failing", path=path, number=errno.EIO)
 
     def _do(self, what: str, path: str, act: Callable[[], Result]) -> Result:
@@ -176,6 +203,56 @@ class Disk:
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise WriteError(f"{_WORDS[what]}: {reason}", path=path, number=error.errno) from error
+
+
+class NewFile:
+    """A new file that is being written; `finish` makes it complete. Entered, it is closed in the end whatever happens.
+
+    Args:
+        disk: the door.
+        path: of the file.
+        number: of the open file.
+        new_digest: makes what the bytes are compared with that are read back.
+    """
+
+    def __init__(self, disk: Disk, path: str, number: int, new_digest: Callable[[], Digest]) -> None:
+        self.path = path
+        self.size_bytes = 0
+        self._disk = disk
+        self._number: int | None = number
+        self._new_digest = new_digest
+        self._digest = new_digest()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def write(self, piece: bytes | memoryview) -> None:
+        """Put a piece at the end. Raises WriteError."""
+        if self._number is not None:
+            self._disk.write(self._number, self.path, piece)
+            self._digest.update(piece)
+            self.size_bytes += len(piece)
+
+    def finish(self, attributes: Attributes | None, mtime_ns: int | None) -> tuple[int, str]:
+        """Bring it to the disk and read it back; its size and hash. Raises WriteError.
+
+        `attributes` null: those that a new file of this process has.
+        """
+        if self._number is not None:
+            self._disk.complete(self._number, self.path, attributes, mtime_ns)
+            self.close()
+        digest = self._digest.hexdigest()
+        self._disk.check(self.path, self.size_bytes, digest, self._new_digest())
+        return self.size_bytes, digest
+
+    def close(self) -> None:
+        """Close it as it is."""
+        if self._number is not None:
+            os.close(self._number)
+            self._number = None
 
 
 _WORDS: Final = {

@@ -1,0 +1,277 @@
+"""The forecast of one partition for people: why, between which offsets, what stays and goes, segment by segment."""
+
+from __future__ import annotations
+
+from textwrap import wrap
+from typing import TYPE_CHECKING, Final, cast
+
+from rich.text import Text
+
+from kafkalog_cli.render.cells import NONE, bytes_cell, count_of, human_bytes, plain, safe_text, time_cell
+from kafkalog_cli.render.columns import Shown
+from kafkalog_cli.render.compact_words import STATES, number, partition_sentence, saved_bytes, share
+from kafkalog_cli.render.widths import choose_layout
+from kafkalog_core.format.layout import MAX_INT64
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kafkalog_core.ops.cleaning.forecast import CompactForecast
+
+__all__ = ["detail_lines", "table_lines", "wrapped"]
+
+Row = dict[str, object]
+
+SHOWN_SEGMENTS: Final = 40
+_INDENT: Final = "    "
+_DEFAULT: Final = "default"
+_MIN_WIDTH: Final = 40
+_KEPT: Final = {
+    "latest-of-key": "latest of their key",
+    "past-map": "behind what the map holds",
+    "tombstone": "tombstones, within delete.retention.ms",
+    "control": "transaction markers",
+}
+_DROPPED: Final = {
+    "superseded": "superseded by a later record of their key",
+    "tombstone-expired": "tombstones past their time",
+    "null-key": "without a key",
+    "aborted": "of aborted transactions",
+    "marker-expired": "transaction markers past their time",
+}
+
+
+def _size(title: str, name: str, rank: int = 0) -> Shown:
+    return Shown(title, lambda row: human_bytes(row.get(name)), right=True, rank=rank)
+
+
+def _number(title: str, name: str, rank: int = 0) -> Shown:
+    return Shown(title, lambda row: f"{row[name]:,}" if isinstance(row.get(name), int) else NONE, right=True, rank=rank)
+
+
+def _ratio(row: Mapping[str, object]) -> str:
+    value = row.get("dirty_ratio")
+    return NONE if value is None else f"{value:.3f}"
+
+
+_SEGMENTS: Final = (
+    Shown("segment", lambda row: plain(row.get("segment"))),
+    Shown("state", lambda row: plain(row.get("state"))),
+    Shown("cleaned into", lambda row: NONE if row.get("group") is None else f"{row['group']:020d}", rank=2),
+    _size("log", "bytes_before"),
+    _size("log after", "bytes_after"),
+    _number("records", "records_before"),
+    _number("records after", "records_after"),
+    _number("tombstones", "tombstones_after", 1),
+    Shown("next may go from", lambda row: time_cell(row.get("next_horizon_ms")), rank=3),
+)
+_PASSES: Final = (
+    _number("clean", "pass"),
+    Shown("dirty offsets", lambda row: f"{row.get('first_dirty_offset')}..{_last(row)}", right=True),
+    Shown("ratio", _ratio, right=True),
+    _number("ends at", "end_offset"),
+    Shown("because", lambda row: "the offset map was full" if row.get("is_map_full") else "the bound was reached"),
+    _number("keys", "keys"),
+    _number("segments", "sources", 1),
+    _number("into", "groups", 1),
+    _size("log", "bytes_before"),
+    _size("log after", "bytes_after"),
+)
+_KEYS: Final = (
+    _number("#", "rank"),
+    Shown("biggest keys of the dirty part", lambda row: bytes_cell(row.get("key")), flexible=True),
+    Shown("records", lambda row: _estimate(row, "records", f"{number(row, 'records'):,}"), right=True),
+    Shown("bytes", lambda row: _estimate(row, "bytes", human_bytes(row.get("bytes"))), right=True),
+)
+_REASONS: Final = (
+    Shown("what", lambda row: str(row["what"])),
+    _number("records", "records"),
+    _size("keys and values", "bytes"),
+    Shown("of all records", lambda row: str(row["share"]), right=True),
+)
+
+
+def detail_lines(forecast: CompactForecast, width: int, *, has_title: bool) -> list[Text]:
+    """The lines of one partition; `has_title`: the sentence that says it all stands first."""
+    row = forecast.partition
+    lines: list[Text] = []
+    if has_title:
+        style = "bold red" if row["state"] == "fails" else "bold"
+        lines += [Text(), *wrapped(f"{STATES[str(row['state'])]}: {partition_sentence(row)}", width, style)]
+    if row["state"] == "not-compacted":
+        return lines
+    for label, text in _facts(row):
+        lines += _labelled(label, text, width)
+    lines += table_lines(_REASONS, _reasons(row), width)
+    if len(forecast.passes) > 1:
+        lines += table_lines(_PASSES, forecast.passes, width)
+    lines += table_lines(_SEGMENTS, forecast.segments[:SHOWN_SEGMENTS], width)
+    if len(forecast.segments) > SHOWN_SEGMENTS:
+        rest = count_of(len(forecast.segments) - SHOWN_SEGMENTS, "more segment")
+        lines.append(Text(f"... and {rest}: --output ndjson has them all", "dim"))
+    lines += table_lines(_KEYS, forecast.keys, width)
+    return lines
+
+
+def table_lines(columns: Sequence[Shown], rows: Sequence[Row], width: int) -> list[Text]:
+    """A table below an empty line; nothing where there are no rows."""
+    if not rows:
+        return []
+    cells = [[column.cell(row) for column in columns] for row in rows]
+    layout = choose_layout(columns, cells, width)
+    return [
+        Text(),
+        Text(layout.line(layout.titles), "bold underline"),
+        *(Text(layout.line(texts)) for texts in cells),
+    ]
+
+
+def _facts(row: Row) -> list[tuple[str, str]]:
+    """What stands above the tables: labels, and texts in plain words."""
+    facts = [
+        ("held back", plain(row["held_back_detail"]) if row.get("held_back_detail") else ""),
+        ("offsets", _offsets(row)),
+        ("ratio", _ratio_sentence(row)),
+        ("cleans", _cleans(row)),
+        ("saves", _savings(row)),
+        ("keys", _keys(row)),
+        ("tombstones", _tombstones(row)),
+        ("rules", _rules(row)),
+        *_settings(row),
+    ]
+    return [(label, text) for label, text in facts if text]
+
+
+def _offsets(row: Row) -> str:
+    if row.get("first_dirty_offset") is None:
+        return ""
+    text = f"dirty from {row['first_dirty_offset']} ({plain(row.get('first_dirty_origin'))})"
+    text += f", a clean ends before {plain(row.get('first_uncleanable_offset'))}; log start {row['log_start_offset']}"
+    mark = row.get("high_watermark")
+    text += f", high watermark {mark}" if mark is not None else ", no high watermark on disk: the log end counts"
+    stable = row.get("last_stable_offset")
+    if stable is not None and stable != mark:
+        text += f", last stable offset {stable}"
+    return f"{text}, log end {plain(row.get('log_end_offset'))}"
+
+
+def _ratio_sentence(row: Row) -> str:
+    if row.get("dirty_ratio") is None:
+        return ""
+    cleanable, clean = number(row, "cleanable_bytes"), number(row, "clean_bytes")
+    threshold = row.get("min_cleanable_dirty_ratio")
+    is_above = cast("float", row["dirty_ratio"]) > cast("float", threshold or 0)
+    return (
+        f"{human_bytes(cleanable)} dirty of {human_bytes(cleanable + clean)} that may be cleaned: "
+        f"{_ratio(row)}, {'above' if is_above else 'not above'} min.cleanable.dirty.ratio {threshold}; "
+        f"{human_bytes(row.get('uncleanable_bytes'))} behind the bound"
+    )
+
+
+def _cleans(row: Row) -> str:
+    passes = number(row, "passes")
+    if passes < 2:
+        return ""
+    return (
+        f"{passes}, one after the other: {number(row, 'map_keys'):,} keys fit into the offset map of "
+        f"{human_bytes(row.get('memory_bytes'))}"
+    )
+
+
+def _savings(row: Row) -> str:
+    if not row.get("passes") or row.get("bytes_after") is None:
+        return ""
+    saved, before = saved_bytes(row), number(row, "bytes_before")
+    size = f"{human_bytes(before)} -> {human_bytes(row['bytes_after'])} ({share(saved, before)} less)"
+    if saved < 0:
+        size = f"{human_bytes(before)} -> {human_bytes(row['bytes_after'])} (it grows)"
+    records = f"{number(row, 'records_before'):,} -> {number(row, 'records_after'):,} records in what is cleaned"
+    segments = f"{number(row, 'segments_before'):,} -> {count_of(number(row, 'segments_after'), 'segment')}"
+    whether = "" if row.get("would_run") else " (if it were cleaned now)"
+    return f"{size}, {records}, {segments}{whether}"
+
+
+def _keys(row: Row) -> str:
+    if not row.get("keys"):
+        return ""
+    keys, lone = number(row, "keys"), number(row, "lone_tombstone_keys")
+    return f"{keys:,} distinct in the dirty part; {lone:,} of them ({share(lone, keys)}) have but a tombstone there"
+
+
+def _tombstones(row: Row) -> str:
+    left = number(row, "tombstones_after")
+    if not left and row.get("next_horizon_ms") is None:
+        return ""
+    text = f"{left:,} {'stays' if left == 1 else 'stay'}"
+    if row.get("next_horizon_ms") is not None:
+        text += f"; the first, or a marker, may go from {time_cell(row['next_horizon_ms'])} on, in the next clean"
+    return text
+
+
+def _rules(row: Row) -> str:
+    evidence = "; ".join(str(row.get("release_evidence") or "").split("\n"))
+    return f"Kafka {plain(row.get('release'))}" + (f": {safe_text(evidence)}" if evidence else "")
+
+
+def _settings(row: Row) -> list[tuple[str, str]]:
+    """A line for each place that settings come from, Kafka's defaults last."""
+    settings = cast("Mapping[str, Mapping[str, object]]", row.get("settings") or {})
+    places: dict[str, list[str]] = {}
+    for name, each in settings.items():
+        value = "unlimited" if each.get("value") == str(MAX_INT64) else plain(each.get("value"))
+        places.setdefault(plain(each.get("origin")), []).append(f"{name}={value}")
+    ordered = sorted(places.items(), key=lambda place: place[0].startswith(_DEFAULT))
+    return [
+        ("settings" if number == 0 else "", f"{', '.join(told)} ({origin})")
+        for number, (origin, told) in enumerate(ordered)
+    ]
+
+
+def _reasons(row: Row) -> list[Row]:
+    rows = []
+    total = number(row, "records_before")
+    for verb, names, column in (("stays", _KEPT, "kept"), ("goes", _DROPPED, "dropped")):
+        records = cast("Mapping[str, int]", row.get(f"{column}_records") or {})
+        sizes = cast("Mapping[str, int]", row.get(f"{column}_bytes") or {})
+        rows += [
+            {
+                "what": f"{verb}: {names.get(name, safe_text(name))}",
+                "records": count,
+                "bytes": sizes.get(name),
+                "share": share(count, total),
+            }
+            for name, count in records.items()
+            if count
+        ]
+    return cast("list[Row]", rows)
+
+
+def _estimate(row: Mapping[str, object], name: str, shown: str) -> str:
+    """A count of the biggest keys, which is an upper bound where keys are many."""
+    at_least = row.get(f"{name}_at_least")
+    return shown if at_least is None or at_least == row.get(name) else f"<= {shown}"
+
+
+def _last(row: Mapping[str, object]) -> int:
+    return number(row, "first_uncleanable_offset") - 1
+
+
+def _labelled(label: str, text: str, width: int) -> list[Text]:
+    start = f"{_INDENT}{label + ':' if label else '':12}"
+    lines = wrap(
+        text,
+        max(width, _MIN_WIDTH),
+        initial_indent=start,
+        subsequent_indent=" " * len(start),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [Text(line) for line in lines]
+
+
+def wrapped(text: str, width: int, style: str) -> list[Text]:
+    """Lines of a text, all but the first indented; words, and with them paths, stay whole."""
+    lines = wrap(
+        text, max(width, _MIN_WIDTH), subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
+    )
+    return [Text(line, style) for line in lines]

@@ -1,0 +1,311 @@
+"""The course of one clean: the map, then group after group of segments, read and filtered into new ones.
+
+`Cleaner.doClean`, `cleanSegments` and `cleanInto`. Nothing is written here: what a new segment holds comes out in
+chunks, for whoever writes or counts them. Memory: the map, a window of the log and what is left of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkalog_core.errors import CleanError
+from kafkalog_core.format.clean import FilterRules, RunFilter
+from kafkalog_core.format.columns import BatchColumns
+from kafkalog_core.format.layout import MAX_BATCH_BYTES
+from kafkalog_core.ops.cleaning.appends import Appends
+from kafkalog_core.ops.cleaning.bounds import cleanability
+from kafkalog_core.ops.cleaning.grouping import group_segments
+from kafkalog_core.ops.cleaning.mapping import FilledMap, MapFiller
+from kafkalog_core.ops.cleaning.ranges import segments_in
+from kafkalog_core.ops.cleaning.reading import payload_failure, read_runs
+from kafkalog_core.ops.cleaning.stats import Counts
+from kafkalog_core.ops.cleaning.tallies import Tallies
+from kafkalog_core.ops.cleaning.transactions import AbortedTxn, TransactionState, collect_aborted
+from kafkalog_core.ops.cleaning.verdicts import Verdicts
+from kafkalog_core.ops.progress import NO_PROGRESS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog_core.ops.cleaning.appends import AppendSet
+    from kafkalog_core.ops.cleaning.bounds import Cleanability
+    from kafkalog_core.ops.cleaning.config import CleanConfig
+    from kafkalog_core.ops.cleaning.log import CleanLog, CleanSegment
+    from kafkalog_core.ops.cleaning.rules import CleaningRules
+    from kafkalog_core.ops.progress import Progress
+    from kafkalog_core.storage.scan import Run
+
+__all__ = ["Chunk", "CleanPass", "Group", "next_pass"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """A piece of a new segment, valid until the next one.
+
+    `batches` are what `data` holds; their positions are places in the new segment. `sets`: appends that end with this
+    piece, of releases that index by appends.
+    """
+
+    data: memoryview
+    batches: BatchColumns
+    sets: tuple[AppendSet, ...]
+
+
+@dataclass(slots=True)
+class Group:
+    """Segments that become one; `chunks` may be called once, and `aborted` is whole when it is at its end.
+
+    `aborted`: entries for the transaction index of the new segment; empty: it has none.
+    """
+
+    sources: tuple[CleanSegment, ...]
+    clean: CleanPass
+    aborted: list[AbortedTxn] = field(default_factory=list)
+    size_bytes: int = 0
+
+    @property
+    def base_offset(self) -> int:
+        """Base offset of the new segment."""
+        return self.sources[0].base_offset
+
+    @property
+    def mtime_ns(self) -> int:
+        """What the new segment's log and indexes get: that of the last source."""
+        return self.sources[-1].mtime_ns
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The content of the new segment. Raises CleanError and StorageError."""
+        return self.clean.clean_group(self)
+
+
+class CleanPass:
+    """One clean of one log.
+
+    Args:
+        log: as it is.
+        bounds: what may be cleaned of it.
+        config: of the topic.
+        rules: of the release.
+        now_ms: when the clean begins.
+        heavy_keys: how many of the biggest keys are looked for; 0: none.
+        progress: told the bytes that are read: those of the dirty part once more than the others.
+        max_batch_bytes: the largest batch that is read, inflated too.
+    """
+
+    def __init__(
+        self,
+        log: CleanLog,
+        bounds: Cleanability,
+        config: CleanConfig,
+        rules: CleaningRules,
+        *,
+        now_ms: int,
+        heavy_keys: int = 0,
+        progress: Progress = NO_PROGRESS,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+    ) -> None:
+        self.log = log
+        self.bounds = bounds
+        self.counts = Counts()
+        self.by_source: dict[int, Counts] = {}
+        self._config = config
+        self._rules = rules
+        self._now_ms = now_ms
+        self._heavy_keys = heavy_keys
+        self._progress = progress
+        self._max_batch_bytes = max_batch_bytes
+        self._batches = BatchColumns()
+        self._filled: FilledMap | None = None
+        self._filter: RunFilter | None = None
+        self._transactions = TransactionState()
+        self._verdicts = Verdicts(rules, log.producers, bounds.bound, now_ms)
+        self.groups: tuple[Group, ...] = ()
+
+    # --- the map ------------------------------------------------------------------------------------------------------
+    def build(self) -> None:
+        """Fill the map, and so find out where the clean ends. Raises CleanError and StorageError."""
+        filler = MapFiller(self.log, self._config, self._rules, self._progress, self._max_batch_bytes)
+        self._filled = filler.fill(self.bounds.first_dirty, self.bounds.bound)
+        sources = segments_in(self.log.segments, 0, self.end_offset, self._rules)
+        grouped = group_segments(sources, self._config, self._rules, self.bounds.bound)
+        self.groups = tuple(Group(group, self) for group in grouped)
+        self._filter = RunFilter(
+            self._filled.offsets,
+            _filter_rules(self._rules),
+            now_ms=self._now_ms,
+            delete_retention_ms=self._config.delete_retention_ms,
+        )
+
+    @property
+    def end_offset(self) -> int:
+        """Where the clean ends: the checkpoint afterwards."""
+        return self._map.end_offset
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it ends before the bound, as the map was full."""
+        return self._map.is_full
+
+    @property
+    def mapped_keys(self) -> int:
+        """Keys in the map."""
+        return self._map.offsets.size
+
+    @property
+    def map_capacity(self) -> int:
+        """Keys that fit into it."""
+        return self._map.offsets.capacity
+
+    @property
+    def _map(self) -> FilledMap:
+        if self._filled is None:
+            raise ValueError("the offset map is not built yet")
+        return self._filled
+
+    @property
+    def filter(self) -> RunFilter:
+        """The filter of the records, with what it has counted."""
+        if self._filter is None:
+            raise ValueError("the offset map is not built yet")
+        return self._filter
+
+    # --- the log ------------------------------------------------------------------------------------------------------
+    def run(self) -> Iterator[Group]:
+        """The groups, one after another: the chunks of one must be at their end before the next one is asked for."""
+        if self._filled is None:
+            self.build()
+        yield from self.groups
+
+    def clean_group(self, group: Group) -> Iterator[Chunk]:
+        """See `Group.chunks`."""
+        appends = Appends(self._config, self._rules) if self._rules.appends_chunks else None
+        for number, segment in enumerate(group.sources):
+            following = group.sources[number + 1].base_offset if number + 1 < len(group.sources) else None
+            yield from self._clean_segment(group, segment, following, appends)
+        group.aborted = self._transactions.kept
+        self._transactions.kept = []
+
+    def _clean_segment(
+        self, group: Group, segment: CleanSegment, following: int | None, appends: Appends | None
+    ) -> Iterator[Chunk]:
+        if self._rules.heeds_transactions:
+            self._begin_segment(segment, following)
+        retains_legacy = segment.mtime_ms > self._legacy_horizon_ms
+        tallies = Tallies(self.filter)
+        if appends is not None:
+            appends.begin(segment)
+        for run in read_runs(segment, self._batches, max_batch_bytes=self._max_batch_bytes):
+            yield from self._clean_run(group, segment, run, appends, tallies, retains_legacy=retains_legacy)
+        if appends is not None:
+            sets = tuple(appends.end())
+            if sets:
+                yield Chunk(data=memoryview(b""), batches=BatchColumns(0), sets=sets)
+        counts = tallies.counts()
+        if self._rules.fails_on_null_keys and counts.dropped_records["null-key"]:
+            message = "a record without a key, at which this release's cleaner stops"
+            raise CleanError("null-key", message, path=segment.path)
+        self.by_source[segment.base_offset] = counts
+        self.counts.add(counts)
+
+    def _clean_run(
+        self,
+        group: Group,
+        segment: CleanSegment,
+        run: Run,
+        appends: Appends | None,
+        tallies: Tallies,
+        *,
+        retains_legacy: bool,
+    ) -> Iterator[Chunk]:
+        bits = self._verdicts.bits(
+            run.memory, run.batches, self._transactions, segment.path, retains_legacy=retains_legacy
+        )
+        filtered = self.filter.filter(
+            run.memory,
+            run.batches,
+            None if bits is None else bytes(bits),
+            retains_legacy=retains_legacy,
+            max_bytes=self._max_batch_bytes,
+            position=group.size_bytes,
+        )
+        if filtered.damage is not None:
+            raise payload_failure(segment.path, run.batches, filtered.damage)
+        tallies.take(run.batches, filtered)
+        group.size_bytes += len(filtered.data)
+        sets = () if appends is None else tuple(appends.take(run.batches, filtered.sizes, filtered.batches))
+        if filtered.batches.count or sets:
+            yield Chunk(data=filtered.data, batches=filtered.batches, sets=sets)
+        self._progress.advance(len(run.memory))
+
+    @property
+    def _legacy_horizon_ms(self) -> int:
+        """Tombstones of v0 and v1 (before 3.1 all, and markers) in segments modified after it stay."""
+        clean = segments_in(self.log.segments, 0, self.bounds.first_dirty, self._rules)
+        return clean[-1].mtime_ms - self._config.delete_retention_ms if clean else 0
+
+    def _begin_segment(self, segment: CleanSegment, following: int | None) -> None:
+        if not self._rules.shares_transactions:
+            kept, self._transactions = self._transactions.kept, TransactionState()
+            self._transactions.kept = kept
+        end = self._end_of(segment) if following is None else following
+        aborted = collect_aborted(self.log.segments, segment.base_offset, end, self.log.log_start_offset)
+        self._transactions.add(aborted)
+
+    def _end_of(self, segment: CleanSegment) -> int:
+        """The offset up to which transactions of a group's last segment are looked for.
+
+        Brokers take the offset behind its last batch; what begins between that and the next segment is met there.
+        """
+        if not self._rules.shares_transactions:
+            return self._map.offsets.latest_offset + 1
+        bases = [each.base_offset for each in self.log.segments if each.base_offset > segment.base_offset]
+        return bases[0] if bases else self.log.end_offset
+
+
+def next_pass(
+    log: CleanLog,
+    config: CleanConfig,
+    rules: CleaningRules,
+    now_ms: int,
+    *,
+    force: bool = False,
+    heavy_keys: int = 0,
+    progress: Progress = NO_PROGRESS,
+    max_batch_bytes: int = MAX_BATCH_BYTES,
+) -> tuple[Cleanability, CleanPass | None]:
+    """What the cleaner says of a log, and the clean that it would do; null: none.
+
+    Args:
+        log: as it is.
+        config: of the topic.
+        rules: of the release.
+        now_ms: by the broker's clock.
+        force: clean whatever may be cleaned, even where a broker would not do it now.
+        heavy_keys: see `CleanPass`.
+        progress: see `CleanPass`.
+        max_batch_bytes: see `CleanPass`.
+    """
+    bounds = cleanability(log, config, rules, now_ms)
+    if not bounds.would_run and not (force and bounds.has_work):
+        return bounds, None
+    return bounds, CleanPass(
+        log,
+        bounds,
+        config,
+        rules,
+        now_ms=now_ms,
+        heavy_keys=heavy_keys,
+        progress=progress,
+        max_batch_bytes=max_batch_bytes,
+    )
+
+
+def _filter_rules(rules: CleaningRules) -> FilterRules:
+    return FilterRules(
+        keeps_past_latest=rules.keeps_past_latest,
+        looks_up_control_keys=rules.looks_up_control_keys,
+        uses_horizons=rules.uses_horizons,
+        converts_legacy=rules.converts_legacy,
+        wrappers=rules.wrappers,
+    )

@@ -1,0 +1,154 @@
+"""Filling the offset map from the dirty part of a log: `Cleaner.buildOffsetMap`, in each release's own way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkalog_core.errors import CleanError
+from kafkalog_core.format.columns import BatchColumns
+from kafkalog_core.format.offset_map import OffsetMap
+from kafkalog_core.ops.cleaning.ranges import segments_in
+from kafkalog_core.ops.cleaning.reading import payload_failure, read_runs
+from kafkalog_core.ops.cleaning.transactions import TransactionState, collect_aborted
+from kafkalog_core.ops.cleaning.verdicts import aborted_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog_core.ops.cleaning.config import CleanConfig
+    from kafkalog_core.ops.cleaning.log import CleanLog, CleanSegment
+    from kafkalog_core.ops.cleaning.rules import CleaningRules
+    from kafkalog_core.ops.progress import Progress
+
+__all__ = ["FilledMap", "MapFiller"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilledMap:
+    """The map, the offset behind what is in it (the new checkpoint), and whether it was full before the bound."""
+
+    offsets: OffsetMap
+    end_offset: int
+    is_full: bool
+
+
+class MapFiller:
+    """Fills the map for one clean.
+
+    Args:
+        log: to be cleaned.
+        config: memory of the map.
+        rules: of the release.
+        progress: told the bytes that are read.
+        max_batch_bytes: the largest batch that is read, inflated too.
+    """
+
+    def __init__(
+        self, log: CleanLog, config: CleanConfig, rules: CleaningRules, progress: Progress, max_batch_bytes: int
+    ) -> None:
+        self._log = log
+        self._rules = rules
+        self._progress = progress
+        self._max_batch_bytes = max_batch_bytes
+        self._batches = BatchColumns()
+        self._transactions = TransactionState()
+        self._start = 0
+        fills_up = rules.map_filling in {"skipping", "spans"}  # these count offsets or whole segments, not keys
+        self._map = OffsetMap(config.memory_bytes, load_factor=1.0 if fills_up else config.load_factor)
+        self._room = int(self._map.slots * config.load_factor)
+        self._load_factor = config.load_factor
+
+    def fill(self, first_dirty: int, bound: int) -> FilledMap:
+        """Put in the keys from one offset up to another. Raises CleanError and StorageError."""
+        rules, log = self._rules, self._log
+        dirty = segments_in(log.segments, first_dirty, bound, rules)
+        self._start = first_dirty
+        if rules.starts_at_segment and dirty and dirty[0].base_offset != first_dirty:
+            message = (
+                f"the first dirty offset {first_dirty} is inside of this segment; this release's cleaner only starts "
+                "at one's base offset"
+            )
+            raise CleanError("not-a-segment", message, path=dirty[0].path)
+        if rules.heeds_transactions:
+            floor = dirty[0].base_offset if dirty else first_dirty
+            self._transactions.add(collect_aborted(log.segments, floor, bound, log.log_start_offset))
+        if rules.map_filling == "records":
+            return self._by_records(dirty, bound)
+        return self._by_segments(dirty, first_dirty)
+
+    def _by_records(self, dirty: Sequence[CleanSegment], bound: int) -> FilledMap:
+        for number, segment in enumerate(dirty):
+            following = dirty[number + 1].base_offset if number + 1 < len(dirty) else bound
+            if self._put(segment, segment.position_of(self._start)):
+                return self._filled(self._map.latest_offset + 1, is_full=True)
+            if self._rules.jumps_gaps:
+                self._map.latest_offset = following - 1
+        return self._filled(self._map.latest_offset + 1, is_full=False)
+
+    def _by_segments(self, dirty: Sequence[CleanSegment], first_dirty: int) -> FilledMap:
+        """Segments that fit wholly; what was put of one that does not stays in the map all the same."""
+        last_offset = first_dirty
+        is_full = False
+        for segment in dirty:
+            fits = self._fits(segment, first_dirty)
+            if fits is None:
+                continue
+            is_full = not fits or self._put(segment, 0)
+            if is_full:
+                if fits and (self._rules.map_filling == "skipping" or last_offset <= first_dirty):
+                    raise _too_small(segment, self._room)
+                break
+            last_offset = max(self._last_offset, segment.base_offset)
+        return self._filled(last_offset + 1, is_full=is_full)
+
+    def _fits(self, segment: CleanSegment, first_dirty: int) -> bool | None:
+        """Whether a segment may be put in; null: it is passed over, and the next one may be."""
+        if self._rules.map_filling == "whole":
+            return True
+        if self._rules.map_filling == "skipping":
+            is_near = segment.base_offset <= int(first_dirty + self._map.slots * self._load_factor)
+            return True if is_near or self._map.size / self._map.slots < self._load_factor else None
+        span = self._end_of(segment) - segment.base_offset
+        if span > self._room:
+            raise _too_small(segment, self._room)
+        return self._map.size + span <= self._room
+
+    def _put(self, segment: CleanSegment, position: int) -> bool:
+        """Put in the keys of a segment; returns whether the map was full before its end."""
+        self._last_offset = -1
+        for run in read_runs(segment, self._batches, max_batch_bytes=self._max_batch_bytes, start=position):
+            aborted = aborted_rows(run.memory, run.batches, self._transactions, self._rules, segment.path)
+            mapped = self._map.map_run(
+                run.memory,
+                run.batches,
+                start=self._start,
+                skips=None if aborted is None else bytes(aborted),
+                follows_batches=self._rules.follows_batches,
+                max_bytes=self._max_batch_bytes,
+            )
+            if mapped.damage is not None:
+                raise payload_failure(segment.path, run.batches, mapped.damage)
+            if mapped.is_full:
+                return True
+            self._last_offset = run.batches.column("last_offset")[-1]
+            self._progress.advance(len(run.memory))
+        return False
+
+    def _end_of(self, segment: CleanSegment) -> int:
+        """The offset behind a segment's last batch."""
+        end = segment.base_offset
+        for run in read_runs(segment, self._batches, max_batch_bytes=self._max_batch_bytes):
+            end = run.batches.column("last_offset")[-1] + 1
+        return end
+
+    def _filled(self, end_offset: int, *, is_full: bool) -> FilledMap:
+        return FilledMap(offsets=self._map, end_offset=end_offset, is_full=is_full)
+
+
+def _too_small(segment: CleanSegment, room: int) -> CleanError:
+    message = (
+        f"the offset map has room for {room} keys, and this release's cleaner cannot fit this segment into it; more "
+        "memory (log.cleaner.dedupe.buffer.size) lets it go on"
+    )
+    return CleanError("map-too-small", message, path=segment.path)

@@ -1,0 +1,48 @@
+"""Whether a log is compacted at all, as far as the disk can tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.format.names import METADATA_TOPIC
+from kafkalog_core.ops.releases.settings import Setting
+
+if TYPE_CHECKING:
+    from kafkalog_core.ops.releases.settings import Settings, TopicSettings
+
+__all__ = ["why_never_cleaned", "with_known_policy"]
+
+_POLICY: Final = "cleanup.policy"
+_COMPACT: Final = "compact"
+_DEFAULT: Final = "default"
+_HINT: Final = "--topic-config TOPIC:cleanup.policy=compact"
+_CLEANED: Final = "inferred: the cleaner's checkpoint has an entry for a partition of the topic"
+
+
+def with_known_policy(topic: TopicSettings, *, is_cleaned: bool | None) -> TopicSettings:
+    """The settings of a topic, compacted where nobody says what its policy is and a cleaner has been at it.
+
+    `is_cleaned`: whether the cleaner's checkpoint has an entry for it.
+    """
+    if not is_cleaned or _COMPACT in topic.cleanup_policy or not topic.origin(_POLICY).startswith(_DEFAULT):
+        return topic
+    policy = (_COMPACT,)
+    settings = [
+        Setting(_POLICY, policy, _CLEANED) if setting.name == _POLICY else setting for setting in topic.settings
+    ]
+    return replace(topic, cleanup_policy=policy, settings=tuple(settings))
+
+
+def why_never_cleaned(settings: Settings, topic: TopicSettings) -> tuple[str, str] | None:
+    """The state of a log that no cleaner ever takes, and why; null: it is compacted."""
+    if topic.topic == METADATA_TOPIC:
+        return "not-compacted", "the metadata log is cut behind its snapshots, not compacted"
+    if _COMPACT not in topic.cleanup_policy:
+        policy, origin = ",".join(topic.cleanup_policy) or "empty", topic.origin(_POLICY)
+        hint = f"; where it is not, say so: {_HINT}" if origin.startswith(_DEFAULT) else ""
+        return "not-compacted", f"cleanup.policy is {policy} ({origin}{hint})"
+    enabled = settings.broker("log.cleaner.enable")
+    if not enabled.value:
+        return "cleaner-off", f"log.cleaner.enable is false ({enabled.origin}), so that no broker compacts anything"
+    return None

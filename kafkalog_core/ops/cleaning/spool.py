@@ -1,0 +1,85 @@
+"""What a simulated clean writes, in temporary files: the next clean reads it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from kafkalog_core.format.index import encode_txn_entry
+from kafkalog_core.format.names import FileKind, segment_file_name
+from kafkalog_core.ops.cleaning.log import CleanSegment
+from kafkalog_core.ops.cleaning.new_indexes import NewIndexes
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from kafkalog_core.ops.cleaning.config import CleanConfig
+    from kafkalog_core.ops.cleaning.course import CleanPass, Group
+    from kafkalog_core.ops.cleaning.log import CleanLog
+    from kafkalog_core.ops.cleaning.rules import CleaningRules
+
+__all__ = ["Spool"]
+
+_NS_PER_MS = 1_000_000
+
+
+class Spool:
+    """A place for the segments of one clean; it and all in it are gone afterwards. As large as what the clean keeps.
+
+    Args:
+        config: of the topic.
+        rules: of the release.
+    """
+
+    def __init__(self, config: CleanConfig, rules: CleaningRules) -> None:
+        self._config = config
+        self._rules = rules
+        self._directory = tempfile.TemporaryDirectory(prefix="kafkalog-compact-")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._directory.cleanup()
+
+    def carry_out(self, work: CleanPass) -> CleanLog:
+        """Do a clean; the log as it is afterwards. Raises CleanError and StorageError."""
+        segments = [self._write(group) for group in work.run()]
+        return work.log.after(work.end_offset, segments)
+
+    def _write(self, group: Group) -> CleanSegment:
+        indexes = NewIndexes(group.base_offset, self._config, self._rules)
+        path = self._path(group, FileKind.LOG)
+        with path.open("xb") as log:
+            for chunk in group.chunks():
+                log.write(chunk.data)
+                indexes.take(chunk)
+        indexes.close()
+        index_path, offset_index = self._path(group, FileKind.OFFSET_INDEX), indexes.offset_index
+        index_path.write_bytes(offset_index)
+        txnindex_path = None
+        if group.aborted:
+            txnindex_path = self._path(group, FileKind.TXN_INDEX)
+            entries = (
+                encode_txn_entry(txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset)
+                for txn in group.aborted
+            )
+            txnindex_path.write_bytes(b"".join(entries))
+        timestamp = indexes.max_timestamp_ms
+        return CleanSegment(
+            base_offset=group.base_offset,
+            path=str(path),
+            size_bytes=group.size_bytes,
+            mtime_ns=group.mtime_ns,
+            largest_timestamp_ms=timestamp if timestamp >= 0 else group.mtime_ns // _NS_PER_MS,
+            index_bytes=len(offset_index),
+            timeindex_bytes=len(indexes.time_index or b""),
+            index_path=str(index_path),
+            txnindex_path=None if txnindex_path is None else str(txnindex_path),
+        )
+
+    def _path(self, group: Group, kind: FileKind) -> Path:
+        return Path(self._directory.name) / segment_file_name(group.base_offset, kind)

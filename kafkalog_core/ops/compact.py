@@ -1,0 +1,157 @@
+"""`kafkalog compact`: what the cleaner of a release does to each log, simulated.
+
+Nothing is written. How it is carried out says `ops.cleaning.planning`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import SelectionError
+from kafkalog_core.format.layout import MAX_BATCH_BYTES
+from kafkalog_core.format.names import DirectoryState
+from kafkalog_core.ops.cleaning.policy import why_never_cleaned, with_known_policy
+from kafkalog_core.ops.cleaning.settings_check import check_cleaner_settings
+from kafkalog_core.ops.cleaning.simulation import CompactTask, simulate
+from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
+from kafkalog_core.ops.logdirs.segment_views import check_now, read_partition_view
+from kafkalog_core.ops.plans.sites import sites_of
+from kafkalog_core.ops.pool import Pool
+from kafkalog_core.ops.progress import NO_PROGRESS, Progress
+from kafkalog_core.ops.releases.release_evidence import infer_release
+from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
+from kafkalog_core.storage.partition import read_partition
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator
+
+    from kafkalog_core.ops.cleaning.forecast import CompactForecast
+    from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
+    from kafkalog_core.ops.plans.sites import Site
+    from kafkalog_core.ops.releases.release_evidence import ReleaseGuess
+    from kafkalog_core.ops.releases.settings import Settings
+    from kafkalog_core.ops.report import Report
+    from kafkalog_core.ops.selecting.targets import Target
+    from kafkalog_core.storage.partition import Partition
+
+__all__ = ["CompactRequest", "compact", "tasks_of"]
+
+_NO_SETTINGS: Final = SettingsRequest()
+_SHARED_BYTES: Final = 64 * 1024 * 1024
+"""Less log than this is read before other processes have started."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactRequest:
+    """What to simulate.
+
+    Args:
+        targets: partitions and log directories, from `targets.resolve`.
+        now_ms: the time that counts as now.
+        kafka: releases and settings.
+        memory_bytes: of the offset map; null: as the settings say.
+        max_passes: at most so many cleans of a partition; null: until nothing more is cleanable.
+        force: the dirty ratio does not matter.
+        biggest: so many of the biggest keys.
+        jobs: processes, each with an offset map of its own.
+        max_batch_bytes: the largest batch that is read, inflated too.
+    """
+
+    targets: tuple[Target, ...]
+    now_ms: int
+    kafka: SettingsRequest = _NO_SETTINGS
+    memory_bytes: int | None = None
+    max_passes: int | None = None
+    force: bool = False
+    biggest: int = 0
+    jobs: int = 1
+    max_batch_bytes: int = MAX_BATCH_BYTES
+
+
+def compact(
+    request: CompactRequest, report: Report, progress: Progress = NO_PROGRESS
+) -> Generator[CompactForecast, None, None]:
+    """The forecast of each partition, in the order of the targets.
+
+    Raises SelectionError for a file by itself, SettingError for settings that no broker takes.
+    """
+    tasks = [task for site in sites_of(request.targets) for task in tasks_of(site, request)]
+    check_now([task.view for task in tasks if task.view is not None], request.now_ms)
+    report.expect(partitions=len(tasks))
+    size_bytes = sum(task.expected_bytes for task in tasks)
+    progress.expect(size_bytes)
+    for forecast in _forecasts(tasks, size_bytes, request.jobs, progress):
+        _count(forecast, report)
+        yield forecast
+
+
+def _forecasts(tasks: list[CompactTask], size_bytes: int, jobs: int, progress: Progress) -> Iterator[CompactForecast]:
+    if min(jobs, len(tasks)) < 2 or size_bytes < _SHARED_BYTES:
+        yield from (simulate(task, progress.advance) for task in tasks)
+        return
+    with Pool(min(jobs, len(tasks)), progress) as pool:
+        yield from pool.map(simulate, ((task,) for task in tasks))
+
+
+def tasks_of(site: Site, request: CompactRequest) -> Iterable[CompactTask]:
+    """The partitions of a site; of a request its targets do not count. Raises SelectionError and SettingError."""
+    if site.files:
+        raise SelectionError(
+            "compaction is of whole partitions: name the directory of the partition", path=site.files[0].path
+        )
+    guess = infer_release(site.root, kafka=request.kafka.kafka)
+    log_dir = site.log_dir
+    settings = read_settings(request.kafka, guess.release, None if log_dir is None else log_dir.path)
+    broker_dir = None if log_dir is None else read_broker_dir(log_dir)
+    for place in site.partitions:
+        if place.name.state is not DirectoryState.DELETE:
+            yield _task(read_partition(place.path), request, guess, settings, broker_dir)
+
+
+def _task(
+    partition: Partition,
+    request: CompactRequest,
+    guess: ReleaseGuess,
+    settings: Settings,
+    broker_dir: BrokerDir | None,
+) -> CompactTask:
+    is_cleaned = None if broker_dir is None else broker_dir.context(partition.name).is_cleaned
+    topic = with_known_policy(settings.for_topic(partition.topic), is_cleaned=is_cleaned)
+    never = why_never_cleaned(settings, topic)
+    view = None
+    if never is None:
+        check_cleaner_settings(settings, topic)
+        view = read_partition_view(partition, broker_dir, topic, guess.release)
+    return CompactTask(
+        path=partition.path,
+        topic=partition.topic,
+        partition=partition.partition,
+        view=view,
+        broker_dir=broker_dir,
+        guess=guess,
+        settings=settings,
+        of_topic=topic,
+        never=never,
+        size_bytes=sum(segment.log.size_bytes for segment in partition.segments if segment.log is not None),
+        now_ms=request.now_ms,
+        memory_bytes=request.memory_bytes,
+        max_passes=request.max_passes,
+        force=request.force,
+        biggest=request.biggest,
+        max_batch_bytes=request.max_batch_bytes,
+    )
+
+
+def _count(forecast: CompactForecast, report: Report) -> None:
+    """Count what has been read, and every row."""
+    row = forecast.partition
+    report.partitions += 1
+    if forecast.passes:
+        report.files += len(forecast.segments)
+        for name in ("bytes", "batches", "records"):
+            value = row.get(f"{name}_before")
+            setattr(report, name, getattr(report, name) + (value if isinstance(value, int) else 0))
+    for finding in forecast.findings:
+        report.add_finding(finding.row())
+    report.rows += sum(chunk.count for chunk in forecast.chunks())

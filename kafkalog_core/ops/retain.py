@@ -1,0 +1,174 @@
+"""What retention deletes, and when: a forecast from the files alone, other settings tried, and a plan to do it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkalog_core.findings import Finding
+from kafkalog_core.ops.plans.plan import Outcome as PlanOutcome
+from kafkalog_core.ops.recovery.loader_rules import rules_of
+from kafkalog_core.ops.recovery.rules import recovery_rules
+from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
+from kafkalog_core.ops.retention.play import Event, Schedule, play
+from kafkalog_core.ops.retention.rules import release_rules
+from kafkalog_core.ops.retention.staging import stage_retention
+from kafkalog_core.ops.retention.starts import raise_log_starts
+from kafkalog_core.ops.retention.survey import Survey, Wanted, used_settings
+from kafkalog_core.ops.retention.told import findings_of
+from kafkalog_core.ops.retention.what_if import Outcome, Scenario, under
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kafkalog_core.ops.logdirs.brokerdir import Key
+    from kafkalog_core.ops.plans.plan import PlanRequest
+    from kafkalog_core.ops.plans.sites import Site
+    from kafkalog_core.ops.progress import Progress
+    from kafkalog_core.ops.releases.settings import Settings
+    from kafkalog_core.ops.retention.forecast import Forecast
+    from kafkalog_core.storage.changing.changes import Stage
+
+__all__ = ["RetainRequest", "Retained", "plan_retain", "retain"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetainRequest:
+    """What is asked.
+
+    Args:
+        site: where.
+        wanted: release, settings, moment and policies.
+        scenarios: other settings to try.
+        until_ms: how far checks are played forward; null: not at all.
+    """
+
+    site: Site
+    wanted: Wanted
+    scenarios: tuple[Scenario, ...] = ()
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retained:
+    """What is said of one partition.
+
+    Args:
+        forecast: of the next check.
+        findings: about it.
+        outcomes: of each scenario, first of none.
+        events: up to the moment that was asked for, of one partition.
+        schedule: by which they were played.
+    """
+
+    forecast: Forecast
+    findings: tuple[Finding, ...]
+    outcomes: tuple[Outcome, ...] = ()
+    events: tuple[Event, ...] = ()
+    schedule: Schedule
+
+
+def retain(request: RetainRequest, survey: Survey, progress: Progress) -> Iterator[Retained | Finding]:
+    """Partition by partition; a finding stands for one of which nothing can be foreseen.
+
+    Raises SettingError, SelectionError, RefusedError (now before the data), LimitError (too many checks).
+    """
+    for each in survey.forecasts(progress):
+        if isinstance(each, Finding):
+            yield each
+            continue
+        schedule = schedule_of(each, survey.settings)
+        events = () if request.until_ms is None else tuple(play(each.question, schedule, request.until_ms))
+        yield Retained(
+            forecast=each,
+            findings=tuple(findings_of(each)),
+            outcomes=tuple(_outcomes(each, survey.settings, request.scenarios)),
+            events=events,
+            schedule=schedule,
+        )
+
+
+def schedule_of(forecast: Forecast, settings: Settings) -> Schedule:
+    """When a broker that is started now checks a log: the retention thread, or the cleaner's between two cleanings."""
+    question = forecast.question
+    by_cleaner = question.rules.runner == "cleaner"
+    interval = settings.broker("log.cleaner.backoff.ms" if by_cleaner else "log.retention.check.interval.ms").value
+    delay = settings.broker("log.initial.task.delay.ms").value
+    first_ms = 0 if by_cleaner or not isinstance(delay, int) else delay
+    return Schedule(
+        first_ms=question.now_ms + first_ms,
+        interval_ms=max(1, interval) if isinstance(interval, int) else 1,
+        delay_ms=question.topic.file_delete_delay_ms,
+    )
+
+
+def _outcomes(forecast: Forecast, settings: Settings, scenarios: Sequence[Scenario]) -> Iterator[Outcome]:
+    if scenarios:
+        yield Outcome.of(None, forecast)
+    for scenario in scenarios:
+        yield Outcome.of(scenario.text, under(forecast.question, settings, scenario))
+
+
+def plan_retain(request: PlanRequest, stage: Stage, progress: Progress) -> PlanOutcome:
+    """The planner of `kafkalog retain`: what the next check of a broker would delete.
+
+    Options: `kafka` (of a SettingsRequest), `policies` (texts `MODULE:FUNCTION`) and `log_start_offset`. What goes by
+    a policy is no loss.
+
+    Raises:
+        SelectionError: files by themselves were named, or several partitions for one log start.
+        SettingError: settings that contradict each other.
+    """
+    survey = Survey(request.site, wanted_of(request.options, request))
+    forecasts: list[Forecast] = []
+    findings: list[Finding] = []
+    for each in survey.forecasts(progress):
+        if isinstance(each, Finding):
+            findings.append(each)
+        else:
+            forecasts.append(each)
+            findings += findings_of(each)
+    _raise_starts(survey, forecasts, stage)
+    release = survey.guess.release
+    expiration = survey.settings.broker("producer.id.expiration.ms").value
+    snapshots = SnapshotOptions(
+        order=recovery_rules(release).snapshot_order,
+        now_ms=request.now_ms,
+        expiration_ms=expiration if isinstance(expiration, int) else 0,
+        drops_below_start=rules_of(release).drops_old_producers,
+    )
+    changed = [each for each in forecasts if each.is_change]
+    told = [stage_retention(each, release, snapshots, stage) for each in changed]
+    topics = [each.question.topic for each in forecasts]
+    return PlanOutcome(
+        findings=(*findings, *(finding for finding in told if finding is not None)),
+        settings=used_settings(topics),
+        release=survey.guess if forecasts else None,
+        needs_release=bool(changed)
+        and not survey.guess.agree(lambda each: [release_rules(topic, each) for topic in topics]),
+    )
+
+
+def wanted_of(options: Mapping[str, object], request: PlanRequest) -> Wanted:
+    """What the options of a plan ask for."""
+    policies, start = options.get("policies"), options.get("log_start_offset")
+    return Wanted(
+        kafka=request.settings,
+        now_ms=request.now_ms,
+        policies=tuple(str(each) for each in policies) if isinstance(policies, (list, tuple)) else (),
+        log_start_offset=start if isinstance(start, int) else None,
+    )
+
+
+def _raise_starts(survey: Survey, forecasts: Sequence[Forecast], stage: Stage) -> None:
+    """The checkpoint first, with all logs that begin later afterwards."""
+    broker_dir = survey.broker_dir
+    starts: dict[Key, int] = {}
+    for each in forecasts:
+        view = each.question.view
+        is_raised = each.checked.log.start_offset > view.log_start_offset
+        if broker_dir is None or not is_raised or not broker_dir.is_served(view.partition.name):
+            continue
+        starts[view.topic or "", view.number or 0] = each.checked.log.start_offset
+    if broker_dir is not None and starts and rules_of(survey.guess.release).has_producers:
+        raise_log_starts(broker_dir, starts, stage)

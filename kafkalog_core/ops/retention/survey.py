@@ -1,0 +1,150 @@
+"""A site, partition by partition, as retention sees it: the settings, the rules and a forecast of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import RefusedError, SelectionError, StorageError
+from kafkalog_core.findings import Finding, found
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
+from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
+from kafkalog_core.ops.logdirs.segment_views import PartitionView, check_now, read_partition_view
+from kafkalog_core.ops.reading.file_codes import code_of_error
+from kafkalog_core.ops.releases.release_evidence import infer_release
+from kafkalog_core.ops.releases.settings import read_settings
+from kafkalog_core.ops.retention.custom import load_policies
+from kafkalog_core.ops.retention.forecast import Question, forecast
+from kafkalog_core.ops.retention.rules import check_settings, retention_rules
+from kafkalog_core.storage.partition import read_partition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
+    from kafkalog_core.ops.plans.sites import Site
+    from kafkalog_core.ops.progress import Progress
+    from kafkalog_core.ops.releases.release_evidence import ReleaseGuess
+    from kafkalog_core.ops.releases.settings import Setting, Settings, SettingsRequest, TopicSettings
+    from kafkalog_core.ops.retention.forecast import Forecast
+    from kafkalog_core.storage.logdir import PartitionPath
+
+__all__ = ["Survey", "Wanted", "settings_of", "used_settings"]
+
+_SERVED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
+_USED: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "file.delete.delay.ms")
+_TIERED: Final = ("remote.storage.enable", "remote.log.copy.disable", "local.retention.ms", "local.retention.bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is asked of retention.
+
+    Args:
+        kafka: release and settings.
+        now_ms: the moment.
+        policies: further ones, as `MODULE:FUNCTION`.
+        log_start_offset: of the one partition that is meant, in place of what the disk says; null: that.
+    """
+
+    kafka: SettingsRequest
+    now_ms: int
+    policies: tuple[str, ...] = ()
+    log_start_offset: int | None = None
+
+
+class Survey:
+    """One site.
+
+    Args:
+        site: where.
+        wanted: what is asked.
+
+    Raises SettingError, SelectionError for files by themselves, StorageError.
+    """
+
+    def __init__(self, site: Site, wanted: Wanted) -> None:
+        if site.files:
+            raise SelectionError("retention is of whole partitions; name a directory", path=site.files[0].path)
+        if wanted.log_start_offset is not None and len(site.partitions) != 1:
+            raise SelectionError("--log-start-offset is of one log: name one partition directory", path=site.root)
+        self.site = site
+        self.guess: ReleaseGuess = infer_release(site.root, kafka=wanted.kafka.kafka)
+        log_dir = site.log_dir
+        self.settings: Settings = read_settings(
+            wanted.kafka, self.guess.release, None if log_dir is None else log_dir.path
+        )
+        self.broker_dir: BrokerDir | None = None if log_dir is None else read_broker_dir(log_dir)
+        self._wanted = wanted
+        self._policies = load_policies(wanted.policies)
+
+    def forecasts(self, progress: Progress) -> Iterator[Forecast | Finding]:
+        """A forecast of each partition that a broker serves or fills, and what is to be said of others.
+
+        Raises RefusedError where now lies before all data, or the wanted log start behind the high watermark.
+        """
+        seen: list[Question | Finding] = []
+        for place in self.site.partitions:
+            each = self._look(place)
+            progress.advance(0)
+            if each is not None:
+                seen.append(each)
+        check_now((each.view for each in seen if isinstance(each, Question)), self._wanted.now_ms)
+        for each in seen:
+            yield each if isinstance(each, Finding) else forecast(each)
+
+    def _look(self, place: PartitionPath) -> Question | Finding | None:
+        name = place.name
+        if name.state not in _SERVED:
+            return None
+        where = {"topic": name.topic, "partition": name.partition}
+        if name.topic == METADATA_TOPIC:
+            return found("retain.metadata-log", place.path, **where)  # type: ignore[arg-type]
+        topic = self.settings.for_topic(name.topic)
+        check_settings(topic, self.guess.release)
+        try:
+            partition = read_partition(place.path)
+            view = read_partition_view(partition, self.broker_dir, topic, self.guess.release)
+        except StorageError as error:
+            return found(code_of_error(error), error.path or place.path, reason=error.message, **where)  # type: ignore[arg-type]
+        if view is None:
+            problem = "it is of Kafka 0.7" if partition.format == "v07" else "its last segment cannot be read"
+            problem = problem if partition.segments else "it has no segment"
+            return found("retain.not-foreseen", place.path, problem=problem, **where)  # type: ignore[arg-type]
+        self._check_start(view)
+        return Question(
+            view=view,
+            topic=topic,
+            rules=retention_rules(topic, self.settings),
+            now_ms=self._wanted.now_ms,
+            custom=self._policies,
+            log_start_offset=self._start_of(view),
+        )
+
+    def _start_of(self, view: PartitionView) -> int | None:
+        """The log start that is wanted; a broker only ever raises it."""
+        wanted = self._wanted.log_start_offset
+        return None if wanted is None else max(wanted, view.log_start_offset)
+
+    def _check_start(self, view: PartitionView) -> None:
+        wanted = self._wanted.log_start_offset
+        if wanted is not None and wanted > view.high_watermark:
+            raise RefusedError(
+                f"the log start offset cannot be {wanted}: the high watermark is {view.high_watermark} "
+                f"({view.high_watermark_origin}), and a broker refuses what lies above it",
+                path=view.path,
+            )
+
+
+def settings_of(topic: TopicSettings) -> list[Setting]:
+    """What counts of the settings of a topic."""
+    names = {*_USED, *(_TIERED if topic.remote_storage_enable else ())}
+    return [setting for setting in topic.settings if setting.name in names]
+
+
+def used_settings(topics: Iterable[TopicSettings]) -> tuple[Setting, ...]:
+    """What counted, each value and origin once."""
+    used = {
+        (setting.name, setting.value, setting.origin): setting for topic in topics for setting in settings_of(topic)
+    }
+    return tuple(used.values())

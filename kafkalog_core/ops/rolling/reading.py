@@ -1,0 +1,53 @@
+"""The batches of a partition's log, one segment after another, as a source of appends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
+from kafkalog_core.storage.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kafkalog_core.storage.partition import Partition
+    from kafkalog_core.storage.segment import Segment
+
+__all__ = ["LogDamage", "log_runs"]
+
+_TAIL: Final = frozenset({"torn-tail", "zero-filled"})
+
+
+@dataclass(frozen=True, slots=True)
+class LogDamage:
+    """A place that no append can have left; `is_tail`: the cut end of the log, which a broker's start takes away."""
+
+    path: str
+    damage: Damage
+    is_tail: bool
+
+
+def log_runs(
+    partition: Partition, *, max_batch_bytes: int, checks: bool, advance: Callable[[int], None]
+) -> Iterator[tuple[Segment, Run] | LogDamage]:
+    """Runs of whole batches in the order of the log; the first damage ends it.
+
+    Args:
+        partition: its directory.
+        max_batch_bytes: the largest batch that is read.
+        checks: whether checksums are computed; else the framing alone is read.
+        advance: is told of bytes of log as they are read.
+    """
+    options = ScanOptions(max_batch_bytes=max_batch_bytes, check=checks)
+    for segment in partition.segments:
+        log = segment.files[0]
+        with Source.open(log.path) as source:
+            for item in scan(source, base_offset=segment.base_offset, options=options, end=source.size_bytes):
+                if isinstance(item, Damage):
+                    is_last = segment is partition.segments[-1]
+                    is_end = item.position + item.size_bytes == source.size_bytes
+                    yield LogDamage(log.path, item, is_last and is_end and item.reason in _TAIL)
+                    return
+                yield segment, item
+                advance(sum(item.batches.column("size_bytes")))

@@ -1,0 +1,173 @@
+"""A new directory tree that is there whole or not at all: made under another name, brought to the disk, then renamed.
+
+What is written this way replaces nothing, so that there is no journal: who does not want it any more removes it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Self
+
+from kafkalog_core.errors import NotFoundError, RefusedError, StorageError
+from kafkalog_core.storage.changing.attributes import Attributes
+from kafkalog_core.storage.changing.space import free_bytes
+from kafkalog_core.storage.logdir import holds_segments, is_broker_dir
+from kafkalog_core.storage.partition import partition_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kafkalog_core.storage.changing.writer import Disk, NewFile
+
+__all__ = ["NewDir", "new_dir_problem"]
+
+_SUFFIX: Final = ".kafkalog-unfinished"
+_SUPERUSER: Final = 0
+_MAY_WRITE: Final = 0o600
+_MAY_ENTER: Final = 0o700
+
+
+def new_dir_problem(path: str, needs_bytes: int = 0) -> str | None:
+    """Why a new directory cannot be made there, a sentence without its point; null: it can, as far as stats tell."""
+    return next(_problems(os.path.abspath(path), needs_bytes), None)
+
+
+def _problems(path: str, needs_bytes: int) -> Iterator[str]:
+    parent = os.path.dirname(path)
+    if not os.path.isdir(parent):
+        yield f"there is no directory {parent} to make it in"
+        return
+    if os.path.lexists(path):
+        yield from _taken(path)
+    if os.path.lexists(path + _SUFFIX):
+        yield f"{path}{_SUFFIX} was left by a run that was interrupted; remove it (rm -r) first"
+    around = _broker_files_around(os.path.realpath(parent))
+    if around is not None:
+        yield f"it would be among a broker's files, in {around}; name a directory elsewhere"
+    if os.statvfs(parent).f_flag & os.ST_RDONLY:
+        yield f"the file system of {parent} is mounted read-only"
+    if not os.access(parent, os.W_OK | os.X_OK):
+        yield f"no permission to make a directory in {parent}"
+    free = free_bytes(parent)
+    if needs_bytes > free:
+        yield f"{needs_bytes} bytes are needed, and {free} are free on the file system of {parent}"
+
+
+def _taken(path: str) -> Iterator[str]:
+    if os.path.islink(path) or not os.path.isdir(path):
+        yield "there is a file or link of this name; name a directory that is not there yet"
+    elif os.listdir(path):
+        yield "it is there and not empty; name a directory that is not there yet"
+    elif os.path.ismount(path):
+        yield "it is a mount point, which nothing can take the place of; name a directory in it"
+
+
+def _broker_files_around(directory: str) -> str | None:
+    """The log or partition directory that a directory is, or is in; null: none."""
+    while not (is_broker_dir(directory) or (partition_name(directory).is_partition and holds_segments(directory))):
+        if directory == os.path.dirname(directory):
+            return None
+        directory = os.path.dirname(directory)
+    return directory
+
+
+class NewDir:
+    """A directory tree in the making. Entered, it takes everything away again that is not committed.
+
+    Args:
+        path: of the directory; it must not be there, or be empty.
+        disk: the door.
+        like: directory whose owner the new files get, as far as this process may give it, and whose permissions.
+        needs_bytes: room that is needed at least.
+    """
+
+    def __init__(self, path: str, *, disk: Disk, like: str, needs_bytes: int = 0) -> None:
+        self.path = os.path.abspath(path)
+        self._disk = disk
+        self._needs_bytes = needs_bytes
+        self._home = self.path + _SUFFIX
+        files, directories = Attributes.of_new_file(like), Attributes.of(like)
+        self._of_files = _own(replace(files, mode=files.mode | _MAY_WRITE))
+        self._of_directories = _own(replace(directories, mode=directories.mode | _MAY_ENTER))
+        self._files: dict[str, NewFile] = {}
+        self._directories: list[str] = []
+        self._is_committed = False
+
+    def __enter__(self) -> Self:
+        problem = new_dir_problem(self.path, self._needs_bytes)
+        if problem is not None:
+            raise RefusedError(problem, path=self.path)
+        self._make(self._home)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if not self._is_committed:
+            self._discard()
+
+    # --- what goes in -------------------------------------------------------------------------------------------------
+    def directory(self, name: str) -> None:
+        """Make a directory in it. Raises WriteError."""
+        self._make(self._inside(name))
+
+    def begin(self, name: str) -> NewFile:
+        """A new file to be written piece by piece, until `end`. Raises WriteError."""
+        path = self._inside(name)
+        file = self._disk.new_file(path)
+        self._files[path] = file
+        return file
+
+    def end(self, file: NewFile, *, mtime_ns: int | None = None) -> None:
+        """Bring a file to the disk that is complete, and read it back. Raises WriteError."""
+        file.finish(self._of_files, mtime_ns)
+
+    @contextmanager
+    def file(self, name: str, *, mtime_ns: int | None = None) -> Iterator[NewFile]:
+        """Both: a new file that is written while entered. Raises WriteError."""
+        file = self.begin(name)
+        yield file
+        self.end(file, mtime_ns=mtime_ns)
+
+    def add(self, name: str, content: bytes | Iterable[bytes], *, mtime_ns: int | None = None) -> None:
+        """A file with this content. Raises WriteError."""
+        with self.file(name, mtime_ns=mtime_ns) as file:
+            for piece in (content,) if isinstance(content, bytes) else content:
+                file.write(piece)
+
+    def commit(self) -> None:
+        """Bring all names to the disk, then give the directory its own: from here on it is there. Raises WriteError."""
+        for directory in reversed(self._directories):
+            self._disk.sync_directory(directory)
+        self._disk.rename(self._home, self.path)
+        self._is_committed = True
+        self._disk.sync_directory(os.path.dirname(self.path))
+
+    # --- below --------------------------------------------------------------------------------------------------------
+    def _inside(self, name: str) -> str:
+        parts = name.split("/")
+        if not all(parts) or {".", ".."} & {*parts}:
+            raise NotFoundError(f"{name!r} is no place in a new directory", path=self.path)
+        return f"{self._home}/{name}"
+
+    def _make(self, path: str) -> None:
+        self._disk.make_directory(path, self._of_directories)
+        self._directories.append(path)
+
+    def _discard(self) -> None:
+        """Take away what is there, as far as that can be done."""
+        for path, file in reversed(self._files.items()):
+            file.close()
+            with suppress(StorageError):
+                self._disk.unlink(path)
+        for path in reversed(self._directories):
+            with suppress(StorageError):
+                self._disk.remove_directory(path)
+
+
+def _own(attributes: Attributes) -> Attributes:
+    """With an owner that this process may give: root any, others themselves."""
+    if os.geteuid() == _SUPERUSER:
+        return attributes
+    is_group_free = attributes.gid in {os.getegid(), *os.getgroups()}
+    return replace(attributes, uid=os.geteuid(), gid=attributes.gid if is_group_free else os.getegid())

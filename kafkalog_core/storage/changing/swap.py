@@ -1,0 +1,216 @@
+"""One segment in the place of several, or several in that of one: at once, by the protocol that brokers have for it.
+
+A cleaner makes one segment of a group, and a broker may be started, by mistake or by a watchdog, between any two of our
+steps. Were the files replaced one by one, it would find indexes of another log, offsets twice, or records gone. So the
+new files come beside the old ones under the names that every start looks for (`LogLoader`, spec of the start: sweep and
+swap completion), and each step leaves what a start makes whole by itself:
+
+1. A guard, the empty file `<base>.log.cleaned`: as long as it is there a start throws away every `.swap` from this base
+   offset on (2.8 and later), and itself. What is there is the old log.
+2. The new files as second names `<base>.log.swap`, `.index.swap`, ... of what waits in the journal, the log first:
+   earlier releases know no guard, and take the first log that they find for the whole; they build its indexes anew.
+3. The guard goes: the one point of no return. From here on a start deletes what lies in the offsets of the `.swap` logs
+   and puts these in its place. What is there is the new log.
+4. The old files that have no successor go, and then each `.swap` takes its name, the log before its indexes: a start
+   puts index swaps without their log in place too, while a log swap without its index would get one of zeros.
+
+All is brought to the disk between these steps. Where the log dir's start came in between, the next run of ours finds
+either side whole: the files tell which. Taking it back is the same with the old segments as the `.swap` files; producer
+snapshots, which no release swaps, follow behind.
+
+Two corners are those of the brokers' own cleaner. Where the new log is empty or ends below the last base offset of the
+old ones, a start between 3 and 4 leaves the old segments behind its end, with records that the replacement dropped.
+Releases before 2.8 complete a replacement without its indexes, so that these are not the planned ones then.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, Literal
+
+from kafkalog_core.errors import RefusedError
+from kafkalog_core.format.names import FileKind, FileState, segment_file_name
+from kafkalog_core.storage.changing.fingerprint import pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kafkalog_core.storage.changing.attributes import Attributes
+    from kafkalog_core.storage.changing.commit import FileState as State
+    from kafkalog_core.storage.changing.commit import States
+    from kafkalog_core.storage.changing.journal import Entry, Journal
+    from kafkalog_core.storage.changing.writer import Disk
+
+__all__ = ["Replacement", "in_groups"]
+
+_SWAP: Final = ".swap"
+_CLEANED: Final = ".cleaned"
+_LOG: Final = ".log"
+_SNAPSHOT: Final = ".snapshot"
+
+
+def in_groups(journal: Journal, states: States) -> Iterator[tuple[bool, States]]:
+    """The changes of a run in their order: whether they are the parts of one replacement, and they; others singly."""
+
+    def key(step: tuple[Entry, State]) -> tuple[object, ...]:
+        entry = step[0]
+        if entry.swap is None:
+            return (entry.number,)
+        return os.path.dirname(journal.path_of(entry)), entry.swap, "swap"
+
+    for found, steps in groupby(states, key):
+        yield len(found) > 1, list(steps)
+
+
+class Replacement:
+    """The parts of one replacement.
+
+    Args:
+        disk: the door.
+        journal: what they are of.
+        steps: all of them, each with the state of its file.
+    """
+
+    def __init__(self, disk: Disk, journal: Journal, steps: Sequence[tuple[Entry, State]]) -> None:
+        self._disk = disk
+        self._journal = journal
+        self._entries = [entry for entry, _ in steps]
+        self._told = [(entry, state) for entry, state in steps if not entry.is_same]
+        self._directory = os.path.dirname(journal.path_of(self._entries[0]))
+        base = self._entries[0].swap or 0
+        self._guard = f"{self._directory}/{segment_file_name(base, FileKind.LOG, FileState.CLEANED)}"
+
+    @property
+    def extent(self) -> Literal["before", "after", "mixed"]:
+        """Whether all files are as before, all as afterwards, or it is between; where none tells, as before."""
+        states = {state for _, state in self._told}
+        if states == {"after"}:
+            return "after"
+        return "before" if states <= {"before"} else "mixed"
+
+    # --- there --------------------------------------------------------------------------------------------------------
+    def make(self) -> None:
+        """Put the new files in place of the old ones, or go on where an earlier run has stopped."""
+        new = sorted((entry for entry in self._entries if entry.after is not None), key=self._order)
+        is_over = self.extent == "after" or (not self._told and not any(map(self._waits, new)))
+        if not is_over:
+            if self.extent == "before":
+                self._lay_down(new, is_back=False)
+            for entry in self._entries:
+                if entry.after is None:
+                    self._take_away(self._path(entry))
+        self._put_in_place(new, is_back=False)
+        for entry in new:
+            self._take_away(self._staged(entry))
+
+    # --- and back -----------------------------------------------------------------------------------------------------
+    def take_back(self) -> None:
+        """Put the old files in place of the new ones, or go on where an earlier run has stopped."""
+        old = sorted((entry for entry in self._entries if entry.before is not None), key=self._order)
+        swapped = [entry for entry in old if not entry.path.endswith(_SNAPSHOT)]
+        if self.extent == "before" and self._told:
+            self._withdraw()
+            return
+        if self.extent != "mixed":
+            self._lay_down(swapped, is_back=True)
+        for entry in self._entries:
+            if entry.before is None:
+                self._take_away(self._path(entry))
+        self._put_in_place(swapped, is_back=True)
+        self._put_in_place([entry for entry in old if entry.path.endswith(_SNAPSHOT)], is_back=True)
+
+    def _withdraw(self) -> None:
+        """Take away what was laid down and never took a place; the guard first, if it has gone."""
+        swaps = [path for path in map(self._swap, self._entries) if os.path.lexists(path)]
+        if swaps:
+            self._set_guard()
+            for path in swaps:
+                self._disk.unlink(path)
+            self._sync()
+        if os.path.lexists(self._guard):
+            self._disk.unlink(self._guard)
+            self._sync()
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+    def _lay_down(self, entries: Sequence[Entry], *, is_back: bool) -> None:
+        """Steps 1 to 3."""
+        self._check_alone()
+        self._set_guard()
+        for entry in entries:
+            self._lay(entry, is_back=is_back)
+        self._sync()
+        self._disk.unlink(self._guard)
+        self._sync()
+
+    def _put_in_place(self, entries: Iterable[Entry], *, is_back: bool) -> None:
+        """The end of step 4."""
+        self._sync()
+        is_told = {entry.number: state for entry, state in self._told}
+        wanted = "before" if is_back else "after"
+        for entry in entries:
+            swap = self._swap(entry)
+            if not os.path.lexists(swap):
+                if is_told.get(entry.number, wanted) == wanted:
+                    continue
+                self._lay(entry, is_back=is_back)
+            self._disk.rename(swap, self._path(entry))
+        self._sync()
+
+    def _lay(self, entry: Entry, *, is_back: bool) -> None:
+        """Make the `.swap` of a file: a second name of what the journal has, or a copy; the journal keeps its own."""
+        swap = self._swap(entry)
+        self._take_away(swap)
+        source = self._saved(entry) if is_back else self._staged(entry)
+        if os.stat(source).st_dev == os.stat(self._directory).st_dev and self._disk.link(source, swap):
+            return
+        file, attributes = (entry.before, entry.had) if is_back else (entry.after, entry.has)
+        self._copy(source, entry, swap, attributes, None if file is None else file.mtime_ns)
+
+    def _copy(
+        self, source: str, entry: Entry, target: str, attributes: Attributes | None, mtime_ns: int | None
+    ) -> None:
+        temporary = self._journal.layout.temporary(self._path(entry), entry.number)
+        self._take_away(temporary)
+        self._disk.write_file(temporary, pieces(source), attributes, mtime_ns)
+        self._disk.rename(temporary, target)
+
+    def _set_guard(self) -> None:
+        if not os.path.lexists(self._guard):
+            attributes = next(each for entry in self._entries for each in (entry.has, entry.had) if each is not None)
+            self._disk.write_file(self._guard, [], attributes, None)
+            self._sync()
+
+    def _check_alone(self) -> None:
+        """Raises RefusedError where an unfinished replacement of somebody else would be mixed with this one."""
+        ours = {self._guard, *map(self._swap, self._entries)}
+        for name in sorted(os.listdir(self._directory)):
+            path = f"{self._directory}/{name}"
+            if name.endswith((_SWAP, _CLEANED)) and path not in ours:
+                raise RefusedError("belongs to another replacement of segments, which is not finished", path=path)
+
+    def _take_away(self, path: str) -> None:
+        if os.path.lexists(path):
+            self._disk.unlink(path)
+
+    def _sync(self) -> None:
+        self._disk.sync_directory(self._directory)
+
+    # --- names --------------------------------------------------------------------------------------------------------
+    def _order(self, entry: Entry) -> tuple[bool, str]:
+        return not entry.path.endswith(_LOG), entry.path
+
+    def _path(self, entry: Entry) -> str:
+        return self._journal.path_of(entry)
+
+    def _swap(self, entry: Entry) -> str:
+        return f"{self._path(entry)}{_SWAP}"
+
+    def _staged(self, entry: Entry) -> str:
+        return self._journal.layout.staged(self._path(entry), entry.number)
+
+    def _saved(self, entry: Entry) -> str:
+        return self._journal.layout.saved(self._path(entry), entry.number, entry.saved)
+
+    def _waits(self, entry: Entry) -> bool:
+        return os.path.lexists(self._staged(entry))

@@ -1,0 +1,285 @@
+"""The same log through Kafka's own classes and through kafkalog, and what differs afterwards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import RefusedError
+from kafkalog_core.ops.apply import apply_draft
+from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
+from kafkalog_core.ops.plans.sites import site_of
+from kafkalog_core.ops.progress import NO_PROGRESS
+from kafkalog_core.ops.releases.release import Release
+from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
+from kafkalog_core.ops.retention.forecast import Forecast
+from kafkalog_core.ops.retention.survey import Survey, Wanted
+from kafkalog_core.ops.rolling.course import limits_of
+from kafkalog_core.ops.rolling.rules import append_rules
+from kafkalog_core.storage.append import Appender
+from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.storage.items import Run
+from kafkalog_core.storage.scan import scan
+from kafkalog_core.storage.source import Source
+from tests.build import meta_properties, offset_checkpoint
+from tests.integration.jars import KAFKA_VERSION
+from tests.integration.log_harness import HarnessError
+from tests.integration.same_files import differences
+from tests.integration.workloads import FIRST_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from kafkalog_core.storage.roll_rules import OpenSegment, Roll
+    from tests.integration.log_harness import LogHarness
+    from tests.integration.workloads import Stage, Workload
+
+TOPIC: Final = "t"
+ROUNDS: Final = 4  # of the cleaner after each stage, unless there is nothing to do sooner
+_GIVES_UP: Final = (
+    "Empty batches are only supported",  # the last batch of a round is of the old formats, and nothing of it remains
+    "Attempt to append to a full",  # two segments that are put together have more index entries than both had
+)
+_REAL_CLOCK_NS: Final = (FIRST_MS + 500_000_000_000) * 1_000_000  # later times are of files written just now
+RELEASE: Final = Release(*map(int, KAFKA_VERSION.split(".")))
+_APPENDED: Final = {".log", ".index", ".timeindex"}
+_CLEANER: Final = "cleaner-offset-checkpoint"
+_BETWEEN_SEGMENTS_MS: Final = 5_000  # from one file's last change to the next one's
+
+
+@dataclass
+class Verdict:
+    """What became of one workload. `rounds`: those that were compared; `given_up`: by Kafka."""
+
+    rounds: int = 0
+    given_up: int = 0
+    differences: list[str] = field(default_factory=list)
+
+    def add(self, where: str, found: list[str]) -> None:
+        """What a round came to."""
+        self.differences += [f"{where}: {each}" for each in found]
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """One workload on its way: Kafka's directory, and room for a copy of it."""
+
+    harness: LogHarness
+    workload: Workload
+    work_dir: Path
+
+    @property
+    def real(self) -> Path:
+        return self.work_dir / "real"
+
+    @property
+    def partition_dir(self) -> Path:
+        return self.real / f"{TOPIC}-0"
+
+    def stages(self) -> Iterator[tuple[int, Stage, int]]:
+        """Number, stage and high watermark, when the stage's sets have been appended."""
+        self.partition_dir.mkdir(parents=True)
+        for number, stage in enumerate(self.workload.stages):
+            answer = self.harness.append(self.partition_dir, stage.sets, stage.now_ms, self.workload.settings)
+            assert answer["end"] == str(stage.end_offset), answer
+            self._remove_strays({*answer["bases"].split(","), answer["end"]})
+            set_times(self.partition_dir, stage.now_ms)
+            yield number, stage, max(0, stage.end_offset - self.workload.hw_lag)
+
+    def _remove_strays(self, offsets: set[str]) -> None:
+        """Snapshots of an earlier stop that is no segment's base: Kafka removes them when it opens the log next."""
+        for path in self.partition_dir.glob("*.snapshot"):
+            if str(int(path.stem)) not in offsets:
+                path.unlink()
+
+    def copy(self) -> Path:
+        """Kafka's directory as it is now, in another place."""
+        copied = self.work_dir / "ours"
+        shutil.rmtree(copied, ignore_errors=True)
+        return shutil.copytree(self.real, copied)
+
+
+def request_of(workload: Workload) -> SettingsRequest:
+    """The same settings for kafkalog."""
+    sizes = (
+        f"log.cleaner.io.buffer.size={2 * workload.io_bytes}",
+        f"log.cleaner.dedupe.buffer.size={workload.map_bytes}",
+    )
+    return SettingsRequest(
+        kafka=KAFKA_VERSION,
+        assignments=sizes if workload.map_bytes else (),
+        topic_assignments=tuple(f"{TOPIC}:{name}={value}" for name, value in workload.settings.items()),
+    )
+
+
+# --- the cleaner -----------------------------------------------------------------------------------------------------
+def compare_cleaning(harness: LogHarness, workload: Workload, work_dir: Path) -> Verdict:
+    """Append and clean, stage by stage; kafkalog begins each round with what Kafka left of the one before."""
+    verdict, bench = Verdict(), _Bench(harness, workload, work_dir)
+    for number, stage, high_watermark in bench.stages():
+        write_log_dir_files(bench.real, {"replication-offset-checkpoint": high_watermark})
+        for round_number in range(ROUNDS):
+            ours = bench.copy()
+            answer = _clean_really(bench, stage.now_ms, high_watermark)
+            changes = clean_as_kafkalog(ours, workload, stage.now_ms)
+            set_times(bench.partition_dir, stage.now_ms)
+            where = f"stage {number}, round {round_number}"
+            if answer is None or changes is None:
+                verdict.given_up += 1
+                verdict.add(where, [] if answer == changes else [f"Kafka: {answer}, changes of ours: {changes}"])
+                break
+            verdict.add(where, _round_differences(answer, bench.real, ours))
+            if not answer:
+                break
+            verdict.rounds += 1
+    return verdict
+
+
+def _clean_really(bench: _Bench, now_ms: int, high_watermark: int) -> dict[str, str] | None:
+    """None: it failed, and a broker would not clean this partition again before its next start."""
+    workload = bench.workload
+    sizes = {"map": workload.map_bytes, "io": workload.io_bytes}
+    try:
+        return bench.harness.run("clean", bench.partition_dir, now_ms, workload.settings, hw=high_watermark, **sizes)
+    except HarnessError as error:
+        if any(why in str(error) for why in _GIVES_UP):
+            return None
+        raise
+
+
+def _round_differences(answer: dict[str, str], real: Path, ours: Path) -> list[str]:
+    found = differences(real / f"{TOPIC}-0", ours / f"{TOPIC}-0")
+    checkpoints = [(each / _CLEANER).read_text() if (each / _CLEANER).exists() else "" for each in (real, ours)]
+    if checkpoints[0] != checkpoints[1]:
+        found.append(f"{_CLEANER}: {checkpoints[0]!r}, ours {checkpoints[1]!r}")
+    return [f"{each} (Kafka: {answer or 'nothing to do'})" for each in found]
+
+
+def clean_as_kafkalog(log_dir: Path, workload: Workload, now_ms: int) -> int | None:
+    """One round; how many changes it made. None: it refuses, as Kafka's cleaner would fail."""
+    request = PlanRequest(
+        site=site_of([str(log_dir)]),
+        options={"kafka": asdict(request_of(workload)), "memory_bytes": workload.map_bytes},
+        now_ms=now_ms,
+    )
+    try:
+        draft = make_plan("compact", request)
+    except RefusedError:
+        return None
+    if draft.plan.changes:
+        apply_draft(draft, Disk(), now_ms=now_ms)
+    return len(draft.plan.changes)
+
+
+# --- retention -------------------------------------------------------------------------------------------------------
+def compare_retention(harness: LogHarness, workload: Workload, work_dir: Path) -> Verdict:
+    """Append and delete, stage by stage, with a log start somewhere."""
+    verdict, bench = Verdict(), _Bench(harness, workload, work_dir)
+    for number, stage, high_watermark in bench.stages():
+        log_start = high_watermark * (workload.seed % 4) // 5
+        offsets = {"replication-offset-checkpoint": high_watermark, "log-start-offset-checkpoint": log_start}
+        write_log_dir_files(bench.real, offsets)
+        foreseen = foresee(bench.copy(), workload, stage.now_ms)
+        answer = harness.run(
+            "retain", bench.partition_dir, stage.now_ms, workload.settings, hw=high_watermark, start=log_start
+        )
+        set_times(bench.partition_dir, stage.now_ms)
+        log = foreseen.checked.log
+        bases = ",".join(str(segment.base_offset) for segment in log.segments)
+        if (answer["bases"], answer["start"]) != (bases, str(log.start_offset)):
+            verdict.add(f"stage {number}", [f"Kafka: {answer}, ours: start={log.start_offset} bases={bases}"])
+        verdict.rounds += 1
+    return verdict
+
+
+def foresee(log_dir: Path, workload: Workload, now_ms: int) -> Forecast:
+    """What kafkalog says of the one partition."""
+    survey = Survey(site_of([str(log_dir)]), Wanted(kafka=request_of(workload), now_ms=now_ms))
+    (foreseen,) = survey.forecasts(NO_PROGRESS)
+    assert isinstance(foreseen, Forecast), foreseen
+    return foreseen
+
+
+# --- appends ---------------------------------------------------------------------------------------------------------
+class _Files:
+    """Files of each segment, as an appender makes them."""
+
+    def __init__(self) -> None:
+        self.contents: dict[str, bytes] = {}
+        self._log = bytearray()
+
+    def begin(self, segment: OpenSegment) -> None:
+        """A new segment."""
+        self._log.clear()
+
+    def append(self, data: memoryview, run: Run, first: int, last: int) -> None:
+        """More of its log."""
+        self._log += data
+
+    def end(self, segment: OpenSegment, roll: Roll | None) -> None:
+        """It is complete."""
+        name = f"{segment.base_offset:020}"
+        self.contents[f"{name}.log"] = bytes(self._log)
+        self.contents[f"{name}.index"] = bytes(segment.indexes.offset_index)
+        self.contents[f"{name}.timeindex"] = bytes(segment.indexes.time_index)
+
+    def flush(self, end_offset: int) -> None:
+        """Everything is where it belongs."""
+
+
+def compare_appends(harness: LogHarness, workload: Workload, work_dir: Path) -> Verdict:
+    """Append set by set; compare the segments and their indexes."""
+    verdict, bench = Verdict(), _Bench(harness, workload, work_dir)
+    for number, stage, _ in bench.stages():
+        ours, settings = _Files(), read_settings(request_of(workload), RELEASE).for_topic(TOPIC)
+        first_offset = min(int(path.stem) for path in bench.partition_dir.glob("*.log"))
+        appender = Appender(ours, first_offset, limits=limits_of(settings), rules=append_rules(RELEASE))
+        for each in stage.sets:
+            for run in _runs(work_dir / "set", each):
+                appender.append_set(run)
+        appender.close()
+        real = {path.name: path.read_bytes() for path in bench.partition_dir.iterdir() if path.suffix in _APPENDED}
+        names = sorted(real.keys() | ours.contents.keys())
+        found = [
+            f"{name}: {_hex(real.get(name))}, ours {_hex(ours.contents.get(name))}"
+            for name in names
+            if real.get(name) != ours.contents.get(name)
+        ]
+        verdict.add(f"stage {number}", found)
+        verdict.rounds += 1
+    return verdict
+
+
+def _runs(path: Path, batches: bytes) -> Iterator[Run]:
+    path.write_bytes(batches)
+    with Source.open(str(path)) as source:
+        for item in scan(source, base_offset=None):
+            assert isinstance(item, Run), item
+            yield item
+
+
+def _hex(content: bytes | None) -> str:
+    return "no such file" if content is None else content.hex()
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+def write_log_dir_files(log_dir: Path, offsets: dict[str, int]) -> None:
+    """What a broker has beside the partition after a clean stop: checkpoints by name."""
+    (log_dir / "meta.properties").write_bytes(
+        meta_properties({"version": "1", "node.id": "1", "cluster.id": "aW50ZWdyYXRpb24tdGVzdA"})
+    )
+    (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+    for name, offset in offsets.items():
+        (log_dir / name).write_bytes(offset_checkpoint([(TOPIC, 0, offset)]))
+
+
+def set_times(partition_dir: Path, now_ms: int) -> None:
+    """Files that were written just now get times by the workload's clock: the newest segment's now, others before."""
+    fresh = [path for path in partition_dir.iterdir() if path.stat().st_mtime_ns > _REAL_CLOCK_NS]
+    stems = sorted({path.stem for path in fresh}, reverse=True)
+    for path in fresh:
+        time_ms = now_ms - _BETWEEN_SEGMENTS_MS * stems.index(path.stem)
+        os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))

@@ -1,0 +1,80 @@
+"""Kafka's own log and cleaner in one Java process, without a broker: hundreds of rounds a minute."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_SOURCE: Final = Path(__file__).parent / "java" / "LogHarness.java"
+_OPTIONS: Final = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
+
+
+class HarnessError(Exception):
+    """What Kafka's classes threw."""
+
+
+class LogHarness:
+    """A running `LogHarness.java`, whose comment describes the commands."""
+
+    def __init__(self, process: subprocess.Popen[str], scratch: Path) -> None:
+        self._process = process
+        self._sets = scratch / "sets"
+
+    def append(
+        self, partition_dir: Path, sets: Sequence[bytes], now_ms: int, settings: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Append each set of batches."""
+        self._sets.write_bytes(b"".join(len(each).to_bytes(4, "big") + each for each in sets))
+        return self.run("append", partition_dir, now_ms, settings, sets=self._sets)
+
+    def run(
+        self, command: str, partition_dir: Path, now_ms: int, settings: Mapping[str, str], **words: object
+    ) -> dict[str, str]:
+        """The answer to one command; empty where there was nothing to do. Raises HarnessError."""
+        line = [command, f"dir={partition_dir}", f"now={now_ms}"]
+        line += [f"set.{name}={value}" for name, value in settings.items()]
+        line += [f"{name}={value}" for name, value in words.items()]
+        assert self._process.stdin, self._process.stdout
+        self._process.stdin.write("\t".join(line) + "\n")
+        self._process.stdin.flush()
+        kind, *answer = self.read_line().split("\t")
+        if kind != "ok":
+            raise HarnessError("\t".join(answer))
+        return {} if answer == ["none"] else dict(word.split("=", 1) for word in answer)
+
+    def read_line(self) -> str:
+        """One line of what it says."""
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        if not line:
+            raise HarnessError(f"the Java process ended with {self._process.wait()}")
+        return line.rstrip("\n")
+
+
+@contextlib.contextmanager
+def running_harness(libs: Path, options: Sequence[str] = _OPTIONS) -> Iterator[LogHarness]:
+    """A harness over a release's jars; its process ends with the context. `options` are those of Java."""
+    with tempfile.TemporaryDirectory() as scratch:
+        command = ["java", *options, f"-Djava.io.tmpdir={scratch}", "-cp", f"{libs}/*", str(_SOURCE)]
+        with (
+            Path(scratch, "errors").open("w+") as errors,
+            subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            ) as process,
+        ):
+            harness = LogHarness(process, Path(scratch))
+            try:
+                assert harness.read_line() == "ready"
+                yield harness
+            except HarnessError as error:
+                errors.seek(0)
+                error.add_note(errors.read()[-4000:])
+                raise
+            finally:
+                process.kill()

@@ -1,0 +1,114 @@
+"""How two directories of one partition differ. What a codec makes of the same records counts as the same."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import lz4.frame
+import snappy
+import zstandard
+
+from tests.framing import GZIP, LZ4, SNAPPY, XERIAL_HEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_ENVELOPE: Final = struct.Struct(">qi")
+_V2: Final = struct.Struct(">qiibIhiqqqhii")
+_MAGIC: Final = 16
+_CODEC: Final = 7
+_OFFSET_ENTRY: Final = struct.Struct(">ii")
+_FILES: Final = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")
+
+
+class _Batch(NamedTuple):
+    """`content`: all of it; without the size and the checksum where it is compressed, as a codec's bytes may differ."""
+
+    position: int
+    last_offset: int
+    content: tuple[object, ...]
+
+
+def differences(real_dir: Path, our_dir: Path) -> list[str]:
+    """What differs, a sentence each, by the files' names; their times of change count for logs."""
+    real, ours = _files(real_dir), _files(our_dir)
+    found = [f"{name} is not in {'ours' if name in real else 'the real one'}" for name in sorted(real ^ ours)]
+    resized: set[str] = set()
+    for name in sorted(real & ours, key=lambda name: (not name.endswith(".log"), name)):
+        found += _file_differences(real_dir / name, our_dir / name, resized)
+    return found
+
+
+def _files(partition_dir: Path) -> set[str]:
+    return {each.name for each in partition_dir.iterdir() if each.name.endswith(_FILES)}
+
+
+def _file_differences(real: Path, ours: Path, resized: set[str]) -> Iterator[str]:
+    """`resized`: the logs of which a codec made other sizes, so that their index entries stand elsewhere."""
+    theirs, mine = real.read_bytes(), ours.read_bytes()
+    if real.suffix == ".log":
+        times = [each.stat().st_mtime_ns // 1_000_000 for each in (real, ours)]
+        if times[0] != times[1]:
+            yield f"{real.name}: changed at {times[0]}, ours at {times[1]}"
+        if theirs != mine:
+            resized.add(real.stem)
+            yield from _log_differences(real.name, list(_batches(theirs)), list(_batches(mine)))
+    elif real.suffix == ".index" and real.stem in resized:
+        yield from _misled(ours, mine)
+    elif theirs != mine and not (real.suffix == ".timeindex" and real.stem in resized):
+        yield f"{real.name}: {theirs.hex()}, ours {mine.hex()}"
+
+
+def _misled(path: Path, index: bytes) -> Iterator[str]:
+    lasts = {batch.position: batch.last_offset for batch in _batches(path.with_suffix(".log").read_bytes())}
+    for relative, position in _OFFSET_ENTRY.iter_unpack(index):
+        if lasts.get(position) != int(path.stem) + relative:
+            yield f"{path.name}: entry {relative}@{position} leads to no batch with that last offset"
+
+
+def _log_differences(name: str, real: list[_Batch], ours: list[_Batch]) -> Iterator[str]:
+    if len(real) != len(ours):
+        yield f"{name}: {len(real)} batches, ours {len(ours)}"
+    for one, other in zip(real, ours, strict=False):
+        if one.content != other.content:
+            yield f"{name}: at {one.position} {one.content}, ours at {other.position} {other.content}"
+            return
+
+
+def _batches(log: bytes) -> Iterator[_Batch]:
+    position = 0
+    while position < len(log):
+        offset, size = _ENVELOPE.unpack_from(log, position)
+        end = position + _ENVELOPE.size + size
+        if log[position + _MAGIC] < 2:
+            yield _Batch(position, offset, (log[position:end].hex(),))
+        else:
+            head = _V2.unpack_from(log, position)
+            payload, codec = log[position + _V2.size : end], head[5] & _CODEC
+            shown = (head[0], head[2], *head[5:], _expanded(codec, payload).hex())
+            yield _Batch(position, offset + head[6], shown if codec else (*shown, head[4]))
+        position = end
+
+
+def _expanded(codec: int, payload: bytes) -> bytes:
+    if not codec:
+        return payload
+    if codec == GZIP:
+        return gzip.decompress(payload)
+    if codec == LZ4:
+        return bytes(lz4.frame.decompress(payload))
+    if codec == SNAPPY:
+        return b"".join(_snappy_blocks(payload))
+    return zstandard.ZstdDecompressor().decompressobj().decompress(payload)
+
+
+def _snappy_blocks(payload: bytes) -> Iterator[bytes]:
+    assert payload.startswith(XERIAL_HEADER), payload[:16]
+    position = len(XERIAL_HEADER)
+    while position < len(payload):
+        (size,) = struct.unpack_from(">i", payload, position)
+        yield bytes(snappy.decompress(payload[position + 4 : position + 4 + size]))
+        position += 4 + size

@@ -1,0 +1,74 @@
+"""Whether a log is compacted, and settings that contradict each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalog_core.errors import SettingError
+from kafkalog_core.format.names import METADATA_TOPIC
+from kafkalog_core.ops.cleaning.policy import why_never_cleaned, with_known_policy
+from kafkalog_core.ops.cleaning.settings_check import check_cleaner_settings
+from kafkalog_core.ops.releases.release import Release
+from kafkalog_core.ops.releases.settings import Settings
+
+
+def test_a_cleaned_log_is_compacted_where_nobody_says_otherwise() -> None:
+    topic = with_known_policy(Settings().for_topic("orders"), is_cleaned=True)
+    assert topic.cleanup_policy == ("compact",)
+    assert topic.origin("cleanup.policy").startswith("inferred: the cleaner's checkpoint")
+    assert why_never_cleaned(Settings(), topic) is None
+
+
+@pytest.mark.parametrize("is_cleaned", [False, None])
+def test_others_keep_the_default(is_cleaned: bool | None) -> None:
+    topic = with_known_policy(Settings().for_topic("orders"), is_cleaned=is_cleaned)
+    never = why_never_cleaned(Settings(), topic)
+    assert never is not None
+    assert never[0] == "not-compacted"
+    assert never[1].startswith("cleanup.policy is delete (default of ")
+
+
+def test_what_is_said_beats_what_is_inferred() -> None:
+    settings = Settings(assigned={"cleanup.policy": "delete"})
+    assert with_known_policy(settings.for_topic("orders"), is_cleaned=True).cleanup_policy == ("delete",)
+    both = Settings(of_topics={"orders": {"cleanup.policy": "compact,delete"}}).for_topic("orders")
+    assert with_known_policy(both, is_cleaned=True) == both
+
+
+def test_the_metadata_log_and_a_cleaner_that_is_off() -> None:
+    settings = Settings(assigned={"cleanup.policy": "compact", "log.cleaner.enable": "false"})
+    never = why_never_cleaned(settings, settings.for_topic(METADATA_TOPIC))
+    assert never is not None
+    assert "snapshots" in never[1]
+    off = why_never_cleaned(settings, settings.for_topic("orders"))
+    assert off == ("cleaner-off", "log.cleaner.enable is false (--set), so that no broker compacts anything")
+
+
+def test_the_defaults_are_allowed() -> None:
+    for release in (Release(0, 8, 2), Release(2, 8, 2), Release(4, 3, 1)):
+        settings = Settings(release=release)
+        check_cleaner_settings(settings, settings.for_topic("orders"))
+
+
+def test_lags_that_contradict_each_other_do_so_since_there_are_two() -> None:
+    assigned = {"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "5"}
+    old = Settings(release=Release(2, 2), assigned=assigned)
+    check_cleaner_settings(old, old.for_topic("orders"))
+    new = Settings(release=Release(2, 3), assigned=assigned)
+    with pytest.raises(SettingError, match=r"min.compaction.lag.ms=9 and max.compaction.lag.ms=5 \(topic orders\)"):
+        check_cleaner_settings(new, new.for_topic("orders"))
+
+
+@pytest.mark.parametrize(
+    ("assigned", "sentence"),
+    [
+        ({"min.cleanable.dirty.ratio": "1.5"}, "a number from 0 to 1"),
+        ({"min.cleanable.dirty.ratio": "-0.1"}, "nothing below 0"),
+        ({"cleanup.policy": "shrink"}, "Kafka knows compact and delete"),
+        ({"log.cleaner.threads": "128"}, "gives each of 128 cleaner threads 1048576 bytes"),
+    ],
+)
+def test_values_that_no_broker_takes(assigned: dict[str, str], sentence: str) -> None:
+    settings = Settings(assigned=assigned)
+    with pytest.raises(SettingError, match=sentence):
+        check_cleaner_settings(settings, settings.for_topic("orders"))
