@@ -51,6 +51,10 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.retain:retain_command",
         "Say what retention deletes, when, and why not.",
     ),
+    "compact": (
+        "kafkalog_cli.commands.compact:compact_command",
+        "Forecast what the cleaner does to compacted topics, or do it.",
+    ),
     "apply": ("kafkalog_cli.commands.apply:apply_command", "Carry out a plan, or finish what was interrupted."),
     "undo": ("kafkalog_cli.commands.undo:undo_command", "Take back what kafkalog has changed."),
     "bench": ("kafkalog_cli.commands.bench:bench_command", "Measure how fast this machine reads logs."),

@@ -119,10 +119,10 @@ class CleanError(StorageError):
     """A compaction of a log that cannot be done: a broker's cleaner would stop there. Nothing has been changed.
 
     `reason` is a stable word: one of damage's, or map-too-small, not-a-segment, null-key, empty-legacy, empty-marker,
-    too-large; `position` is a byte in the file, null where no single one is meant.
+    too-large, index-full, offset-range; `position` is a byte in the file, null where no single one is meant.
     """
 
-    def __init__(self, reason: str, message: str, *, path: str, position: int | None = None) -> None:
+    def __init__(self, reason: str, message: str, *, path: str | None, position: int | None = None) -> None:
         super().__init__(message, path=path)
         self.reason = reason
         self.position = position

@@ -64,9 +64,15 @@ MODULES: Final = (
     "index_checks",
     "timeindex_checks",
     "rebuild",
+    "clean_numbers",
+    "key_map",
+    "clean_judge",
+    "clean_records",
+    "clean_header",
+    "clean_write",
 )
 """All whose text is compiled with it."""
-NUMBERS: Final = ("constants", "programs")  # of them, those that hold nothing but numbers
+NUMBERS: Final = ("constants", "programs", "clean_numbers")  # of them, those that hold nothing but numbers
 NATIVE: Final = (
     "short_crc.h",
     "short_crc.pxd",
@@ -80,6 +86,8 @@ NATIVE: Final = (
     "inflate_lz4.pxd",
     "inflate_gzip.h",
     "inflate_gzip.pxd",
+    "key_digests.h",
+    "key_digests.pxd",
 )
 """C, and how Cython is told of it."""
 LAYOUT: Final = ("../layout.py", "../columns.py")  # where the numbers come from

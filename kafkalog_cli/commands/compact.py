@@ -20,11 +20,16 @@ from kafkalog_cli.setting_options import now_option, setting_options
 from kafkalog_cli.targets import resolve_readable
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format import kernels
+from kafkalog_core.ops.cleaning.to_dir import compact_to
 from kafkalog_core.ops.compact import CompactRequest, compact
 from kafkalog_core.ops.report import Report
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from kafkalog_cli.repair import Manner
+    from kafkalog_core.ops.cleaning.forecast import CompactForecast
+    from kafkalog_core.ops.progress import Progress
     from kafkalog_core.ops.releases.settings import SettingsRequest
     from kafkalog_core.ops.selecting.selection import Selection
 
@@ -64,7 +69,8 @@ LEAST_MAP_BYTES = 64
     type=params.parse_size,
     metavar="SIZE",
     help=(
-        "Memory of the offset map: 24 bytes a key. Where it is full a clean ends early, and another one goes on.  "
+        "Memory of the offset map, 24 bytes a key; each of --jobs has one. Where it is full a clean ends early, and "
+        "another one goes on.  "
         "[default: what a broker gives it, log.cleaner.dedupe.buffer.size: 128 MiB]"
     ),
 )
@@ -120,10 +126,11 @@ def compact_command(
         raise click.UsageError("--to says where --apply writes; give --apply too, or neither")
     if not kernels.COMPILED:
         click.echo("kafkalog: no compiled kernels here; the interpreted ones are about 100 times slower", err=True)
-    if manner.apply or manner.plan_out is not None:
+    changes = given["to"] is None and (manner.apply or manner.plan_out is not None)
+    if changes:
         return run_repair("compact", paths, selection, _plan_options(request, given), manner, now_ms=now_ms)
-    if manner.undo_to is not None:
-        raise click.UsageError("--undo-to goes with --apply: a forecast changes nothing")
+    if manner.plan_out is not None or manner.undo_to is not None:
+        raise click.UsageError("--plan-out and --undo-to are of changes in place, which --apply without --to makes")
     report = Report()
     asked = CompactRequest(
         targets=resolve_readable(paths, selection, report),
@@ -136,7 +143,7 @@ def compact_command(
         jobs=manner.jobs,
         max_batch_bytes=given["max_batch_bytes"],
     )
-    return _forecast(asked, report, manner.output)
+    return _show(asked, None if given["to"] is None else os.path.abspath(given["to"]), report, manner.output)
 
 
 def _plan_options(request: SettingsRequest, given: dict[str, Any]) -> dict[str, Any]:
@@ -146,15 +153,17 @@ def _plan_options(request: SettingsRequest, given: dict[str, Any]) -> dict[str, 
         "memory_bytes": given["memory_bytes"],
         "max_passes": given["max_passes"],
         "force": given["force"],
-        "to": None if given["to"] is None else os.path.abspath(given["to"]),
     }
 
 
-def _forecast(request: CompactRequest, report: Report, output: str) -> int:
-    """Write every forecast and the summary; where the next one cannot be had, that is said after what is known."""
+def _show(request: CompactRequest, to: str | None, report: Report, output: str) -> int:
+    """Write every forecast and the summary; where the next one cannot be had, that is said after what is known.
+
+    `to`: the directory that is written; null: none.
+    """
     writer = open_compactions(output)
     try:
-        with watched() as progress, closing(compact(request, report, progress)) as forecasts:
+        with watched() as progress, closing(_forecasts(request, to, report, progress)) as forecasts:
             for forecast in forecasts:
                 writer.write(forecast)
     except Stopped:
@@ -166,3 +175,9 @@ def _forecast(request: CompactRequest, report: Report, output: str) -> int:
         raise
     writer.finish(report.summary_row())
     return int(report.exit_status)
+
+
+def _forecasts(
+    request: CompactRequest, to: str | None, report: Report, progress: Progress
+) -> Generator[CompactForecast, None, None]:
+    return compact(request, report, progress) if to is None else compact_to(request, to, report, progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_cli.render.cells import count_of, human_bytes, plain, safe_text
@@ -40,10 +41,20 @@ def headline(rows: Sequence[Row]) -> tuple[str, str]:
         parts.append(f"{len(waiting)} would not yet, and {_effect(waiting)} when they are")
     if failing:
         parts.insert(0, f"in {count_of(len(failing), 'partition')} a clean fails")
+    parts += _stuck(compacted)
     others = len(rows) - len(compacted)
     if others:
         parts.append(f"{count_of(others, 'partition')} not compacted")
     return "; ".join(parts), "bold red" if failing else "bold"
+
+
+def _stuck(rows: Iterable[Row]) -> list[str]:
+    """How many have nothing that may be cleaned, and what holds them back."""
+    kinds = Counter(plain(row.get("held_back_by")) for row in rows if row["state"] == "nothing-cleanable")
+    if not kinds:
+        return []
+    held = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common())
+    return [f"{kinds.total()} with nothing that may be cleaned (held back by {held})"]
 
 
 def partition_sentence(row: Row) -> str:

@@ -18,7 +18,7 @@ from kafkalog_core.format.bounded import MAX_PARTS, PIECE_BYTES, Buffer, Trailin
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["unlz4"]
+__all__ = ["header_checksum", "unlz4"]
 
 _FLG: Final = layout.LZ4_FLG_POSITION
 _SIZE_SIZE: Final = layout.LZ4_BLOCK_SIZE.size
@@ -192,7 +192,7 @@ def _mended(frame: Buffer, header: _Header) -> Buffer:
     Writers of magic 0 hash the frame's magic too (KAFKA-3160). Kafka ignores the checksum there, the library does not.
     """
     position = header.size_bytes - 1
-    checksum = _header_checksum(bytes(frame[layout.LZ4_FLG_POSITION : position]))
+    checksum = header_checksum(bytes(frame[layout.LZ4_FLG_POSITION : position]))
     if frame[position] == checksum:
         return frame
     mended = bytearray(frame)
@@ -201,7 +201,7 @@ def _mended(frame: Buffer, header: _Header) -> Buffer:
 
 
 @lru_cache(maxsize=64)
-def _header_checksum(descriptor: bytes) -> int:
+def header_checksum(descriptor: bytes) -> int:
     """Second byte of xxHash32 (seed 0) over a frame's descriptor, which is shorter than the hash's 16-byte stripes."""
     prime_1, prime_2, prime_3, prime_4, prime_5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
     mask = 0xFFFFFFFF

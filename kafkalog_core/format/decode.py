@@ -18,7 +18,16 @@ from kafkalog_core.format.columns import BatchColumns, RecordColumns
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["PayloadDamage", "RecordRun", "codec_name", "decode_backwards", "decode_run"]
+__all__ = [
+    "PayloadDamage",
+    "RecordRun",
+    "codec_name",
+    "damage_at",
+    "decode_backwards",
+    "decode_run",
+    "decode_some",
+    "state_at",
+]
 
 GROUP_BYTES: Final = 64 * 1024  # of compressed batches that are inflated together on the way back
 MAX_HEADERS: Final = 1024 * 1024  # of one record; 32 bytes each in the columns
@@ -156,17 +165,17 @@ def _decode_backwards(
     Header columns may have grown behind a state, so that the same call takes more records: the count is kept with it.
     """
     stops: list[tuple[array[int], int] | PayloadDamage] = []
-    state = _state_at(first)
+    state = state_at(first)
     next_offset: int | None = None
     while state[0] < last:
         before = state[:]
-        result = _decode_some(memory, batches, last, state, columns)
+        result = decode_some(memory, batches, last, state, columns)
         if columns.count:
             stops.append((before, columns.count))
             next_offset = columns.column("next_offset")[-1]
         if result not in {kernels.DECODE_DONE, kernels.DECODE_FULL}:
-            stops.append(_payload_damage(batches, state, result, next_offset))
-            state = _state_at(state[0] + 1)
+            stops.append(damage_at(batches, state, result, next_offset))
+            state = state_at(state[0] + 1)
     for stop in reversed(stops):
         if isinstance(stop, PayloadDamage):
             yield stop
@@ -181,28 +190,26 @@ def _decode(
     memory: memoryview, batches: BatchColumns, first: int, last: int, columns: RecordColumns
 ) -> Iterator[RecordRun | PayloadDamage]:
     """Rows `first` to `last` (exclusive), which all refer to `memory`."""
-    state = _state_at(first)
+    state = state_at(first)
     next_offset: int | None = None
     while state[0] < last:
-        result = _decode_some(memory, batches, last, state, columns)
+        result = decode_some(memory, batches, last, state, columns)
         if columns.count:
             next_offset = columns.column("next_offset")[-1]
             yield RecordRun(memory, batches, columns)
         if result not in {kernels.DECODE_DONE, kernels.DECODE_FULL}:
-            yield _payload_damage(batches, state, result, next_offset)
-            state = _state_at(state[0] + 1)
+            yield damage_at(batches, state, result, next_offset)
+            state = state_at(state[0] + 1)
 
 
-def _state_at(row: int) -> array[int]:
+def state_at(row: int) -> array[int]:
     """The kernel's state before the first record of a batch."""
     state = array("q", [0] * kernels.STATE_SIZE)
     state[0], state[1] = row, -1
     return state
 
 
-def _decode_some(
-    memory: memoryview, batches: BatchColumns, last: int, state: array[int], columns: RecordColumns
-) -> int:
+def decode_some(memory: memoryview, batches: BatchColumns, last: int, state: array[int], columns: RecordColumns) -> int:
     """One call of the kernel, with room for the headers of its first record."""
     while True:
         result = kernels.decode(memory, batches, last, state, columns)
@@ -211,7 +218,7 @@ def _decode_some(
         columns.grow_headers(columns.headers.count)
 
 
-def _payload_damage(batches: BatchColumns, state: array[int], result: int, next_offset: int | None) -> PayloadDamage:
+def damage_at(batches: BatchColumns, state: array[int], result: int, next_offset: int | None) -> PayloadDamage:
     """`next_offset`: what would follow the last record that was read, of this batch where one of it was."""
     row, ordinal = state[0], state[2]
     reason = kernels.DECODE_ERRORS[result] if result > 0 else "headers-limit"

@@ -6,11 +6,11 @@ Nothing is written. How it is carried out says `ops.cleaning.planning`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.format.names import DirectoryState
+from kafkalog_core.format.names import DirectoryState, FileKind
 from kafkalog_core.ops.cleaning.policy import why_never_cleaned, with_known_policy
 from kafkalog_core.ops.cleaning.settings_check import check_cleaner_settings
 from kafkalog_core.ops.cleaning.simulation import CompactTask, simulate
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.selecting.targets import Target
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["CompactRequest", "compact", "tasks_of"]
+__all__ = ["CompactRequest", "compact", "count_forecast", "tasks_of"]
 
 _NO_SETTINGS: Final = SettingsRequest()
 _SHARED_BYTES: Final = 64 * 1024 * 1024
@@ -82,7 +82,7 @@ def compact(
     size_bytes = sum(task.expected_bytes for task in tasks)
     progress.expect(size_bytes)
     for forecast in _forecasts(tasks, size_bytes, request.jobs, progress):
-        _count(forecast, report)
+        count_forecast(forecast, report)
         yield forecast
 
 
@@ -104,32 +104,41 @@ def tasks_of(site: Site, request: CompactRequest) -> Iterable[CompactTask]:
     log_dir = site.log_dir
     settings = read_settings(request.kafka, guess.release, None if log_dir is None else log_dir.path)
     broker_dir = None if log_dir is None else read_broker_dir(log_dir)
+    around = _Around(guess, settings, broker_dir, _cleaned_topics(broker_dir))
     for place in site.partitions:
         if place.name.state is not DirectoryState.DELETE:
-            yield _task(read_partition(place.path), request, guess, settings, broker_dir)
+            yield _task(read_partition(place.path), request, around)
 
 
-def _task(
-    partition: Partition,
-    request: CompactRequest,
-    guess: ReleaseGuess,
-    settings: Settings,
-    broker_dir: BrokerDir | None,
-) -> CompactTask:
-    is_cleaned = None if broker_dir is None else broker_dir.context(partition.name).is_cleaned
-    topic = with_known_policy(settings.for_topic(partition.topic), is_cleaned=is_cleaned)
-    never = why_never_cleaned(settings, topic)
+class _Around(NamedTuple):
+    """What the partitions of one log directory have in common; `cleaned` are topics that a cleaner has been at."""
+
+    guess: ReleaseGuess
+    settings: Settings
+    broker_dir: BrokerDir | None
+    cleaned: frozenset[str]
+
+
+def _cleaned_topics(broker_dir: BrokerDir | None) -> frozenset[str]:
+    text = None if broker_dir is None else broker_dir.offsets.get(FileKind.CLEANER_OFFSET)
+    return frozenset() if text is None or text.is_refused else frozenset(topic for topic, _ in text.file.entries)
+
+
+def _task(partition: Partition, request: CompactRequest, around: _Around) -> CompactTask:
+    settings, cleaned = around.settings, around.cleaned
+    topic = with_known_policy(settings.for_topic(partition.topic), is_cleaned=partition.topic in cleaned)
+    never = why_never_cleaned(settings, topic, has_cleaned=bool(cleaned))
     view = None
     if never is None:
         check_cleaner_settings(settings, topic)
-        view = read_partition_view(partition, broker_dir, topic, guess.release)
+        view = read_partition_view(partition, around.broker_dir, topic, around.guess.release)
     return CompactTask(
         path=partition.path,
         topic=partition.topic,
         partition=partition.partition,
         view=view,
-        broker_dir=broker_dir,
-        guess=guess,
+        broker_dir=around.broker_dir,
+        guess=around.guess,
         settings=settings,
         of_topic=topic,
         never=never,
@@ -143,7 +152,7 @@ def _task(
     )
 
 
-def _count(forecast: CompactForecast, report: Report) -> None:
+def count_forecast(forecast: CompactForecast, report: Report) -> None:
     """Count what has been read, and every row."""
     row = forecast.partition
     report.partitions += 1

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from kafkalog_core.errors import LimitError
 from kafkalog_core.format.index_builder import IndexBuilder
 from kafkalog_core.format.kernels import constants as k
-from kafkalog_core.format.layout import MAX_INT32
+from kafkalog_core.format.layout import MAGIC_V2, MAX_INT32
 from kafkalog_core.format.offset_of_time import first_offset_inside, name_records, offset_of_time
 from kafkalog_core.storage.roll_rules import AppendSet, OpenSegment, Roll, roll_reason
 
@@ -156,11 +156,13 @@ class Appender:
 
     @staticmethod
     def _set(batches: BatchColumns, first: int, last: int) -> AppendSet:
+        """What a broker knows of batches before it appends them: old formats do not say their first offset."""
         positions, sizes = batches.column("position"), batches.column("size_bytes")
+        is_known = batches.column("format")[first] == MAGIC_V2
         return AppendSet(
             size_bytes=positions[last - 1] + sizes[last - 1] - positions[first],
             max_timestamp_ms=max(batches.column("max_timestamp_ms")[first:last]),
-            first_offset=batches.column("base_offset")[first],
+            first_offset=batches.column("base_offset")[first] if is_known else -1,
             last_offset=batches.column("last_offset")[last - 1],
         )
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.framing import Framing
     from kafkalog_core.storage.source import Source
 
-__all__ = ["APPEND_CUT", "Damage", "Run", "ScanOptions", "scan"]
+__all__ = ["APPEND_CUT", "HINT", "Damage", "Run", "ScanOptions", "scan"]
 
 HINT: Final = "--resync searches for batches behind it"
 APPEND_CUT: Final = "an append cut short"

@@ -130,7 +130,7 @@ def test_what_is_known_is_shown_before_an_error(simulating: Simulating, customer
         (("--max-passes", "0"), 2, "x>=1"),
         (("--biggest", "-1"), 2, "0<=x<=250"),
         (("--to", "elsewhere"), 2, "--to says where --apply writes"),
-        (("--undo-to", "elsewhere"), 2, "--undo-to goes with --apply"),
+        (("--undo-to", "elsewhere"), 2, "--plan-out and --undo-to are of changes in place"),
         (("--min-compaction-lag-ms", "-5"), 2, "nothing below 0"),
         (("--delete-retention-ms", "-1"), 2, "nothing below 0"),
         (("--min-cleanable-dirty-ratio", "2"), 2, "no number from 0 to 1"),
@@ -186,16 +186,15 @@ def test_a_partition_as_it_lies_there(customers: Path) -> None:
 
 
 def test_a_map_that_is_full(customers: Path) -> None:
-    result = run(
-        "--kafka", "4.3.1", "--set", "cleanup.policy=compact", "--memory", 100, "--output", "ndjson", customers
-    )
+    settings = ("--kafka", "4.3.1", "--set", "cleanup.policy=compact", "--force", "--memory", 100)
+    result = run(*settings, customers)
     rows: list[dict[str, Any]] = [json.loads(line) for line in result.stdout.splitlines()]
     passes = [row for row in rows if row["type"] == "cleaning_pass"]
     assert result.exit_code == 0, result.stderr
     assert rows[0]["passes"] == len(passes) > 1
     assert [one["is_map_full"] for one in passes] == [True] * (len(passes) - 1) + [False]
     assert (rows[0]["records_before"], rows[0]["records_after"]) == (20, 5)
-    only = run("--kafka", "4.3.1", "--set", "cleanup.policy=compact", "--memory", 100, "--max-passes", 1, customers)
+    only = run(*settings, "--max-passes", 1, customers)
     assert json.loads(only.stdout.splitlines()[0])["passes"] == 1
 
 

@@ -83,7 +83,8 @@ def test_all_together(shown) -> None:
     text = shown(rows.NOT_COMPACTED, rows.STUCK, rows.WAITING, rows.CLEANABLE)
     assert flat(text).startswith(
         "1 of 3 compacted partitions would be cleaned now, which saves 26.4 KiB of 43.9 KiB (60 %); 1 would not yet, "
-        "and saves 4.9 KiB of 43.9 KiB (11.1 %) when they are; 1 partition not compacted"
+        "and saves 4.9 KiB of 43.9 KiB (11.1 %) when they are; 1 with nothing that may be cleaned (held back by "
+        "open-transaction 1); 1 partition not compacted"
     )
     assert text.index("WOULD BE CLEANED NOW") < text.index("NOT NOW") < text.index("NOTHING TO CLEAN")
 

@@ -50,6 +50,13 @@ class Batch:
     content: bytes
     is_compressed: bool
 
+    @property
+    def records(self) -> int:
+        """How many it holds."""
+        if "count" in self.head:
+            return int(self.head["count"] or 0)
+        return sum(1 for _ in _messages(self.content)) if self.is_compressed else 1
+
     def shape(self) -> dict[str, int | bytes | None]:
         """What is the same whatever compressed it."""
         without = _OF_BYTES if self.is_compressed else frozenset()
@@ -95,6 +102,14 @@ def _legacy(at: int, data: bytes) -> Batch:
     payload = value or b""
     content = bytes(decompress(codec, payload, magic=magic, limit_bytes=_LIMIT_BYTES)) if codec else payload
     return Batch(at, head, content, is_compressed=bool(codec))
+
+
+def _messages(content: bytes) -> Iterator[bytes]:
+    at = 0
+    while at < len(content):
+        size = int.from_bytes(content[at + 8 : at + 12], "big") + 12
+        yield content[at : at + size]
+        at += size
 
 
 def _field(data: bytes, place: int) -> tuple[bytes | None, int]:

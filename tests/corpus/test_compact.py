@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.ops.apply import apply_draft
+from kafkalog_core.ops.compact import CompactRequest, compact
 from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
 from kafkalog_core.ops.plans.sites import site_of
+from kafkalog_core.ops.releases.settings import SettingsRequest
+from kafkalog_core.ops.report import Report
+from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.storage.changing import writer
 from kafkalog_core.storage.changing.writer import Disk
 from tests.corpus import archives, batch_bytes, cleaning, verifying
+from tests.corpus.histories import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +33,7 @@ pytestmark = pytest.mark.corpus
 
 PAIRS = cleaning.pairs()
 LINES = verifying.lines("compact_differences.txt", 4)
+_ENDINGS = tuple(f".{kind}" for kind in KINDS)
 _FORMS = {"index": ">ii", "timeindex": ">qi"}
 
 
@@ -40,11 +46,14 @@ def _without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "_sync", lambda number: None)
 
 
+def _memory_bytes(pair: Pair) -> int:
+    config = pair.stay.config
+    return int(config["log.cleaner.dedupe.buffer.size"]) // int(config.get("log.cleaner.threads", 1))
+
+
 def _clean(pair: Pair, corpus: Path, root: Path, into: Path) -> Any:
     """Clean a laid out log as the broker did; the plan."""
-    config = pair.stay.config
-    memory = int(config["log.cleaner.dedupe.buffer.size"]) // int(config.get("log.cleaner.threads", 1))
-    options = {"kafka": pair.stay.options(into, pair.topic), "memory_bytes": memory, "force": False}
+    options = {"kafka": pair.stay.options(into, pair.topic), "memory_bytes": _memory_bytes(pair), "force": False}
     request = PlanRequest(site=site_of([str(root)]), options=options, now_ms=pair.now_ms(corpus))
     draft = make_plan("compact", request)
     if draft.plan.changes:
@@ -74,9 +83,7 @@ def differences(pair: Pair, corpus: Path, tmp_path: Path) -> Iterator[tuple[str,
 def _segments(pair: Pair, corpus: Path, directory: Path) -> Iterator[tuple[str, str]]:
     theirs = {name: corpus / path for name, path in pair.made.items()}
     seen = {name.partition(".")[0] for name in theirs}
-    mine = {
-        path.name: path for path in directory.iterdir() if path.name.endswith(tuple(f".{k}" for k in cleaning.KINDS))
-    }
+    mine = {path.name: path for path in directory.iterdir() if path.name.endswith(_ENDINGS)}
     for base in sorted(pair.gone):
         yield from ((name, "not gone") for name in mine if name.startswith(f"{base:020d}."))
     for name in sorted(theirs.keys() | {name for name in mine if name.partition(".")[0] in seen}):
@@ -112,15 +119,16 @@ def _dated(pair: Pair, name: str, path: Path) -> str | None:
 
 
 def _beside(pair: Pair, corpus: Path, root: Path) -> Iterator[tuple[str, str]]:
-    """The checkpoint and, where the broker was stopped right after, the snapshots."""
+    """The checkpoint and, where nothing else was done before the copy, the snapshots of what was cleaned."""
     lines = (root / "cleaner-offset-checkpoint").read_text().splitlines()[2:]
     topic, _, number = pair.logged.partition.rpartition("-")
     if f"{topic} {number} {pair.logged.end}" not in lines:
         yield "cleaner-offset-checkpoint", f"{lines}, not {pair.logged.end}"
     if pair.stay.wrote or not pair.is_last:
         return
+    bases = {f"{base:020d}.snapshot" for swap in pair.logged.swaps for base in swap.sources}
     found = [
-        {path.name for path in directory.glob("*.snapshot")}
+        {path.name for path in directory.glob("*.snapshot")} & bases
         for directory in (root / pair.logged.partition, corpus / pair.stay.after / pair.logged.partition)
     ]
     if found[0] != found[1]:
@@ -136,6 +144,31 @@ def test_a_pass_makes_what_the_cleaner_made(corpus: Path, tmp_path: Path, pair: 
     named = [line for line in LINES if verifying.is_like(pair.id, line[0])]
     idle = [line for line in named if not any(_explains(line, pair, *each) for each in found)]
     assert not idle, f"nothing of this pass is as these lines say: {idle}"
+
+
+@pytest.mark.parametrize("pair", [pair for pair in PAIRS if not pair.lost], ids=lambda pair: pair.id)
+def test_the_simulation_tells_what_the_cleaner_made(corpus: Path, tmp_path: Path, pair: Pair) -> None:
+    root = pair.lay(corpus, tmp_path / "log")
+    request = CompactRequest(
+        targets=tuple(resolve([str(root)])),
+        now_ms=pair.now_ms(corpus),
+        kafka=SettingsRequest.from_json(pair.stay.options(tmp_path, pair.topic)),
+        memory_bytes=_memory_bytes(pair),
+        max_passes=1,
+    )
+    [forecast] = compact(request, Report())
+    [told] = forecast.passes
+    assert forecast.partition["would_run"] is True
+    assert (told["first_dirty_offset"], told["end_offset"]) == (pair.logged.first_dirty, pair.logged.end)
+    assert told["groups"] == len(pair.logged.swaps)
+    logs = [(corpus / path).read_bytes() for name, path in pair.made.items() if name.endswith(".log")]
+    if len(logs) < len(pair.logged.swaps):
+        return
+    batches = [batch for log in logs for batch in batch_bytes.batches(log)]
+    assert told["batches_after"] == len(batches)
+    assert told["records_after"] == sum(batch.records for batch in batches)
+    if not any(batch.is_compressed for batch in batches):
+        assert told["bytes_after"] == sum(map(len, logs))
 
 
 def test_every_line_of_the_list_is_of_a_pass() -> None:

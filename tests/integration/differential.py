@@ -27,7 +27,7 @@ from tests.build import meta_properties, offset_checkpoint
 from tests.integration.jars import KAFKA_VERSION
 from tests.integration.log_harness import HarnessError
 from tests.integration.same_files import differences
-from tests.integration.workloads import FIRST_MS
+from tests.integration.workloads import FIRST_MS, draw_appends, draw_retention, draw_workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,20 +47,35 @@ _REAL_CLOCK_NS: Final = (FIRST_MS + 500_000_000_000) * 1_000_000  # later times 
 RELEASE: Final = Release(*map(int, KAFKA_VERSION.split(".")))
 _APPENDED: Final = {".log", ".index", ".timeindex"}
 _CLEANER: Final = "cleaner-offset-checkpoint"
+MEMORY: Final = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108 - where fsync costs nothing
 _BETWEEN_SEGMENTS_MS: Final = 5_000  # from one file's last change to the next one's
 
 
 @dataclass
 class Verdict:
-    """What became of one workload. `rounds`: those that were compared; `given_up`: by Kafka."""
+    """What became of one workload.
+
+    `rounds`: those that were compared; `given_up`: by Kafka; `same`: logs whose bytes are the same; `recompressed`:
+    those whose bytes are not.
+    """
 
     rounds: int = 0
     given_up: int = 0
+    same: int = 0
+    recompressed: int = 0
     differences: list[str] = field(default_factory=list)
 
     def add(self, where: str, found: list[str]) -> None:
         """What a round came to."""
         self.differences += [f"{where}: {each}" for each in found]
+
+    def count_logs(self, real: Path, ours: Path) -> None:
+        """After a round: which logs have the same bytes."""
+        for path in real.glob("*.log"):
+            other = ours / path.name
+            is_same = other.exists() and other.read_bytes() == path.read_bytes()
+            self.same += is_same
+            self.recompressed += not is_same
 
 
 @dataclass(frozen=True)
@@ -79,21 +94,28 @@ class _Bench:
     def partition_dir(self) -> Path:
         return self.real / f"{TOPIC}-0"
 
-    def stages(self) -> Iterator[tuple[int, Stage, int]]:
-        """Number, stage and high watermark, when the stage's sets have been appended."""
+    def stages(self) -> Iterator[tuple[int, Stage, dict[str, int]]]:
+        """Number, stage, high watermark (hw) and log start (start), when the stage's sets have been appended."""
         self.partition_dir.mkdir(parents=True)
         for number, stage in enumerate(self.workload.stages):
             answer = self.harness.append(self.partition_dir, stage.sets, stage.now_ms, self.workload.settings)
             assert answer["end"] == str(stage.end_offset), answer
-            self._remove_strays({*answer["bases"].split(","), answer["end"]})
+            high_watermark = max(0, stage.end_offset - self.workload.hw_lag)
+            offsets = {"hw": high_watermark, "start": int(high_watermark * self.workload.start_share)}
+            # Whatever Kafka takes away when it begins with a later log start is gone before anything is compared.
+            self.harness.run("open", self.partition_dir, stage.now_ms, self.workload.settings, **offsets)
+            self._write_log_dir_files(offsets)
             set_times(self.partition_dir, stage.now_ms)
-            yield number, stage, max(0, stage.end_offset - self.workload.hw_lag)
+            yield number, stage, offsets
 
-    def _remove_strays(self, offsets: set[str]) -> None:
-        """Snapshots of an earlier stop that is no segment's base: Kafka removes them when it opens the log next."""
-        for path in self.partition_dir.glob("*.snapshot"):
-            if str(int(path.stem)) not in offsets:
-                path.unlink()
+    def _write_log_dir_files(self, offsets: dict[str, int]) -> None:
+        """What a broker has beside the partition after a clean stop."""
+        (self.real / "meta.properties").write_bytes(
+            meta_properties({"version": "1", "node.id": "1", "cluster.id": "aW50ZWdyYXRpb24tdGVzdA"})
+        )
+        (self.real / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+        for name, kind in (("replication-offset-checkpoint", "hw"), ("log-start-offset-checkpoint", "start")):
+            (self.real / name).write_bytes(offset_checkpoint([(TOPIC, 0, offsets[kind])]))
 
     def copy(self) -> Path:
         """Kafka's directory as it is now, in another place."""
@@ -103,72 +125,79 @@ class _Bench:
 
 
 def request_of(workload: Workload) -> SettingsRequest:
-    """The same settings for kafkalog."""
-    sizes = (
-        f"log.cleaner.io.buffer.size={2 * workload.io_bytes}",
-        f"log.cleaner.dedupe.buffer.size={workload.map_bytes}",
-    )
+    """The same settings for kafkalog, but for the memory of the offset map."""
+    buffers = f"log.cleaner.io.buffer.size={2 * workload.io_bytes}"  # one half is to read with
     return SettingsRequest(
         kafka=KAFKA_VERSION,
-        assignments=sizes if workload.map_bytes else (),
+        assignments=(buffers,) if workload.io_bytes else (),
         topic_assignments=tuple(f"{TOPIC}:{name}={value}" for name, value in workload.settings.items()),
     )
 
 
 # --- the cleaner -----------------------------------------------------------------------------------------------------
 def compare_cleaning(harness: LogHarness, workload: Workload, work_dir: Path) -> Verdict:
-    """Append and clean, stage by stage; kafkalog begins each round with what Kafka left of the one before."""
+    """Append and clean, stage by stage; kafkalog begins with what Kafka left of the stage before.
+
+    Of every second seed it begins each round of a stage so, of the others it does all of them at once.
+    """
     verdict, bench = Verdict(), _Bench(harness, workload, work_dir)
-    for number, stage, high_watermark in bench.stages():
-        write_log_dir_files(bench.real, {"replication-offset-checkpoint": high_watermark})
-        for round_number in range(ROUNDS):
-            ours = bench.copy()
-            answer = _clean_really(bench, stage.now_ms, high_watermark)
-            changes = clean_as_kafkalog(ours, workload, stage.now_ms)
+    at_once = ROUNDS if workload.seed % 2 else 1
+    for number, stage, offsets in bench.stages():
+        if stage.checkpoint is not None:
+            (bench.real / _CLEANER).write_bytes(offset_checkpoint([(TOPIC, 0, stage.checkpoint), ("gone", 1, 5)]))
+        done, where = 0, f"stage {number}"
+        while done < ROUNDS:
+            ours, answers = bench.copy(), []
+            while len(answers) < at_once and (not answers or answers[-1]):
+                answers.append(_clean_really(bench, stage.now_ms, **offsets))
+            changes = clean_as_kafkalog(ours, workload, stage.now_ms, rounds=at_once)
             set_times(bench.partition_dir, stage.now_ms)
-            where = f"stage {number}, round {round_number}"
-            if answer is None or changes is None:
+            if answers[-1] is None or changes is None:
                 verdict.given_up += 1
-                verdict.add(where, [] if answer == changes else [f"Kafka: {answer}, changes of ours: {changes}"])
+                verdict.add(where, [] if answers[-1] == changes else [f"Kafka: {answers}, changes of ours: {changes}"])
                 break
-            verdict.add(where, _round_differences(answer, bench.real, ours))
-            if not answer:
+            verdict.add(f"{where}, round {done}", _round_differences(answers, bench.real, ours))
+            verdict.count_logs(bench.partition_dir, ours / f"{TOPIC}-0")
+            verdict.rounds += sum(map(bool, answers))
+            done += at_once
+            if not answers[-1]:
                 break
-            verdict.rounds += 1
     return verdict
 
 
-def _clean_really(bench: _Bench, now_ms: int, high_watermark: int) -> dict[str, str] | None:
+def _clean_really(bench: _Bench, now_ms: int, **offsets: int) -> dict[str, str] | None:
     """None: it failed, and a broker would not clean this partition again before its next start."""
     workload = bench.workload
     sizes = {"map": workload.map_bytes, "io": workload.io_bytes}
     try:
-        return bench.harness.run("clean", bench.partition_dir, now_ms, workload.settings, hw=high_watermark, **sizes)
+        return bench.harness.run("clean", bench.partition_dir, now_ms, workload.settings, **offsets, **sizes)
     except HarnessError as error:
         if any(why in str(error) for why in _GIVES_UP):
             return None
         raise
 
 
-def _round_differences(answer: dict[str, str], real: Path, ours: Path) -> list[str]:
+def _round_differences(answers: list[dict[str, str]], real: Path, ours: Path) -> list[str]:
     found = differences(real / f"{TOPIC}-0", ours / f"{TOPIC}-0")
     checkpoints = [(each / _CLEANER).read_text() if (each / _CLEANER).exists() else "" for each in (real, ours)]
     if checkpoints[0] != checkpoints[1]:
         found.append(f"{_CLEANER}: {checkpoints[0]!r}, ours {checkpoints[1]!r}")
-    return [f"{each} (Kafka: {answer or 'nothing to do'})" for each in found]
+    return [f"{each} (Kafka: {answers})" for each in found]
 
 
-def clean_as_kafkalog(log_dir: Path, workload: Workload, now_ms: int) -> int | None:
-    """One round; how many changes it made. None: it refuses, as Kafka's cleaner would fail."""
-    request = PlanRequest(
-        site=site_of([str(log_dir)]),
-        options={"kafka": asdict(request_of(workload)), "memory_bytes": workload.map_bytes},
-        now_ms=now_ms,
-    )
+def clean_as_kafkalog(log_dir: Path, workload: Workload, now_ms: int, *, rounds: int) -> int | None:
+    """Some rounds at most; how many changes that made. None: it refuses, as Kafka's cleaner would fail."""
     try:
-        draft = make_plan("compact", request)
+        return _carry_out("compact", log_dir, workload, now_ms, memory_bytes=workload.map_bytes, max_passes=rounds)
     except RefusedError:
         return None
+
+
+def _carry_out(command: str, log_dir: Path, workload: Workload, now_ms: int, **options: int) -> int:
+    request = PlanRequest(
+        site=site_of([str(log_dir)]), options={"kafka": asdict(request_of(workload)), **options}, now_ms=now_ms
+    )
+    draft = make_plan(command, request)
     if draft.plan.changes:
         apply_draft(draft, Disk(), now_ms=now_ms)
     return len(draft.plan.changes)
@@ -178,19 +207,20 @@ def clean_as_kafkalog(log_dir: Path, workload: Workload, now_ms: int) -> int | N
 def compare_retention(harness: LogHarness, workload: Workload, work_dir: Path) -> Verdict:
     """Append and delete, stage by stage, with a log start somewhere."""
     verdict, bench = Verdict(), _Bench(harness, workload, work_dir)
-    for number, stage, high_watermark in bench.stages():
-        log_start = high_watermark * (workload.seed % 4) // 5
-        offsets = {"replication-offset-checkpoint": high_watermark, "log-start-offset-checkpoint": log_start}
-        write_log_dir_files(bench.real, offsets)
-        foreseen = foresee(bench.copy(), workload, stage.now_ms)
-        answer = harness.run(
-            "retain", bench.partition_dir, stage.now_ms, workload.settings, hw=high_watermark, start=log_start
-        )
-        set_times(bench.partition_dir, stage.now_ms)
+    for number, stage, offsets in bench.stages():
+        ours = bench.copy()
+        foreseen = foresee(ours, workload, stage.now_ms)
+        answer = harness.run("retain", bench.partition_dir, stage.now_ms, workload.settings, **offsets)
+        _carry_out("retain", ours, workload, stage.now_ms)
+        for each in (bench.partition_dir, ours / f"{TOPIC}-0"):
+            set_times(each, stage.now_ms)
+        found = differences(bench.partition_dir, ours / f"{TOPIC}-0")
         log = foreseen.checked.log
         bases = ",".join(str(segment.base_offset) for segment in log.segments)
         if (answer["bases"], answer["start"]) != (bases, str(log.start_offset)):
-            verdict.add(f"stage {number}", [f"Kafka: {answer}, ours: start={log.start_offset} bases={bases}"])
+            found.append(f"foreseen: start={log.start_offset} bases={bases}")
+        verdict.add(f"stage {number}", [f"{each} (Kafka: {answer})" for each in found])
+        verdict.count_logs(bench.partition_dir, ours / f"{TOPIC}-0")
         verdict.rounds += 1
     return verdict
 
@@ -243,6 +273,9 @@ def compare_appends(harness: LogHarness, workload: Workload, work_dir: Path) -> 
         appender.close()
         real = {path.name: path.read_bytes() for path in bench.partition_dir.iterdir() if path.suffix in _APPENDED}
         names = sorted(real.keys() | ours.contents.keys())
+        verdict.same += sum(
+            real.get(name) == content for name, content in ours.contents.items() if name.endswith("log")
+        )
         found = [
             f"{name}: {_hex(real.get(name))}, ours {_hex(ours.contents.get(name))}"
             for name in names
@@ -266,20 +299,19 @@ def _hex(content: bytes | None) -> str:
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
-def write_log_dir_files(log_dir: Path, offsets: dict[str, int]) -> None:
-    """What a broker has beside the partition after a clean stop: checkpoints by name."""
-    (log_dir / "meta.properties").write_bytes(
-        meta_properties({"version": "1", "node.id": "1", "cluster.id": "aW50ZWdyYXRpb24tdGVzdA"})
-    )
-    (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
-    for name, offset in offsets.items():
-        (log_dir / name).write_bytes(offset_checkpoint([(TOPIC, 0, offset)]))
-
-
 def set_times(partition_dir: Path, now_ms: int) -> None:
     """Files that were written just now get times by the workload's clock: the newest segment's now, others before."""
-    fresh = [path for path in partition_dir.iterdir() if path.stat().st_mtime_ns > _REAL_CLOCK_NS]
-    stems = sorted({path.stem for path in fresh}, reverse=True)
-    for path in fresh:
-        time_ms = now_ms - _BETWEEN_SEGMENTS_MS * stems.index(path.stem)
-        os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
+    stems = sorted((path.stem for path in partition_dir.glob("*.log")), reverse=True)
+    for path in partition_dir.iterdir():
+        if path.stat().st_mtime_ns > _REAL_CLOCK_NS:
+            age = stems.index(path.stem) if path.stem in stems else 0
+            time_ns = (now_ms - _BETWEEN_SEGMENTS_MS * age) * 1_000_000
+            os.utime(path, ns=(time_ns, time_ns))
+
+
+KINDS: Final = {
+    "clean": (draw_workload, compare_cleaning),
+    "retain": (draw_retention, compare_retention),
+    "append": (draw_appends, compare_appends),
+}
+"""What can be compared: how a seed's workload is drawn, and how it is compared."""

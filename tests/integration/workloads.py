@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from tests.build import (
     ABORT,
     COMMIT,
+    FRAMINGS,
     GZIP,
+    LEADER_CHANGE,
     LZ4,
     NONE,
     SNAPPY,
     ZSTD,
     Record,
     batch_v2,
+    control_batch,
     message_v0,
     message_v1,
     txn_marker,
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FIRST_MS: Final = 1_000_000_000_000
+_LOG_APPEND_TIME: Final = 0x08
 _SLOT_BYTES: Final = 24
 _LEGACY_CODECS: Final = (GZIP, SNAPPY, LZ4)
 _CODECS: Final = (*_LEGACY_CODECS, ZSTD)
@@ -34,24 +38,30 @@ _CODECS: Final = (*_LEGACY_CODECS, ZSTD)
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """What is appended, the offset behind it, and then the clock when the cleaner comes."""
+    """What is appended, the offset behind it, and then the clock when the cleaner comes.
+
+    `checkpoint`: what somebody puts into the cleaner's checkpoint before; null: nobody does.
+    """
 
     sets: list[bytes]
     end_offset: int
     now_ms: int
+    checkpoint: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
     """A topic's settings and what happens to its one partition.
 
-    `hw_lag`: the high watermark below the log's end; `map_bytes`, `io_bytes`: the cleaner's memory.
+    `hw_lag`: the high watermark below the log's end; `start_share`: the log start, as a share of the high watermark;
+    `map_bytes`, `io_bytes`: the cleaner's memory.
     """
 
     seed: int
     settings: dict[str, str]
     hw_lag: int
     stages: list[Stage]
+    start_share: float = 0
     map_bytes: int = 0
     io_bytes: int = 0
 
@@ -80,6 +90,7 @@ class _Writer:
     is_early: bool = False  # some clocks of producers
     has_gaps: bool = False
     is_second_version: bool = False  # transactions bump the epoch with each marker
+    has_attributes: bool = False
     batches_in_a_set: tuple[int, ...] = (1, 1, 1, 2)
     null_keys: float = 0.0
     tombstones: float = 0.1
@@ -92,6 +103,7 @@ class _Writer:
         writer.producers = [_Producer(pid) for pid in rng.sample(range(1000, 9000), rng.randrange(5))]
         writer.codecs = rng.choice(((NONE,), (NONE,), (NONE, *_CODECS), _CODECS))
         writer.is_mixed = rng.random() < 0.3
+        writer.has_attributes = rng.random() < 0.1
         writer.is_old = rng.random() < 0.05
         writer.is_early = rng.random() < 0.15
         writer.has_gaps = rng.random() < 0.2
@@ -117,27 +129,45 @@ class _Writer:
         makers: list[Callable[[], bytes]] = [self._plain]
         if self.is_mixed:
             makers += [self._legacy, self._wrapper]
+        if self.rng.random() < 0.01:
+            return self._other_control()
         if self.producers:
             makers += [self._idempotent, self._transactional, self._end_transaction]
         return self.rng.choice(makers)()
 
+    def _other_control(self) -> bytes:
+        """A control batch that is no end of a transaction."""
+        kind, self.offset = self.rng.choice((LEADER_CHANGE, 77)), self.offset + 1
+        return control_batch(
+            kind, b"\0\0\0\0", offset=self.offset - 1, timestamp_ms=self.now_ms, leader_epoch=self.leader_epoch
+        )
+
     def _plain(self, **fields: int | bool) -> bytes:
         codec = self.rng.choice(self.codecs)
+        framing = self.rng.choice(FRAMINGS[codec]) if self.rng.random() < 0.2 else None
         append_ms = self.now_ms if self.rng.random() < 0.1 else None
         return batch_v2(
-            self._records(), codec=codec, leader_epoch=self.leader_epoch, log_append_time_ms=append_ms, **fields
-        )  # type: ignore[arg-type]
+            self._records(),
+            codec=codec,
+            framing=framing,
+            leader_epoch=self.leader_epoch,
+            log_append_time_ms=append_ms,
+            **fields,  # type: ignore[arg-type]
+        )
 
     def _legacy(self) -> bytes:
         (record,) = self._records(1, has_headers=False)
-        return message_v1(record) if self.rng.random() < 0.6 else message_v0(record)
+        if self.rng.random() < 0.4:
+            return message_v0(record)
+        return message_v1(record, attributes=_LOG_APPEND_TIME if self.rng.random() < 0.1 else 0)
 
     def _wrapper(self) -> bytes:
         records, codec = self._records(has_headers=False), self.rng.choice(_LEGACY_CODECS)
         if self.rng.random() < 0.4:
             return wrapper_v0(records, codec=codec)
         append_ms = self.now_ms if self.rng.random() < 0.2 else None
-        return wrapper_v1(records, codec=codec, log_append_time_ms=append_ms)
+        first = min(self.rng.choice((0, 0, 0, 3)), records[0].offset)  # above 0 where a cleaner was there before
+        return wrapper_v1(records, codec=codec, first_inner_offset=first, log_append_time_ms=append_ms)
 
     def _idempotent(self) -> bytes:
         producer = self.rng.choice(self.producers)
@@ -190,6 +220,7 @@ class _Writer:
                     timestamp_ms=self.now_ms + rng.choice(skews),
                     key=None if rng.random() < self.null_keys else rng.choice(self.keys),
                     value=value,
+                    attributes=self.rng.choice((0, 0, 0, 5)) if has_headers and self.has_attributes else 0,
                     headers=((b"h", rng.choice((None, b"", b"x"))),) if has_headers and rng.random() < 0.2 else (),
                 )
             )
@@ -216,8 +247,16 @@ def draw_workload(seed: int) -> Workload:
     hw_lag = rng.choice((0, 0, 0, 5, 30))
     pauses = (1, 1_000, delete_retention_ms, delete_retention_ms + 1_000)
     stages = [_stage(writer, pauses) for _ in range(rng.choice((2, 3, 5)))]
+    if rng.random() < 0.1:
+        stages = [replace(stage, checkpoint=rng.randrange(stage.end_offset + 20)) for stage in stages]
     return Workload(
-        seed=seed, settings=settings, hw_lag=hw_lag, stages=stages, map_bytes=slots * _SLOT_BYTES, io_bytes=io_bytes
+        seed=seed,
+        settings=settings,
+        hw_lag=hw_lag,
+        stages=stages,
+        start_share=rng.choice((0, 0, 0, 0, 0.1, 0.5)),
+        map_bytes=slots * _SLOT_BYTES,
+        io_bytes=io_bytes,
     )
 
 
@@ -232,7 +271,8 @@ def draw_retention(seed: int) -> Workload:
     }
     hw_lag = rng.choice((0, 0, 0, 5, 100))
     stages = [_stage(writer, (1, 1_000, 20_000, 1_000_000)) for _ in range(rng.choice((2, 3)))]
-    return Workload(seed=seed, settings=settings, hw_lag=hw_lag, stages=stages)
+    shares = (0, 0, 0.3, 0.8)
+    return Workload(seed=seed, settings=settings, hw_lag=hw_lag, stages=stages, start_share=rng.choice(shares))
 
 
 def draw_appends(seed: int) -> Workload:

@@ -12,11 +12,14 @@ except ImportError:  # Cython is a build tool; the interpreted twin needs only i
     from kafkalog_core.format.kernels import _cython as cython
 
 from kafkalog_core.format.kernels.batch_checks import check_batches
+from kafkalog_core.format.kernels.clean_judge import judge, take_rows
+from kafkalog_core.format.kernels.clean_write import finish_batch, note_batch, write_batches, write_records
 from kafkalog_core.format.kernels.damaged_walk import walk_over, weave
 from kafkalog_core.format.kernels.headers import find_contradiction, find_outside
 from kafkalog_core.format.kernels.index_checks import check_offset_entries
 from kafkalog_core.format.kernels.index_order import is_ordered, mark_disorder
 from kafkalog_core.format.kernels.inflate import inflate_rows, uncleared
+from kafkalog_core.format.kernels.key_map import find_key, map_records, put_key
 from kafkalog_core.format.kernels.legacy_records import decode_legacy
 from kafkalog_core.format.kernels.log_walk import walk
 from kafkalog_core.format.kernels.markers import find_odd_marker, read_markers
@@ -44,21 +47,30 @@ __all__ = [
     "find_candidate",
     "find_candidate_v07",
     "find_contradiction",
+    "find_key",
     "find_odd_marker",
     "find_outside",
     "find_producer",
+    "finish_batch",
     "index_producers",
     "inflate_rows",
     "is_ordered",
+    "judge",
+    "map_records",
     "mark_disorder",
+    "note_batch",
+    "put_key",
     "read_markers",
     "rebuild",
     "replay",
+    "take_rows",
     "uncleared",
     "walk",
     "walk_over",
     "walk_v07",
     "weave",
+    "write_batches",
+    "write_records",
     "write_rows",
 ]
 

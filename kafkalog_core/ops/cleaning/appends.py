@@ -7,7 +7,7 @@ segment that is being read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import CleanError
 
@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = ["AppendSet", "Appends"]
 
+_WRITTEN: Final = ("position", "size_bytes", "base_offset", "last_offset", "max_timestamp_ms")
+
 
 class AppendSet(NamedTuple):
     """One append: where it starts in the new segment, its size, first and last offset, and its largest timestamp.
 
-    `offset_of_max` is the last offset of the first batch that has this timestamp.
+    `last_offset` is that of the last record where its batch was written anew, else that of the batch. `offset_of_max`
+    is the last offset of the first batch that has this timestamp.
     """
 
     position: int
@@ -44,32 +47,43 @@ class Appends:
         self._max_message_bytes = config.max_message_bytes
         self._rules = rules
         self._capacity = self._buffer_bytes
-        self._chunk_start = self._chunk_end = 0
+        self._chunk_start = 0
         self._open: AppendSet | None = None
         self._path = ""
 
     def begin(self, segment: CleanSegment) -> None:
         """A segment is read from its start."""
         self._capacity = self._buffer_bytes
-        self._chunk_start = self._chunk_end = 0
+        self._chunk_start = 0
         self._path = segment.path
 
-    def take(self, sources: BatchColumns, sizes: Sequence[int], written: BatchColumns) -> list[AppendSet]:
-        """Batches that were read, with the bytes that are left of each; returns appends that ended."""
+    def take(
+        self, sources: BatchColumns, sizes: Sequence[int], written: BatchColumns, spans: Sequence[tuple[int, int]]
+    ) -> list[AppendSet]:
+        """Batches that were read, and what was made of them; returns appends that ended.
+
+        Args:
+            sources: as they were read.
+            sizes: bytes of what each became; 0: it is gone.
+            written: what they became, a batch or more for each that is not gone.
+            spans: first and last offset of the records of what each became; the last one -1: that of the batch counts.
+        """
         ended: list[AppendSet] = []
-        columns = [written.column(name) for name in ("position", "base_offset", "last_offset", "max_timestamp_ms")]
-        rows = zip(*columns, strict=True)
-        for position, source_bytes, size in zip(
-            sources.column("position"), sources.column("size_bytes"), sizes, strict=True
+        rows = zip(*(written.column(name) for name in _WRITTEN), strict=True)
+        for position, source_bytes, size, span in zip(
+            sources.column("position"), sources.column("size_bytes"), sizes, spans, strict=True
         ):
             if position + source_bytes > self._chunk_start + self._capacity:
                 ended += self.end()
                 self._read_from(position, source_bytes)
-            if size:
-                self._put(next(rows), size)
-                if self._open is not None and self._open.size_bytes > self._capacity:
-                    ended += self.end()
-                    self._chunk_start = position + source_bytes
+            left = size
+            while left > 0:
+                batch = next(rows)
+                left -= batch[1]
+                self._put(batch, *span)
+            if self._open is not None and self._open.size_bytes > self._capacity:
+                ended += self.end()
+                self._chunk_start = position + source_bytes
         return ended
 
     def end(self) -> list[AppendSet]:
@@ -92,16 +106,19 @@ class Appends:
                 limit = size_bytes
             self._capacity = min(2 * self._capacity, limit)
 
-    def _put(self, batch: tuple[int, ...], size_bytes: int) -> None:
-        position, first, last, timestamp = batch
+    def _put(self, batch: tuple[int, ...], first_kept: int, last_kept: int) -> None:
+        position, size_bytes, first, last, timestamp = batch
+        if first < 0:  # only what is in a compressed message tells
+            first = first_kept
+        largest = last if last_kept < 0 else last_kept
         known = self._open
         if known is None:
-            self._open = AppendSet(position, size_bytes, first, last, timestamp, last)
+            self._open = AppendSet(position, size_bytes, first, largest, timestamp, last)
             return
         is_larger = timestamp > known.max_timestamp_ms
         self._open = known._replace(
             size_bytes=known.size_bytes + size_bytes,
-            last_offset=last,
+            last_offset=largest,
             max_timestamp_ms=timestamp if is_larger else known.max_timestamp_ms,
             offset_of_max=last if is_larger else known.offset_of_max,
         )

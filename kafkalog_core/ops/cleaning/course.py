@@ -10,15 +10,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkalog_core.errors import CleanError
-from kafkalog_core.format.clean import FilterRules, RunFilter
+from kafkalog_core.format.clean import OUTCOME_REBUILT, FilterRules, RunFilter
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.ops.cleaning.appends import Appends
 from kafkalog_core.ops.cleaning.bounds import cleanability
 from kafkalog_core.ops.cleaning.grouping import group_segments
 from kafkalog_core.ops.cleaning.mapping import FilledMap, MapFiller
+from kafkalog_core.ops.cleaning.new_indexes import NewIndexes
 from kafkalog_core.ops.cleaning.ranges import segments_in
-from kafkalog_core.ops.cleaning.reading import payload_failure, read_runs
+from kafkalog_core.ops.cleaning.reading import payload_failure, read_runs, run_bytes
 from kafkalog_core.ops.cleaning.stats import Counts
 from kafkalog_core.ops.cleaning.tallies import Tallies
 from kafkalog_core.ops.cleaning.transactions import AbortedTxn, TransactionState, collect_aborted
@@ -28,6 +29,7 @@ from kafkalog_core.ops.progress import NO_PROGRESS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kafkalog_core.format.clean import Filtered
     from kafkalog_core.ops.cleaning.appends import AppendSet
     from kafkalog_core.ops.cleaning.bounds import Cleanability
     from kafkalog_core.ops.cleaning.config import CleanConfig
@@ -54,15 +56,28 @@ class Chunk:
 
 @dataclass(slots=True)
 class Group:
-    """Segments that become one; `chunks` may be called once, and `aborted` is whole when it is at its end.
+    """Segments that become one; `chunks` may be called once, and all else is whole when it is at its end.
 
-    `aborted`: entries for the transaction index of the new segment; empty: it has none.
+    Args:
+        sources: the segments.
+        clean: which they are of.
+        aborted: entries for the transaction index of the new segment; empty: it has none.
+        size_bytes: of the new log.
+        built: its indexes, until the next group is asked for.
     """
 
     sources: tuple[CleanSegment, ...]
     clean: CleanPass
     aborted: list[AbortedTxn] = field(default_factory=list)
     size_bytes: int = 0
+    built: NewIndexes | None = None
+
+    @property
+    def indexes(self) -> NewIndexes:
+        """Indexes of the new segment."""
+        if self.built is None:
+            raise ValueError("nothing of this group is cleaned yet, or the next one is")
+        return self.built
 
     @property
     def base_offset(self) -> int:
@@ -158,6 +173,11 @@ class CleanPass:
         return self._map.offsets.capacity
 
     @property
+    def lone_tombstone_keys(self) -> int:
+        """Tombstones that are the only records of their keys in the dirty part."""
+        return self.filter.tally.lone_tombstones
+
+    @property
     def _map(self) -> FilledMap:
         if self._filled is None:
             raise ValueError("the offset map is not built yet")
@@ -170,19 +190,31 @@ class CleanPass:
             raise ValueError("the offset map is not built yet")
         return self._filter
 
+    def release(self) -> None:
+        """Give the memory of the map back: nothing more is to be cleaned or asked of it. What was counted stays."""
+        self._filled = self._filter = None
+        self.groups = ()  # each knows this pass, and would keep it
+
     # --- the log ------------------------------------------------------------------------------------------------------
     def run(self) -> Iterator[Group]:
         """The groups, one after another: the chunks of one must be at their end before the next one is asked for."""
         if self._filled is None:
             self.build()
-        yield from self.groups
+        for group in self.groups:
+            yield group
+            group.built = None
 
     def clean_group(self, group: Group) -> Iterator[Chunk]:
         """See `Group.chunks`."""
+        indexes = NewIndexes(group.base_offset, self._config, self._rules, group.sources[0].path)
+        group.built = indexes
         appends = Appends(self._config, self._rules) if self._rules.appends_chunks else None
         for number, segment in enumerate(group.sources):
             following = group.sources[number + 1].base_offset if number + 1 < len(group.sources) else None
-            yield from self._clean_segment(group, segment, following, appends)
+            for chunk in self._clean_segment(group, segment, following, appends):
+                indexes.take(chunk)
+                yield chunk
+        indexes.close()
         group.aborted = self._transactions.kept
         self._transactions.kept = []
 
@@ -226,6 +258,7 @@ class CleanPass:
             run.batches,
             None if bits is None else bytes(bits),
             retains_legacy=retains_legacy,
+            begins=run.begins,
             max_bytes=self._max_batch_bytes,
             position=group.size_bytes,
         )
@@ -233,10 +266,12 @@ class CleanPass:
             raise payload_failure(segment.path, run.batches, filtered.damage)
         tallies.take(run.batches, filtered)
         group.size_bytes += len(filtered.data)
-        sets = () if appends is None else tuple(appends.take(run.batches, filtered.sizes, filtered.batches))
+        sets: tuple[AppendSet, ...] = ()
+        if appends is not None:
+            sets = tuple(appends.take(run.batches, filtered.sizes, filtered.batches, _spans(filtered)))
         if filtered.batches.count or sets:
             yield Chunk(data=filtered.data, batches=filtered.batches, sets=sets)
-        self._progress.advance(len(run.memory))
+        self._progress.advance(run_bytes(run))
 
     @property
     def _legacy_horizon_ms(self) -> int:
@@ -299,6 +334,12 @@ def next_pass(
         progress=progress,
         max_batch_bytes=max_batch_bytes,
     )
+
+
+def _spans(filtered: Filtered) -> list[tuple[int, int]]:
+    """Of each batch the offsets of the first and last record that stay; the last one -1 but of those written anew."""
+    columns = zip(filtered.outcomes, filtered.first_kept, filtered.last_kept, strict=True)
+    return [(first, last if outcome == OUTCOME_REBUILT else -1) for outcome, first, last in columns]
 
 
 def _filter_rules(rules: CleaningRules) -> FilterRules:

@@ -71,12 +71,17 @@ def last_clean(log: CleanLog, cleaning: Cleaning) -> Iterator[tuple[Cleanability
         number = 1
         while work is not None and work.is_full and number != cleaning.max_passes:
             with ExitStack() as newer:
-                after = newer.enter_context(Spool(cleaning.config, cleaning.rules)).carry_out(work)
+                after = newer.enter_context(Spool()).carry_out(work)
+                work.release()
                 _, following = cleaning.next_of(after)
                 if following is None:  # this one was the last, and is to be done where its segments stay
-                    _, work = cleaning.next_of(work.log)
+                    _, work = cleaning.next_of(log)
                     break
                 spools.close()
                 spools.push(newer.pop_all())
-            work, number = following, number + 1
-        yield first, work, 0 if work is None else number
+            log, work, number = after, following, number + 1
+        try:
+            yield first, work, 0 if work is None else number
+        finally:
+            if work is not None:
+                work.release()

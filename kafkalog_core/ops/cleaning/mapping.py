@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog_core.errors import CleanError
+from kafkalog_core.errors import CleanError, LimitError
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.offset_map import OffsetMap
 from kafkalog_core.ops.cleaning.ranges import segments_in
-from kafkalog_core.ops.cleaning.reading import payload_failure, read_runs
+from kafkalog_core.ops.cleaning.reading import payload_failure, read_runs, run_bytes
 from kafkalog_core.ops.cleaning.transactions import TransactionState, collect_aborted
 from kafkalog_core.ops.cleaning.verdicts import aborted_rows
 
@@ -42,6 +42,8 @@ class MapFiller:
         rules: of the release.
         progress: told the bytes that are read.
         max_batch_bytes: the largest batch that is read, inflated too.
+
+    Raises CleanError where not one key fits.
     """
 
     def __init__(
@@ -55,7 +57,10 @@ class MapFiller:
         self._transactions = TransactionState()
         self._start = 0
         fills_up = rules.map_filling in {"skipping", "spans"}  # these count offsets or whole segments, not keys
-        self._map = OffsetMap(config.memory_bytes, load_factor=1.0 if fills_up else config.load_factor)
+        try:
+            self._map = OffsetMap(config.memory_bytes, load_factor=1.0 if fills_up else config.load_factor)
+        except LimitError as error:
+            raise CleanError("map-too-small", error.message, path=log.path) from error
         self._room = int(self._map.slots * config.load_factor)
         self._load_factor = config.load_factor
 
@@ -132,7 +137,7 @@ class MapFiller:
             if mapped.is_full:
                 return True
             self._last_offset = run.batches.column("last_offset")[-1]
-            self._progress.advance(len(run.memory))
+            self._progress.advance(run_bytes(run))
         return False
 
     def _end_of(self, segment: CleanSegment) -> int:

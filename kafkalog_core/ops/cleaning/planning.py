@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from kafkalog_core.errors import CleanError, RefusedError
 from kafkalog_core.findings import found
-from kafkalog_core.ops.cleaning.config import CLEANER_SETTINGS, clean_config
+from kafkalog_core.ops.cleaning.config import CLEANER_SETTINGS
 from kafkalog_core.ops.cleaning.last_clean import Cleaning, last_clean
 from kafkalog_core.ops.cleaning.log import read_clean_log
 from kafkalog_core.ops.cleaning.rules import cleaning_rules
@@ -21,15 +21,16 @@ from kafkalog_core.storage.segment import SegmentState
 if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.cleaning.simulation import CompactTask
-    from kafkalog_core.ops.logdirs.brokerdir import Key
+    from kafkalog_core.ops.logdirs.brokerdir import BrokerDir, Key
     from kafkalog_core.ops.logdirs.segment_views import PartitionView
     from kafkalog_core.ops.plans.plan import PlanRequest
     from kafkalog_core.ops.progress import Progress
     from kafkalog_core.ops.releases.release import Release
+    from kafkalog_core.ops.releases.release_evidence import ReleaseGuess
     from kafkalog_core.ops.releases.settings import Setting
     from kafkalog_core.storage.changing.changes import Stage
 
-__all__ = ["cleaning_of", "key_of", "plan_compact", "replacement_finding"]
+__all__ = ["cleaning_of", "is_certain", "key_of", "plan_compact", "replacement_finding"]
 
 _SHOWN: Final = 3
 _READS: Final = 2
@@ -84,7 +85,7 @@ class _Planner:
             refusals=tuple(self._refusals),
             settings=tuple(self._settings.values()),
             release=guess,
-            needs_release=guess is not None and not guess.agree(_rules),
+            needs_release=guess is not None and not is_certain(guess),
             note=self._note(),
         )
 
@@ -104,20 +105,24 @@ class _Planner:
         log = read_clean_log(task.view, task.broker_dir, cleaning.rules, cleaning.config, task.now_ms)
         try:
             with last_clean(log, cleaning) as (before, work, _):
-                if work is None:
-                    self._left.append(f"{name}: {before.why}")
+                if work is not None:
+                    stage_clean(work, task.view.partition, cleaning, self._stage)
+                    self._note_end(task, work.end_offset)
                     return
-                stage_clean(work, task.view.partition, cleaning, self._stage)
-                end_offset = work.end_offset
+                self._left.append(f"{name}: {before.why}")
+                if before.resets_checkpoint:  # as soon as a cleaner looks at the log, whether it cleans it or not
+                    self._note_end(task, before.first_dirty)
         except CleanError as error:
             raise RefusedError(
                 f"a clean of {name} fails here: {error.message}; nothing has been changed. Leave it out with --exclude "
                 "to clean the others",
                 path=error.path or task.path,
             ) from error
-        key = key_of(task)
+
+    def _note_end(self, task: CompactTask, offset: int) -> None:
+        key = None if task.view is None else key_of(task.broker_dir, task.view)
         if key is not None:
-            self._cleaned[key] = end_offset
+            self._cleaned[key] = offset
 
     def _note(self) -> str | None:
         if not self._left:
@@ -133,7 +138,7 @@ class _Planner:
 def cleaning_of(task: CompactTask, progress: Progress) -> Cleaning:
     """How a partition is cleaned. Raises SettingError for a value that a setting cannot have."""
     return Cleaning(
-        config=clean_config(task.settings, task.of_topic, memory_bytes=task.memory_bytes),
+        config=task.config(),
         rules=cleaning_rules(task.guess.release),
         now_ms=task.now_ms,
         force=task.force,
@@ -143,12 +148,11 @@ def cleaning_of(task: CompactTask, progress: Progress) -> Cleaning:
     )
 
 
-def key_of(task: CompactTask) -> Key | None:
+def key_of(broker_dir: BrokerDir | None, view: PartitionView) -> Key | None:
     """The entry of a partition in the checkpoints; null: they have none, or that of another directory of its name."""
-    broker_dir, view = task.broker_dir, task.view
-    if broker_dir is None or view is None or task.topic is None or task.partition is None:
+    if broker_dir is None or view.topic is None or view.number is None:
         return None
-    return (task.topic, task.partition) if broker_dir.is_served(view.partition.name) else None
+    return (view.topic, view.number) if broker_dir.is_served(view.partition.name) else None
 
 
 def replacement_finding(view: PartitionView) -> Finding | None:
@@ -160,6 +164,11 @@ def replacement_finding(view: PartitionView) -> Finding | None:
             name = path.rpartition("/")[2]
             return found("compaction.replacement", path, topic=view.topic, partition=view.number, name=name)
     return None
+
+
+def is_certain(guess: ReleaseGuess) -> bool:
+    """Whether it is known, or makes no difference, which release cleans."""
+    return guess.agree(_rules)
 
 
 def _rules(release: Release) -> object:

@@ -20,10 +20,10 @@ _HINT: Final = "--topic-config TOPIC:cleanup.policy=compact"
 _CLEANED: Final = "inferred: the cleaner's checkpoint has an entry for a partition of the topic"
 
 
-def with_known_policy(topic: TopicSettings, *, is_cleaned: bool | None) -> TopicSettings:
+def with_known_policy(topic: TopicSettings, *, is_cleaned: bool) -> TopicSettings:
     """The settings of a topic, compacted where nobody says what its policy is and a cleaner has been at it.
 
-    `is_cleaned`: whether the cleaner's checkpoint has an entry for it.
+    `is_cleaned`: whether the cleaner's checkpoint has an entry for one of its partitions.
     """
     if not is_cleaned or _COMPACT in topic.cleanup_policy or not topic.origin(_POLICY).startswith(_DEFAULT):
         return topic
@@ -34,8 +34,11 @@ def with_known_policy(topic: TopicSettings, *, is_cleaned: bool | None) -> Topic
     return replace(topic, cleanup_policy=policy, settings=tuple(settings))
 
 
-def why_never_cleaned(settings: Settings, topic: TopicSettings) -> tuple[str, str] | None:
-    """The state of a log that no cleaner ever takes, and why; null: it is compacted."""
+def why_never_cleaned(settings: Settings, topic: TopicSettings, *, has_cleaned: bool) -> tuple[str, str] | None:
+    """The state of a log that no cleaner ever takes, and why; null: it is compacted.
+
+    `has_cleaned`: whether a cleaner has been at work in the log directory, which then is not off by default.
+    """
     if topic.topic == METADATA_TOPIC:
         return "not-compacted", "the metadata log is cut behind its snapshots, not compacted"
     if _COMPACT not in topic.cleanup_policy:
@@ -43,6 +46,6 @@ def why_never_cleaned(settings: Settings, topic: TopicSettings) -> tuple[str, st
         hint = f"; where it is not, say so: {_HINT}" if origin.startswith(_DEFAULT) else ""
         return "not-compacted", f"cleanup.policy is {policy} ({origin}{hint})"
     enabled = settings.broker("log.cleaner.enable")
-    if not enabled.value:
+    if not enabled.value and not (has_cleaned and enabled.origin.startswith(_DEFAULT)):
         return "cleaner-off", f"log.cleaner.enable is false ({enabled.origin}), so that no broker compacts anything"
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog_core.errors import CleanError
-from kafkalog_core.storage.scan import Damage, ScanOptions, scan
+from kafkalog_core.storage.scan import HINT, Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.cleaning.log import CleanSegment
     from kafkalog_core.storage.scan import Run
 
-__all__ = ["payload_failure", "read_runs"]
+__all__ = ["payload_failure", "read_runs", "run_bytes"]
 
 
 def read_runs(segment: CleanSegment, batches: BatchColumns, *, max_batch_bytes: int, start: int = 0) -> Iterator[Run]:
@@ -40,7 +40,8 @@ def read_runs(segment: CleanSegment, batches: BatchColumns, *, max_batch_bytes: 
             source, base_offset=base_offset, options=options, start=start, end=segment.size_bytes, batches=batches
         ):
             if isinstance(item, Damage):
-                raise CleanError(item.reason, item.detail, path=segment.path, position=item.position)
+                detail = item.detail.removesuffix(f", {HINT}")
+                raise CleanError(item.reason, detail, path=segment.path, position=item.position)
             yield item
 
 
@@ -48,3 +49,10 @@ def payload_failure(path: str, batches: BatchColumns, damage: PayloadDamage) -> 
     """A batch whose records cannot be read, though its checksum agrees."""
     position: int = batches.column("position")[damage.batch]
     return CleanError(damage.reason, damage.detail, path=path, position=position)
+
+
+def run_bytes(run: Run) -> int:
+    """Size of the batches of a run."""
+    positions = run.batches.column("position")
+    size: int = positions[-1] + run.batches.column("size_bytes")[-1] - positions[0] if run.batches.count else 0
+    return size

@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Self
 from kafkalog_core.format.index import encode_txn_entry
 from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.ops.cleaning.log import CleanSegment
-from kafkalog_core.ops.cleaning.new_indexes import NewIndexes
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from kafkalog_core.ops.cleaning.config import CleanConfig
     from kafkalog_core.ops.cleaning.course import CleanPass, Group
     from kafkalog_core.ops.cleaning.log import CleanLog
-    from kafkalog_core.ops.cleaning.rules import CleaningRules
 
 __all__ = ["Spool"]
 
@@ -25,16 +22,9 @@ _NS_PER_MS = 1_000_000
 
 
 class Spool:
-    """A place for the segments of one clean; it and all in it are gone afterwards. As large as what the clean keeps.
+    """A place for the segments of one clean; it and all in it are gone afterwards. As large as what the clean keeps."""
 
-    Args:
-        config: of the topic.
-        rules: of the release.
-    """
-
-    def __init__(self, config: CleanConfig, rules: CleaningRules) -> None:
-        self._config = config
-        self._rules = rules
+    def __init__(self) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="kafkalog-compact-")
 
     def __enter__(self) -> Self:
@@ -51,13 +41,11 @@ class Spool:
         return work.log.after(work.end_offset, segments)
 
     def _write(self, group: Group) -> CleanSegment:
-        indexes = NewIndexes(group.base_offset, self._config, self._rules)
         path = self._path(group, FileKind.LOG)
         with path.open("xb") as log:
             for chunk in group.chunks():
                 log.write(chunk.data)
-                indexes.take(chunk)
-        indexes.close()
+        indexes = group.indexes
         index_path, offset_index = self._path(group, FileKind.OFFSET_INDEX), indexes.offset_index
         index_path.write_bytes(offset_index)
         txnindex_path = None

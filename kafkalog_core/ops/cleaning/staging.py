@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.format.checkpoint_text import encode_offset_checkpoint
 from kafkalog_core.format.index import encode_txn_entry
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name, segment_file_name
-from kafkalog_core.ops.cleaning.new_indexes import NewIndexes
 from kafkalog_core.ops.recovery.loader_rules import rules_of
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.segment import Segment
 
-__all__ = ["NewSegment", "stage_checkpoint", "stage_clean"]
+__all__ = ["NewSegment", "groups_of", "replaced_files", "stage_checkpoint", "stage_clean"]
 
 _NS_PER_MS: Final = 1_000_000
 
@@ -40,9 +39,8 @@ _NS_PER_MS: Final = 1_000_000
 class NewSegment:
     """What a group becomes: its log in pieces, and when these are at their end the files beside it."""
 
-    def __init__(self, group: Group, cleaning: Cleaning) -> None:
+    def __init__(self, group: Group) -> None:
         self._group = group
-        self._indexes = NewIndexes(group.base_offset, cleaning.config, cleaning.rules)
 
     @property
     def mtime_ns(self) -> int:
@@ -52,14 +50,12 @@ class NewSegment:
     def log(self) -> Iterator[memoryview]:
         """The log, each piece valid until the next. Raises CleanError and StorageError."""
         for chunk in self._group.chunks():
-            self._indexes.take(chunk)
             yield chunk.data
-        self._indexes.close()
 
     def indexes(self) -> Iterator[tuple[FileKind, bytes]]:
         """Offset index, and time index where the release has it."""
-        yield FileKind.OFFSET_INDEX, self._indexes.offset_index
-        time_index = self._indexes.time_index
+        yield FileKind.OFFSET_INDEX, self._group.indexes.offset_index
+        time_index = self._group.indexes.time_index
         if time_index is not None:
             yield FileKind.TIME_INDEX, time_index
 
@@ -76,12 +72,30 @@ def stage_clean(work: CleanPass, partition: Partition, cleaning: Cleaning, stage
     for file in partition.files:
         if file.name.state is FileState.CLEANED:
             stage.remove(file.path, why="a clean that was never finished has left it")
+    for group, sources in groups_of(work, partition):
+        _stage_group(NewSegment(group), sources, cleaning, stage)
+
+
+def groups_of(work: CleanPass, partition: Partition) -> Iterator[tuple[Group, Sequence[Segment]]]:
+    """The segments that a clean makes, one after another, each with those of the log whose place it takes.
+
+    Where other cleans went before, its own sources are what these have made.
+    """
     bases = [group.base_offset for group in work.groups]
     covered = [segment for segment in partition.segments if segment.base_offset < work.end_offset]
     for number, group in enumerate(work.run()):
         first = bisect_left(covered, bases[number], key=_base_offset)
         end = bisect_left(covered, bases[number + 1], key=_base_offset) if number + 1 < len(bases) else len(covered)
-        _stage_group(NewSegment(group, cleaning), covered[first:end], cleaning, stage)
+        yield group, covered[first:end]
+
+
+def replaced_files(sources: Sequence[Segment], cleaning: Cleaning) -> Iterator[str]:
+    """The files whose place a new segment takes: since 2.8 snapshots go with their segments, but for the first."""
+    takes_snapshots = rules_of(cleaning.rules.release).removes_stray_snapshots
+    for source in sources:
+        for file in source.files:
+            if file.name.kind is not FileKind.SNAPSHOT or (takes_snapshots and source is not sources[0]):
+                yield file.path
 
 
 def _stage_group(new: NewSegment, sources: Sequence[Segment], cleaning: Cleaning, stage: Stage) -> None:
@@ -101,11 +115,10 @@ def _stage_group(new: NewSegment, sources: Sequence[Segment], cleaning: Cleaning
         stage.write(path, [txn_index], why=what, like=like, swap=base)
     else:
         stage.remove(path, why="no transaction that was aborted has anything left here", swap=base)
-    takes_snapshots = rules_of(cleaning.rules.release).removes_stray_snapshots
-    for source in sources[1:]:
-        for file in source.files:
-            if takes_snapshots or file.name.kind is not FileKind.SNAPSHOT:
-                stage.remove(file.path, why=f"its records are in segment {base}, as far as they stay", swap=base)
+    own = {file.path for file in sources[0].files}
+    for path in replaced_files(sources, cleaning):
+        if path not in own:
+            stage.remove(path, why=f"its records are in segment {base}, as far as they stay", swap=base)
 
 
 def _base_offset(segment: Segment) -> int:
@@ -122,4 +135,12 @@ def stage_checkpoint(broker_dir: BrokerDir, cleaned: Mapping[Key, int], stage: S
     entries |= cleaned
     path = f"{broker_dir.path}/{fixed_file_name(FileKind.CLEANER_OFFSET)}"
     content = encode_offset_checkpoint((*key, offset) for key, offset in entries.items())
-    stage.write(path, [content], why="how far each log was cleaned", like=broker_dir.meta_path)
+    stage.write(path, [content], why="how far each log was cleaned", like=_beside(broker_dir))
+
+
+def _beside(broker_dir: BrokerDir) -> str:
+    """Whose owner and mode the checkpoint gets: its own or another checkpoint's; 0.8 has no meta.properties."""
+    kinds = {FileKind.CLEANER_OFFSET, FileKind.RECOVERY_POINT, FileKind.HIGH_WATERMARK}
+    live = [file for file in broker_dir.log_dir.files if file.name.state is FileState.LIVE and file.name.kind in kinds]
+    live.sort(key=lambda file: file.name.kind is not FileKind.CLEANER_OFFSET)
+    return live[0].path if live else broker_dir.path

@@ -10,7 +10,7 @@ from kafkalog_core.ops.cleaning.last_clean import last_clean
 from kafkalog_core.ops.cleaning.log import read_clean_log
 from kafkalog_core.ops.cleaning.planning import cleaning_of, is_certain, key_of, replacement_finding
 from kafkalog_core.ops.cleaning.simulation import simulate
-from kafkalog_core.ops.cleaning.staging import NewSegment
+from kafkalog_core.ops.cleaning.staging import NewSegment, groups_of, replaced_files
 from kafkalog_core.ops.compact import count_forecast, tasks_of
 from kafkalog_core.ops.logdirs.segment_views import check_now, read_partition_view
 from kafkalog_core.ops.plans.sites import sites_of
@@ -26,14 +26,14 @@ from kafkalog_core.storage.partition import read_partition
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from kafkalog_core.ops.cleaning.course import CleanPass
     from kafkalog_core.ops.cleaning.forecast import CompactForecast
-    from kafkalog_core.ops.cleaning.last_clean import Cleaning
     from kafkalog_core.ops.cleaning.simulation import CompactTask
     from kafkalog_core.ops.compact import CompactRequest
-    from kafkalog_core.ops.logdirs.brokerdir import Key
+    from kafkalog_core.ops.logdirs.brokerdir import BrokerDir, Key
+    from kafkalog_core.ops.logdirs.segment_views import PartitionView
     from kafkalog_core.ops.plans.sites import Site
     from kafkalog_core.ops.report import Report
+    from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
 
 __all__ = ["compact_to"]
@@ -76,25 +76,110 @@ class _Writing:
         check_now([task.view for task in self._tasks if task.view is not None], request.now_ms)
         self._ends: dict[Key, int] = {}
         self._cleaned: dict[Key, int] = {}
-        self._seen: dict[str, tuple[int, int]] = {}
+        self._seen: list[FileInfo] = []
 
     def forecasts(self, progress: Progress) -> list[CompactForecast]:
         """Those of all partitions; the directory is there."""
         self._check_lock()
+        if not self._tasks:
+            raise SelectionError("there is no partition to be written", path=self._site.root)
         progress.expect(2 * sum(task.expected_bytes for task in self._tasks))
         forecasts = [simulate(task, progress.advance) for task in self._tasks]
         partitions = [read_partition(task.path) for task in self._tasks]
-        needs_bytes = sum(file.size_bytes for each in partitions for file in each.files)
-        broker_dir = self._tasks[0].broker_dir if self._tasks else None
-        with NewDir(
-            self._to, disk=self._disk, like=self._site.root, needs_bytes=needs_bytes + _NEW_FILES_BYTES * len(partitions)
-        ) as new:
+        needs_bytes = sum(_NEW_FILES_BYTES + file.size_bytes for each in partitions for file in each.files)
+        broker_dir = self._tasks[0].broker_dir
+        with NewDir(self._to, disk=self._disk, like=self._site.root, needs_bytes=needs_bytes) as new:
             for task, partition in zip(self._tasks, partitions, strict=True):
+                new.directory(partition.name.raw)
                 self._write(new, task, partition, progress)
-            is_whole = broker_dir is not None and bool(broker_dir.log_dir.is_clean)
-            known = {} if broker_dir is None else self._known(broker_dir_keys=self._ends)
-            write_broker_files(new, broker_dir, self._ends, cleaned=known | self._cleaned, is_whole=is_whole)
+            is_whole = broker_dir is not None and broker_dir.log_dir.is_clean
+            write_broker_files(new, broker_dir, self._ends, cleaned=self._checkpoint(broker_dir), is_whole=is_whole)
             self._check_unchanged()
             self._check_lock()
             new.commit()
         return forecasts
+
+    def _write(self, new: NewDir, task: CompactTask, partition: Partition, progress: Progress) -> None:
+        """One partition: segments that are cleaned, and all other files as they are."""
+        self._seen += partition.files
+        view = task.view
+        if view is None and partition.segments:
+            view = read_partition_view(partition, task.broker_dir, task.of_topic, task.guess.release)
+        key = None if view is None else key_of(task.broker_dir, view)
+        if key is not None and view is not None:
+            self._ends[key] = view.end_offset
+        left = set() if task.view is None else self._clean(new, task, task.view, progress)
+        for file in partition.files:
+            if file.name.state is FileState.LIVE and file.path not in left:
+                copy_file(new, file, partition.name.raw)
+
+    def _clean(self, new: NewDir, task: CompactTask, view: PartitionView, progress: Progress) -> set[str]:
+        """Write what a clean makes of a log; the files that it takes the place of."""
+        finding = replacement_finding(view)
+        if finding is not None:
+            raise RefusedError(f"{finding.message} {finding.cure}", path=finding.path)
+        cleaning = cleaning_of(task, progress)
+        log = read_clean_log(view, task.broker_dir, cleaning.rules, cleaning.config, task.now_ms)
+        replaced: set[str] = set()
+        try:
+            with last_clean(log, cleaning) as (_, work, _):
+                if work is None:
+                    return replaced
+                if not is_certain(task.guess):
+                    raise RefusedError(
+                        f"the release of Kafka is not certain, and cleaners differ: {task.guess.describe()}. Say which "
+                        "one it is: --kafka VERSION",
+                        path=task.path,
+                    )
+                for group, sources in groups_of(work, view.partition):
+                    _write_segment(new, f"{view.partition.name.raw}", NewSegment(group), group.base_offset)
+                    replaced.update(replaced_files(sources, cleaning))
+                key = key_of(task.broker_dir, view)
+                if key is not None:
+                    self._cleaned[key] = work.end_offset
+        except CleanError as error:
+            raise RefusedError(
+                f"a clean fails here: {error.message}; nothing is left of the copy. Leave this partition out with "
+                "--exclude to write the others",
+                path=error.path or task.path,
+            ) from error
+        return replaced
+
+    def _checkpoint(self, broker_dir: BrokerDir | None) -> dict[Key, int]:
+        """How far each log has been cleaned: those that were not as the other directory says."""
+        text = None if broker_dir is None else broker_dir.offsets.get(FileKind.CLEANER_OFFSET)
+        known = {} if text is None or text.is_refused else {key: text.file.offset(*key) for key in text.file.entries}
+        return {key: offset for key, offset in known.items() if offset is not None} | self._cleaned
+
+    # --- nobody else changes it meanwhile -----------------------------------------------------------------------------
+    def _check_lock(self) -> None:
+        root = None if self._site.log_dir is None else self._site.log_dir.path
+        holder = None if root is None else lock_holder(root)
+        if holder is not None:
+            raise LockedError(
+                f"held by {holder}, most likely a running broker: a copy of what it writes meanwhile is no log. Stop "
+                "it, and run the same command again",
+                path=root,
+            )
+
+    def _check_unchanged(self) -> None:
+        for file in self._seen:
+            status = stat_path(file.path)
+            if (status.st_size, status.st_mtime_ns) != (file.size_bytes, file.mtime_ns):
+                raise RefusedError(
+                    "somebody wrote to it while it was read; nothing is left of the copy", path=file.path
+                )
+
+
+def _write_segment(new: NewDir, directory: str, segment: NewSegment, base_offset: int) -> None:
+    def path(kind: FileKind) -> str:
+        return f"{directory}/{segment_file_name(base_offset, kind)}"
+
+    with new.file(path(FileKind.LOG), mtime_ns=segment.mtime_ns) as log:
+        for piece in segment.log():
+            log.write(piece)
+    for kind, content in segment.indexes():
+        new.add(path(kind), content, mtime_ns=segment.mtime_ns)
+    txn_index = segment.txn_index()
+    if txn_index:
+        new.add(path(FileKind.TXN_INDEX), txn_index)

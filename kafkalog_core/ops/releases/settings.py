@@ -150,6 +150,10 @@ class Settings:
             **{name: values[name] for name in expected},  # type: ignore[arg-type]  # each by its definition's kind
         )
 
+    def said(self, name: str, topic: str | None) -> tuple[tuple[str, str, str], ...]:
+        """All that is said of a topic's setting: key, value as written and origin, the one that counts first."""
+        return tuple((key, text, origin) for key, text, _, origin in self._candidates(BY_NAME[name], topic))
+
     def _setting(self, definition: Definition, topic: str | None) -> Setting:
         for name, text, factor, origin in self._candidates(definition, topic):
             value = self._parse(definition, text, factor, f"{origin}: {name}", is_override=name == definition.override)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from kafkalog_core.ops.retention.check import Checked, check, judgements, log_of, policy_of
@@ -32,6 +32,7 @@ class Question:
         now_ms: the moment of the check.
         custom: further policies by their names.
         log_start_offset: in place of the one on the disk; null: that one.
+        origins: where the values of its settings come from and what they overrule, by their names.
     """
 
     view: PartitionView
@@ -40,6 +41,7 @@ class Question:
     now_ms: int
     custom: Mapping[str, Policy]
     log_start_offset: int | None = None
+    origins: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def log(self) -> Log:

@@ -52,7 +52,10 @@ def partition_rows(forecast: Forecast) -> RowChunk:
         "log_end_offset": view.end_offset,
         "new_segment": forecast.checked.new_segment is not None,
         "next_due_ms": None if due is None else due.due_ms,
-        "settings": {setting.name: _setting(setting) for setting in settings_of(question.topic)},
+        "settings": {
+            setting.name: _setting(setting) | {"origin": question.origins.get(setting.name, setting.origin)}
+            for setting in settings_of(question.topic)
+        },
     }
     return RowChunk(tables.RETENTION, [row])
 
@@ -125,4 +128,4 @@ def _segment_row(view: PartitionView, fate: Fate, now_ms: int) -> Row:
 def _setting(setting: Setting) -> dict[str, str]:
     value = setting.value
     text = ",".join(value) if isinstance(value, tuple) else str(value).lower() if isinstance(value, bool) else value
-    return {"value": str(text), "origin": setting.origin}
+    return {"value": str(text)}

@@ -59,8 +59,9 @@ def stage_retention(forecast: Forecast, release: Release, snapshots: SnapshotOpt
             for file in segment.files:
                 if file.name.kind is not FileKind.SNAPSHOT:
                     stage.remove(file.path, why=_why(gone[segment.base_offset]))
+    removes = rules_of(release).removes_stray_snapshots  # older ones leave it to the next start
     for file in partition.snapshots:
-        if file.name.canonical and _is_superfluous(file.name.base_offset or 0, gone, log.start_offset, release):
+        if removes and file.name.canonical and file.name.base_offset in gone:
             stage.remove(file.path, why=f"the segments up to offset {log.segments[0].base_offset} are gone")
     if log.start_offset > forecast.question.view.log_start_offset:
         _stage_epochs(partition, log.start_offset, release, stage)
@@ -69,13 +70,6 @@ def stage_retention(forecast: Forecast, release: Release, snapshots: SnapshotOpt
 
 def _why(deleted: Deleted) -> str:
     return f"{deleted.rule}: {deleted.reason}" if deleted.reason else deleted.rule
-
-
-def _is_superfluous(offset: int, gone: dict[int, Deleted], start_offset: int, release: Release) -> bool:
-    """Since 2.8 a snapshot goes with the segment of its offset; before, with all that is below the log start."""
-    if not gone:
-        return False
-    return offset in gone if rules_of(release).removes_stray_snapshots else offset < start_offset
 
 
 def _stage_new_segment(forecast: Forecast, release: Release, options: SnapshotOptions, stage: Stage) -> Finding | None:

@@ -17,6 +17,7 @@ from kafkalog_core.ops.retention.custom import load_policies
 from kafkalog_core.ops.retention.forecast import Question, forecast
 from kafkalog_core.ops.retention.rules import check_settings, retention_rules
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.segment import SegmentState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -111,6 +112,9 @@ class Survey:
             problem = "it is of Kafka 0.7" if partition.format == "v07" else "its last segment cannot be read"
             problem = problem if partition.segments else "it has no segment"
             return found("retain.not-foreseen", place.path, problem=problem, **where)  # type: ignore[arg-type]
+        first = _comes_first(view)
+        if first is not None:
+            return found("retain.not-foreseen", place.path, problem=first, **where)  # type: ignore[arg-type]
         self._check_start(view)
         return Question(
             view=view,
@@ -119,7 +123,18 @@ class Survey:
             now_ms=self._wanted.now_ms,
             custom=self._policies,
             log_start_offset=self._start_of(view),
+            origins={setting.name: self._origin(setting, topic) for setting in settings_of(topic)},
         )
+
+    def _origin(self, setting: Setting, topic: TopicSettings) -> str:
+        """Where a value comes from, by which key, and which others it overrules."""
+        said = self.settings.said(setting.name, topic.topic)
+        if not said:
+            return setting.origin
+        key, _, origin = said[0]
+        text = origin if key == setting.name else f"{origin}: {key}"
+        overruled = [f"{other}={value} of {where}" for other, value, where in said[1:]]
+        return f"{text}, before {' and '.join(overruled)}" if overruled else text
 
     def _start_of(self, view: PartitionView) -> int | None:
         """The log start that is wanted; a broker only ever raises it."""
@@ -134,6 +149,16 @@ class Survey:
                 f"({view.high_watermark_origin}), and a broker refuses what lies above it",
                 path=view.path,
             )
+
+
+def _comes_first(view: PartitionView) -> str | None:
+    """Why the next start of a broker makes another log of it first; null: it does not, as far as can be seen."""
+    if any(segment.state is SegmentState.SWAP for segment in view.partition.other_segments):
+        return "a replacement waits to take the place of segments, and a broker that starts puts it there first"
+    if view.log_start_offset > view.end_offset:
+        start, end = view.log_start_offset, view.end_offset
+        return f"its checkpointed log start {start} lies behind its end {end}, so that a broker that starts deletes it"
+    return None
 
 
 def settings_of(topic: TopicSettings) -> list[Setting]:

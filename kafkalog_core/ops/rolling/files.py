@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.new_dir import NewDir
     from kafkalog_core.storage.changing.writer import NewFile
     from kafkalog_core.storage.items import Run
+    from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.roll_rules import OpenSegment, Roll
 
-__all__ = ["PartitionFiles", "copy_beside", "copy_directory"]
+__all__ = ["PartitionFiles", "copy_beside", "copy_directory", "copy_file"]
 
 _NO_MARKERS: Final[dict[int, Marker]] = {}
 
@@ -155,6 +156,11 @@ def copy_directory(new: NewDir, directory: str, name: str) -> None:
     """Copy the files of a partition as they are, with their modification times."""
     new.directory(name)
     for file in list_directory(directory).files:
-        with new.file(f"{name}/{file.name.raw}", mtime_ns=file.mtime_ns) as copy:
-            for piece in pieces(file.path):
-                copy.write(piece)
+        copy_file(new, file, name)
+
+
+def copy_file(new: NewDir, file: FileInfo, name: str) -> None:
+    """Copy a file into the directory of that name, with its modification time."""
+    with new.file(f"{name}/{file.name.raw}", mtime_ns=file.mtime_ns) as copy:
+        for piece in pieces(file.path):
+            copy.write(piece)

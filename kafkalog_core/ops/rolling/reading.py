@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.storage.items import offset_order
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 
@@ -40,6 +41,7 @@ def log_runs(
         advance: is told of bytes of log as they are read.
     """
     options = ScanOptions(max_batch_bytes=max_batch_bytes, check=checks)
+    next_offset = 0
     for segment in partition.segments:
         log = segment.files[0]
         with Source.open(log.path) as source:
@@ -49,5 +51,12 @@ def log_runs(
                     is_end = item.position + item.size_bytes == source.size_bytes
                     yield LogDamage(log.path, item, is_last and is_end and item.reason in _TAIL)
                     return
+                lasts = item.batches.column("last_offset")
+                if lasts[0] < next_offset:  # segments overlap
+                    position = item.batches.column("position")[0]
+                    first = item.batches.column("base_offset")[0]
+                    yield LogDamage(log.path, offset_order(position, first, lasts[0], next_offset), is_tail=False)
+                    return
+                next_offset = lasts[-1] + 1
                 yield segment, item
                 advance(sum(item.batches.column("size_bytes")))

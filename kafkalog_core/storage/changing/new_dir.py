@@ -99,7 +99,11 @@ class NewDir:
         problem = new_dir_problem(self.path, self._needs_bytes)
         if problem is not None:
             raise RefusedError(problem, path=self.path)
-        self._make(self._home)
+        try:
+            self._make(self._home)
+        except BaseException:
+            self._discard()
+            raise
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -151,8 +155,8 @@ class NewDir:
         return f"{self._home}/{name}"
 
     def _make(self, path: str) -> None:
-        self._disk.make_directory(path, self._of_directories)
         self._directories.append(path)
+        self._disk.make_directory(path, self._of_directories)
 
     def _discard(self) -> None:
         """Take away what is there, as far as that can be done."""

@@ -154,7 +154,11 @@ class Replacement:
                 if is_told.get(entry.number, wanted) == wanted:
                     continue
                 self._lay(entry, is_back=is_back)
-            self._disk.rename(swap, self._path(entry))
+            path = self._path(entry)
+            if os.path.lexists(path) and os.path.samefile(swap, path):
+                self._disk.unlink(swap)  # it is there already: a rename among names of one file would leave both
+            else:
+                self._disk.rename(swap, path)
         self._sync()
 
     def _lay(self, entry: Entry, *, is_back: bool) -> None:

@@ -45,8 +45,9 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
  * {@code now} (what the clock shows), {@code start} (log start offset), {@code hw} (high watermark; without it the log
  * end), {@code set.NAME} (settings of the topic). An answer: {@code ok} and words, or {@code failed} and why.
  * <ul>
+ *   <li>{@code open}: nothing but that. Answer: log end offset, the segments' base offsets.
  *   <li>{@code append sets=FILE}: each set of the file (its size in 4 bytes, then batches) as a follower appends what
- *       it fetched. Answer: log end offset, the segments' base offsets.
+ *       it fetched. Answer: the same.
  *   <li>{@code clean map=BYTES io=BYTES}: one round of the cleaner, if the log is dirty enough. Answer: {@code none}, or
  *       first dirty offset, bound, new checkpoint, cleanable and total bytes, records read, written and without key.
  *   <li>{@code retain}: one round of retention. Answer: log start offset and the same.
@@ -108,6 +109,7 @@ public final class LogHarness implements AutoCloseable {
             case "append" -> append();
             case "clean" -> clean();
             case "retain" -> retain();
+            case "open" -> bases();
             default -> throw new IllegalArgumentException(command);
         };
     }

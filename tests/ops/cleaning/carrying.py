@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from kafkalog_core.format.index import encode_txn_entry
 from kafkalog_core.ops.cleaning.course import next_pass
 from kafkalog_core.ops.cleaning.log import CleanLog, read_clean_log
-from kafkalog_core.ops.cleaning.new_indexes import NewIndexes
 from kafkalog_core.ops.cleaning.rules import CleaningRules, cleaning_rules
 from kafkalog_core.ops.logdirs.segment_views import read_partition_view
 from kafkalog_core.ops.releases.release import Release, parse_release
@@ -52,7 +51,7 @@ class Cleaner:
         _, work = next_pass(log, settings, self.rules, now_ms, force=True, heavy_keys=4)
         assert work is not None
         self.last = work
-        made = [(group, self._made(group, settings)) for group in work.run()]
+        made = [(group, self._made(group)) for group in work.run()]
         for group, _ in made:
             for source in group.sources:
                 for kind in KINDS:
@@ -65,8 +64,7 @@ class Cleaner:
         self.checkpoint = work.end_offset
         return work
 
-    def _made(self, group: Group, config: CleanConfig) -> dict[str, bytes]:
-        indexes = NewIndexes(group.base_offset, config, self.rules)
+    def _made(self, group: Group) -> dict[str, bytes]:
         content = bytearray()
         for chunk in group.chunks():
             for position, size in zip(
@@ -74,8 +72,7 @@ class Cleaner:
             ):
                 assert position == len(content)
                 content += chunk.data[position - group.size_bytes + len(chunk.data) :][:size]
-            indexes.take(chunk)
-        indexes.close()
+        indexes = group.indexes
         files = {".log": bytes(content), ".index": indexes.offset_index}
         if indexes.time_index is not None:
             files[".timeindex"] = indexes.time_index

@@ -37,7 +37,7 @@ def sets(
     config = logs.config(io_buffer_bytes=buffer, max_message_bytes=limit)
     appends = Appends(config, cleaning_rules(parse_release(release)))
     appends.begin(logs.segment(0))
-    ended = appends.take(columns(sources), sizes, columns(sizes))
+    ended = appends.take(columns(sources), sizes, columns(sizes), [(0, -1)] * len(sizes))
     return ended + appends.end()
 
 
@@ -62,8 +62,35 @@ def test_the_first_of_equal_timestamps_counts() -> None:
     appends = Appends(logs.config(io_buffer_bytes=100), cleaning_rules(parse_release("2.8.2")))
     appends.begin(logs.segment(0))
     written = columns([10, 10, 10], times=[5, 7, 7])
-    assert appends.take(columns([10, 10, 10]), [10, 10, 10], written) == []
+    assert appends.take(columns([10, 10, 10]), [10, 10, 10], written, [(0, -1)] * 3) == []
     assert appends.end() == [AppendSet(0, 30, 0, 2, 7, 1)]
+
+
+def test_the_last_record_counts_of_a_batch_that_was_written_anew() -> None:
+    appends = Appends(logs.config(io_buffer_bytes=100), cleaning_rules(parse_release("2.8.2")))
+    appends.begin(logs.segment(0))
+    written = columns([10, 10], times=[5, 7])
+    written.column("last_offset")[1] = 9
+    assert appends.take(columns([10, 20]), [10, 10], written, [(0, -1), (1, 4)]) == []
+    assert appends.end() == [AppendSet(0, 20, 0, 4, 7, 9)]
+
+
+def test_what_a_compressed_message_begins_with_is_inside_of_it() -> None:
+    appends = Appends(logs.config(io_buffer_bytes=100), cleaning_rules(parse_release("1.1.1")))
+    appends.begin(logs.segment(0))
+    written = columns([10, 10], offset=8)
+    written.column("base_offset")[0] = -1
+    assert appends.take(columns([10, 10]), [10, 10], written, [(5, -1), (9, -1)]) == []
+    assert appends.end() == [AppendSet(0, 20, 5, 9, 1009, 9)]
+
+
+def test_a_batch_may_become_several() -> None:
+    """0.8 writes what was compressed message by message."""
+    appends = Appends(logs.config(io_buffer_bytes=25), cleaning_rules(parse_release("0.8.2.2")))
+    appends.begin(logs.segment(0))
+    written = columns([10, 10, 10])
+    assert appends.take(columns([20, 20]), [20, 10], written, [(0, -1)] * 2) == [AppendSet(0, 20, 0, 1, 1001, 1)]
+    assert appends.end() == [AppendSet(20, 10, 2, 2, 1002, 2)]
 
 
 def test_the_buffer_grows_for_a_large_batch_until_the_segment_ends() -> None:
@@ -74,7 +101,7 @@ def test_the_buffer_grows_for_a_large_batch_until_the_segment_ends() -> None:
 
 def test_a_batch_above_the_limit() -> None:
     assert [each.size_bytes for each in sets([70, 10], [70, 10], buffer=25, limit=40)] == [70, 10]
-    with pytest.raises(CleanError, match="above max.message.bytes=40") as caught:
+    with pytest.raises(CleanError, match=r"above max\.message\.bytes=40") as caught:
         sets([70, 10], [70, 10], buffer=25, limit=40, release="1.1.1")
     assert (caught.value.reason, caught.value.position) == ("too-large", 0)
 
@@ -82,11 +109,11 @@ def test_a_batch_above_the_limit() -> None:
 def test_runs_one_after_another_are_one_segment() -> None:
     appends = Appends(logs.config(io_buffer_bytes=25), cleaning_rules(parse_release("2.8.2")))
     appends.begin(logs.segment(0))
-    assert appends.take(columns([10]), [10], columns([10])) == []
+    assert appends.take(columns([10]), [10], columns([10]), [(0, -1)]) == []
     second = columns([10, 10], offset=1, position=10)
-    assert appends.take(second, [10, 10], second) == [AppendSet(0, 20, 0, 1, 1001, 1)]
+    assert appends.take(second, [10, 10], second, [(0, -1)] * 2) == [AppendSet(0, 20, 0, 1, 1001, 1)]
     assert appends.end() == [AppendSet(20, 10, 2, 2, 1002, 2)]
     appends.begin(logs.segment(3))
     third = columns([10], offset=3)
-    assert appends.take(third, [10], columns([10], offset=3, position=30)) == []
+    assert appends.take(third, [10], columns([10], offset=3, position=30), [(0, -1)]) == []
     assert appends.end() == [AppendSet(30, 10, 3, 3, 1003, 3)]

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 LATEST = cleaning_rules(parse_release("4.3.1"))
 
 
-def look(
-    log: Any, release: str = "4.3.1", now_ms: int = 10_000, **config: Any
-) -> Cleanability:
+def look(log: Any, release: str = "4.3.1", now_ms: int = 10_000, **config: Any) -> Cleanability:
     return cleanability(log, logs.config(**config), cleaning_rules(parse_release(release)), now_ms)
 
 
@@ -71,9 +69,7 @@ def test_a_segment_that_holds_the_first_dirty_offset_counts_twice() -> None:
     assert (seen.clean_bytes, seen.cleanable_bytes) == (200, 100)
 
 
-@pytest.mark.parametrize(
-    ("release", "clean_bytes"), [("0.8.2.2", 100), ("0.9.0.1", 100)]
-)
+@pytest.mark.parametrize(("release", "clean_bytes"), [("0.8.2.2", 100), ("0.9.0.1", 100)])
 def test_the_oldest_release_ends_the_clean_part_one_offset_early(release: str, clean_bytes: int) -> None:
     log = logs.log([0, 10, 20], 30, checkpoint=10)
     assert look(log, release).clean_bytes == clean_bytes

@@ -16,13 +16,12 @@ def test_a_cleaned_log_is_compacted_where_nobody_says_otherwise() -> None:
     topic = with_known_policy(Settings().for_topic("orders"), is_cleaned=True)
     assert topic.cleanup_policy == ("compact",)
     assert topic.origin("cleanup.policy").startswith("inferred: the cleaner's checkpoint")
-    assert why_never_cleaned(Settings(), topic) is None
+    assert why_never_cleaned(Settings(), topic, has_cleaned=False) is None
 
 
-@pytest.mark.parametrize("is_cleaned", [False, None])
-def test_others_keep_the_default(is_cleaned: bool | None) -> None:
-    topic = with_known_policy(Settings().for_topic("orders"), is_cleaned=is_cleaned)
-    never = why_never_cleaned(Settings(), topic)
+def test_others_keep_the_default() -> None:
+    topic = with_known_policy(Settings().for_topic("orders"), is_cleaned=False)
+    never = why_never_cleaned(Settings(), topic, has_cleaned=False)
     assert never is not None
     assert never[0] == "not-compacted"
     assert never[1].startswith("cleanup.policy is delete (default of ")
@@ -37,11 +36,20 @@ def test_what_is_said_beats_what_is_inferred() -> None:
 
 def test_the_metadata_log_and_a_cleaner_that_is_off() -> None:
     settings = Settings(assigned={"cleanup.policy": "compact", "log.cleaner.enable": "false"})
-    never = why_never_cleaned(settings, settings.for_topic(METADATA_TOPIC))
+    never = why_never_cleaned(settings, settings.for_topic(METADATA_TOPIC), has_cleaned=True)
     assert never is not None
     assert "snapshots" in never[1]
-    off = why_never_cleaned(settings, settings.for_topic("orders"))
+    off = why_never_cleaned(settings, settings.for_topic("orders"), has_cleaned=True)
     assert off == ("cleaner-off", "log.cleaner.enable is false (--set), so that no broker compacts anything")
+
+
+def test_a_cleaner_that_was_off_by_default_is_on_where_it_has_cleaned() -> None:
+    settings = Settings(release=Release(0, 8, 2), assigned={"cleanup.policy": "compact"})
+    topic = settings.for_topic("orders")
+    off = why_never_cleaned(settings, topic, has_cleaned=False)
+    assert off is not None
+    assert off[0] == "cleaner-off"
+    assert why_never_cleaned(settings, topic, has_cleaned=True) is None
 
 
 def test_the_defaults_are_allowed() -> None:

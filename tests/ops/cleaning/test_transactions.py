@@ -82,9 +82,9 @@ def test_indexes_from_a_segment_on(tmp_path: Path) -> None:
     paths[0].write_bytes(build.txn_index([(1, 0, 5, 6)]))
     paths[1].write_bytes(build.txn_index([(1, 8, 12, 11), (2, 11, 14, 15)]) + b"\0" * 20)  # a partial entry behind
     paths[2].write_bytes(build.txn_index([(1, 22, 25, 26), (1, 15, 28, 29)]))
-    segments = [
-        logs.segment(base, txnindex_path=str(path)) for base, path in zip((0, 10, 20), paths, strict=True)
-    ] + [logs.segment(30)]
+    segments = [logs.segment(base, txnindex_path=str(path)) for base, path in zip((0, 10, 20), paths, strict=True)] + [
+        logs.segment(30)
+    ]
     assert list(collect_aborted(segments, 10, 15, 0)) == [AbortedTxn(8, 12, 1, 11), AbortedTxn(11, 14, 2, 15)]
     assert [each.last_offset for each in collect_aborted(segments, 0, 21, 0)] == [5, 12, 14]  # 26 ends the search
     assert [each.last_offset for each in collect_aborted(segments, 0, 27, 13)] == [14, 25, 28]  # behind the log start

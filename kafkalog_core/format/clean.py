@@ -1,0 +1,396 @@
+"""The cleaner's filter: which records and batches of a run stay, and the bytes that they become.
+
+Source: MemoryRecords.filterTo. Who decides about transactions and producers says so by bits, a byte a batch. What no
+Kafka writes any more but its older releases did, wrappers of magic 0 and 1, is made in `clean_wrappers`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.format import kernels
+from kafkalog_core.format.arena import PayloadDamage
+from kafkalog_core.format.clean_wrappers import WRAPPER_FORMS, mark_rewritten, rewrap
+from kafkalog_core.format.columns import BatchColumns, RecordColumns
+from kafkalog_core.format.deflate import compress
+from kafkalog_core.format.kernels import clean_numbers as n
+from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, RECORD_BATCH_OVERHEAD
+from kafkalog_core.format.whole_batches import CLEAN_ROWS, Piece, whole_batches
+
+if TYPE_CHECKING:
+    from kafkalog_core.format.offset_map import OffsetMap
+
+__all__ = [
+    "BIT_DISCARD",
+    "BIT_EMPTY_TXN",
+    "BIT_RETAIN_EMPTY",
+    "OUTCOME_EMPTIED",
+    "OUTCOME_REBUILT",
+    "OUTCOME_REMOVED",
+    "OUTCOME_VERBATIM",
+    "REASONS",
+    "FilterRules",
+    "Filtered",
+    "RunFilter",
+    "Tally",
+]
+
+BIT_DISCARD: Final = n.BIT_DISCARD
+BIT_RETAIN_EMPTY: Final = n.BIT_RETAIN_EMPTY
+BIT_EMPTY_TXN: Final = n.BIT_EMPTY_TXN
+OUTCOME_REMOVED: Final = n.OUTCOME_REMOVED
+OUTCOME_VERBATIM: Final = n.OUTCOME_VERBATIM
+OUTCOME_REBUILT: Final = n.OUTCOME_REBUILT
+OUTCOME_EMPTIED: Final = n.OUTCOME_EMPTIED
+REASONS: Final = (
+    "latest",
+    "past-map",
+    "control",
+    "tombstone",
+    "superseded",
+    "tombstone-expired",
+    "null-key",
+    "aborted",
+    "marker-expired",
+)
+"""Why records stay (the first four) or go, in the order of the cells of a `Tally`."""
+_TROUBLES: Final = (
+    (n.TROUBLE_EMPTY, "empty-legacy", "nothing of it stays, but it must: a message of magic 0 or 1 cannot be emptied"),
+    (
+        n.TROUBLE_ORDER,
+        "record-order",
+        "offsets of records that stay go back, so that the batch cannot be written again",
+    ),
+    (n.TROUBLE_TIME, "record-time", "a timestamp is negative, so that the batch cannot be written again"),
+    (n.TROUBLE_PRODUCER, "producer-fields", "no batch with these producer fields can be written again"),
+)
+_FIRST_OUTPUT_BYTES: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterRules:
+    """What releases do differently; as it stands: 4.1 and later.
+
+    Attributes:
+        keeps_past_latest: records that the map does not reach stay (0.10.2 and later).
+        looks_up_control_keys: the keys of control records are looked up as any other (0.11 to 3.0).
+        uses_horizons: batches hold the time until which tombstones and markers stay (3.1 and later).
+        converts_legacy: all of magic 0 and 1 becomes magic 2 (4.0 and later).
+        wrappers: how those of magic 0 and 1 are written again: "filter" (0.10.2 and later), "relative" (0.10.0,
+            0.10.1) or "absolute" (0.9).
+        wrapper_magic: what 0.10.0 and 0.10.1 give them, the topic's message format; None: what they had.
+    """
+
+    keeps_past_latest: bool = True
+    looks_up_control_keys: bool = False
+    uses_horizons: bool = True
+    converts_legacy: bool = True
+    wrappers: str = WRAPPER_FORMS[0]
+    wrapper_magic: int | None = None
+
+
+@dataclass(slots=True)
+class Tally:
+    """Records by reason, as many as `REASONS`, and the bytes of their keys and values.
+
+    Records of aborted batches that are not even opened are counted as the headers do, without bytes.
+    """
+
+    cells: array[int] = field(default_factory=lambda: array("q", bytes(8 * n.T_SIZE)))
+
+    @property
+    def records(self) -> array[int]:
+        """How many, by reason."""
+        return self.cells[: n.T_BYTES]
+
+    @property
+    def bytes(self) -> array[int]:
+        """Of keys and values, by reason."""
+        return self.cells[n.T_BYTES : n.T_TOMBSTONES]
+
+    @property
+    def tombstones(self) -> int:
+        """That are the latest records of their keys."""
+        return self.cells[n.T_TOMBSTONES]
+
+    @property
+    def lone_tombstones(self) -> int:
+        """Of these, those whose key has no other record."""
+        return self.cells[n.T_LONE]
+
+    def copy(self) -> Tally:
+        """The same figures, which do not grow."""
+        return Tally(self.cells[:])
+
+    def since(self, before: Tally) -> Tally:
+        """What came behind an earlier copy."""
+        return Tally(array("q", [now - then for now, then in zip(self.cells, before.cells, strict=True)]))
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """What is left of a run. `data` and `batches` are valid until the next run is filtered.
+
+    Attributes:
+        rows: batches of the run that are done; less than all only where there is damage.
+        data: the bytes of the output.
+        batches: batch columns of the output; positions are those of the cleaned log.
+        cells: the kernels' cells of each batch of the run.
+        damage: why the batch in row `rows` stops the cleaner: it cannot be read, or not be written again.
+    """
+
+    rows: int
+    data: memoryview
+    batches: BatchColumns
+    cells: array[int]
+    damage: PayloadDamage | None
+
+    @property
+    def sizes(self) -> array[int]:
+        """Bytes of the output of each batch of the run; 0: it is removed."""
+        return self._each(n.K_BYTES)
+
+    @property
+    def kept(self) -> array[int]:
+        """Records of each batch that stay."""
+        return self._each(n.K_KEPT)
+
+    @property
+    def first_kept(self) -> array[int]:
+        """Offset of the first record of each batch that stays."""
+        return self._each(n.K_FIRST)
+
+    @property
+    def last_kept(self) -> array[int]:
+        """Offset of the last record of each batch that stays."""
+        return self._each(n.K_LAST)
+
+    @property
+    def outcomes(self) -> array[int]:
+        """What became of each batch: `OUTCOME_*`."""
+        return self._each(n.K_OUTCOME)
+
+    def _each(self, cell: int) -> array[int]:
+        return self.cells[cell : self.rows * n.K_SIZE : n.K_SIZE]
+
+
+class RunFilter:
+    """Filters runs of batches one after another, by the offsets in a map.
+
+    Attributes:
+        tally: of all runs so far.
+    """
+
+    def __init__(
+        self, offset_map: OffsetMap, rules: FilterRules | None = None, *, now_ms: int, delete_retention_ms: int
+    ) -> None:
+        self.tally = Tally()
+        self._map = offset_map
+        self._rules = rules or FilterRules()
+        self._state = array("q", bytes(8 * n.J_SIZE))
+        self._state[n.J_RULES] = _rule_bits(self._rules)
+        self._state[n.J_NOW], self._state[n.J_HORIZON] = now_ms, _as_java_adds(now_ms, delete_retention_ms)
+        self._records = RecordColumns(CLEAN_ROWS)
+        self._digests = array("q", bytes(16 * CLEAN_ROWS))
+        self._reasons = bytearray(CLEAN_ROWS)
+        self._output = memoryview(kernels.uncleared(_FIRST_OUTPUT_BYTES))
+        self._columns = BatchColumns(0)
+        self._parts: list[tuple[bytes, list[int]]] = []  # reasons and offsets of a batch larger than the columns
+
+    def filter(
+        self,
+        memory: memoryview,
+        batches: BatchColumns,
+        bits: bytes | None = None,
+        *,
+        retains_legacy: bool,
+        begins: int | None = None,
+        position: int = 0,
+        max_bytes: int = MAX_BATCH_BYTES,
+    ) -> Filtered:
+        """What is left of a run of batches.
+
+        Args:
+            memory: the buffer that the spans of `batches` refer to.
+            batches: rows filled by a walk.
+            bits: `BIT_*` of each batch, a byte each; none: no bit of any.
+            retains_legacy: tombstones stay where no batch has a say.
+            begins: the byte of the file that `memory` starts with; None: the first batch does.
+            position: of the output in the cleaned log.
+            max_bytes: the largest inflated payload of one batch.
+        """
+        count = batches.count
+        bits = bytes(count) if bits is None else bits
+        cells = array("q", bytes(8 * n.K_SIZE * count))
+        if self._columns.capacity < count:
+            self._columns = BatchColumns(count)
+        self._columns.count = 0
+        self._state[n.J_RETAINS] = retains_legacy
+        run = _Run(memory, batches, bits, cells, max_bytes, array("q", bytes(8 * n.O_SIZE)))
+        run.state[n.O_OUTPUT], run.state[n.O_RULES] = position, self._state[n.J_RULES]
+        run.state[n.O_BEGINS] = (batches.column("position")[0] if count else 0) if begins is None else begins
+        damage = None
+        for piece in whole_batches(memory, batches, bits, self._records, max_bytes=max_bytes):
+            damage = piece if isinstance(piece, PayloadDamage) else self._filter_piece(run, piece)
+            if damage is not None:
+                break
+        self._parts.clear()
+        rows = count if damage is None else damage.batch
+        return Filtered(rows, self._output[: run.state[n.O_FILLED]], self._columns, cells, damage)
+
+    def _filter_piece(self, run: _Run, piece: Piece) -> PayloadDamage | None:
+        """Judge the records of a piece; write its batches, unless more records of its one batch are to come."""
+        offsets = self._map
+        last = kernels.judge(
+            piece.memory,
+            piece.batches,
+            run.bits,
+            self._records,
+            piece.first,
+            piece.last,
+            piece.is_whole,
+            self._state,
+            offsets.state,
+            offsets.table,
+            self._digests,
+            self._reasons,
+            run.cells,
+            self.tally.cells,
+        )
+        if not piece.is_whole or self._parts:
+            self._parts.append((bytes(self._reasons[: self._records.count]), self._records.column("offset").tolist()))
+        if not piece.is_whole:
+            return None
+        if not self._rules.converts_legacy and run.batches.column("codec")[piece.first]:
+            mark_rewritten(piece, run.cells, self._rules.wrappers)
+        if self._parts and run.cell(piece.first, n.K_OUTCOME) == n.OUTCOME_REBUILT and last > piece.first:
+            damage = self._write_large(run, piece)
+        else:
+            damage = self._write(run, piece, last)
+        self._parts.clear()
+        if damage is None and last < piece.last:
+            damage = run.trouble(last)
+        return damage
+
+    def _write(self, run: _Run, piece: Piece, last: int) -> PayloadDamage | None:
+        """Write what is left of the batches of a piece up to row `last` (exclusive)."""
+        run.state[n.O_BATCH], run.state[n.O_RECORD] = piece.first, 0
+        while True:
+            result = kernels.write_batches(
+                run.memory,
+                piece.memory,
+                piece.batches,
+                self._records,
+                self._reasons,
+                run.cells,
+                last,
+                self._output,
+                self._columns,
+                run.state,
+            )
+            if result == n.WRITE_DONE:
+                return None
+            if result == n.WRITE_ROOM:
+                self._grow(run)
+            elif result == n.WRITE_PACK:
+                self._pack(run)
+            else:
+                self._rewrap(run, piece)
+
+    def _write_large(self, run: _Run, piece: Piece) -> PayloadDamage | None:
+        """Write a batch that is larger than the columns again: its records are decoded once more, part by part."""
+        row = piece.first
+        state = run.state
+        if run.batches.column("format")[row] < MAGIC_V2 and not self._rules.converts_legacy:
+            state[n.O_BATCH] = row
+            self._rewrap(run, piece)
+            return None
+        state[n.O_BATCH], state[n.O_END] = row, state[n.O_FILLED] + RECORD_BATCH_OVERHEAD
+        one = run.batches.part(0, row + 1)
+        parts = whole_batches(run.memory, one, run.bits, self._records, max_bytes=run.max_bytes, first=row)
+        for part, (reasons, _) in zip(parts, self._parts, strict=True):
+            if isinstance(part, PayloadDamage):
+                return part
+            state[n.O_RECORD] = 0
+            write = (part.memory, part.batches, self._records, reasons, run.cells)
+            while kernels.write_records(*write, self._output, state) == n.WRITE_ROOM:
+                self._grow(run)
+        if run.batches.column("codec")[row]:
+            self._pack(run)
+        else:
+            kernels.finish_batch(run.batches, run.cells, self._output, self._columns, state)
+        return None
+
+    def _pack(self, run: _Run) -> None:
+        """Compress the records that stand behind the room for a header, and finish the batch."""
+        state = run.state
+        start = state[n.O_FILLED] + RECORD_BATCH_OVERHEAD
+        codec = run.batches.column("codec")[state[n.O_BATCH]]
+        payload = compress(codec, self._output[start : state[n.O_END]], magic=MAGIC_V2)
+        self._put(run, start, payload)
+        kernels.finish_batch(run.batches, run.cells, self._output, self._columns, state)
+
+    def _rewrap(self, run: _Run, piece: Piece) -> None:
+        """Write a wrapper of magic 0 or 1 again as one of its kind."""
+        row = run.state[n.O_BATCH]
+        rows = self._records.column("batch").tolist()
+        first = rows.index(row)
+        last = first + rows.count(row)
+        parts = self._parts or [(bytes(self._reasons[first:last]), self._records.column("offset")[first:last].tolist())]
+        stays = [why < n.WHY_SUPERSEDED for reasons, _ in parts for why in reasons]
+        offsets = [offset for _, some in parts for offset in some]
+        entry = rewrap(piece, row, stays, offsets, self._rules.wrappers, self._rules.wrapper_magic)
+        self._put(run, run.state[n.O_FILLED], entry)
+        kernels.note_batch(run.cells, self._output, self._columns, run.state)
+
+    def _put(self, run: _Run, start: int, data: bytes) -> None:
+        """Put bytes into the output, which end the batch in hand."""
+        end = start + len(data)
+        if end > len(self._output):
+            run.state[n.O_NEED] = end - run.state[n.O_FILLED]
+            self._grow(run)
+        self._output[start:end] = data
+        run.state[n.O_END] = end
+
+    def _grow(self, run: _Run) -> None:
+        """Make room for what the batch in hand needs, at least as much again as there is."""
+        larger = memoryview(kernels.uncleared(max(2 * len(self._output), run.state[n.O_FILLED] + run.state[n.O_NEED])))
+        filled = max(run.state[n.O_FILLED], run.state[n.O_END])
+        filled = min(filled, len(self._output))
+        larger[:filled] = self._output[:filled]
+        self._output = larger
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run in hand: `state` are the `O_*` cells."""
+
+    memory: memoryview
+    batches: BatchColumns
+    bits: bytes
+    cells: array[int]
+    max_bytes: int
+    state: array[int]
+
+    def cell(self, row: int, cell: int) -> int:
+        return self.cells[row * n.K_SIZE + cell]
+
+    def trouble(self, row: int) -> PayloadDamage:
+        """Why a batch cannot be written again."""
+        trouble = self.cell(row, n.K_TROUBLE)
+        reason, detail = next((reason, detail) for bit, reason, detail in _TROUBLES if trouble & bit)
+        return PayloadDamage(row, reason, detail, self.cell(row, n.K_KEPT) + self.cell(row, n.K_DROPPED))
+
+
+def _rule_bits(rules: FilterRules) -> int:
+    bits = n.RULE_PAST if rules.keeps_past_latest else 0
+    bits |= n.RULE_CONTROL_KEYS if rules.looks_up_control_keys else 0
+    bits |= n.RULE_HORIZONS if rules.uses_horizons else 0
+    return bits | (n.RULE_CONVERT if rules.converts_legacy else 0)
+
+
+def _as_java_adds(left: int, right: int) -> int:
+    """The sum as 64 bits hold it: retention for ever reaches beyond them."""
+    return (left + right + 2**63) % 2**64 - 2**63

@@ -1,0 +1,109 @@
+"""Compression of a batch's records as Kafka's own writers do it, each codec at its default level.
+
+The framing is that of the Java clients. The bytes inside are those of the libraries at hand, which may choose others
+than the broker's do.
+"""
+
+from __future__ import annotations
+
+import zlib
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog_core.errors import UnsupportedError
+from kafkalog_core.format import layout
+from kafkalog_core.format.checksums import crc32
+from kafkalog_core.format.codec_lz4 import header_checksum
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog_core.format.bounded import Buffer
+
+__all__ = ["compress"]
+
+_GZIP_LEVEL: Final = 6  # what zlib's default is
+_ZSTD_LEVEL: Final = 3
+_XERIAL_START: Final = layout.XERIAL_HEADER.struct.pack(layout.XERIAL_MAGIC, 1, 1)
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_LZ4_DESCRIPTOR: Final = bytes((layout.LZ4_FLG_VERSION | layout.LZ4_FLG_INDEPENDENT, layout.LZ4_BD_64_KIB))
+_LZ4_BLOCK_BYTES: Final = 64 * 1024
+_pack_size: Final = layout.LZ4_BLOCK_SIZE.pack
+
+
+@cache
+def _library(name: str) -> Any:
+    return import_module(name)
+
+
+def compress(codec: int, data: Buffer, *, magic: int) -> bytes:
+    """The compressed form of `data`.
+
+    Args:
+        codec: codec id, the low bits of the batch's attributes.
+        data: records or messages.
+        magic: of the batch: in magic 0 the header of an lz4 frame has another checksum.
+
+    Raises:
+        UnsupportedError: a codec id that no release writes.
+    """
+    if codec not in _COMPRESSORS:
+        raise UnsupportedError(f"codec id {codec} is none of Kafka's")
+    return _COMPRESSORS[codec](data, magic)
+
+
+def _gzip(data: Buffer, _magic: int) -> bytes:
+    """GZIPOutputStream names no operating system, as zlib alone does (Java 16 and later: 255)."""
+    stream = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    body = stream.compress(data) + stream.flush()
+    size = memoryview(data).nbytes & 0xFFFFFFFF
+    return _GZIP_START + body + crc32(data).to_bytes(4, "little") + size.to_bytes(4, "little")
+
+
+_GZIP_START: Final = layout.GZIP_MAGIC + bytes((0, 0, 0, 0, 0, 0, 255))
+
+
+def _xerial(data: Buffer, _magic: int) -> bytes:
+    """Blocks of raw snappy, each behind its size."""
+    compress_raw: Callable[[Buffer], Any] = _library("cramjam").snappy.compress_raw
+    view = memoryview(data)
+    out = bytearray(_XERIAL_START)
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        out += layout.XERIAL_BLOCK.struct.pack(len(block)) + block
+    return bytes(out)
+
+
+def _lz4(data: Buffer, magic: int) -> bytes:
+    """A frame of blocks of 64 KiB that know nothing of each other, with no checksum but the header's."""
+    compress_block: Callable[..., bytes] = _library("lz4.block").compress
+    view = memoryview(data)
+    covered = layout.LZ4_FRAME_MAGIC + _LZ4_DESCRIPTOR if magic == layout.MAGIC_V0 else _LZ4_DESCRIPTOR
+    out = bytearray(layout.LZ4_FRAME_MAGIC + _LZ4_DESCRIPTOR)
+    out.append(header_checksum(covered))
+    for start in range(0, len(view), _LZ4_BLOCK_BYTES):
+        block = view[start : start + _LZ4_BLOCK_BYTES]
+        body = compress_block(block, store_size=False)
+        if len(body) >= len(block):
+            out += _pack_size(len(block) | layout.LZ4_BLOCK_STORED)
+            out += block
+        else:
+            out += _pack_size(len(body)) + body
+    return bytes(out + _pack_size(0))
+
+
+def _zstd(data: Buffer, _magic: int) -> bytes:
+    """A stream whose size is not known when it begins; Kafka flushes it before the end: an empty block is the last."""
+    library = _library("zstandard")
+    stream = library.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=False).compressobj()
+    compressed: bytes = stream.compress(data) + stream.flush(library.COMPRESSOBJ_FLUSH_BLOCK) + stream.flush()
+    return compressed
+
+
+_COMPRESSORS: Final[dict[int, Callable[[Buffer, int], bytes]]] = {
+    layout.CODEC_GZIP: _gzip,
+    layout.CODEC_SNAPPY: _xerial,
+    layout.CODEC_LZ4: _lz4,
+    layout.CODEC_ZSTD: _zstd,
+}

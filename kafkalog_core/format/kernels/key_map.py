@@ -1,0 +1,241 @@
+"""The cleaner's offset map (SkimpyOffsetMap): the latest offset of every key, known by its MD5 alone.
+
+An entry is three cells: the digest, whose lowest bit of the second half tells of another record of the key, and the
+offset + 1. Entries are searched for from the place that the digest names on. Digests are made of many keys at once, and
+the places where they lead are fetched from memory meanwhile.
+"""
+
+from __future__ import annotations
+
+from hashlib import md5
+
+try:
+    import cython
+except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
+    from kafkalog_core.format.kernels import _cython as cython
+
+from kafkalog_core.format.kernels.clean_numbers import (
+    BIT_DISCARD,
+    BITS_REMOVED,
+    ENTRY_HIGH,
+    ENTRY_LOW,
+    ENTRY_OFFSET,
+    ENTRY_SIZE,
+    KEYS_AHEAD,
+    MAP_DONE,
+    MAP_FULL,
+    Q_BATCH,
+    Q_CAPACITY,
+    Q_FOLLOWS,
+    Q_KEYS,
+    Q_LATEST,
+    Q_RECORDS,
+    Q_SLOTS,
+    Q_START,
+)
+from kafkalog_core.format.kernels.constants import (
+    B_ATTRIBUTES,
+    B_FORMAT,
+    B_LAST_OFFSET,
+    CONTROL,
+    MAGIC_V2,
+    R_BATCH,
+    R_KEY,
+    R_KEY_SIZE,
+    R_OFFSET,
+)
+from kafkalog_core.format.kernels.integers import wrapped
+
+if cython.compiled:
+    from cython.cimports.kafkalog_core.format.kernels.key_digests import key_digests, key_fetch
+
+__all__ = ["digest_ahead", "entry_of", "find_key", "map_records", "put_key"]
+
+MASK_LOW = cython.declare(cython.ulonglong, 0xFFFFFFFF)
+
+
+def map_records(
+    memory: object,
+    batches: object,
+    bits: object,
+    records: object,
+    last: cython.Py_ssize_t,
+    state: object,
+    table: object,
+    digests: object,
+) -> cython.Py_ssize_t:
+    """Put the keys of decoded records into the map; returns MAP_DONE, or MAP_FULL where there is no room for one.
+
+    Args:
+        memory: the buffer that the records refer to.
+        batches: batch columns.
+        bits: a byte a batch; of those with BIT_DISCARD alone nothing enters, nor of control batches.
+        records: record columns of batches from Q_BATCH on.
+        last: row behind the last batch that they hold the end of.
+        state: the `Q_*` cells. Where it returns MAP_FULL, Q_BATCH is the row of the batch of that record.
+        table: the entries.
+        digests: room for two cells for each record.
+    """
+    data: cython.const[cython.uchar][::1] = memory
+    b_view: cython.longlong[::1] = batches.cells
+    b_capacity: cython.Py_ssize_t = batches.capacity
+    f_view: cython.const[cython.uchar][::1] = bits
+    r_view: cython.longlong[::1] = records.cells
+    capacity: cython.Py_ssize_t = records.capacity
+    count: cython.Py_ssize_t = records.count
+    q_view: cython.longlong[::1] = state
+    t_view: cython.longlong[::1] = table
+    d_view: cython.longlong[::1] = digests
+    row: cython.Py_ssize_t = 0
+    ready: cython.Py_ssize_t = 0
+    batch: cython.Py_ssize_t
+    enters: cython.bint
+    if cython.compiled:
+        p = cython.address(data[0]) if data.shape[0] else cython.NULL
+        b = cython.address(b_view[0])
+        f = cython.address(f_view[0])
+        r = cython.address(r_view[0])
+        q = cython.address(q_view[0])
+        t = cython.address(t_view[0])
+        d = cython.address(d_view[0])
+    else:
+        p, b, f, r, q, t, d = data, b_view, f_view, r_view, q_view, t_view, d_view
+    while q[Q_BATCH] < last or row < count:
+        batch = q[Q_BATCH]
+        enters = (f[batch] & BITS_REMOVED) != BIT_DISCARD and not (
+            b[B_FORMAT * b_capacity + batch] == MAGIC_V2 and b[B_ATTRIBUTES * b_capacity + batch] & CONTROL
+        )
+        while row < count and r[R_BATCH * capacity + row] == batch:
+            while ready < count and ready < row + KEYS_AHEAD:
+                ready = digest_ahead(memory, p, r, capacity, ready, count, q[Q_SLOTS], t, d)
+            q[Q_RECORDS] += 1
+            if enters and r[R_KEY_SIZE * capacity + row] >= 0 and r[R_OFFSET * capacity + row] >= q[Q_START]:
+                if q[Q_KEYS] >= q[Q_CAPACITY]:
+                    return MAP_FULL
+                _put(d[2 * row], d[2 * row + 1], r[R_OFFSET * capacity + row], q, t)
+            row += 1
+        if batch >= last:  # it goes on in the records that come next
+            break
+        if q[Q_FOLLOWS] and b[B_LAST_OFFSET * b_capacity + batch] >= q[Q_START]:
+            q[Q_LATEST] = b[B_LAST_OFFSET * b_capacity + batch]
+        q[Q_BATCH] += 1
+    return MAP_DONE
+
+
+def put_key(key: object, offset: cython.longlong, state: object, table: object) -> None:
+    """Put one key into the map, which has room for it."""
+    q_view: cython.longlong[::1] = state
+    t_view: cython.longlong[::1] = table
+    low: cython.longlong
+    high: cython.longlong
+    low, high = _digest_of(key)
+    if cython.compiled:
+        _put(low, high, offset, cython.address(q_view[0]), cython.address(t_view[0]))
+    else:
+        _put(low, high, offset, q_view, t_view)
+
+
+def find_key(key: object, state: object, table: object) -> cython.longlong:
+    """The offset of one key; -1: it is not in the map."""
+    q_view: cython.longlong[::1] = state
+    t_view: cython.longlong[::1] = table
+    low: cython.longlong
+    high: cython.longlong
+    at: cython.Py_ssize_t
+    low, high = _digest_of(key)
+    if cython.compiled:
+        at = entry_of(low, high, q_view[Q_SLOTS], cython.address(t_view[0]))
+    else:
+        at = entry_of(low, high, q_view[Q_SLOTS], t_view)
+    return -1 if at < 0 else wrapped(t_view[at + ENTRY_OFFSET] - 1)
+
+
+def _digest_of(key: object) -> tuple[int, int]:
+    """Both halves of a digest."""
+    digest = md5(key, usedforsecurity=False).digest()
+    return int.from_bytes(digest[:8], "little", signed=True), int.from_bytes(digest[8:], "little", signed=True)
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def digest_ahead(
+    memory: object,
+    p: cython.pointer[cython.const[cython.uchar]],
+    r: cython.pointer[cython.longlong],
+    capacity: cython.Py_ssize_t,
+    first: cython.Py_ssize_t,
+    count: cython.Py_ssize_t,
+    slots: cython.longlong,
+    t: cython.pointer[cython.longlong],
+    d: cython.pointer[cython.longlong],
+) -> cython.Py_ssize_t:
+    """Digests of the keys of some records from row `first` on, and what the table has of them on its way.
+
+    Returns the row behind them.
+    """
+    row: cython.Py_ssize_t
+    start: cython.Py_ssize_t
+    last: cython.Py_ssize_t = first + KEYS_AHEAD
+    last = min(last, count)
+    if cython.compiled:
+        key_digests(
+            p,
+            cython.address(r[R_KEY * capacity + first]),
+            cython.address(r[R_KEY_SIZE * capacity + first]),
+            last - first,
+            cython.address(d[2 * first]),
+        )
+        key_fetch(t, slots, cython.address(d[2 * first]), last - first)
+    else:
+        for row in range(first, last):
+            start = r[R_KEY * capacity + row]
+            if r[R_KEY_SIZE * capacity + row] >= 0:
+                d[2 * row], d[2 * row + 1] = _digest_of(memory[start : start + r[R_KEY_SIZE * capacity + row]])
+    return last
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def entry_of(
+    low: cython.longlong, high: cython.longlong, slots: cython.longlong, t: cython.pointer[cython.longlong]
+) -> cython.Py_ssize_t:
+    """The first cell of a key's entry, or of the empty one where it would stand; -1: neither is there."""
+    place: cython.ulonglong = ((low & MASK_LOW) * slots) >> 32
+    at: cython.Py_ssize_t = place * ENTRY_SIZE
+    end: cython.Py_ssize_t = slots * ENTRY_SIZE
+    left: cython.longlong = slots
+    while left > 0:
+        if t[at + ENTRY_OFFSET] == 0:
+            return at
+        if t[at + ENTRY_LOW] == low and (t[at + ENTRY_HIGH] | 1) == (high | 1):
+            return at
+        at += ENTRY_SIZE
+        if at == end:
+            at = 0
+        left -= 1
+    return -1
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _put(
+    low: cython.longlong,
+    high: cython.longlong,
+    offset: cython.longlong,
+    q: cython.pointer[cython.longlong],
+    t: cython.pointer[cython.longlong],
+) -> cython.void:
+    """Put a digest into the map, which has room for it."""
+    at: cython.Py_ssize_t = entry_of(low, high, q[Q_SLOTS], t)
+    if at < 0:
+        return
+    if t[at + ENTRY_OFFSET] == 0:
+        t[at + ENTRY_LOW] = low
+        t[at + ENTRY_HIGH] = (high | 1) - 1
+        q[Q_KEYS] += 1
+    else:
+        t[at + ENTRY_HIGH] |= 1
+    t[at + ENTRY_OFFSET] = wrapped(offset + 1)
+    q[Q_LATEST] = offset

@@ -1,0 +1,262 @@
+"""What there is to say of one partition's cleans: the rows of its forecast."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.ops.cleaning.config import CLEANER_SETTINGS
+from kafkalog_core.ops.cleaning.forecast import CompactForecast
+from kafkalog_core.ops.cleaning.stats import Counts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog_core.ops.cleaning.bounds import Cleanability
+    from kafkalog_core.ops.cleaning.config import CleanConfig
+    from kafkalog_core.ops.cleaning.course import CleanPass
+    from kafkalog_core.ops.cleaning.log import CleanLog, CleanSegment
+    from kafkalog_core.ops.cleaning.simulation import CompactTask
+    from kafkalog_core.ops.logdirs.segment_views import PartitionView
+    from kafkalog_core.ops.releases.settings import Setting
+
+__all__ = ["ForecastRows", "head_row"]
+
+Row = dict[str, object]
+
+_BROKER_SETTINGS: Final = ("log.cleaner.dedupe.buffer.size", "log.cleaner.threads", "producer.id.expiration.ms")
+
+
+def head_row(task: CompactTask, state: str, reason: str) -> Row:
+    """The columns that are known of any partition."""
+    return task.place() | {
+        "path": task.path,
+        "state": state,
+        "reason": reason,
+        "would_run": False,
+        "release": str(task.guess.release),
+        "release_evidence": "\n".join(task.guess.evidence),
+        "settings": _settings(task),
+        "now_ms": task.now_ms,
+        "bytes_before": task.size_bytes,
+        "segments_before": None if task.view is None else len(task.view.segments),
+    }
+
+
+def _settings(task: CompactTask) -> Mapping[str, object]:
+    told = [setting for setting in task.of_topic.settings if setting.name in CLEANER_SETTINGS]
+    told += [task.settings.broker(name) for name in _BROKER_SETTINGS]
+    return {setting.name: {"value": _text(setting), "origin": setting.origin} for setting in told}
+
+
+def _text(setting: Setting) -> str:
+    value = setting.value
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Clean:
+    """One clean that is done: what was known before, and what it counted; without its map."""
+
+    before: Cleanability
+    end_offset: int
+    is_full: bool
+    mapped_keys: int
+    map_capacity: int
+    groups: tuple[tuple[int, ...], ...]
+    counts: Counts
+    by_source: Mapping[int, Counts]
+    lone_tombstone_keys: int
+    heavy_keys: tuple[tuple[bytes, int, int, int, int], ...]
+
+
+class ForecastRows:
+    """Takes the cleans of a partition one after the other; the memory of none of them is kept.
+
+    Args:
+        task: what was asked for.
+        view: the partition.
+        log: as it is before the first clean.
+        config: of the topic.
+    """
+
+    def __init__(self, task: CompactTask, view: PartitionView, log: CleanLog, config: CleanConfig) -> None:
+        self._task = task
+        self._view = view
+        self._log = log
+        self._config = config
+        self._done: list[_Clean] = []
+
+    @property
+    def cleans(self) -> int:
+        """How many have been taken."""
+        return len(self._done)
+
+    def add(self, before: Cleanability, work: CleanPass) -> None:
+        """Take a clean whose last chunk has been read; `before` is what the cleaner said of the log."""
+        clean = _Clean(
+            before=before,
+            end_offset=work.end_offset,
+            is_full=work.is_full,
+            mapped_keys=work.mapped_keys,
+            map_capacity=work.map_capacity,
+            groups=tuple(tuple(source.base_offset for source in group.sources) for group in work.groups),
+            counts=work.counts,
+            by_source=work.by_source,
+            lone_tombstone_keys=work.lone_tombstone_keys,
+            heavy_keys=(),
+        )
+        self._done.append(clean)
+
+    def forecast(self, first: Cleanability) -> CompactForecast:
+        """All rows; `first` is what the cleaner says of the log as it is."""
+        sources, groups = self._by_source(), self._groups()
+        return CompactForecast(
+            partition=self._partition(first, sources),
+            passes=tuple(self._pass_row(number, clean) for number, clean in enumerate(self._done, 1)),
+            segments=tuple(
+                self._segment_row(number, first, sources, groups) for number in range(len(self._log.segments))
+            ),
+            keys=self._keys(),
+        )
+
+    def _partition(self, first: Cleanability, sources: Mapping[int, Counts]) -> Row:
+        log, done = self._log, self._done
+        is_forced = self._task.force and first.state == "not-dirty-enough" and first.has_work
+        row = head_row(self._task, first.state, first.why) | {
+            "would_run": first.would_run or is_forced,
+            "held_back_by": first.hold_back.kind,
+            "held_back_detail": first.hold_back.detail,
+            "first_dirty_offset": first.first_dirty,
+            "first_dirty_origin": first.first_dirty_origin,
+            "first_uncleanable_offset": first.bound,
+            "log_start_offset": log.log_start_offset,
+            "last_stable_offset": log.last_stable_offset,
+            "high_watermark": self._view.high_watermark if self._view.is_high_watermark_known else None,
+            "log_end_offset": log.end_offset,
+            "clean_bytes": first.clean_bytes,
+            "cleanable_bytes": first.cleanable_bytes,
+            "uncleanable_bytes": first.uncleanable_bytes,
+            "dirty_ratio": first.ratio,
+            "min_cleanable_dirty_ratio": self._config.min_dirty_ratio,
+            "passes": len(done),
+            "memory_bytes": self._config.memory_bytes,
+        }
+        return row | self._totals(sources) if done else row
+
+    def _totals(self, sources: Mapping[int, Counts]) -> Row:
+        """Of all cleans together: what the last one kept, and what any of them dropped."""
+        first, last = self._done[0], self._done[-1]
+        before = sum(segment.size_bytes for segment in self._log.segments)
+        dropped_records: Counter[str] = Counter()
+        dropped_bytes: Counter[str] = Counter()
+        for clean in self._done:
+            dropped_records.update(clean.counts.dropped_records)
+            dropped_bytes.update(clean.counts.dropped_bytes)
+        whole = self._whole(sources)
+        return _counts_row(replace(whole, dropped_records=dropped_records, dropped_bytes=dropped_bytes)) | {
+            "bytes_before": before,
+            "bytes_after": before - whole.bytes_before + whole.bytes_after,
+            "segments_after": len(self._log.segments) - self._taken() + len(last.groups),
+            "keys": sum(clean.mapped_keys for clean in self._done),
+            "lone_tombstone_keys": first.lone_tombstone_keys,
+            "map_keys": first.map_capacity,
+            "checkpoint_offset": last.end_offset,
+        }
+
+    def _taken(self) -> int:
+        """Segments of the log that any of the cleans has read."""
+        end = self._done[-1].end_offset
+        return sum(segment.base_offset < end for segment in self._log.segments)
+
+    def _whole(self, sources: Mapping[int, Counts]) -> Counts:
+        """From before the first clean to after the last one, which reads again all that those before it wrote."""
+        counts = Counts()
+        counts.add(self._done[-1].counts)
+        for name in ("batches", "records", "bytes"):
+            setattr(counts, f"{name}_before", sum(getattr(each, f"{name}_before") for each in sources.values()))
+        return counts
+
+    def _by_source(self) -> dict[int, Counts]:
+        """Of each segment of the log, the counts of the first clean that read it."""
+        found_in: dict[int, Counts] = {}
+        for clean in reversed(self._done):
+            found_in.update(clean.by_source)
+        return found_in
+
+    def _groups(self) -> dict[int, int]:
+        """Of each segment of the log, the one that it goes into in the first clean that reads it."""
+        found_in: dict[int, int] = {}
+        for clean in reversed(self._done):
+            found_in.update({base_offset: group[0] for group in clean.groups for base_offset in group})
+        return found_in
+
+    def _pass_row(self, number: int, clean: _Clean) -> Row:
+        before = clean.before
+        return self._task.place() | {
+            "pass": number,
+            "first_dirty_offset": before.first_dirty,
+            "first_uncleanable_offset": before.bound,
+            "end_offset": clean.end_offset,
+            "is_map_full": clean.is_full,
+            "keys": clean.mapped_keys,
+            "dirty_ratio": before.ratio,
+            "groups": len(clean.groups),
+            "sources": sum(map(len, clean.groups)),
+            **_counts_row(clean.counts),
+        }
+
+    def _segment_row(
+        self, number: int, first: Cleanability, sources: Mapping[int, Counts], groups: Mapping[int, int]
+    ) -> Row:
+        segments = self._log.segments
+        segment = segments[number]
+        counts = sources.get(segment.base_offset)
+        row = self._task.place() | {
+            "segment": segment.path.rpartition("/")[2],
+            "base_offset": segment.base_offset,
+            "state": _state(segments, number, first),
+            "group": groups.get(segment.base_offset),
+            "max_timestamp_ms": segment.largest_timestamp_ms,
+            "bytes_before": segment.size_bytes,
+            "bytes_after": segment.size_bytes,
+        }
+        return row if counts is None else row | _counts_row(counts)
+
+    def _keys(self) -> tuple[Row, ...]:
+        if not self._done:
+            return ()
+        names = ("key", "records", "bytes", "records_at_least", "bytes_at_least")
+        return tuple(
+            self._task.place() | {"rank": rank} | dict(zip(names, each, strict=True))
+            for rank, each in enumerate(self._done[0].heavy_keys, 1)
+        )
+
+
+def _counts_row(counts: Counts) -> Row:
+    return {
+        "batches_before": counts.batches_before,
+        "batches_after": counts.batches_after,
+        "records_before": counts.records_before,
+        "records_after": counts.records_after,
+        "bytes_before": counts.bytes_before,
+        "bytes_after": counts.bytes_after,
+        "kept_records": dict(counts.kept_records),
+        "kept_bytes": dict(counts.kept_bytes),
+        "dropped_records": dict(counts.dropped_records),
+        "dropped_bytes": dict(counts.dropped_bytes),
+        "tombstones_after": counts.tombstones_after,
+        "next_horizon_ms": counts.next_horizon_ms,
+    }
+
+
+def _state(segments: tuple[CleanSegment, ...], number: int, first: Cleanability) -> str:
+    segment = segments[number]
+    if number == len(segments) - 1:
+        return "active"
+    if segment.base_offset >= first.bound:
+        return "uncleanable"
+    if segment.base_offset >= first.first_dirty:
+        return "dirty"
+    return "clean" if segments[number + 1].base_offset <= first.first_dirty else "mixed"

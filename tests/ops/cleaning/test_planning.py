@@ -1,0 +1,308 @@
+"""A compaction carried out: files, checkpoint, what is left alone, and what an undo brings back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog_core.errors import RefusedError
+from kafkalog_core.ops.apply import apply_draft, resume
+from kafkalog_core.ops.cleaning.to_dir import compact_to
+from kafkalog_core.ops.compact import CompactRequest
+from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
+from kafkalog_core.ops.plans.sites import site_of
+from kafkalog_core.ops.releases.settings import SettingsRequest
+from kafkalog_core.ops.report import Report
+from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.ops.undo import scope_of
+from kafkalog_core.storage.changing import writer
+from kafkalog_core.storage.changing.writer import Disk
+from tests import build
+from tests.ops.logs import dump_rows
+from tests.ops.truncating import CLEANED, MARK, RECOVERY, batches_of, names, write_log, write_tops
+from tests.storage.repairs import CountingDisk, DyingDisk, Killed, snapshot, undo_all
+from tests.storage.test_swap import started
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kafkalog_core.ops.plans.plan import Draft
+
+NOW_MS = 5_000_000
+SEGMENTS = {0: "aabc", 10: "abdd", 20: "ce", 30: "ab"}
+"""One record a batch, by its key; 30 is active."""
+LAST = [(11, "b"), (13, "d"), (20, "c"), (21, "e")]
+"""What stays below the active segment, with an `a` of 10: that of 30 does not count yet."""
+
+
+def keyed(offset: int, key: str | None, value: str | None = "v") -> bytes:
+    record = build.Record(
+        offset=offset,
+        timestamp_ms=1000 + offset,
+        key=None if key is None else key.encode(),
+        value=None if value is None else f"{value}{offset}".encode(),
+    )
+    return build.batch_v2([record])
+
+
+@pytest.fixture(autouse=True)
+def _without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "_sync", lambda number: None)
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    return write(tmp_path / "log-dir")
+
+
+def write(root: Path, *, checkpoint: int = 0) -> Path:
+    """A log directory with one partition, cleaned up to an offset."""
+    segments = {base: [keyed(base + at, key) for at, key in enumerate(keys)] for base, keys in SEGMENTS.items()}
+    partition = write_log(root / "t-0", segments)
+    for offset in (10, 20, 30, 32):
+        (partition / f"{offset:020d}.snapshot").write_bytes(build.snapshot([]))
+    write_tops(root, is_clean=True, recovery=[("t", 0, 32)], watermarks=[("t", 0, 32)], cleaned=[("t", 0, checkpoint)])
+    (root / "meta.properties").write_bytes(build.meta_properties({"version": "1", "node.id": "1"}))
+    for number, path in enumerate(sorted(partition.iterdir())):
+        time_ns = (NOW_MS - 1_000_000 + number) * 1_000_000
+        os.utime(path, ns=(time_ns, time_ns))
+    return root
+
+
+def settings(*assignments: str, kafka: str | None = "4.3") -> dict[str, Any]:
+    return {
+        "kafka": kafka,
+        "config": None,
+        "assignments": ["cleanup.policy=compact", *assignments],
+        "topic_assignments": [],
+    }
+
+
+def plan(root: Path, *assignments: str, kafka: str | None = "4.3", **options: Any) -> Draft:
+    request = {"kafka": settings(*assignments, kafka=kafka), **options}
+    return make_plan("compact", PlanRequest(site=site_of([str(root)]), options=request, now_ms=NOW_MS))
+
+
+def compacted(root: Path, *assignments: str, disk: Disk | None = None, **options: Any) -> Draft:
+    draft = plan(root, *assignments, **options)
+    apply_draft(draft, disk or Disk(), now_ms=NOW_MS)
+    return draft
+
+
+def records(partition: Path) -> list[tuple[int, str]]:
+    """Offsets and keys."""
+    return [(row["offset"], row["key"].decode()) for row in dump_rows(partition, level="records")]
+
+
+def checkpoint(root: Path) -> list[str]:
+    return (root / CLEANED).read_text().splitlines()
+
+
+# --- in place ---------------------------------------------------------------------------------------------------------
+def test_segments_become_one_and_come_back(log_dir: Path) -> None:
+    before, partition = snapshot(log_dir), log_dir / "t-0"
+    draft = compacted(log_dir)
+    assert records(partition) == [(10, "a"), *LAST, (30, "a"), (31, "b")]
+    assert names(partition) == [
+        *("0.index", "0.log", "0.timeindex"),
+        *("30.index", "30.log", "30.snapshot", "30.timeindex", "32.snapshot"),
+    ]
+    assert checkpoint(log_dir) == ["0", "1", "t 0 30"]
+    times = {(partition / f"{0:020d}.{suffix}").stat().st_mtime_ns for suffix in ("log", "index", "timeindex")}
+    assert times == {row[-1] for name, row in before.items() if name == f"t-0/{20:020d}.log"}
+    assert {change.swap for change in draft.plan.changes} == {0, None}
+    assert [change.path for change in draft.plan.changes if change.swap is None] == [str(log_dir / CLEANED)]
+    assert started(partition).problem is None
+    undo_all(log_dir)
+    assert snapshot(log_dir) == before
+
+
+def test_compacting_twice_changes_nothing_more(log_dir: Path) -> None:
+    compacted(log_dir)
+    again = plan(log_dir)
+    assert again.plan.changes == ()
+    assert again.plan.outcome.note == "left as they are: t-0: no dirty segment lies below what may be cleaned"
+
+
+def test_small_groups(log_dir: Path) -> None:
+    size = (log_dir / "t-0" / f"{0:020d}.log").stat().st_size
+    draft = compacted(log_dir, f"internal.segment.bytes={2 * size + 20}")
+    assert {change.swap for change in draft.plan.changes} == {0, 20, None}
+    assert records(log_dir / "t-0") == [(10, "a"), *LAST, (30, "a"), (31, "b")]
+    assert [name for name in names(log_dir / "t-0") if name.endswith((".log", ".snapshot"))] == [
+        *("0.log", "20.log", "20.snapshot", "30.log", "30.snapshot", "32.snapshot")
+    ]
+
+
+def test_a_start_at_any_step_keeps_the_last_value_of_every_key(tmp_path: Path) -> None:
+    """And finds no offset twice."""
+    counting, kept = CountingDisk(), {(10, "a"), *LAST, (30, "a"), (31, "b")}
+    size = (write(tmp_path / "size") / "t-0" / f"{0:020d}.log").stat().st_size
+    groups = f"internal.segment.bytes={2 * size + 20}"
+    compacted(tmp_path / "size", groups, disk=counting)
+    assert len(counting.steps) > 60
+    for at in range(len(counting.steps)):
+        root = write(tmp_path / "log-dir")
+        with suppress(Killed):
+            compacted(root, groups, disk=DyingDisk(at))
+        result = started(root / "t-0")
+        assert result.problem is None
+        found = [each for segment in result.segments if segment.segment for each in batches(segment.segment.files[0])]
+        assert found == sorted(set(found))
+        assert {offset for offset, _ in kept} <= {*found}
+        assert result.end_offset == 32
+        if at % 3 == 0:
+            undo_all(root)
+        elif interrupted := scope_of(str(root)).interrupted():
+            resume(interrupted[0], Disk())
+            assert set(records(root / "t-0")) == kept
+        shutil.rmtree(root)
+
+
+def batches(file: Any) -> list[int]:
+    """Base offsets in a log."""
+    with open(file.path, "rb") as log:
+        data = log.read()
+    position, found = 0, []
+    while position < len(data):
+        found.append(int.from_bytes(data[position : position + 8], "big"))
+        position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+    return found
+
+
+def test_a_map_that_is_full_takes_several_cleans(log_dir: Path) -> None:
+    """Two keys fit; the cleans before the last one leave nothing behind."""
+    draft = compacted(log_dir, force=True, memory_bytes=72)
+    assert records(log_dir / "t-0") == [(10, "a"), *LAST, (30, "a"), (31, "b")]
+    assert checkpoint(log_dir)[2:] == ["t 0 30"]
+    assert draft.plan.outcome.refusals == ()
+
+
+def test_so_many_cleans(log_dir: Path) -> None:
+    compacted(log_dir, force=True, memory_bytes=72, max_passes=1)
+    assert checkpoint(log_dir)[2:] == ["t 0 3"]
+    assert records(log_dir / "t-0")[0] == (1, "a")
+    compacted(log_dir, force=True)
+    assert records(log_dir / "t-0") == [(10, "a"), *LAST, (30, "a"), (31, "b")]
+
+
+def test_a_partition_by_itself_has_no_checkpoint(log_dir: Path) -> None:
+    alone = log_dir.parent / "t-0"
+    shutil.copytree(log_dir / "t-0", alone)
+    before = snapshot(alone)
+    compacted(alone)
+    assert records(alone) == [(10, "a"), *LAST, (30, "a"), (31, "b")]
+    undo_all(alone)
+    assert snapshot(alone) == before
+
+
+def test_entries_of_partitions_that_are_gone_go(log_dir: Path) -> None:
+    (log_dir / CLEANED).write_bytes(build.offset_checkpoint([("gone", 3, 7), ("t", 0, 0)]))
+    compacted(log_dir)
+    assert checkpoint(log_dir) == ["0", "1", "t 0 30"]
+
+
+# --- what is left alone -----------------------------------------------------------------------------------------------
+def test_a_log_that_is_clean_enough(tmp_path: Path) -> None:
+    root = write(tmp_path / "log-dir", checkpoint=20)
+    draft = plan(root)
+    assert draft.plan.changes == ()
+    assert "min.cleanable.dirty.ratio" in str(draft.plan.outcome.note)
+    compacted(root, force=True)
+    assert checkpoint(root)[2:] == ["t 0 30"]
+
+
+def test_logs_that_are_not_compacted(log_dir: Path) -> None:
+    (log_dir / CLEANED).write_bytes(build.offset_checkpoint([]))
+    request = {"kafka": settings() | {"assignments": []}}
+    draft = make_plan("compact", PlanRequest(site=site_of([str(log_dir)]), options=request, now_ms=NOW_MS))
+    assert draft.plan.changes == ()
+    assert "cleanup.policy is delete" in str(draft.plan.outcome.note)
+
+
+def test_a_replacement_that_waits_stands_in_the_way(log_dir: Path) -> None:
+    partition = log_dir / "t-0"
+    shutil.copy(partition / f"{0:020d}.log", partition / f"{0:020d}.log.swap")
+    draft = plan(log_dir)
+    assert [finding.code for finding in draft.plan.outcome.refusals] == ["compaction.replacement"]
+    assert draft.plan.changes == ()
+    with pytest.raises(RefusedError, match="waits to take the place"):
+        list(written(log_dir, log_dir.parent / "to"))
+
+
+def test_what_an_interrupted_cleaner_left_goes_and_comes_back(log_dir: Path) -> None:
+    left = log_dir / "t-0" / f"{10:020d}.log.cleaned"
+    left.write_bytes(b"half of a clean")
+    before = snapshot(log_dir)
+    compacted(log_dir)
+    assert not left.exists()
+    assert records(log_dir / "t-0") == [(10, "a"), *LAST, (30, "a"), (31, "b")]
+    undo_all(log_dir)
+    assert snapshot(log_dir) == before
+
+
+def test_damage_lets_a_clean_fail_and_nothing_is_changed(log_dir: Path) -> None:
+    path = log_dir / "t-0" / f"{10:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[30] ^= 0xFF
+    path.write_bytes(data)
+    before = snapshot(log_dir)
+    with pytest.raises(RefusedError, match=r"a clean of t-0 fails here.*--exclude"):
+        plan(log_dir)
+    with pytest.raises(RefusedError, match="a clean fails here"):
+        list(written(log_dir, log_dir.parent / "to"))
+    assert snapshot(log_dir) == before
+    assert sorted(each.name for each in log_dir.parent.iterdir()) == ["log-dir"]
+
+
+def test_which_release_cleans_is_to_be_said_where_it_matters(log_dir: Path) -> None:
+    (log_dir / "meta.properties").write_bytes(build.meta_properties({"version": "0", "broker.id": "1"}))
+    draft = plan(log_dir, kafka=None)
+    assert any("--kafka VERSION" in obstacle for obstacle in draft.plan.obstacles)
+
+
+# --- into a new directory ---------------------------------------------------------------------------------------------
+def written(root: Path, to: Path, **options: Any) -> list[dict[str, object]]:
+    kafka = SettingsRequest(kafka="4.3", assignments=("cleanup.policy=compact",))
+    request = CompactRequest(targets=tuple(resolve([str(root)])), kafka=kafka, now_ms=NOW_MS, **options)
+    return [forecast.partition for forecast in compact_to(request, str(to), Report())]
+
+
+def test_the_new_directory_is_what_a_clean_in_place_leaves(log_dir: Path) -> None:
+    before, to = snapshot(log_dir), log_dir.parent / "to"
+    (row,) = written(log_dir, to)
+    assert row["records_after"] == 5
+    assert row["checkpoint_offset"] == 30
+    assert snapshot(log_dir) == before
+    compacted(log_dir)
+    shutil.rmtree(next(log_dir.glob("kafkalog-undo-*"), log_dir / "none"), ignore_errors=True)
+    mine, theirs = snapshot(to), snapshot(log_dir)
+    partition = {name for name in mine if name.startswith("t-0/")}
+    assert partition == {name for name in theirs if name.startswith("t-0/")}
+    assert {name: (mine[name][0], mine[name][-1]) for name in partition if name.endswith(("log", "index"))} == {
+        name: (theirs[name][0], theirs[name][-1]) for name in partition if name.endswith(("log", "index"))
+    }
+    assert checkpoint(to) == checkpoint(log_dir)
+    assert (to / RECOVERY).read_text().splitlines()[2:] == ["t 0 32"]
+    assert (to / MARK).exists()
+
+
+def test_an_unclean_stop_stays_one(log_dir: Path) -> None:
+    (log_dir / MARK).unlink()
+    (log_dir / RECOVERY).write_bytes(build.offset_checkpoint([("t", 0, 30)]))
+    to = log_dir.parent / "to"
+    written(log_dir, to)
+    assert not (to / MARK).exists()
+    assert (to / RECOVERY).read_text().splitlines()[2:] == ["t 0 30"]
+
+
+def test_what_is_not_cleaned_is_copied(tmp_path: Path) -> None:
+    root = write(tmp_path / "log-dir", checkpoint=20)
+    (row,) = written(root, tmp_path / "to")
+    assert row["state"] == "not-dirty-enough"
+    assert batches_of(tmp_path / "to" / "t-0") == batches_of(root / "t-0")
+    assert checkpoint(tmp_path / "to")[2:] == ["t 0 20"]

@@ -1,0 +1,136 @@
+"""Cleans one after another, the files of all but the first of which are temporary."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog_core.errors import CleanError
+from kafkalog_core.ops.cleaning.course import next_pass
+from kafkalog_core.ops.cleaning.rules import cleaning_rules
+from kafkalog_core.ops.cleaning.spool import Spool
+from kafkalog_core.ops.releases.release import parse_release
+from tests import build
+from tests.ops.cleaning import logs
+from tests.ops.cleaning.carrying import Cleaner, clean_log
+from tests.ops.cleaning.test_course_trace import ABORT, ABORTED, batch, lay, of
+
+if TYPE_CHECKING:
+    from kafkalog_core.ops.cleaning.log import CleanLog
+
+RULES = cleaning_rules(parse_release("4.3.1"))
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    made = tmp_path / "t-0"
+    made.mkdir()
+    for base in range(0, 24, 8):
+        lay(directory=made, base_offset=base, content=keyed(base), mtime_s=4000 + base)
+    lay(made, 24, batch((24, b"q", b"1")))
+    return made
+
+
+def keyed(first: int) -> bytes:
+    return b"".join(batch((first + i, b"k%d" % (i % 6), b"%d" % (first + i))) for i in range(8))
+
+
+def both_ways(directory: Path, **config: object) -> tuple[list[bytes], list[bytes]]:
+    """All logs after cleans in temporary files, and after cleans in place."""
+    settings = logs.config(**config)
+    log: CleanLog = clean_log(directory, settings, RULES, 9_000_000)
+    spools: list[Spool] = []
+    while True:
+        _, work = next_pass(log, settings, RULES, 9_000_000, force=True)
+        if work is None:
+            break
+        spools.append(Spool().__enter__())
+        log = spools[-1].carry_out(work)
+    spooled = [Path(segment.path).read_bytes() for segment in log.segments]
+    for spool in spools:
+        spool.__exit__(None, None, None)
+    cleaner = Cleaner(directory, **config)
+    for _ in spools:
+        cleaner.clean(9_000_000)
+    return spooled, [path.read_bytes() for path in sorted(directory.glob("*.log"))]
+
+
+@pytest.mark.parametrize("slots", [3, 5, 8, 100])
+def test_temporary_files_are_as_good_as_real_ones(directory: Path, slots: int) -> None:
+    spooled, real = both_ways(directory, memory_bytes=24 * slots, segment_bytes=900, index_interval_bytes=100)
+    assert spooled == real
+    assert real[-1] == batch((24, b"q", b"1"))
+
+
+def test_aborted_transactions_are_known_to_the_next_clean(directory: Path) -> None:
+    lay(directory, 0, ABORTED.replace(ABORTED[:8], (0).to_bytes(8, "big")) + batch((2, b"a", b"1"), **of(9, 0, 2)))
+    (directory / f"{0:020d}.txnindex").write_bytes(build.txn_index([(9, 0, 30, 31)]))
+    lay(directory, 24, ABORT.replace(ABORT[:8], (30).to_bytes(8, "big")))
+    lay(directory, 31, batch((31, b"z", b"1")))
+    spooled, real = both_ways(directory, memory_bytes=24 * 5)
+    assert spooled == real
+
+
+def test_the_files_are_gone_afterwards(directory: Path) -> None:
+    log = clean_log(directory, logs.config(), RULES, 9_000_000)
+    _, work = next_pass(log, logs.config(), RULES, 9_000_000)
+    assert work is not None
+    with Spool() as spool:
+        after = spool.carry_out(work)
+        assert after.checkpoint == 24
+        made = Path(after.segments[0].path)
+        assert made.exists()
+        assert after.segments[0].mtime_ms == (4000 + 16) * 1000
+        assert after.segments[0].largest_timestamp_ms == 1023
+    assert not made.parent.exists()
+
+
+def test_damage_stops_a_clean_and_says_where(directory: Path) -> None:
+    path = directory / f"{8:020d}.log"
+    data = bytearray(path.read_bytes())
+    size = len(data) // 8
+    data[2 * size + 65] ^= 0xFF
+    path.write_bytes(data)
+    log = clean_log(directory, logs.config(), RULES, 9_000_000)
+    _, work = next_pass(log, logs.config(), RULES, 9_000_000)
+    assert work is not None
+    with pytest.raises(CleanError, match="checksum stored") as caught:
+        work.build()
+    assert (caught.value.path, caught.value.reason, caught.value.position) == (str(path), "crc-mismatch", 2 * size)
+    path.write_bytes(keyed(8)[:-1])
+    with pytest.raises(CleanError, match="an append cut short") as caught:
+        next_pass(log, logs.config(), RULES, 9_000_000)[1].build()  # type: ignore[union-attr]
+
+
+def test_a_map_for_no_key_at_all(directory: Path) -> None:
+    config = logs.config(memory_bytes=24)
+    _, work = next_pass(clean_log(directory, config, RULES, 9_000_000), config, RULES, 9_000_000)
+    assert work is not None
+    with pytest.raises(CleanError) as caught:
+        work.build()
+    assert caught.value.reason == "map-too-small"
+
+
+def test_an_index_that_is_too_small(directory: Path) -> None:
+    config = logs.config(segment_index_bytes=16, index_interval_bytes=0)
+    _, work = next_pass(clean_log(directory, config, RULES, 9_000_000), config, RULES, 9_000_000)
+    assert work is not None
+    with pytest.raises(CleanError, match=r"a larger segment\.index\.bytes") as caught:
+        list(chain.from_iterable(group.chunks() for group in work.run()))
+    assert caught.value.reason == "index-full"
+
+
+def test_a_last_message_without_a_key_cannot_be_emptied(tmp_path: Path) -> None:
+    """4.1 and later keep the last batch before the bound, and have no way to empty one of magic 1."""
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    keyless = build.message_v1(build.Record(offset=1, key=None, value=b"v", timestamp_ms=1001))
+    lay(directory, 0, build.message_v1(build.Record(offset=0, key=b"a", value=b"v", timestamp_ms=1000)) + keyless)
+    lay(directory, 2, batch((2, b"q", b"1")))
+    with pytest.raises(CleanError) as caught:
+        Cleaner(directory).clean(9_000_000)
+    assert caught.value.reason == "empty-legacy"
+    assert Cleaner(directory, "3.9.1").clean(9_000_000).counts.dropped_records == {"null-key": 1}
