@@ -83,12 +83,14 @@ def numbers() -> list[tuple[str, int]]:
         package = ModuleType(".".join(parts[:depth]))
         package.__path__ = [str(HERE.joinpath(*parts[:depth]))]
         sys.modules[package.__name__] = package
-    values: dict[str, object] = {}
+    values: dict[str, int] = {}
     for name in twins.NUMBERS:
-        values |= vars(import_module(f"{twins.PACKAGE}.{name}"))
+        for key, value in vars(import_module(f"{twins.PACKAGE}.{name}")).items():
+            if key.isupper() and isinstance(value, int) and values.setdefault(key, value) != value:
+                raise SystemExit(f"kernels/{name}.py: {key} is another number elsewhere, which C could not tell apart")
     for module in set(sys.modules) - before:
         del sys.modules[module]
-    return [(key, value) for key, value in values.items() if key.isupper() and isinstance(value, int)]
+    return list(values.items())
 
 
 def is_head(node: ast.stmt) -> bool:

@@ -17,7 +17,7 @@ from kafkalog_cli.interrupt import Interruption, StoppableProgress
 from kafkalog_cli.outfile import OutFile
 from kafkalog_cli.render import open_plans, open_progress
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.ops.apply import apply_draft
+from kafkalog_core.ops.apply import apply_draft, draft_to_apply
 from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
 from kafkalog_core.ops.plans.plan_file import is_plan_file, plan_file
 from kafkalog_core.ops.plans.sheet import plan_sheet
@@ -111,15 +111,19 @@ def run_repair(
             _warn_of_brokers(places)
         progress = stack.enter_context(watched())
         moment = clock_ms()
-        drafts = [
-            make_plan(
-                command,
-                PlanRequest(site=site, options=options, now_ms=moment if now_ms is None else now_ms, jobs=manner.jobs),
-                undo_to=manner.undo_to,
-                progress=progress,
-            )
+        drafts: list[Draft] = []
+        requests = [
+            PlanRequest(site=site, options=options, now_ms=moment if now_ms is None else now_ms, jobs=manner.jobs)
             for site in sites
         ]
+        stack.callback(_discard, drafts)
+        for request in requests:
+            if manner.apply:
+                drafts.append(
+                    draft_to_apply(command, request, Disk(), undo_to=manner.undo_to, now_ms=moment, progress=progress)
+                )
+            else:
+                drafts.append(make_plan(command, request, undo_to=manner.undo_to, progress=progress))
         if plan_out is not None:
             plan_out.write(plan_file(draft.plan for draft in drafts))
         if manner.apply:
@@ -130,15 +134,25 @@ def run_repair(
     return showing.finish()
 
 
-def apply_all(drafts: Sequence[Draft], showing: Showing, moment: int, progress: Progress) -> None:
-    """Apply plans, none unless all can be; what has been done is shown as it is done. The locks are held."""
+def _discard(drafts: Iterable[Draft]) -> None:
+    """Take away what is staged of plans that were not applied."""
+    for draft in drafts:
+        draft.discard()
+
+
+def apply_all(drafts: list[Draft], showing: Showing, moment: int, progress: Progress) -> None:
+    """Apply plans, none unless all can be; what has been done is shown as it is done. The locks are held.
+
+    Those that are left in the list were not applied.
+    """
     refused = [draft.plan for draft in drafts if draft.plan.obstacles]
     if refused:
         for draft in drafts:
             showing.show_plan(draft.plan)
         showing.finish(ExitStatus.REFUSED)
         raise RefusedError(f"{refused[0].obstacles[0]}; nothing has been changed")
-    for draft in drafts:
+    while drafts:
+        draft = drafts.pop(0)
         if draft.plan.changes:
             journal = apply_draft(draft, Disk(), now_ms=moment, progress=progress)
             showing.show(plan_sheet(draft.plan, journal), is_alarming=bool(draft.plan.outcome.refusals))

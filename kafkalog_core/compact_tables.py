@@ -103,10 +103,9 @@ CLEANED_SEGMENT: Final = new_table(
 BIG_KEY: Final = new_table(
     "big_key",
     *PLACE[:2],
-    Column("rank", "int64", "1: the key with most bytes in the dirty part"),
-    Column("key", "bytes", "the key; of a long one its start"),
-    Column("records", "int64", "its records, at most"),
-    Column("bytes", "int64", "their bytes, at most"),
-    Column("records_at_least", "int64", "its records, at least: the count is an estimate where keys are many"),
-    Column("bytes_at_least", "int64", "their bytes, at least"),
+    Column("rank", "int64", "1: the key with most bytes in what is cleaned"),
+    Column("key", "bytes", "the key; of one of more than 64 bytes its start"),
+    Column("records", "int64", "its records, at least; records behind what the offset map knows do not count"),
+    Column("bytes", "int64", "bytes of its key and values in them, at least"),
+    Column("most_bytes", "int64", "the same at most; another number than bytes only where keys are many"),
 )

@@ -67,6 +67,7 @@ MODULES: Final = (
     "clean_numbers",
     "key_map",
     "clean_judge",
+    "heavy_keys",
     "clean_records",
     "clean_header",
     "clean_write",

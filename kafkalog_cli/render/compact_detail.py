@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final, cast
 
@@ -79,9 +80,9 @@ _PASSES: Final = (
 )
 _KEYS: Final = (
     _number("#", "rank"),
-    Shown("biggest keys of the dirty part", lambda row: bytes_cell(row.get("key")), flexible=True),
-    Shown("records", lambda row: _estimate(row, "records", f"{number(row, 'records'):,}"), right=True),
-    Shown("bytes", lambda row: _estimate(row, "bytes", human_bytes(row.get("bytes"))), right=True),
+    Shown("biggest keys in what is cleaned", lambda row: bytes_cell(row.get("key")), flexible=True),
+    Shown("records", lambda row: _at_least(row, f"{number(row, 'records'):,}"), right=True),
+    Shown("keys and values", lambda row: _at_least(row, human_bytes(row.get("bytes"))), right=True),
 )
 _REASONS: Final = (
     Shown("what", lambda row: str(row["what"])),
@@ -219,12 +220,17 @@ def _settings(row: Row) -> list[tuple[str, str]]:
     places: dict[str, list[str]] = {}
     for name, each in settings.items():
         value = "unlimited" if each.get("value") == str(MAX_INT64) else plain(each.get("value"))
-        places.setdefault(plain(each.get("origin")), []).append(f"{name}={value}")
+        places.setdefault(_inside(each.get("origin"), row), []).append(f"{name}={value}")
     ordered = sorted(places.items(), key=lambda place: place[0].startswith(_DEFAULT))
     return [
         ("settings" if number == 0 else "", f"{', '.join(told)} ({origin})")
         for number, (origin, told) in enumerate(ordered)
     ]
+
+
+def _inside(origin: object, row: Row) -> str:
+    """Where a value comes from; a place in the same log directory by its name there."""
+    return plain(origin).replace(f"{safe_text(os.path.dirname(str(row.get('path'))))}/", "")
 
 
 def _reasons(row: Row) -> list[Row]:
@@ -246,10 +252,9 @@ def _reasons(row: Row) -> list[Row]:
     return cast("list[Row]", rows)
 
 
-def _estimate(row: Mapping[str, object], name: str, shown: str) -> str:
-    """A count of the biggest keys, which is an upper bound where keys are many."""
-    at_least = row.get(f"{name}_at_least")
-    return shown if at_least is None or at_least == row.get(name) else f"<= {shown}"
+def _at_least(row: Mapping[str, object], shown: str) -> str:
+    """A figure of one of the biggest keys, which is a lower bound where keys are many."""
+    return shown if row.get("bytes") == row.get("most_bytes") else f">= {shown}"
 
 
 def _last(row: Mapping[str, object]) -> int:

@@ -38,14 +38,19 @@ def _saved(row: Mapping[str, object]) -> str:
     return human_bytes(saved_bytes(row)) if row.get("passes") and row.get("bytes_after") is not None else NONE
 
 
+def _records(row: Mapping[str, object]) -> str:
+    if row.get("records_after") is None:
+        return NONE
+    return f"{number(row, 'records_before'):,} -> {number(row, 'records_after'):,}"
+
+
 _COLUMNS: Final = (
     Shown("partition", lambda row: partition_name(dict(row))),
     Shown("state", lambda row: plain(row.get("state"))),
     Shown("dirty ratio", _ratio, right=True),
     Shown("log", lambda row: human_bytes(row.get("bytes_before")), right=True),
     Shown("saves", _saved, right=True),
-    Shown("records", lambda row: f"{number(row, 'records_before'):,}", right=True, rank=3),
-    Shown("records after", lambda row: f"{number(row, 'records_after'):,}", right=True, rank=3),
+    Shown("records", _records, right=True, rank=3),
     Shown("cleans", lambda row: plain(row.get("passes")), right=True, rank=4),
     Shown("held back by", lambda row: plain(row.get("held_back_by")), rank=1),
     Shown("behind the bound", lambda row: human_bytes(row.get("uncleanable_bytes")), right=True, rank=2),

@@ -1,33 +1,18 @@
-"""Forecasts of retention on their way out: rows for programs, or a picture and tables for people."""
+"""Forecasts of retention on their way out. The form's module is imported when it is chosen."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, Protocol, cast
-
-from kafkalog_cli.render.writer import Settings, Writer, open_writer
-from kafkalog_core import tables
-from kafkalog_core.findings import Finding
-from kafkalog_core.ops.reading.rows import RowChunk
-from kafkalog_core.ops.retention.rows import event_rows, partition_rows, segment_rows, what_if_rows
-from kafkalog_core.ops.retention.what_if import totals
+from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kafkalog_core.findings import Finding
     from kafkalog_core.ops.retain import Retained
     from kafkalog_core.ops.retention.survey import Survey
-    from kafkalog_core.ops.retention.what_if import Outcome
 
 __all__ = ["RetentionWriter", "open_retention"]
-
-_TABLES: Final = (
-    tables.RETENTION,
-    tables.RETAINED_SEGMENT,
-    tables.RETENTION_WHAT_IF,
-    tables.RETENTION_EVENT,
-    tables.FINDING,
-)
 
 
 class RetentionWriter(Protocol):
@@ -43,43 +28,10 @@ class RetentionWriter(Protocol):
         """Show what is left, then the summary."""
 
 
-class RowRetention:
-    """Everything as rows."""
-
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-        self._outcomes: list[Outcome] = []
-
-    def begin(self, survey: Survey) -> None:
-        """Each row says what counts for it."""
-
-    def write(self, each: Retained | Finding) -> None:
-        """Write the rows, the partition's own first."""
-        if isinstance(each, Finding):
-            self._writer.write(RowChunk(tables.FINDING, [each.row()]))
-            return
-        view = each.forecast.question.view
-        self._writer.write(partition_rows(each.forecast))
-        self._writer.write(segment_rows(each.forecast))
-        for chunk in (
-            what_if_rows(each.outcomes),
-            event_rows(view, each.events),
-            RowChunk(tables.FINDING, [finding.row() for finding in each.findings]),
-        ):
-            if chunk.count:
-                self._writer.write(chunk)
-        self._outcomes += each.outcomes
-
-    def finish(self, summary: Mapping[str, object]) -> None:
-        """Write what all scenarios come to, and the summary row."""
-        if self._outcomes:
-            self._writer.write(what_if_rows(totals(self._outcomes)))
-        self._writer.finish(summary)
-
-
 def open_retention(output: str, *, until_ms: int | None) -> RetentionWriter:
     """The writer of one form onto standard output; `until_ms`: how far checks are played forward."""
     if output == "table":
         module = import_module("kafkalog_cli.render.retention_table")
         return cast("RetentionWriter", module.RetentionTable(until_ms))
-    return RowRetention(open_writer(output, Settings(tables=_TABLES)))
+    module = import_module("kafkalog_cli.render.retention_rows")
+    return cast("RetentionWriter", module.RowRetention(output))

@@ -34,14 +34,14 @@ ROLLING: Final = {
     ),
     "roll.oversized": FindingType(
         "warning",
-        "{count} batches are larger than segment.bytes={limit}: each is taken to have a segment of its own.",
+        "Batches are larger than segment.bytes={limit} ({count}): each is taken to have a segment of its own.",
         "Refuses to append such a batch (RecordBatchTooLargeException), also when a follower fetches it.",
         "Choose a larger segment.bytes.",
         "A batch must fit into a segment. Those that are there were appended under a larger setting.",
     ),
     "roll.wall-clock": FindingType(
         "info",
-        "{why}: when a segment grew older than segment.ms nobody can tell from the log, and no roll by time is told.",
+        "When a segment grew older than segment.ms the log does not tell, and no roll by time is told: {why}.",
         "Compares the time at which it opened the segment with its own clock.",
         _NOTHING,
         "Since 0.10.1 a segment is as old as its records say; before, and where the first batch of a segment has no "
@@ -49,8 +49,8 @@ ROLLING: Final = {
     ),
     "roll.jitter": FindingType(
         "info",
-        "segment.jitter.ms={jitter_ms} takes a random part off segment.ms for each segment: told is what comes of none "
-        "of it.",
+        "A random part of segment.jitter.ms={jitter_ms} is taken off segment.ms for each segment: what is told comes "
+        "of none of it.",
         "Draws a number when it opens a segment, and again at each restart.",
         "Choose what is drawn with --jitter-seed; a restart of the broker draws again.",
         "The number is written down nowhere, so that the very rolls of a broker cannot be foretold.",

@@ -7,12 +7,25 @@ Kafka writes any more but its older releases did, wrappers of magic 0 and 1, is 
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format import kernels
 from kafkalog_core.format.arena import PayloadDamage
-from kafkalog_core.format.clean_wrappers import WRAPPER_FORMS, mark_rewritten, rewrap
+from kafkalog_core.format.clean_terms import (
+    BIT_DISCARD,
+    BIT_EMPTY_TXN,
+    BIT_RETAIN_EMPTY,
+    OUTCOME_EMPTIED,
+    OUTCOME_REBUILT,
+    OUTCOME_REMOVED,
+    OUTCOME_VERBATIM,
+    REASONS,
+    Filtered,
+    FilterRules,
+    Tally,
+)
+from kafkalog_core.format.clean_wrappers import FLAT, Form, flatten, mark_rewritten, rewrap
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.deflate import compress
 from kafkalog_core.format.kernels import clean_numbers as n
@@ -20,6 +33,7 @@ from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, RECORD_BATCH_
 from kafkalog_core.format.whole_batches import CLEAN_ROWS, Piece, whole_batches
 
 if TYPE_CHECKING:
+    from kafkalog_core.format.heavy_keys import HeavyKeys
     from kafkalog_core.format.offset_map import OffsetMap
 
 __all__ = [
@@ -37,25 +51,6 @@ __all__ = [
     "Tally",
 ]
 
-BIT_DISCARD: Final = n.BIT_DISCARD
-BIT_RETAIN_EMPTY: Final = n.BIT_RETAIN_EMPTY
-BIT_EMPTY_TXN: Final = n.BIT_EMPTY_TXN
-OUTCOME_REMOVED: Final = n.OUTCOME_REMOVED
-OUTCOME_VERBATIM: Final = n.OUTCOME_VERBATIM
-OUTCOME_REBUILT: Final = n.OUTCOME_REBUILT
-OUTCOME_EMPTIED: Final = n.OUTCOME_EMPTIED
-REASONS: Final = (
-    "latest",
-    "past-map",
-    "control",
-    "tombstone",
-    "superseded",
-    "tombstone-expired",
-    "null-key",
-    "aborted",
-    "marker-expired",
-)
-"""Why records stay (the first four) or go, in the order of the cells of a `Tally`."""
 _TROUBLES: Final = (
     (n.TROUBLE_EMPTY, "empty-legacy", "nothing of it stays, but it must: a message of magic 0 or 1 cannot be emptied"),
     (
@@ -69,113 +64,6 @@ _TROUBLES: Final = (
 _FIRST_OUTPUT_BYTES: Final = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilterRules:
-    """What releases do differently; as it stands: 4.1 and later.
-
-    Attributes:
-        keeps_past_latest: records that the map does not reach stay (0.10.2 and later).
-        looks_up_control_keys: the keys of control records are looked up as any other (0.11 to 3.0).
-        uses_horizons: batches hold the time until which tombstones and markers stay (3.1 and later).
-        converts_legacy: all of magic 0 and 1 becomes magic 2 (4.0 and later).
-        wrappers: how those of magic 0 and 1 are written again: "filter" (0.10.2 and later), "relative" (0.10.0,
-            0.10.1) or "absolute" (0.9).
-        wrapper_magic: what 0.10.0 and 0.10.1 give them, the topic's message format; None: what they had.
-    """
-
-    keeps_past_latest: bool = True
-    looks_up_control_keys: bool = False
-    uses_horizons: bool = True
-    converts_legacy: bool = True
-    wrappers: str = WRAPPER_FORMS[0]
-    wrapper_magic: int | None = None
-
-
-@dataclass(slots=True)
-class Tally:
-    """Records by reason, as many as `REASONS`, and the bytes of their keys and values.
-
-    Records of aborted batches that are not even opened are counted as the headers do, without bytes.
-    """
-
-    cells: array[int] = field(default_factory=lambda: array("q", bytes(8 * n.T_SIZE)))
-
-    @property
-    def records(self) -> array[int]:
-        """How many, by reason."""
-        return self.cells[: n.T_BYTES]
-
-    @property
-    def bytes(self) -> array[int]:
-        """Of keys and values, by reason."""
-        return self.cells[n.T_BYTES : n.T_TOMBSTONES]
-
-    @property
-    def tombstones(self) -> int:
-        """That are the latest records of their keys."""
-        return self.cells[n.T_TOMBSTONES]
-
-    @property
-    def lone_tombstones(self) -> int:
-        """Of these, those whose key has no other record."""
-        return self.cells[n.T_LONE]
-
-    def copy(self) -> Tally:
-        """The same figures, which do not grow."""
-        return Tally(self.cells[:])
-
-    def since(self, before: Tally) -> Tally:
-        """What came behind an earlier copy."""
-        return Tally(array("q", [now - then for now, then in zip(self.cells, before.cells, strict=True)]))
-
-
-@dataclass(frozen=True, slots=True)
-class Filtered:
-    """What is left of a run. `data` and `batches` are valid until the next run is filtered.
-
-    Attributes:
-        rows: batches of the run that are done; less than all only where there is damage.
-        data: the bytes of the output.
-        batches: batch columns of the output; positions are those of the cleaned log.
-        cells: the kernels' cells of each batch of the run.
-        damage: why the batch in row `rows` stops the cleaner: it cannot be read, or not be written again.
-    """
-
-    rows: int
-    data: memoryview
-    batches: BatchColumns
-    cells: array[int]
-    damage: PayloadDamage | None
-
-    @property
-    def sizes(self) -> array[int]:
-        """Bytes of the output of each batch of the run; 0: it is removed."""
-        return self._each(n.K_BYTES)
-
-    @property
-    def kept(self) -> array[int]:
-        """Records of each batch that stay."""
-        return self._each(n.K_KEPT)
-
-    @property
-    def first_kept(self) -> array[int]:
-        """Offset of the first record of each batch that stays."""
-        return self._each(n.K_FIRST)
-
-    @property
-    def last_kept(self) -> array[int]:
-        """Offset of the last record of each batch that stays."""
-        return self._each(n.K_LAST)
-
-    @property
-    def outcomes(self) -> array[int]:
-        """What became of each batch: `OUTCOME_*`."""
-        return self._each(n.K_OUTCOME)
-
-    def _each(self, cell: int) -> array[int]:
-        return self.cells[cell : self.rows * n.K_SIZE : n.K_SIZE]
-
-
 class RunFilter:
     """Filters runs of batches one after another, by the offsets in a map.
 
@@ -184,9 +72,16 @@ class RunFilter:
     """
 
     def __init__(
-        self, offset_map: OffsetMap, rules: FilterRules | None = None, *, now_ms: int, delete_retention_ms: int
+        self,
+        offset_map: OffsetMap,
+        rules: FilterRules | None = None,
+        *,
+        now_ms: int,
+        delete_retention_ms: int,
+        heavy: HeavyKeys | None = None,
     ) -> None:
         self.tally = Tally()
+        self._heavy = heavy
         self._map = offset_map
         self._rules = rules or FilterRules()
         self._state = array("q", bytes(8 * n.J_SIZE))
@@ -259,6 +154,8 @@ class RunFilter:
             run.cells,
             self.tally.cells,
         )
+        if self._heavy is not None:
+            self._heavy.weigh(piece.memory, self._records, self._reasons, self._digests)
         if not piece.is_whole or self._parts:
             self._parts.append((bytes(self._reasons[: self._records.count]), self._records.column("offset").tolist()))
         if not piece.is_whole:
@@ -309,12 +206,14 @@ class RunFilter:
             return None
         state[n.O_BATCH], state[n.O_END] = row, state[n.O_FILLED] + RECORD_BATCH_OVERHEAD
         one = run.batches.part(0, row + 1)
-        parts = whole_batches(run.memory, one, run.bits, self._records, max_bytes=run.max_bytes, first=row)
-        for part, (reasons, _) in zip(parts, self._parts, strict=True):
+        reasons = b"".join(some for some, _ in self._parts)
+        at = 0
+        for part in whole_batches(run.memory, one, run.bits, self._records, max_bytes=run.max_bytes, first=row):
             if isinstance(part, PayloadDamage):
                 return part
             state[n.O_RECORD] = 0
-            write = (part.memory, part.batches, self._records, reasons, run.cells)
+            write = (part.memory, part.batches, self._records, reasons[at : at + self._records.count], run.cells)
+            at += self._records.count
             while kernels.write_records(*write, self._output, state) == n.WRITE_ROOM:
                 self._grow(run)
         if run.batches.column("codec")[row]:
@@ -328,7 +227,8 @@ class RunFilter:
         state = run.state
         start = state[n.O_FILLED] + RECORD_BATCH_OVERHEAD
         codec = run.batches.column("codec")[state[n.O_BATCH]]
-        payload = compress(codec, self._output[start : state[n.O_END]], magic=MAGIC_V2)
+        plain, system = self._output[start : state[n.O_END]], self._rules.gzip_system
+        payload = compress(codec, plain, magic=MAGIC_V2, gzip_system=system)
         self._put(run, start, payload)
         kernels.finish_batch(run.batches, run.cells, self._output, self._columns, state)
 
@@ -341,9 +241,28 @@ class RunFilter:
         parts = self._parts or [(bytes(self._reasons[first:last]), self._records.column("offset")[first:last].tolist())]
         stays = [why < n.WHY_SUPERSEDED for reasons, _ in parts for why in reasons]
         offsets = [offset for _, some in parts for offset in some]
-        entry = rewrap(piece, row, stays, offsets, self._rules.wrappers, self._rules.wrapper_magic)
+        rules = self._rules
+        if rules.wrappers == FLAT:
+            self._put_flat(run, row, flatten(piece, row, stays, offsets))
+            return
+        entry = rewrap(piece, row, stays, offsets, Form(rules.wrappers, rules.wrapper_magic, rules.gzip_system))
         self._put(run, run.state[n.O_FILLED], entry)
         kernels.note_batch(run.cells, self._output, self._columns, run.state)
+
+    def _put_flat(self, run: _Run, row: int, entries: list[bytes]) -> None:
+        """Put several entries into the output in place of one."""
+        columns, start = self._columns, run.state[n.O_FILLED]
+        rows = columns.count + len(entries) + run.batches.count - row
+        if rows > columns.capacity:
+            self._columns = BatchColumns(2 * rows)
+            self._columns.count = columns.count
+            for name in columns.fields:
+                self._columns.column(name)[:] = columns.column(name)
+        for entry in entries:
+            run.state[n.O_BATCH] = row
+            self._put(run, run.state[n.O_FILLED], entry)
+            kernels.note_batch(run.cells, self._output, self._columns, run.state)
+        run.cells[row * n.K_SIZE + n.K_BYTES] = run.state[n.O_FILLED] - start
 
     def _put(self, run: _Run, start: int, data: bytes) -> None:
         """Put bytes into the output, which end the batch in hand."""

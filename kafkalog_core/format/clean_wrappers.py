@@ -19,13 +19,23 @@ if TYPE_CHECKING:
     from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.format.whole_batches import Piece
 
-__all__ = ["WRAPPER_FORMS", "mark_rewritten", "rewrap"]
+__all__ = ["FLAT", "WRAPPER_FORMS", "Form", "flatten", "mark_rewritten", "rewrap"]
 
-WRAPPER_FORMS: Final = ("filter", "relative", "absolute")
-"""How wrappers are written again: in 0.10.2 and later, in 0.10.0 and 0.10.1, in 0.9."""
+WRAPPER_FORMS: Final = ("filter", "relative", "absolute", "flat")
+"""How wrappers are written again: in 0.10.2 and later, in 0.10.0 and 0.10.1, in 0.9, in 0.8."""
+_FILTER, _RELATIVE, _ABSOLUTE, FLAT = WRAPPER_FORMS
 _COPIED: Final = WRAPPER_FORMS[1:]  # whose inner messages stay as they are, byte for byte
+_ALWAYS: Final = WRAPPER_FORMS[2:]  # that are given to all wrappers
 
 _NULL_KEY: Final = (-1).to_bytes(4, "big", signed=True)
+
+
+class Form(NamedTuple):
+    """How wrappers are written again: one of WRAPPER_FORMS, their magic (None: what they had), the byte of gzip."""
+
+    name: str
+    magic: int | None
+    gzip_system: int
 
 
 class _Inner(NamedTuple):
@@ -40,20 +50,18 @@ class _Inner(NamedTuple):
 def mark_rewritten(piece: Piece, cells: array[int], form: str) -> None:
     """Have wrappers written again of which all messages stay.
 
-    0.9 does so with all; 0.10.2 and later with those whose magic is not that of the messages inside (KAFKA-4298).
+    0.8 and 0.9 do so with all; 0.10.2 and later with those whose magic is not that of the messages inside (KAFKA-4298).
     """
     formats, codecs = piece.batches.column("format"), piece.batches.column("codec")
     for row in range(piece.first, piece.last):
         at = row * n.K_SIZE + n.K_OUTCOME
         if cells[at] == n.OUTCOME_VERBATIM and codecs[row] and formats[row] < layout.MAGIC_V2:
             is_mixed = any(inner.magic != formats[row] for inner in _inner_messages(piece, row))
-            if form == WRAPPER_FORMS[2] or (form == WRAPPER_FORMS[0] and is_mixed):
+            if form in _ALWAYS or (form == _FILTER and is_mixed):
                 cells[at] = n.OUTCOME_REBUILT
 
 
-def rewrap(
-    piece: Piece, row: int, stays: Sequence[bool], offsets: Sequence[int], form: str, magic: int | None = None
-) -> bytes:
+def rewrap(piece: Piece, row: int, stays: Sequence[bool], offsets: Sequence[int], form: Form) -> bytes:
     """The wrapper in a row with those messages alone that stay.
 
     Args:
@@ -61,12 +69,11 @@ def rewrap(
         row: its row.
         stays: of each message inside, in order.
         offsets: their offsets.
-        form: one of WRAPPER_FORMS.
-        magic: of the new wrapper; None: that of the old one.
+        form: of the new wrapper.
     """
     batches = piece.batches
     old_magic = batches.column("format")[row]
-    magic = old_magic if magic is None else magic
+    magic = old_magic if form.magic is None else form.magic
     attributes = batches.column("attributes")[row]
     is_append_time = old_magic == layout.MAGIC_V1 and bool(attributes & layout.TIMESTAMP_TYPE_BIT)
     wrapper_time = batches.column("max_timestamp_ms")[row] if is_append_time else layout.NO_TIMESTAMP
@@ -76,20 +83,27 @@ def rewrap(
     inside = bytearray()
     max_time = layout.NO_TIMESTAMP
     for inner, offset in kept:
-        time = wrapper_time if is_append_time and inner.magic == layout.MAGIC_V1 else inner.timestamp_ms
+        is_old = form.name in _COPIED and inner.magic == layout.MAGIC_V0
+        time = wrapper_time if is_append_time and not is_old else inner.timestamp_ms
         message: bytes | memoryview = inner.data
-        if form not in _COPIED:
+        if form.name not in _COPIED:
             message = _message(magic, layout.TIMESTAMP_TYPE_BIT if is_append_time else 0, time, bytes(inner.body))
-        is_relative = magic > layout.MAGIC_V0 and form != WRAPPER_FORMS[2]
+        is_relative = magic > layout.MAGIC_V0 and form.name != _ABSOLUTE
         inside += layout.ENVELOPE.struct.pack(offset - first if is_relative else offset, len(message))
         inside += message
         max_time = max(max_time, time)
     codec = attributes & layout.CODEC_MASK
-    value = compress(codec, inside, magic=magic)
+    value = compress(codec, inside, magic=magic, gzip_system=form.gzip_system)
     new_attributes = codec | (layout.TIMESTAMP_TYPE_BIT if is_append_time and magic else 0)
     body = _NULL_KEY + len(value).to_bytes(4, "big") + value
     message = _message(magic, new_attributes, wrapper_time if is_append_time else max_time, body)
     return layout.ENVELOPE.struct.pack(last, len(message)) + message
+
+
+def flatten(piece: Piece, row: int, stays: Sequence[bool], offsets: Sequence[int]) -> list[bytes]:
+    """The messages of the wrapper in a row that stay, as entries of the log; arguments as of `rewrap`."""
+    rows = zip(_inner_messages(piece, row), stays, offsets, strict=True)
+    return [layout.ENVELOPE.struct.pack(offset, len(inner.data)) + inner.data for inner, stay, offset in rows if stay]
 
 
 def _message(magic: int, attributes: int, timestamp_ms: int, body: bytes) -> bytes:

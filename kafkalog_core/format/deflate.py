@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
     from kafkalog_core.format.bounded import Buffer
 
-__all__ = ["compress"]
+__all__ = ["GZIP_SYSTEM", "compress"]
 
+GZIP_SYSTEM: Final = 255
+_GZIP_START: Final = layout.GZIP_MAGIC + bytes(6)
 _GZIP_LEVEL: Final = 6  # what zlib's default is
 _ZSTD_LEVEL: Final = 3
 _XERIAL_START: Final = layout.XERIAL_HEADER.struct.pack(layout.XERIAL_MAGIC, 1, 1)
@@ -37,31 +39,32 @@ def _library(name: str) -> Any:
     return import_module(name)
 
 
-def compress(codec: int, data: Buffer, *, magic: int) -> bytes:
+def compress(codec: int, data: Buffer, *, magic: int, gzip_system: int = GZIP_SYSTEM) -> bytes:
     """The compressed form of `data`.
 
     Args:
         codec: codec id, the low bits of the batch's attributes.
         data: records or messages.
         magic: of the batch: in magic 0 the header of an lz4 frame has another checksum.
+        gzip_system: byte of a gzip stream that names the operating system: Java says 255 (unknown), before Java 16 it
+            said 0.
 
     Raises:
         UnsupportedError: a codec id that no release writes.
     """
+    if codec == layout.CODEC_GZIP:
+        return _gzip(data, gzip_system)
     if codec not in _COMPRESSORS:
         raise UnsupportedError(f"codec id {codec} is none of Kafka's")
     return _COMPRESSORS[codec](data, magic)
 
 
-def _gzip(data: Buffer, _magic: int) -> bytes:
-    """GZIPOutputStream names no operating system, as zlib alone does (Java 16 and later: 255)."""
+def _gzip(data: Buffer, system: int) -> bytes:
+    """One member without a name and a time."""
     stream = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
     body = stream.compress(data) + stream.flush()
     size = memoryview(data).nbytes & 0xFFFFFFFF
-    return _GZIP_START + body + crc32(data).to_bytes(4, "little") + size.to_bytes(4, "little")
-
-
-_GZIP_START: Final = layout.GZIP_MAGIC + bytes((0, 0, 0, 0, 0, 0, 255))
+    return _GZIP_START + bytes((system,)) + body + crc32(data).to_bytes(4, "little") + size.to_bytes(4, "little")
 
 
 def _xerial(data: Buffer, _magic: int) -> bytes:
@@ -94,15 +97,14 @@ def _lz4(data: Buffer, magic: int) -> bytes:
 
 
 def _zstd(data: Buffer, _magic: int) -> bytes:
-    """A stream whose size is not known when it begins; Kafka flushes it before the end: an empty block is the last."""
+    """A stream whose size is not known when it begins, and that is flushed before it ends: the last block is empty."""
     library = _library("zstandard")
     stream = library.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=False).compressobj()
-    compressed: bytes = stream.compress(data) + stream.flush(library.COMPRESSOBJ_FLUSH_BLOCK) + stream.flush()
-    return compressed
+    compressed: bytes = stream.compress(data) + stream.flush(library.COMPRESSOBJ_FLUSH_BLOCK)
+    return compressed + bytes(stream.flush())
 
 
 _COMPRESSORS: Final[dict[int, Callable[[Buffer, int], bytes]]] = {
-    layout.CODEC_GZIP: _gzip,
     layout.CODEC_SNAPPY: _xerial,
     layout.CODEC_LZ4: _lz4,
     layout.CODEC_ZSTD: _zstd,

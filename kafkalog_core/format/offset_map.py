@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from mmap import mmap
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import LimitError
@@ -71,7 +71,7 @@ class OffsetMap:
 
     def _fresh(self) -> memoryview:
         """Memory that the system gives when it is touched."""
-        return memoryview(mmap(-1, self.slots * ENTRY_BYTES)).cast("q")
+        return memoryview(mmap(-1, self.slots * ENTRY_BYTES, MAP_PRIVATE | MAP_ANONYMOUS)).cast("q")
 
     @property
     def size(self) -> int:

@@ -2,29 +2,96 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import RefusedError, UnfinishedError
 from kafkalog_core.format.names import JOURNAL_PREFIX
-from kafkalog_core.ops.plans.obstacles import resume_command, undo_command
-from kafkalog_core.ops.plans.plan import planner_of
+from kafkalog_core.ops.plans.obstacles import obstacles_of, resume_command, undo_command
+from kafkalog_core.ops.plans.plan import Draft, Outcome, Plan, make_plan, planner_of
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
 from kafkalog_core.storage.changing.commit import check_new, finish
 from kafkalog_core.storage.changing.journal import Journal, layout_for
 from kafkalog_core.storage.changing.journals import find_journals
+from kafkalog_core.storage.changing.space import free_bytes, spaces_for
 from kafkalog_core.storage.changing.staging import Staging
+from kafkalog_core.storage.changing.writer import WriteError
+from kafkalog_core.storage.partition import read_partition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog_core.ops.plans.plan import Draft, Plan
+    from kafkalog_core.ops.plans.plan import PlanRequest
+    from kafkalog_core.ops.plans.sites import Site
     from kafkalog_core.storage.changing.changes import Change
     from kafkalog_core.storage.changing.commit import States
     from kafkalog_core.storage.changing.writer import Disk
 
-__all__ = ["apply_draft", "check_drift", "resume"]
+__all__ = ["apply_draft", "check_drift", "draft_to_apply", "resume"]
+
+_MADE_ONCE: Final = frozenset({"compact"})
+"""Commands that take long to make what they write."""
+_ROOM: Final = 3
+"""So many times the logs must be free where that is made before it is known how much it is: v0 messages grow as v2."""
+_SPARE_BYTES: Final = 64 * 1024 * 1024
+
+
+def draft_to_apply(
+    command: str, request: PlanRequest, disk: Disk, *, undo_to: str | None, now_ms: int, progress: Progress
+) -> Draft:
+    """A plan that is about to be applied. The locks are held.
+
+    What takes long to be made is laid down beside the journal at once, where no broker looks, if there is room for it
+    beyond doubt; else it is made twice, to be counted and hashed before anything is written. The caller applies the
+    draft or discards it. Raises what `make_plan` raises.
+    """
+    if command in _MADE_ONCE and _has_room(request.site, undo_to):
+        draft = _staged(command, request, disk, undo_to=undo_to, now_ms=now_ms, progress=progress)
+        if draft is not None:
+            return draft
+    return make_plan(command, request, undo_to=undo_to, progress=progress)
+
+
+def _has_room(site: Site, undo_to: str | None) -> bool:
+    """Whether there is room for whatever a command may make of the logs."""
+    if undo_to is not None and not os.path.isdir(undo_to):
+        return False
+    partitions = [read_partition(place.path) for place in site.partitions]
+    wanted = _SPARE_BYTES + _ROOM * sum(file.size_bytes for partition in partitions for file in partition.files)
+    return all(free_bytes(place) >= wanted for place in (site.root, undo_to) if place is not None)
+
+
+def _staged(
+    command: str, request: PlanRequest, disk: Disk, *, undo_to: str | None, now_ms: int, progress: Progress
+) -> Draft | None:
+    """A draft whose changes are staged; null: that cannot be done, and making a plan tells why."""
+    empty = Plan(command=command, request=request, changes=(), outcome=Outcome(), undo_to=undo_to)
+    if obstacles_of(empty):
+        return None
+    free = {os.stat(place).st_dev: free_bytes(place) for place in (request.site.root, undo_to) if place is not None}
+    staging = _staging(empty, disk, now_ms)
+    try:
+        outcome = planner_of(command)(request, staging, progress)
+        changes = tuple(staging.changes)
+        spaces = (
+            replace(space, free_bytes=free.get(os.stat(space.path).st_dev, space.free_bytes))
+            for space in spaces_for(changes, undo_to)
+        )
+        plan = replace(empty, outcome=outcome, changes=changes, spaces=tuple(spaces))
+        plan = replace(plan, obstacles=obstacles_of(plan))
+    except WriteError:
+        staging.discard()
+        return None
+    except BaseException:
+        staging.discard()
+        raise
+    if plan.obstacles or not changes:
+        staging.discard()
+        return Draft(plan, staging)
+    return Draft(plan, staging, staging)
 
 
 def apply_draft(draft: Draft, disk: Disk, *, now_ms: int, progress: Progress = NO_PROGRESS) -> Journal:
@@ -38,9 +105,9 @@ def apply_draft(draft: Draft, disk: Disk, *, now_ms: int, progress: Progress = N
         raise RefusedError(f"{plan.obstacles[0]}; nothing has been changed")
     if not plan.changes:
         raise RefusedError("there is nothing to be done", path=plan.request.site.root)
-    staging = _staging(plan, disk, now_ms)
+    staging = draft.staging or _staging(plan, disk, now_ms)
     try:
-        if not draft.outline.replay(staging):
+        if draft.staging is None and not draft.outline.replay(staging):
             planner_of(plan.command)(plan.request, staging, progress)
         check_drift(plan.changes, staging.changes)
         journal = staging.prepare()

@@ -185,7 +185,8 @@ class Appender:
         if ends >= last:
             return last, None
         if not segment.size_bytes and ends == first:  # nothing is there to be left behind
-            return first + 1, None
+            is_beyond = rules.bounds_offsets and batches.column("last_offset")[first] - segment.base_offset > MAX_INT32
+            return (first, "offset-range") if is_beyond else (first + 1, None)
         return ends, self._reason_at(batches, starts, first, ends, now_ms)
 
     def _row_behind(self, batches: BatchColumns, starts: list[int], first: int, last: int, room: int) -> int:

@@ -109,8 +109,7 @@ def key(rank: int, name: bytes, **columns: object) -> Row:
         "key": name,
         "records": 120,
         "bytes": 9_000,
-        "records_at_least": 120,
-        "bytes_at_least": 9_000,
+        "most_bytes": 9_000,
         **columns,
     }
 
@@ -123,7 +122,7 @@ CLEANABLE = CompactForecast(
         segment(450),
         segment(900, state="active", group=None, bytes_before=5_000, bytes_after=5_000, records_after=450),
     ),
-    keys=(key(1, b"customer-7"), key(2, b"\x00\xff", records_at_least=90, bytes_at_least=7_000)),
+    keys=(key(1, b"customer-7"), key(2, b"\x00\xff", most_bytes=9_100)),
 )
 TWO_PASSES = CompactForecast(
     partition=partition(passes=2, map_keys=200, memory_bytes=5_400),

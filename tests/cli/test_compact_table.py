@@ -50,7 +50,7 @@ def test_one_that_would_be_cleaned(shown) -> None:
         "goes: superseded by a later record of their key 580 25.4 KiB 58 %",
         "00000000000000000450.log dirty 00000000000000000000",
         "1 customer-7 120 8.8 KiB",
-        "2 x'00ff' <= 120 <= 8.8 KiB",
+        "2 x'00ff' >= 120 >= 8.8 KiB",
     ):
         assert part in flat(text), part
     assert "ends at" not in text  # one clean needs no table of cleans

@@ -7,11 +7,12 @@ the passes that cannot be compared. A line that nothing needs any more fails.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkalog_core.ops.apply import apply_draft
+from kafkalog_core.ops.cleaning.to_dir import compact_to
 from kafkalog_core.ops.compact import CompactRequest, compact
 from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
 from kafkalog_core.ops.plans.sites import site_of
@@ -24,10 +25,12 @@ from tests.corpus import archives, batch_bytes, cleaning, verifying
 from tests.corpus.histories import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.corpus.cleaning import Pair
+
+    CarryOut = Callable[[Pair, Path, Path, Path], Path]
 
 pytestmark = pytest.mark.corpus
 
@@ -51,33 +54,52 @@ def _memory_bytes(pair: Pair) -> int:
     return int(config["log.cleaner.dedupe.buffer.size"]) // int(config.get("log.cleaner.threads", 1))
 
 
-def _clean(pair: Pair, corpus: Path, root: Path, into: Path) -> Any:
-    """Clean a laid out log as the broker did; the plan."""
+def _in_place(pair: Pair, corpus: Path, root: Path, into: Path) -> Path:
+    """Clean a laid out log as the broker did; where the result is."""
     options = {"kafka": pair.stay.options(into, pair.topic), "memory_bytes": _memory_bytes(pair), "force": False}
     request = PlanRequest(site=site_of([str(root)]), options=options, now_ms=pair.now_ms(corpus))
     draft = make_plan("compact", request)
-    if draft.plan.changes:
-        apply_draft(draft, Disk(), now_ms=request.now_ms)
-    return draft.plan
+    assert draft.plan.changes, [each.message for each in (*draft.plan.outcome.refusals, *draft.plan.outcome.findings)]
+    apply_draft(draft, Disk(), now_ms=request.now_ms)
+    return root
 
 
-def differences(pair: Pair, corpus: Path, tmp_path: Path) -> Iterator[tuple[str, str]]:
+def _to_new_dir(pair: Pair, corpus: Path, root: Path, into: Path) -> Path:
+    """The same, into a new log directory."""
+    [forecast] = compact_to(_request(pair, corpus, root, into), str(into / "new"), Report())
+    assert forecast.passes
+    return into / "new"
+
+
+def _request(pair: Pair, corpus: Path, root: Path, into: Path) -> CompactRequest:
+    return CompactRequest(
+        targets=tuple(resolve([str(root)])),
+        now_ms=pair.now_ms(corpus),
+        kafka=SettingsRequest.from_json(pair.stay.options(into, pair.topic)),
+        memory_bytes=_memory_bytes(pair),
+        max_passes=1,
+    )
+
+
+def differences(pair: Pair, corpus: Path, tmp_path: Path, carry_out: CarryOut) -> Iterator[tuple[str, str]]:
     """What is other in what we make of a log: file and how."""
     if pair.lost:
         yield "-", "lost"
         return
     root = pair.lay(corpus, tmp_path / "log")
+    untouched = {path.name: path.read_bytes() for path in (root / pair.logged.partition).glob(_active(pair))}
+    root = carry_out(pair, corpus, root, tmp_path)
     directory = root / pair.logged.partition
-    untouched = {path.name: path.read_bytes() for path in directory.glob(f"{pair.logged.end:020d}.*")}
-    plan = _clean(pair, corpus, root, tmp_path)
-    if not plan.changes:
-        yield "-", f"nothing done: {[finding.message for finding in (*plan.outcome.refusals, *plan.outcome.findings)]}"
-        return
     for name, content in untouched.items():
         if (directory / name).read_bytes() != content:
             yield name, "above the bound"
     yield from _segments(pair, corpus, directory)
     yield from _beside(pair, corpus, root)
+
+
+def _active(pair: Pair) -> str:
+    """The files of the segment that begins where the pass ends, but its snapshot."""
+    return f"{pair.logged.end:020d}.[lit]*"
 
 
 def _segments(pair: Pair, corpus: Path, directory: Path) -> Iterator[tuple[str, str]]:
@@ -135,10 +157,11 @@ def _beside(pair: Pair, corpus: Path, root: Path) -> Iterator[tuple[str, str]]:
         yield "*.snapshot", f"extra {sorted(found[0] - found[1])}, missing {sorted(found[1] - found[0])}"
 
 
+@pytest.mark.parametrize("carry_out", [_in_place, _to_new_dir], ids=["in-place", "to"])
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.id)
-def test_a_pass_makes_what_the_cleaner_made(corpus: Path, tmp_path: Path, pair: Pair) -> None:
+def test_a_pass_makes_what_the_cleaner_made(corpus: Path, tmp_path: Path, pair: Pair, carry_out: CarryOut) -> None:
     """And every line of the list that names the pass is needed for it."""
-    found = list(differences(pair, corpus, tmp_path))
+    found = list(differences(pair, corpus, tmp_path, carry_out))
     left = [each for each in found if not any(_explains(line, pair, *each) for line in LINES)]
     assert not left, "\n".join(f"{pair.id}  {file}  {how}" for file, how in left)
     named = [line for line in LINES if verifying.is_like(pair.id, line[0])]
@@ -149,14 +172,7 @@ def test_a_pass_makes_what_the_cleaner_made(corpus: Path, tmp_path: Path, pair: 
 @pytest.mark.parametrize("pair", [pair for pair in PAIRS if not pair.lost], ids=lambda pair: pair.id)
 def test_the_simulation_tells_what_the_cleaner_made(corpus: Path, tmp_path: Path, pair: Pair) -> None:
     root = pair.lay(corpus, tmp_path / "log")
-    request = CompactRequest(
-        targets=tuple(resolve([str(root)])),
-        now_ms=pair.now_ms(corpus),
-        kafka=SettingsRequest.from_json(pair.stay.options(tmp_path, pair.topic)),
-        memory_bytes=_memory_bytes(pair),
-        max_passes=1,
-    )
-    [forecast] = compact(request, Report())
+    [forecast] = compact(_request(pair, corpus, root, tmp_path), Report())
     [told] = forecast.passes
     assert forecast.partition["would_run"] is True
     assert (told["first_dirty_offset"], told["end_offset"]) == (pair.logged.first_dirty, pair.logged.end)

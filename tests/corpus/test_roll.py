@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.ops.releases.release import parse_release
+from kafkalog_core.ops.releases.setting_table import known_names
 from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
 from kafkalog_core.ops.rolling.course import limits_of
 from kafkalog_core.ops.rolling.reading import LogDamage, log_runs
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.corpus
 
+_STAGES = re.compile(r"/(fmt-[^/]*/final|clean-[^/]*/before|txn-[^/]*/produced|(08|10|11)-[^/]*)/logdir/")
+"""Written in one session of one broker that was a leader: nothing was cleaned, no broker fell."""
+_SERVED = re.compile(r"(?!__).*-\d+")
+"""Of clients' topics; where one was deleted its indexes are as large as they were made."""
 _CREATED = re.compile(r"create topic (\S+) partitions=\d+ (\{.*\})")
 LINES = verifying.lines("roll_differences.txt", 3)
 
@@ -54,12 +59,10 @@ def _reals() -> Iterator[Real]:
     logs = {str(PurePosixPath(path).parent) for path in contents.files if path.endswith(f"/{0:020d}.log")}
     for sheet, text in sorted(contents.texts.items()):
         case = str(PurePosixPath(sheet).parent)
-        if not sheet.endswith("/case.json") or not re.search(r"/(fmt-|10-rolls)", case):
-            continue
-        facts = json.loads(text)
+        facts = json.loads(text) if sheet.endswith("/case.json") else {}
         for path in sorted(logs):
             name = PurePosixPath(path).name
-            if not path.startswith(f"{case}/") or "/logdir/" not in path or name.startswith("__"):
+            if not path.startswith(f"{case}/") or not _STAGES.search(path) or not _SERVED.fullmatch(name):
                 continue
             configs = facts.get("broker_configs") or [{"config": {}}]
             yield Real(path, facts["kafka"], configs[0]["config"], _topic_config(facts, name.rpartition("-")[0]))
@@ -67,9 +70,14 @@ def _reals() -> Iterator[Real]:
 
 def _topic_config(facts: dict[str, Any], topic: str) -> dict[str, Any]:
     if "topic_configs" in facts:
-        return dict(facts["topic_configs"].get(topic, {}))
-    steps = [match for step in facts["steps"] if (match := _CREATED.match(step)) is not None]
-    return next((json.loads(match[2]) for match in steps if match[1] == topic), {})
+        return {k: v for k, v in facts["topic_configs"].get(topic, {}).items() if k in set(known_names())}
+    steps = [
+        match
+        for step in facts.get("steps", [])
+        if isinstance(step, str) and (match := _CREATED.match(step)) is not None
+    ]
+    configs = next((json.loads(match[2]) for match in steps if match[1] == topic), {})
+    return {name: value for name, value in configs.items() if name in set(known_names())}
 
 
 REALS = list(_reals())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import RefusedError
@@ -14,10 +14,13 @@ from kafkalog_core.ops.plans.sites import site_of
 from kafkalog_core.ops.progress import NO_PROGRESS
 from kafkalog_core.ops.releases.release import Release
 from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
+from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.retention.forecast import Forecast
 from kafkalog_core.ops.retention.survey import Survey, Wanted
+from kafkalog_core.ops.roll import RollRequest, roll
 from kafkalog_core.ops.rolling.course import limits_of
 from kafkalog_core.ops.rolling.rules import append_rules
+from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.storage.append import Appender
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.items import Run
@@ -26,7 +29,7 @@ from kafkalog_core.storage.source import Source
 from tests.build import meta_properties, offset_checkpoint
 from tests.integration.jars import KAFKA_VERSION
 from tests.integration.log_harness import HarnessError
-from tests.integration.same_files import differences
+from tests.integration.same_files import differences, split_batches
 from tests.integration.workloads import FIRST_MS, draw_appends, draw_retention, draw_workload
 
 if TYPE_CHECKING:
@@ -286,6 +289,27 @@ def compare_appends(harness: LogHarness, workload: Workload, work_dir: Path) -> 
     return verdict
 
 
+def compare_rolling(harness: LogHarness, workload: Workload, work_dir: Path) -> Verdict:
+    """Append everything; then kafkalog makes other segments of that log, and Kafka appends its batches anew."""
+    verdict, bench = Verdict(), _Bench(harness, workload, work_dir / "before")
+    other = draw_appends(workload.seed + 1).settings
+    for number, stage, _ in bench.stages():
+        real, ours = work_dir / "real" / f"{TOPIC}-0", work_dir / "ours"
+        real.mkdir(parents=True)
+        batches = [each for group in stage.sets for each in split_batches(group)]
+        harness.append(real, batches, stage.now_ms, other)
+        request = request_of(replace(workload, settings=other))
+        for _ in roll(RollRequest(targets=tuple(resolve([str(bench.real)])), kafka=request, to=str(ours)), Report()):
+            pass
+        harness.run("open", real, stage.now_ms, other)
+        for path in (*real.iterdir(), *(ours / f"{TOPIC}-0").iterdir()):
+            os.utime(path, ns=(0, 0))  # those of the new segments are nobody's
+        verdict.add(f"stage {number}", differences(real, ours / f"{TOPIC}-0"))
+        verdict.count_logs(real, ours / f"{TOPIC}-0")
+        verdict.rounds += 1
+    return verdict
+
+
 def _runs(path: Path, batches: bytes) -> Iterator[Run]:
     path.write_bytes(batches)
     with Source.open(str(path)) as source:
@@ -313,5 +337,6 @@ KINDS: Final = {
     "clean": (draw_workload, compare_cleaning),
     "retain": (draw_retention, compare_retention),
     "append": (draw_appends, compare_appends),
+    "roll": (draw_appends, compare_rolling),
 }
 """What can be compared: how a seed's workload is drawn, and how it is compared."""

@@ -89,6 +89,18 @@ O_BEGINS: Final = 6  # file position of the first byte of the input
 O_RULES: Final = 7
 O_ROWS: Final = 8  # of the output's columns
 O_SIZE: Final = 9
+# --- the biggest keys: counters in sets, found by a key's digest ------------------------------------------------------
+Y_SETS: Final = 512  # a power of two
+Y_WAYS: Final = 4  # counters of a set
+Y_LOW: Final = 0  # both halves of the digest
+Y_HIGH: Final = 1
+Y_RECORDS: Final = 2  # since the key has its counter; 0: it is free
+Y_BYTES: Final = 3  # of its key and values
+Y_BEFORE: Final = 4  # that it may have had before, at most
+Y_KEY_SIZE: Final = 5
+Y_SIZE: Final = 6
+Y_NAME: Final = 64  # bytes of a key that are kept
+
 RECORD_ROOM: Final = 36  # the most that a record takes beside its key, its value and its headers
 HEADER_ROOM: Final = 10  # and a header
 TIME_TYPE: Final = layout.TIMESTAMP_TYPE_BIT

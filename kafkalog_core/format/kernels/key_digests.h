@@ -219,8 +219,11 @@ __attribute__((constructor)) static void key_use_processor(void)
 
 static inline void key_fetch(const long long *table, uint64_t slots, const long long *digests, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        KEY_FETCH(table + 3 * (((uint64_t)digests[2 * i] & 0xFFFFFFFFu) * slots >> 32));
+    for (size_t i = 0; i < count; i++) {
+        const long long *entry = table + 3 * (((uint64_t)digests[2 * i] & 0xFFFFFFFFu) * slots >> 32);
+        KEY_FETCH(entry);
+        KEY_FETCH(entry + 2); /* it may lie across two lines of the cache */
+    }
 }
 
 #endif

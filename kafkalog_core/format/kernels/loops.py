@@ -16,6 +16,7 @@ from kafkalog_core.format.kernels.clean_judge import judge, take_rows
 from kafkalog_core.format.kernels.clean_write import finish_batch, note_batch, write_batches, write_records
 from kafkalog_core.format.kernels.damaged_walk import walk_over, weave
 from kafkalog_core.format.kernels.headers import find_contradiction, find_outside
+from kafkalog_core.format.kernels.heavy_keys import weigh_keys
 from kafkalog_core.format.kernels.index_checks import check_offset_entries
 from kafkalog_core.format.kernels.index_order import is_ordered, mark_disorder
 from kafkalog_core.format.kernels.inflate import inflate_rows, uncleared
@@ -69,6 +70,7 @@ __all__ = [
     "walk_over",
     "walk_v07",
     "weave",
+    "weigh_keys",
     "write_batches",
     "write_records",
     "write_rows",

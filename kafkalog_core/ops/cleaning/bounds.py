@@ -208,9 +208,8 @@ def _state(config: CleanConfig, sizes: tuple[int, int], *, must_now: bool) -> tu
     if not cleanable:
         return "nothing-cleanable", "no dirty segment lies below what may be cleaned"
     ratio = cleanable / total
-    figures = f"{cleanable} dirty bytes of {total}: dirty ratio {ratio:.4f}"
     if must_now:
-        return "cleanable", f"a dirty record is older than max.compaction.lag.ms={config.max_lag_ms}; {figures}"
-    if ratio > config.min_dirty_ratio:
-        return "cleanable", f"{figures}, above min.cleanable.dirty.ratio={config.min_dirty_ratio}"
-    return "not-dirty-enough", f"{figures}, not above min.cleanable.dirty.ratio={config.min_dirty_ratio}"
+        return "cleanable", f"a dirty record is older than max.compaction.lag.ms={config.max_lag_ms}"
+    relation = "above" if ratio > config.min_dirty_ratio else "not above"
+    state: State = "cleanable" if ratio > config.min_dirty_ratio else "not-dirty-enough"
+    return state, f"its dirty ratio {ratio:.4f} is {relation} min.cleanable.dirty.ratio={config.min_dirty_ratio}"

@@ -6,12 +6,17 @@ chunks, for whoever writes or counts them. Memory: the map, a window of the log 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kafkalog_core.errors import CleanError
 from kafkalog_core.format.clean import OUTCOME_REBUILT, FilterRules, RunFilter
 from kafkalog_core.format.columns import BatchColumns
+from kafkalog_core.format.deflate import GZIP_SYSTEM
+from kafkalog_core.format.heavy_keys import HeavyKeys
+from kafkalog_core.format.kernels import clean_numbers as n
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.ops.cleaning.appends import Appends
 from kafkalog_core.ops.cleaning.bounds import cleanability
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog_core.format.clean import Filtered
+    from kafkalog_core.format.heavy_keys import HeavyKey
     from kafkalog_core.ops.cleaning.appends import AppendSet
     from kafkalog_core.ops.cleaning.bounds import Cleanability
     from kafkalog_core.ops.cleaning.config import CleanConfig
@@ -128,6 +134,7 @@ class CleanPass:
         self._rules = rules
         self._now_ms = now_ms
         self._heavy_keys = heavy_keys
+        self._heavy = HeavyKeys() if heavy_keys else None
         self._progress = progress
         self._max_batch_bytes = max_batch_bytes
         self._batches = BatchColumns()
@@ -135,6 +142,7 @@ class CleanPass:
         self._filter: RunFilter | None = None
         self._transactions = TransactionState()
         self._verdicts = Verdicts(rules, log.producers, bounds.bound, now_ms)
+        self._legacy_horizon_ms = 0  # tombstones of v0 and v1 (before 3.1 all, and markers) in newer segments stay
         self.groups: tuple[Group, ...] = ()
 
     # --- the map ------------------------------------------------------------------------------------------------------
@@ -142,6 +150,8 @@ class CleanPass:
         """Fill the map, and so find out where the clean ends. Raises CleanError and StorageError."""
         filler = MapFiller(self.log, self._config, self._rules, self._progress, self._max_batch_bytes)
         self._filled = filler.fill(self.bounds.first_dirty, self.bounds.bound)
+        clean = segments_in(self.log.segments, 0, self.bounds.first_dirty, self._rules)
+        self._legacy_horizon_ms = clean[-1].mtime_ms - self._config.delete_retention_ms if clean else 0
         sources = segments_in(self.log.segments, 0, self.end_offset, self._rules)
         grouped = group_segments(sources, self._config, self._rules, self.bounds.bound)
         self.groups = tuple(Group(group, self) for group in grouped)
@@ -150,6 +160,7 @@ class CleanPass:
             _filter_rules(self._rules),
             now_ms=self._now_ms,
             delete_retention_ms=self._config.delete_retention_ms,
+            heavy=self._heavy,
         )
 
     @property
@@ -176,6 +187,11 @@ class CleanPass:
     def lone_tombstone_keys(self) -> int:
         """Tombstones that are the only records of their keys in the dirty part."""
         return self.filter.tally.lone_tombstones
+
+    @property
+    def heavy_keys(self) -> list[HeavyKey]:
+        """The biggest keys of the records that the map knows, the biggest first; empty: none stands out."""
+        return [] if self._heavy is None else self._heavy.biggest(self._heavy_keys)
 
     @property
     def _map(self) -> FilledMap:
@@ -273,12 +289,6 @@ class CleanPass:
             yield Chunk(data=filtered.data, batches=filtered.batches, sets=sets)
         self._progress.advance(run_bytes(run))
 
-    @property
-    def _legacy_horizon_ms(self) -> int:
-        """Tombstones of v0 and v1 (before 3.1 all, and markers) in segments modified after it stay."""
-        clean = segments_in(self.log.segments, 0, self.bounds.first_dirty, self._rules)
-        return clean[-1].mtime_ms - self._config.delete_retention_ms if clean else 0
-
     def _begin_segment(self, segment: CleanSegment, following: int | None) -> None:
         if not self._rules.shares_transactions:
             kept, self._transactions = self._transactions.kept, TransactionState()
@@ -294,8 +304,9 @@ class CleanPass:
         """
         if not self._rules.shares_transactions:
             return self._map.offsets.latest_offset + 1
-        bases = [each.base_offset for each in self.log.segments if each.base_offset > segment.base_offset]
-        return bases[0] if bases else self.log.end_offset
+        segments = self.log.segments
+        behind = bisect_right(segments, segment.base_offset, key=attrgetter("base_offset"))
+        return segments[behind].base_offset if behind < len(segments) else self.log.end_offset
 
 
 def next_pass(
@@ -338,8 +349,9 @@ def next_pass(
 
 def _spans(filtered: Filtered) -> list[tuple[int, int]]:
     """Of each batch the offsets of the first and last record that stay; the last one -1 but of those written anew."""
-    columns = zip(filtered.outcomes, filtered.first_kept, filtered.last_kept, strict=True)
-    return [(first, last if outcome == OUTCOME_REBUILT else -1) for outcome, first, last in columns]
+    end = n.K_SIZE * filtered.rows
+    columns = (filtered.cells[cell : end : n.K_SIZE] for cell in (n.K_OUTCOME, n.K_FIRST, n.K_LAST))
+    return [(first, last if outcome == OUTCOME_REBUILT else -1) for outcome, first, last in zip(*columns, strict=True)]
 
 
 def _filter_rules(rules: CleaningRules) -> FilterRules:
@@ -349,4 +361,5 @@ def _filter_rules(rules: CleaningRules) -> FilterRules:
         uses_horizons=rules.uses_horizons,
         converts_legacy=rules.converts_legacy,
         wrappers=rules.wrappers,
+        gzip_system=GZIP_SYSTEM if rules.names_gzip_system else 0,
     )

@@ -13,6 +13,7 @@ from kafkalog_core.ops.cleaning.stats import Counts
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kafkalog_core.format.heavy_keys import HeavyKey
     from kafkalog_core.ops.cleaning.bounds import Cleanability
     from kafkalog_core.ops.cleaning.config import CleanConfig
     from kafkalog_core.ops.cleaning.course import CleanPass
@@ -68,7 +69,7 @@ class _Clean:
     counts: Counts
     by_source: Mapping[int, Counts]
     lone_tombstone_keys: int
-    heavy_keys: tuple[tuple[bytes, int, int, int, int], ...]
+    heavy_keys: tuple[HeavyKey, ...]
 
 
 class ForecastRows:
@@ -105,7 +106,7 @@ class ForecastRows:
             counts=work.counts,
             by_source=work.by_source,
             lone_tombstone_keys=work.lone_tombstone_keys,
-            heavy_keys=(),
+            heavy_keys=tuple(work.heavy_keys),
         )
         self._done.append(clean)
 
@@ -227,9 +228,8 @@ class ForecastRows:
     def _keys(self) -> tuple[Row, ...]:
         if not self._done:
             return ()
-        names = ("key", "records", "bytes", "records_at_least", "bytes_at_least")
         return tuple(
-            self._task.place() | {"rank": rank} | dict(zip(names, each, strict=True))
+            self._task.place() | {"rank": rank} | each._asdict()
             for rank, each in enumerate(self._done[0].heavy_keys, 1)
         )
 

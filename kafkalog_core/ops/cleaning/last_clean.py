@@ -10,7 +10,7 @@ from kafkalog_core.ops.cleaning.course import next_pass
 from kafkalog_core.ops.cleaning.spool import Spool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kafkalog_core.ops.cleaning.bounds import Cleanability
     from kafkalog_core.ops.cleaning.config import CleanConfig
@@ -33,6 +33,7 @@ class Cleaning:
         force: even where a broker would not do it now.
         max_passes: at most so many cleans; null: until a broker would not do another one.
         max_batch_bytes: the largest batch that is read.
+        biggest: how many of the biggest keys the first clean looks for.
         progress: told the bytes that are read.
     """
 
@@ -42,9 +43,10 @@ class Cleaning:
     force: bool
     max_passes: int | None
     max_batch_bytes: int
+    biggest: int
     progress: Progress
 
-    def next_of(self, log: CleanLog) -> tuple[Cleanability, CleanPass | None]:
+    def next_of(self, log: CleanLog, *, is_first: bool = False) -> tuple[Cleanability, CleanPass | None]:
         """What the cleaner says of a log, and the clean of it with its map filled; null: none is done."""
         bounds, work = next_pass(
             log,
@@ -52,6 +54,7 @@ class Cleaning:
             self.rules,
             self.now_ms,
             force=self.force,
+            heavy_keys=self.biggest if is_first else 0,
             progress=self.progress,
             max_batch_bytes=self.max_batch_bytes,
         )
@@ -61,27 +64,35 @@ class Cleaning:
 
 
 @contextmanager
-def last_clean(log: CleanLog, cleaning: Cleaning) -> Iterator[tuple[Cleanability, CleanPass | None, int]]:
-    """What the cleaner says of a log as it is, the last clean, which is to be carried out, and how many there are.
+def last_clean(
+    log: CleanLog, cleaning: Cleaning, see: Callable[[Cleanability, CleanPass], None] | None = None
+) -> Iterator[tuple[Cleanability, CleanPass | None]]:
+    """What the cleaner says of a log as it is, and the last clean, which is to be carried out.
 
-    While entered the files are there that it reads. Raises CleanError and StorageError.
+    While entered the files are there that it reads. `see` is told each clean when it
+    has been carried out, and what was known before it. Raises CleanError and StorageError.
     """
+    tell = see or (lambda before, work: None)
     with ExitStack() as spools:
-        first, work = cleaning.next_of(log)
-        number = 1
+        first, work = cleaning.next_of(log, is_first=True)
+        before, number, is_told = first, 1, False
         while work is not None and work.is_full and number != cleaning.max_passes:
             with ExitStack() as newer:
                 after = newer.enter_context(Spool()).carry_out(work)
+                tell(before, work)
                 work.release()
-                _, following = cleaning.next_of(after)
+                next_before, following = cleaning.next_of(after)
                 if following is None:  # this one was the last, and is to be done where its segments stay
+                    is_told = True
                     _, work = cleaning.next_of(log)
                     break
                 spools.close()
                 spools.push(newer.pop_all())
-            log, work, number = after, following, number + 1
+            log, before, work, number = after, next_before, following, number + 1
         try:
-            yield first, work, 0 if work is None else number
+            yield first, work
+            if work is not None and not is_told:
+                tell(before, work)
         finally:
             if work is not None:
                 work.release()

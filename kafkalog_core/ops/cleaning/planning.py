@@ -104,7 +104,7 @@ class _Planner:
         cleaning = cleaning_of(task, self._progress)
         log = read_clean_log(task.view, task.broker_dir, cleaning.rules, cleaning.config, task.now_ms)
         try:
-            with last_clean(log, cleaning) as (before, work, _):
+            with last_clean(log, cleaning) as (before, work):
                 if work is not None:
                     stage_clean(work, task.view.partition, cleaning, self._stage)
                     self._note_end(task, work.end_offset)
@@ -144,6 +144,7 @@ def cleaning_of(task: CompactTask, progress: Progress) -> Cleaning:
         force=task.force,
         max_passes=task.max_passes,
         max_batch_bytes=task.max_batch_bytes,
+        biggest=task.biggest,
         progress=progress,
     )
 

@@ -53,6 +53,7 @@ class CleaningRules:
         uses_horizons: tombstones and markers of v2 batches live until the batch's delete horizon (KIP-534).
         converts_legacy: batches of v0 and v1 become v2.
         wrappers: how compressed v0 and v1 messages are written.
+        names_gzip_system: gzip's header says that the system is unknown; Java before 16, which ran these, says 0.
         last_of_producer: by what a producer's last batch is known: its offset, its sequence; null: it is not kept.
         keeps_round_end: the last batch before the bound stays, if empty.
         shares_transactions: one state of transactions for a whole clean, not a new one for each segment.
@@ -86,6 +87,7 @@ class CleaningRules:
     uses_horizons: bool
     converts_legacy: bool
     wrappers: Wrappers
+    names_gzip_system: bool
     last_of_producer: Literal["offset", "sequence"] | None
     keeps_round_end: bool
     shares_transactions: bool
@@ -120,6 +122,7 @@ _SINCE: Final[Mapping[str, tuple[Release, Release]]] = {
     "looks_up_control_keys": (Release(0, 11), Release(3, 1)),
     "uses_horizons": (Release(3, 1), _NEVER),
     "converts_legacy": (Release(4, 0), _NEVER),
+    "names_gzip_system": (Release(3, 1), _NEVER),  # the first one that Java 17 is documented for
     "keeps_round_end": (Release(4, 1), _NEVER),
     "shares_transactions": (Release(2, 3), _NEVER),
     "reads_empty_markers": (Release(2, 0), _NEVER),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import CleanError, LockedError, RefusedError, SelectionError
 from kafkalog_core.format.names import FileKind, FileState, segment_file_name
+from kafkalog_core.ops.cleaning.forecast_rows import ForecastRows
 from kafkalog_core.ops.cleaning.last_clean import last_clean
 from kafkalog_core.ops.cleaning.log import read_clean_log
 from kafkalog_core.ops.cleaning.planning import cleaning_of, is_certain, key_of, replacement_finding
@@ -83,15 +84,15 @@ class _Writing:
         self._check_lock()
         if not self._tasks:
             raise SelectionError("there is no partition to be written", path=self._site.root)
-        progress.expect(2 * sum(task.expected_bytes for task in self._tasks))
-        forecasts = [simulate(task, progress.advance) for task in self._tasks]
+        progress.expect(sum(task.expected_bytes for task in self._tasks))
+        forecasts = []
         partitions = [read_partition(task.path) for task in self._tasks]
         needs_bytes = sum(_NEW_FILES_BYTES + file.size_bytes for each in partitions for file in each.files)
         broker_dir = self._tasks[0].broker_dir
         with NewDir(self._to, disk=self._disk, like=self._site.root, needs_bytes=needs_bytes) as new:
             for task, partition in zip(self._tasks, partitions, strict=True):
                 new.directory(partition.name.raw)
-                self._write(new, task, partition, progress)
+                forecasts.append(self._write(new, task, partition, progress))
             is_whole = broker_dir is not None and broker_dir.log_dir.is_clean
             write_broker_files(new, broker_dir, self._ends, cleaned=self._checkpoint(broker_dir), is_whole=is_whole)
             self._check_unchanged()
@@ -99,7 +100,7 @@ class _Writing:
             new.commit()
         return forecasts
 
-    def _write(self, new: NewDir, task: CompactTask, partition: Partition, progress: Progress) -> None:
+    def _write(self, new: NewDir, task: CompactTask, partition: Partition, progress: Progress) -> CompactForecast:
         """One partition: segments that are cleaned, and all other files as they are."""
         self._seen += partition.files
         view = task.view
@@ -108,23 +109,29 @@ class _Writing:
         key = None if view is None else key_of(task.broker_dir, view)
         if key is not None and view is not None:
             self._ends[key] = view.end_offset
-        left = set() if task.view is None else self._clean(new, task, task.view, progress)
+        forecast, left = None, set[str]()
+        if task.view is not None and task.never is None:
+            forecast, left = self._clean(new, task, task.view, progress)
         for file in partition.files:
             if file.name.state is FileState.LIVE and file.path not in left:
                 copy_file(new, file, partition.name.raw)
+        return forecast or simulate(task, progress.advance)
 
-    def _clean(self, new: NewDir, task: CompactTask, view: PartitionView, progress: Progress) -> set[str]:
-        """Write what a clean makes of a log; the files that it takes the place of."""
+    def _clean(
+        self, new: NewDir, task: CompactTask, view: PartitionView, progress: Progress
+    ) -> tuple[CompactForecast | None, set[str]]:
+        """Write what a clean makes of a log; what there is to say of it, and the files that it takes the place of."""
         finding = replacement_finding(view)
         if finding is not None:
             raise RefusedError(f"{finding.message} {finding.cure}", path=finding.path)
         cleaning = cleaning_of(task, progress)
         log = read_clean_log(view, task.broker_dir, cleaning.rules, cleaning.config, task.now_ms)
+        rows = ForecastRows(task, view, log, cleaning.config)
         replaced: set[str] = set()
         try:
-            with last_clean(log, cleaning) as (_, work, _):
+            with last_clean(log, cleaning, rows.add) as (first, work):
                 if work is None:
-                    return replaced
+                    return None, replaced
                 if not is_certain(task.guess):
                     raise RefusedError(
                         f"the release of Kafka is not certain, and cleaners differ: {task.guess.describe()}. Say which "
@@ -132,7 +139,7 @@ class _Writing:
                         path=task.path,
                     )
                 for group, sources in groups_of(work, view.partition):
-                    _write_segment(new, f"{view.partition.name.raw}", NewSegment(group), group.base_offset)
+                    _write_segment(new, view.partition.name.raw, NewSegment(group), group.base_offset)
                     replaced.update(replaced_files(sources, cleaning))
                 key = key_of(task.broker_dir, view)
                 if key is not None:
@@ -143,7 +150,7 @@ class _Writing:
                 "--exclude to write the others",
                 path=error.path or task.path,
             ) from error
-        return replaced
+        return rows.forecast(first), replaced
 
     def _checkpoint(self, broker_dir: BrokerDir | None) -> dict[Key, int]:
         """How far each log has been cleaned: those that were not as the other directory says."""

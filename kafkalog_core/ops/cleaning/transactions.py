@@ -5,7 +5,10 @@ A batch of an aborted transaction goes at once. A marker may go once no batch of
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from heapq import heappop, heappush
+from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import StorageError
@@ -47,6 +50,11 @@ class TransactionState:
         """Aborted transactions that are to come, or have begun."""
         for transaction in transactions:
             heappush(self._coming, transaction)
+
+    @property
+    def knows_aborted(self) -> bool:
+        """Whether any transaction that is not at its end yet was aborted."""
+        return bool(self._coming or self._aborted)
 
     def on_data(self, producer_id: int, last_offset: int) -> bool:
         """A transactional batch; returns whether its transaction was aborted."""
@@ -92,8 +100,9 @@ def collect_aborted(
 
     Raises StorageError where an index cannot be read.
     """
-    for segment in segments:
-        if segment.base_offset < first_base or segment.txnindex_path is None:
+    first = bisect_left(segments, first_base, key=attrgetter("base_offset"))
+    for segment in islice(segments, first, None):
+        if segment.txnindex_path is None:
             continue
         for _, producer_id, first, last, stable in _entries(segment.txnindex_path):
             if last >= log_start_offset and first < end_offset:

@@ -74,6 +74,8 @@ def aborted_rows(
 ) -> bytearray | None:
     """A byte a batch, 1 for data of aborted transactions; null: there is none. Carries the state on."""
     aborted: bytearray | None = None
+    if not state.knows_aborted:  # nor does anybody ask here whether data of a committed one was met
+        return None
     for row, producer_id, last_offset, is_marker, kind in transactional_rows(memory, batches, rules, path):
         if is_marker:
             state.on_marker(producer_id, last_offset, kind)

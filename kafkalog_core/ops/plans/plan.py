@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.rows import RowChunk
     from kafkalog_core.ops.releases.release_evidence import ReleaseGuess
     from kafkalog_core.ops.releases.settings import Setting
+    from kafkalog_core.storage.changing.staging import Staging
 
 __all__ = ["PLANNERS", "Draft", "Json", "Loss", "Outcome", "Plan", "PlanRequest", "Planner", "make_plan", "planner_of"]
 
@@ -165,10 +166,16 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A plan, and what it takes to stage the same changes once more."""
+    """A plan, and what it takes to stage the same changes once more; `staging`: they are staged already."""
 
     plan: Plan
     outline: Outline = field(repr=False)
+    staging: Staging | None = field(default=None, repr=False)
+
+    def discard(self) -> None:
+        """Take away what is staged; the plan is not applied."""
+        if self.staging is not None:
+            self.staging.discard()
 
 
 def planner_of(command: str) -> Planner:

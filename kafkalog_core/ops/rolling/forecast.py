@@ -125,6 +125,7 @@ class _Play:
         self._most = Course(limits=limits, rules=self._rules) if jitter_ms and task.seed is None else None
         self._jitter_ms = jitter_ms
         self._is_whole = True
+        self._at: tuple[str, int] = partition.path, 0
         self._bases = {segment.base_offset for segment in partition.segments}
 
     def play(self, advance: Callable[[int], None]) -> RollForecast:
@@ -134,8 +135,13 @@ class _Play:
             self._sink.add("roll.old-format", self._partition.path)
         elif segments:
             self._begin(segments[0].base_offset)
-            self._append(advance)
-            self._end()
+            try:
+                self._append(advance)
+                self._end()
+            except FormatError as error:
+                path, position = self._at
+                self._sink.add("roll.not-appendable", path, position=position, problem=error.message)
+                self._is_whole = False
         self._explain()
         return RollForecast(
             partition=self._partition_row(),
@@ -153,29 +159,23 @@ class _Play:
             self._most.begin(base_offset, lambda _: self._jitter_ms)
 
     def _append(self, advance: Callable[[int], None]) -> None:
-        position = 0
-        path = self._partition.path
-        try:
-            for item in log_runs(
-                self._partition,
-                max_batch_bytes=self._task.max_batch_bytes,
-                checks=self._files is not None,
-                advance=advance,
-            ):
-                if isinstance(item, LogDamage):
-                    self._damage(item)
-                    return
-                segment, run = item
-                log = segment.files[0]
-                path, position = log.path, run.batches.column("position")[0]
-                if self._files is not None:
-                    self._files.mtime_ns = log.mtime_ns
-                self._course.append(run)
-                if self._most is not None:
-                    self._most.append(run)
-        except FormatError as error:
-            self._sink.add("roll.not-appendable", path, position=position, problem=error.message)
-            self._is_whole = False
+        for item in log_runs(
+            self._partition,
+            max_batch_bytes=self._task.max_batch_bytes,
+            checks=self._files is not None,
+            advance=advance,
+        ):
+            if isinstance(item, LogDamage):
+                self._damage(item)
+                return
+            segment, run = item
+            log = segment.files[0]
+            self._at = log.path, run.batches.column("position")[0]
+            if self._files is not None:
+                self._files.mtime_ns = log.mtime_ns
+            self._course.append(run)
+            if self._most is not None:
+                self._most.append(run)
 
     def _damage(self, found: LogDamage) -> None:
         damage = found.damage
@@ -191,13 +191,9 @@ class _Play:
         )
 
     def _end(self) -> None:
-        try:
-            self._course.end()
-            if self._most is not None:
-                self._most.end()
-        except FormatError as error:
-            self._sink.add("roll.not-appendable", self._partition.path, problem=error.message)
-            self._is_whole = False
+        self._course.end()
+        if self._most is not None:
+            self._most.end()
 
     # --- words --------------------------------------------------------------------------------------------------------
     def _explain(self) -> None:
@@ -209,16 +205,16 @@ class _Play:
             why = f"Kafka {self._task.guess.release} goes by its own clock"
             self._sink.add("roll.wall-clock", path, why=why)
         elif any(segment.batches and segment.first_timestamp_ms < 0 for segment in segments):
-            self._sink.add("roll.wall-clock", path, why="The first batch of a segment has no timestamp")
+            self._sink.add("roll.wall-clock", path, why="the first batch of a segment has no timestamp")
         if self._most is not None and segments:
             self._sink.add("roll.jitter", path, jitter_ms=self._jitter_ms)
 
     def _reason(self) -> str:
         segments, before = self._course.segments, len(self._partition.segments)
-        if not segments:
-            return "there is no segment that could roll"
         if not self._is_whole:
             return "only what stands before the damage is told"
+        if not segments:
+            return "there is no segment that could roll"
         same = self._same_bases()
         if same == before == len(segments):
             return "the same segments as there are, each batch counted as one append"
@@ -229,10 +225,10 @@ class _Play:
         return sum(segment.base_offset in self._bases for segment in self._course.segments)
 
     def _state(self) -> str:
-        if not self._course.segments:
-            return "empty"
         if not self._is_whole:
             return "damaged"
+        if not self._course.segments:
+            return "empty"
         return "predicted" if self._to is None else "written"
 
     def _partition_row(self) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from contextlib import suppress
@@ -10,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.ops.apply import apply_draft, resume
+from kafkalog_core.ops import apply as apply_module
+from kafkalog_core.ops.apply import apply_draft, draft_to_apply, resume
+from kafkalog_core.ops.cleaning.course import CleanPass
 from kafkalog_core.ops.cleaning.to_dir import compact_to
 from kafkalog_core.ops.compact import CompactRequest
 from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
 from kafkalog_core.ops.plans.sites import site_of
+from kafkalog_core.ops.progress import NO_PROGRESS
 from kafkalog_core.ops.releases.settings import SettingsRequest
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.selecting.targets import resolve
@@ -24,13 +28,14 @@ from kafkalog_core.storage.changing.writer import Disk
 from tests import build
 from tests.ops.logs import dump_rows
 from tests.ops.truncating import CLEANED, MARK, RECOVERY, batches_of, names, write_log, write_tops
-from tests.storage.repairs import CountingDisk, DyingDisk, Killed, snapshot, undo_all
+from tests.storage.repairs import CountingDisk, DyingDisk, FailingDisk, Killed, snapshot, undo_all
 from tests.storage.test_swap import started
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog_core.ops.plans.plan import Draft
+    from kafkalog_core.storage.changing.changes import Change
 
 NOW_MS = 5_000_000
 SEGMENTS = {0: "aabc", 10: "abdd", 20: "ce", 30: "ab"}
@@ -306,3 +311,81 @@ def test_what_is_not_cleaned_is_copied(tmp_path: Path) -> None:
     assert row["state"] == "not-dirty-enough"
     assert batches_of(tmp_path / "to" / "t-0") == batches_of(root / "t-0")
     assert checkpoint(tmp_path / "to")[2:] == ["t 0 20"]
+
+
+# --- made once --------------------------------------------------------------------------------------------------------
+def request_of(root: Path, kafka: str | None = "4.3") -> PlanRequest:
+    return PlanRequest(site=site_of([str(root)]), options={"kafka": settings(kafka=kafka)}, now_ms=NOW_MS)
+
+
+def at_once(root: Path, disk: Disk, undo_to: Path | None = None) -> Draft:
+    where = None if undo_to is None else str(undo_to)
+    return draft_to_apply("compact", request_of(root), disk, undo_to=where, now_ms=NOW_MS, progress=NO_PROGRESS)
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_what_is_applied_is_made_once(tmp_path: Path, is_elsewhere: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same plan, the same files and the same journal as in two steps."""
+    passes: list[object] = []
+    monkeypatch.setattr(CleanPass, "build", count_calls(CleanPass.build, passes))
+    one, two = write(tmp_path / "one"), write(tmp_path / "two")
+    undo_to = tmp_path / "journals" if is_elsewhere else None
+    if undo_to is not None:
+        undo_to.mkdir()
+    compacted(one)
+    assert len(passes) == 1  # what is little is kept
+    draft = at_once(two, Disk(), undo_to)
+    assert len(passes) == 2
+    before = snapshot(two)
+    apply_draft(draft, Disk(), now_ms=NOW_MS)
+    assert len(passes) == 2
+    files = [snapshot(root / "t-0") for root in (one, two)]
+    assert files[0] == files[1]
+    planned = plan(write(tmp_path / "three")).plan.changes
+    assert [results(change) for change in draft.plan.changes] == [results(change) for change in planned]
+    undo_all(two)
+    assert snapshot(two) == before
+
+
+def results(change: Change) -> tuple[object, ...]:
+    before = change.before and change.before.sha256
+    return change.kind, os.path.basename(change.path), before, change.size_bytes, change.sha256, change.swap
+
+
+def count_calls(real: Any, calls: list[object]) -> Any:
+    def counted(*arguments: object) -> object:
+        calls.append(arguments)
+        return real(*arguments)
+
+    return counted
+
+
+def test_what_is_made_at_once_and_not_applied_leaves_nothing(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, names_before = snapshot(log_dir), sorted(map(str, log_dir.rglob("*")))
+    draft = at_once(log_dir, Disk())
+    assert draft.staging is not None
+    draft.discard()
+    assert sorted(map(str, log_dir.rglob("*"))) == names_before
+    counting = CountingDisk()
+    draft = at_once(log_dir, counting)
+    steps = len(counting.steps)
+    draft.discard()
+    for at in range(steps):
+        draft = at_once(log_dir, FailingDisk(at, errno.ENOSPC))
+        assert draft.staging is None, "a plan tells what is in the way, if anything is"
+        assert sorted(map(str, log_dir.rglob("*"))) == names_before
+    monkeypatch.setattr(apply_module, "free_bytes", lambda path: 1000)
+    assert at_once(log_dir, Disk()).staging is None
+    assert sorted(map(str, log_dir.rglob("*"))) == names_before
+    assert snapshot(log_dir) == before
+
+
+def test_a_plan_that_cannot_be_applied_is_not_left_half_made(log_dir: Path) -> None:
+    (log_dir / "meta.properties").write_bytes(build.meta_properties({"version": "0", "broker.id": "1"}))
+    names_before = sorted(map(str, log_dir.rglob("*")))
+    draft = draft_to_apply(
+        "compact", request_of(log_dir, None), Disk(), undo_to=None, now_ms=NOW_MS, progress=NO_PROGRESS
+    )
+    assert any("--kafka VERSION" in obstacle for obstacle in draft.plan.obstacles)
+    assert draft.staging is None
+    assert sorted(map(str, log_dir.rglob("*"))) == names_before

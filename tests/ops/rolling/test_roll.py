@@ -166,6 +166,28 @@ def test_compressed_messages_do_not_say_how_many_they_are(tmp_path: Path) -> Non
     assert (forecast.partition["records"], forecast.partition["uncounted_batches"]) == (1, 1)
 
 
+def test_offsets_that_are_too_far_apart_for_one_index(tmp_path: Path) -> None:
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    (partition / f"{0:020d}.log").write_bytes(plain(0) + plain(2**31))
+    (forecast,) = rolled(partition)
+    assert [each["roll_reason"] for each in forecast.segments] == ["offset-range", None]
+    assert forecast.segments[0]["detail"] == f"next batch ends at {2**31}, over 2^31-1 above the base"
+
+
+def test_a_full_index_and_a_late_batch_are_told_in_figures(tmp_path: Path) -> None:
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    (partition / f"{0:020d}.log").write_bytes(b"".join(plain(offset, time_ms=NOW_MS) for offset in range(5)))
+    (full,) = rolled(partition, index_interval_bytes=0, segment_index_bytes=36)
+    assert full.segments[0]["detail"] == "2 entries: it is full at segment.index.bytes=36"
+    (late,) = rolled(partition, segment_ms=2)
+    assert late.segments[0]["detail"] == "next batch 3 ms after the first > segment.ms=2"
+    (old,) = rolled(partition, kafka="0.8.0", segment_bytes=500)
+    assert old.segments[0]["detail"].endswith(" > segment.bytes=500")
+    assert "next batch" not in str(old.segments[0]["detail"])
+
+
 def test_damage_ends_it_and_a_torn_tail_does_not_count(log_dir: Path) -> None:
     last = log_dir / "t-0" / f"{15:020d}.log"
     content = last.read_bytes()
@@ -197,7 +219,8 @@ def test_a_compressed_message_whose_offset_is_needed_and_does_not_open(tmp_path:
     broken = message_v0(Record(offset=1, value=b"no gzip"), attributes=GZIP)
     (partition / f"{0:020d}.log").write_bytes(message_v0(Record(offset=0)) + broken)
     (forecast,) = rolled(partition, kafka="0.9", index_interval_bytes=0)
-    assert codes([forecast]) == ["roll.not-appendable", "roll.wall-clock"]
+    assert codes([forecast]) == ["roll.not-appendable"]
+    assert (forecast.findings[0].position, forecast.partition["state"]) == (0, "damaged")
     assert forecast.partition["reason"] == "only what stands before the damage is told"
 
 

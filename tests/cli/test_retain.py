@@ -1,0 +1,265 @@
+"""`kafkalog retain` as its users run it: options, forms of output, the first line, exit statuses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from kafkalog_cli.main import cli
+from tests import build
+from tests.ops.truncating import EPOCHS, MARK, RECOVERY, STARTS, WATERMARKS, write_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+NOW = 1_700_000_000_000
+HOUR = 3_600_000
+NAMES = [f"{base:020}.log" for base in (0, 10, 20)]
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """Two partitions of three segments each, whose newest records are 3, 2 and 1 hours old."""
+    root = tmp_path / "data"
+    for name in ("t-0", "t-1"):
+        directory = write_log(root / name, {0: [(0, 9)], 10: [(10, 19)]})
+        for base, hours in ((0, 3), (10, 2)):
+            (directory / f"{base:020}.timeindex").write_bytes(build.time_index([(NOW - hours * HOUR, 9)]))
+        records = [build.Record(offset=offset, timestamp_ms=NOW - HOUR, value=b"v") for offset in range(20, 25)]
+        (directory / f"{20:020}.log").write_bytes(build.batch_v2(records))
+        for suffix in ("index", "timeindex"):
+            (directory / f"{20:020}.{suffix}").write_bytes(b"")
+    for name in (RECOVERY, WATERMARKS):
+        (root / name).write_bytes(build.offset_checkpoint([("t", number, 25) for number in (0, 1)]))
+    (root / MARK).write_bytes(b"")
+    return root
+
+
+def run(*arguments: object, columns: int = 120, now: int | None = NOW) -> Result:
+    times = () if now is None else ("--now", now)
+    settings = ("--kafka", "4.3.1", *times)
+    return CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, ["retain", *map(str, (*settings, *arguments))])
+
+
+def rows_of(result: Result) -> list[dict[str, object]]:
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def deleted(result: Result) -> list[object]:
+    return [
+        row["segment"] for row in rows_of(result) if row["type"] == "retained_segment" and row["verdict"] == "delete"
+    ]
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+def test_milliseconds_count_before_minutes_and_those_before_hours(log_dir: Path) -> None:
+    one = log_dir / "t-0"
+    assert deleted(run("--retention-hours", 2, one)) == NAMES[:1]
+    assert deleted(run("--retention-hours", 2, "--retention-minutes", 100, one)) == NAMES[:2]
+    both = ("--retention-hours", 2, "--retention-minutes", 100)
+    assert deleted(run(*both, "--retention-ms", 50 * HOUR, one)) == []
+    assert deleted(run("--retention-hours", -1, "--retention-bytes", 100, one)) == NAMES[:2]
+
+
+@pytest.mark.parametrize(
+    ("policy", "gone", "passes"), [("both", 1, 3), ("delete", 1, 3), ("compact", 0, 1), ("none", 0, 1)]
+)
+def test_the_cleanup_policy_says_which_rules_run(log_dir: Path, policy: str, gone: int, passes: int) -> None:
+    result = run("--cleanup-policy", policy, "--retention-hours", 2, log_dir / "t-0")
+    assert len(deleted(result)) == gone
+    assert len(str(rows_of(result)[0]["passes"]).split(",")) == passes
+
+
+def test_where_a_value_comes_from(log_dir: Path) -> None:
+    settings = rows_of(run("--retention-hours", 2, log_dir / "t-0"))[0]["settings"]
+    assert settings["retention.ms"] == {"value": str(2 * HOUR), "origin": "--set"}  # type: ignore[index]
+    assert settings["retention.bytes"] == {"value": "-1", "origin": "default of 4.3.1"}  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (("--retention-bytes", "-5"), 2, "out of range"),
+        (("--retention-ms", "soon"), 2, "no whole number"),
+        (("--retention-hours", "-2"), 2, "not in the range"),
+        (("--check-interval-ms", "0"), 2, "not in the range"),
+        (("--retention-ms", "5", "--set", "retention.ms=6"), 2, "contradict each other"),
+        (("--cleanup-policy", "both", "--set", "cleanup.policy=delete"), 2, "contradict each other"),
+        (("--what-if", "retention.ms"), 2, "is not key=value"),
+        (("--what-if", "retentoin.ms=5"), 2, "is retention.ms"),
+        (("--what-if", "retention.ms=5", "--apply"), 2, "are forecasts"),
+        (("--until", "2001-01-01"), 2, "lies before now"),
+        (("--set", "cleanup.policy=squash"), 3, "neither delete nor compact"),
+        (("--what-if", "cleanup.policy=squash"), 3, "--what-if cleanup.policy=squash"),
+        (("--log-start-offset", "7"), 3, "name one partition directory"),
+        (("--policy", "nowhere"), 3, "MODULE:FUNCTION"),
+        (("--topic", "nothing"), 3, "nothing"),
+    ],
+)
+def test_nonsense_is_refused_with_a_sentence(
+    log_dir: Path, arguments: tuple[str, ...], status: int, words: str
+) -> None:
+    result = run(*arguments, log_dir)
+    assert (result.exit_code, words in result.stderr) == (status, True), result.output
+
+
+def test_a_time_before_the_data_is_refused(log_dir: Path) -> None:
+    result = run("--now", "2001-01-01", log_dir, now=None)
+    assert result.exit_code == 3
+    assert "lies before all of the data" in result.stderr
+
+
+# --- forms ------------------------------------------------------------------------------------------------------------
+def test_rows_come_in_their_order(log_dir: Path) -> None:
+    rows = rows_of(run("--retention-hours", 2, "--what-if", "retention.ms=1", "--until", NOW + HOUR, log_dir / "t-0"))
+    assert list(dict.fromkeys(row["type"] for row in rows)) == [
+        "retention",
+        "retained_segment",
+        "retention_what_if",
+        "retention_event",
+        "summary",
+    ]
+    assert rows[0]["message"] == (
+        f"1 segment with {(log_dir / 't-0' / NAMES[0]).stat().st_size} B would be deleted by time, and the log start "
+        "goes from 0 to 10; the next one falls due at 2023-11-14T22:13:20.001Z (in 1 ms)"
+    )
+    totals = [row for row in rows if row["type"] == "retention_what_if" and row["topic"] is None]
+    assert [(row["scenario"], row["kept_offsets"]) for row in totals] == [(None, 15), ("retention.ms=1", 0)]
+    events = [(row["event"], row["segment"]) for row in rows if row["type"] == "retention_event"]
+    assert events == [("renamed", name) for name in NAMES[:2]] + [("removed", name) for name in NAMES[:2]]
+
+
+def test_columns_of_csv(log_dir: Path) -> None:
+    result = run("--output", "csv", log_dir)
+    rows = list(csv.DictReader(io.StringIO(result.stdout, newline="")))
+    assert [row["type"] for row in rows] == ["retention", *["retained_segment"] * 3] * 2
+
+
+def test_the_first_line_says_what_and_when(log_dir: Path) -> None:
+    out = run("--retention-hours", 2, "--output", "table", log_dir).stdout.splitlines()
+    assert " ".join(line.strip() for line in out[:2]).startswith("2 of 6 segments, ")
+    assert "in 2 partitions of 2 would be deleted now (2023-11-14T22:13:20.000Z)" in " ".join(out[:2])
+    assert "the next one falls due at 2023-11-14T22:13:20.001Z (in 1 ms)." in " ".join(line.strip() for line in out[:2])
+    nothing = run("--retention-hours", -1, "--output", "table", log_dir).stdout.splitlines()
+    assert " ".join(line.strip() for line in nothing[:2]).startswith(
+        "Nothing would be deleted now (2023-11-14T22:13:20.000Z); no time is known at which anything would be."
+    )
+
+
+def test_a_person_sees_the_picture_the_segments_and_why(log_dir: Path) -> None:
+    out = run("--retention-hours", 2, "--output", "table", log_dir / "t-0").stdout
+    assert "░ goes   █ stays   ▓ active segment" in out
+    assert "3 h old, over retention.ms 2 h" in out
+    assert "2 h old, within retention.ms 2 h" in out
+    assert "retention.ms = 7200000, 2 h (--set)" in out
+    assert "The broker looks first 30 s after a start, then every 5 min; deleted files go 1 min later." in out
+    assert "exit status 0" in out
+
+
+def test_many_partitions_are_a_line_each(log_dir: Path) -> None:
+    for number in range(2, 8):
+        write_log(log_dir / f"t-{number}", {0: [(0, 4)]})
+    out = run("--output", "table", log_dir).stdout
+    assert "t-7" in out
+    assert "░" not in out
+
+
+def test_many_segments_are_shown_around_the_border(log_dir: Path) -> None:
+    many = write_log(log_dir / "many-0", {base: [(base, base + 4)] for base in range(0, 500, 5)})
+    for base in range(0, 495, 5):
+        hours = 200 - base // 5
+        (many / f"{base:020}.timeindex").write_bytes(build.time_index([(NOW - hours * HOUR, 4)]))
+    out = run("--retention-hours", 150, "--output", "table", many).stdout
+    assert "70 segments further from the border left out" in out
+    assert f"{250:020}.log" in out
+    assert f"{495:020}.log" in out
+
+
+def test_a_matrix_of_settings(log_dir: Path) -> None:
+    scenarios = ("--what-if", "retention.ms=1", "--what-if", "retention.bytes=1")
+    out = run(*scenarios, "--output", "table", log_dir).stdout
+    head = next(line for line in out.splitlines() if line.startswith("what would stay"))
+    assert head.split("  ")[0] == "what would stay"
+    assert all(title in head for title in ("as things are", "retention.ms=1", "retention.bytes=1"))
+    assert [line.split()[0] for line in out.splitlines() if line.startswith(("t-0 ", "t-1 ", "all "))] == [
+        "t-0",
+        "t-1",
+        "all",
+    ]
+
+
+def test_played_forward(log_dir: Path) -> None:
+    out = run("--retention-hours", 2, "--until", NOW + 90 * 60_000, "--output", "table", log_dir / "t-0").stdout
+    assert "would be deleted, the first at 2023-11-14T22:13:50.000Z" in " ".join(out.split())
+    assert "new-segment" in out
+    assert "removed" in out
+    quiet = run("--until", NOW + 1, "--output", "table", log_dir / "t-0").stdout
+    assert "nothing would be deleted, if nothing is appended" in quiet
+
+
+def test_letters_where_there_are_no_blocks(log_dir: Path) -> None:
+    runner = CliRunner(env={"COLUMNS": "120"}, charset="ascii")
+    result = runner.invoke(cli, ["retain", "--output", "table", "--now", str(NOW), str(log_dir / "t-0")])
+    assert "#" in result.stdout
+    assert result.stdout.isascii()
+
+
+def test_the_future_is_called_out(log_dir: Path) -> None:
+    (log_dir / "t-0" / f"{0:020}.timeindex").write_bytes(build.time_index([(NOW + 50 * 24 * HOUR, 9)]))
+    out = run("--output", "table", log_dir / "t-0").stdout
+    assert "retain.future-timestamp" in out
+    assert "and on to 2024-01-03" in out
+
+
+def test_a_policy_of_ones_own(log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_policies.py").write_text(
+        "def first_only(segments, now_ms):\n    return [segment.base_offset == 0 for segment in segments]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", list(sys.path))
+    result = run("--policy", "my_policies:first_only", "--retention-ms", -1, log_dir / "t-0")
+    assert deleted(result) == NAMES[:1]
+    rows = rows_of(result)
+    assert (rows[1]["rule"], rows[1]["reason"]) == ("my_policies:first_only", "my_policies:first_only says so")
+
+
+def test_findings_do_not_stop_the_others(log_dir: Path) -> None:
+    (log_dir / "empty-0").mkdir()
+    result = run(log_dir)
+    codes = [row["code"] for row in rows_of(result) if row["type"] == "finding"]
+    assert codes == ["retain.not-foreseen"]
+    assert run("--output", "table", log_dir / "empty-0").stdout.startswith(
+        "there is no log here of which retention can be foreseen."
+    )
+
+
+# --- apply ------------------------------------------------------------------------------------------------------------
+def test_what_is_applied_is_taken_back(log_dir: Path, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in log_dir.rglob("*") if path.is_file()}
+    plan = tmp_path / "plan.json"
+    planned = run("--retention-hours", 2, "--plan-out", plan, log_dir)
+    assert planned.exit_code == 0, planned.output
+    assert {path: path.read_bytes() for path in log_dir.rglob("*") if path.is_file()} == before
+    assert CliRunner().invoke(cli, ["apply", str(plan)]).exit_code == 0
+    assert sorted(path.name for path in (log_dir / "t-1").glob("*.log")) == NAMES[1:]
+    assert (log_dir / STARTS).read_bytes() == build.offset_checkpoint([("t", 0, 10), ("t", 1, 10)])
+    assert (log_dir / "t-0" / EPOCHS).read_bytes() == build.epoch_checkpoint([(0, 10)])
+    assert CliRunner().invoke(cli, ["undo", str(log_dir), "--apply"]).exit_code == 0
+    assert CliRunner().invoke(cli, ["undo", str(log_dir), "--prune", "--apply"]).exit_code == 0
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_applied_at_once(log_dir: Path) -> None:
+    assert run("--retention-hours", 2, "--apply", log_dir).exit_code == 0
+    assert sorted(path.name for path in (log_dir / "t-0").glob("*.log")) == NAMES[1:]
+    again = run("--retention-hours", 2, "--apply", log_dir)
+    assert (again.exit_code, json.loads(again.stdout.splitlines()[0])["state"]) == (0, "nothing")

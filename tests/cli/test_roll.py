@@ -1,0 +1,169 @@
+"""`kafkalog roll` on the command line: what it shows, how it ends, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kafkalog_cli.main import cli
+from kafkalog_core.errors import SettingError
+from tests.ops.rolling.making import make_dir
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SMALL = ("--set", "internal.segment.bytes=2000", "--kafka", "4.3")
+
+
+def run(*arguments: str | Path, output: str = "ndjson") -> Result:
+    return CliRunner().invoke(cli, ["roll", "--output", output, "--jobs", "1", *map(str, arguments)])
+
+
+def rows(result: Result, kind: str) -> list[dict[str, Any]]:
+    return [row for row in map(json.loads, result.stdout.splitlines()) if row["type"] == kind]
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    return make_dir(tmp_path / "logs")
+
+
+def test_rows(log_dir: Path) -> None:
+    result = run(log_dir, *SMALL)
+    assert result.exit_code == 0
+    (rolling,) = rows(result, "rolling")
+    segments = rows(result, "rolled_segment")
+    assert rolling["segments_after"] == len(segments)
+    assert rolling["rolls"] == {"bytes": len(segments) - 1}
+    (summary,) = rows(result, "summary")
+    assert (summary["records"], summary["batches"], summary["partitions"], summary["exit_status"]) == (40, 40, 1, 0)
+    assert summary["rows"] == len(segments) + 1
+
+
+@pytest.mark.parametrize("output", ["json", "csv", "table"])
+def test_other_forms(log_dir: Path, output: str) -> None:
+    result = run(log_dir, *SMALL, output=output)
+    assert result.exit_code == 0
+    assert "2000" in result.stdout
+
+
+def test_the_table_says_what_comes_out_and_why(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    shutil.copytree(log_dir / "t-0", log_dir / "t-1")
+    shutil.copytree(log_dir / "t-0", log_dir / "t-2")
+    shutil.copytree(log_dir / "t-0", log_dir / "t-3")
+    text = run(log_dir, *SMALL, "--segment-jitter-ms", "5", "--segment-ms", "10", output="table").stdout
+    lines = text.splitlines()
+    assert lines[0].startswith("36 segments where there are 8, in 4 partitions")
+    assert "rules: Kafka 4.3: --kafka 4.3" in text
+    assert "segment.bytes=2000 (--set)" in text
+    assert "next batch" in text
+    assert "roll.jitter" in text
+    assert "segments of the others" in text
+    assert lines[-1].startswith("clean | roll.jitter 4 | 160 batches, 160 records")
+
+
+def test_many_segments_are_not_all_shown(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr("kafkalog_cli.render.roll_table.SHOWN_SEGMENTS", 3)
+    monkeypatch.setattr("kafkalog_cli.render.roll_table.SHOWN_PARTITIONS", 1)
+    shutil.copytree(log_dir / "t-0", log_dir / "t-1")
+    text = run(log_dir, *SMALL, output="table").stdout
+    assert "... and 1 more partition: --output ndjson has them all" in text
+    assert "more segments: --output ndjson has them all" in text
+
+
+def test_a_directory_is_written(log_dir: Path, tmp_path: Path) -> None:
+    result = run(log_dir, *SMALL, "--apply", "--to", tmp_path / "new", output="table")
+    assert result.exit_code == 0
+    assert f"written to {tmp_path}/new, which a broker starts on" in " ".join(result.stdout.split())
+    assert (tmp_path / "new/meta.properties").exists()
+    again = run(log_dir, *SMALL, "--apply", "--to", tmp_path / "new")
+    assert again.exit_code == 3
+    assert "not empty" in again.stderr
+    assert run(tmp_path / "new", *SMALL).exit_code == 0
+
+
+def test_a_damaged_log_is_an_error_and_is_not_written(log_dir: Path, tmp_path: Path) -> None:
+    path = log_dir / "t-0" / f"{0:020d}.log"
+    content = path.read_bytes()
+    path.write_bytes(content[:-3])
+    told = run(log_dir, *SMALL)
+    assert (told.exit_code, [row["code"] for row in rows(told, "finding")]) == (4, ["roll.damaged"])
+    refused = run(log_dir, *SMALL, "--apply", "--to", tmp_path / "new")
+    assert refused.exit_code == 3
+    assert "kafkalog verify" in refused.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_can_be_read_is_shown_though_another_path_cannot(log_dir: Path, tmp_path: Path) -> None:
+    result = run(log_dir, tmp_path / "nowhere", *SMALL)
+    assert result.exit_code == 3
+    assert len(rows(result, "rolling")) == 1
+    assert "nowhere" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--apply",), "--apply and --to DIR go together"),
+        (("--to", "x"), "--apply and --to DIR go together"),
+        (("--segment-bytes", "-5"), "out of range"),
+        (("--segment-ms", "0"), "out of range"),
+        (("--segment-bytes", "many"), "whole number"),
+        (("--segment-bytes", "5000000", "--set", "segment.bytes=6000000"), "contradict each other"),
+        (("--jitter-seed", "-1"), "--jitter-seed"),
+    ],
+)
+def test_nonsense_is_a_usage_error(log_dir: Path, arguments: tuple[str, ...], words: str) -> None:
+    result = run(log_dir, *arguments)
+    assert result.exit_code == 2
+    assert words in " ".join(result.stderr.split())
+
+
+def test_what_no_broker_takes_is_refused(log_dir: Path) -> None:
+    result = run(log_dir, "--kafka", "4.3", "--segment-bytes", "1000")
+    assert result.exit_code == 3
+    assert "Kafka 4.3 takes nothing below 1048576" in result.stderr
+
+
+def test_an_error_behind_rows_ends_with_its_status(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kafkalog_cli.commands import roll as command  # noqa: PLC0415 - what is patched
+
+    real = command.roll
+
+    def fails(request: Any, report: Any, progress: Any) -> Any:
+        yield from real(request, report, progress)
+        raise SettingError("of another topic")
+
+    monkeypatch.setattr(command, "roll", fails)
+    result = run(log_dir, *SMALL)
+    assert result.exit_code == 3
+    assert rows(result, "summary")[0]["exit_status"] == 3
+
+
+def test_findings_beyond_what_is_kept_are_counted(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkalog_cli.render.roll_table.KEPT_FINDINGS", 0)
+    assert "1 more finding" not in run(log_dir, *SMALL, "--segment-jitter-ms", "5", output="table").stdout
+    monkeypatch.setattr("kafkalog_cli.render.roll_table.KEPT_FINDINGS", 1)
+    shutil.copytree(log_dir / "t-0", log_dir / "t-1")
+    text = run(log_dir, *SMALL, "--segment-jitter-ms", "5", output="table").stdout
+    assert "... and 1 more finding: --output ndjson has all of them" in text
+
+
+def test_an_interrupted_run_says_so(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kafkalog_cli.commands import roll as command  # noqa: PLC0415 - what is patched
+    from kafkalog_cli.interrupt import Stopped  # noqa: PLC0415
+
+    def stopped(*_: object) -> Any:
+        raise Stopped
+        yield
+
+    monkeypatch.setattr(command, "roll", stopped)
+    result = run(log_dir, *SMALL)
+    assert result.exit_code == 1
+    assert rows(result, "summary")[0]["interrupted"] is True
