@@ -1,11 +1,11 @@
 """`compact` on one core: `python -m benchmarks.compact DATE [--sizes 2500000,5000000,10000000] [--keys 1000000]`.
 
 Each log is a partition of records of 90 bytes with a million keys (`benchmarks.keyed`), none of it clean yet. Measured
-are whole processes with `--jobs 1`, their start subtracted: the simulation, and `--apply --to` a new directory, reading
-back included; their largest resident sets stand beside the memory of the offset map. Where Java and Kafka's jars are at
-hand, the cleaner of 4.3.1 does the same to a copy, in a process that has already cleaned one; the loading of the log
-counts, the start of Java does not. In several sizes, so that it shows whether the time grows with the size alone.
-Prints a table, writes `results/DATE-compact.json`, decides nothing.
+are whole processes with `--jobs 1`, their start subtracted, by the wall and by the processor: the simulation, and
+`--apply --to` a new directory, reading back included; their largest resident sets stand beside the memory of the
+offset map. Where Java and Kafka's jars are at hand, the cleaner of 4.3.1 does the same to a copy, in a process that has
+already cleaned one; the loading of the log counts, the start of Java does not. In several sizes, so that it shows
+whether the time grows with the size alone. Prints a table, writes `results/DATE-compact.json`, decides nothing.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     for name, value in about.items():
         print(f"{name}: {value}")
-    print(
-        f"\n{'records':>12}{'log':>10}{'simulated M/s':>15}{'resident':>10}{'applied M/s':>13}{'resident':>10}", end=""
+    titles = f"\n{'records':>12}{'log':>10}" + "".join(
+        f"{name + ' M/s':>15}{'M/cpu s':>9}{'resident':>10}" for name in ("simulated", "applied")
     )
-    print("" if options.no_java else f"{'Kafka M/s':>11}")
+    print(titles + ("" if options.no_java else f"{'Kafka M/s':>11}"))
     measured = []
     with tempfile.TemporaryDirectory(prefix="kafkalog-bench-", dir=options.dir) as scratch:
         directory = Path(options.dir or scratch)
@@ -102,10 +102,12 @@ def _measure(log: KeyedLog, starts: dict[str, ProcessPass], scratch: Path, repea
     row: dict[str, Any] = {"log": asdict(log)}
     for name, passes in turns.items():
         seconds = [one.seconds - starts[name].seconds for one in passes]
+        cpu_seconds = [one.cpu_seconds - starts[name].cpu_seconds for one in passes]
         row[name] = {
             "seconds": seconds,
-            "cpu_seconds": [one.cpu_seconds - starts[name].cpu_seconds for one in passes],
+            "cpu_seconds": cpu_seconds,
             "million_records_per_second": log.records / 1e6 / median(seconds),
+            "million_records_per_cpu_second": log.records / 1e6 / median(cpu_seconds),
             "peak_rss_bytes": max(one.peak_rss_bytes for one in passes),
             "start_rss_bytes": starts[name].peak_rss_bytes,
         }
@@ -151,13 +153,12 @@ def _cleaned_by_kafka(harness: LogHarness, log: KeyedLog, scratch: Path) -> tupl
 
 
 def _line(row: dict[str, Any]) -> str:
-    log, simulated, applied = row["log"], row["simulated"], row["applied"]
-    kafka = f"{row['kafka']['million_records_per_second']:>11.2f}" if "kafka" in row else ""
-    return (
-        f"{log['records']:>12,}{log['size_bytes'] / 1e6:>7.0f} MB"
-        f"{simulated['million_records_per_second']:>15.2f}{simulated['peak_rss_bytes'] / 1e6:>7.0f} MB"
-        f"{applied['million_records_per_second']:>13.2f}{applied['peak_rss_bytes'] / 1e6:>7.0f} MB{kafka}"
-    )
+    shown = f"{row['log']['records']:>12,}{row['log']['size_bytes'] / 1e6:>7.0f} MB"
+    for name in ("simulated", "applied"):
+        one = row[name]
+        shown += f"{one['million_records_per_second']:>15.2f}{one['million_records_per_cpu_second']:>9.2f}"
+        shown += f"{one['peak_rss_bytes'] / 1e6:>7.0f} MB"
+    return shown + (f"{row['kafka']['million_records_per_second']:>11.2f}" if "kafka" in row else "")
 
 
 if __name__ == "__main__":

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from kafkalog_core.format.columns import BatchColumns, RecordColumns
     from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_run
     from kafkalog_core.ops.apply import apply_draft, resume
+    from kafkalog_core.ops.cleaning.forecast import CompactForecast
+    from kafkalog_core.ops.cleaning.to_dir import compact_to
+    from kafkalog_core.ops.compact import CompactRequest, compact
     from kafkalog_core.ops.dump import DumpRequest, dump
     from kafkalog_core.ops.follow import follow
     from kafkalog_core.ops.plans.plan import Draft, Loss, Outcome, Plan, PlanRequest, make_plan
@@ -84,6 +87,8 @@ __all__ = [
     "Change",
     "ChecksumError",
     "CleanError",
+    "CompactForecast",
+    "CompactRequest",
     "Damage",
     "Disk",
     "Draft",
@@ -142,6 +147,8 @@ __all__ = [
     "apply_draft",
     "apply_prune",
     "apply_undo",
+    "compact",
+    "compact_to",
     "decode_run",
     "dump",
     "entries",
@@ -166,14 +173,17 @@ __all__ = [
 
 _HOMES = {
     "errors": (
-        "AccessError ChecksumError CleanError FieldError FormatError KafkalogError LimitError LockedError NotFoundError "
-        "RefusedError SelectionError SettingError StorageError TruncatedError UnfinishedError UnknownFileError "
+        "AccessError ChecksumError CleanError FieldError FormatError KafkalogError LimitError LockedError "
+        "NotFoundError RefusedError SelectionError SettingError StorageError TruncatedError UnfinishedError UnknownFileError "
         "UnsupportedError WorkerLostError"
     ),
     "findings": "FINDING_TYPES Finding",
     "format.columns": "BatchColumns RecordColumns",
     "format.decode": "PayloadDamage RecordRun decode_run",
     "ops.apply": "apply_draft resume",
+    "ops.cleaning.forecast": "CompactForecast",
+    "ops.cleaning.to_dir": "compact_to",
+    "ops.compact": "CompactRequest compact",
     "ops.dump": "DumpRequest dump",
     "ops.reading.entries": "entries",
     "ops.follow": "follow",

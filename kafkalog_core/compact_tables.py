@@ -44,6 +44,7 @@ COMPACTION: Final = new_table(
         "min-compaction-lag, or null",
     ),
     Column("held_back_detail", "string", "one sentence: which segment, transaction or time, and what lets it go"),
+    Column("held_back_until_ms", "int64", "time from which that does not hold any more; null: not known"),
     Column("release", "string", "release of Kafka whose cleaner it is"),
     Column("release_evidence", "string", "what tells the release, one a line"),
     Column("settings", "map", "settings that count, by Kafka's names: each with its value and where it comes from"),

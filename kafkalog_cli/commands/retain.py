@@ -96,7 +96,9 @@ def parse_scenario(text: str) -> Scenario:
     metavar="MODULE:FUNCTION",
     help=(
         "A policy of one's own behind Kafka's: a Python function of the segments, the oldest first, and of now in ms, "
-        "that gives true for each one that may go. Imported from the current directory too. Repeatable."
+        "that gives true for each one that may go. Of a segment it knows base_offset, next_offset, size_bytes, "
+        "largest_timestamp_ms, max_timestamp_ms (-1: none), mtime_ms and is_active. Imported from the current "
+        "directory too. Repeatable."
     ),
 )
 @now_option
@@ -127,7 +129,10 @@ def retain_command(
         raise click.UsageError("--until lies before now; checks are played forward")
     asked = Wanted(kafka=request, now_ms=now_ms, policies=policies, log_start_offset=given["log_start_offset"])
     sites = sites_of(resolve(list(paths), selection))
-    requests = [RetainRequest(site=site, wanted=asked, scenarios=given["scenarios"], until_ms=until) for site in sites]
+    requests = [
+        RetainRequest(site=site, wanted=asked, scenarios=given["scenarios"], until_ms=until, jobs=manner.jobs)
+        for site in sites
+    ]
     return _show(open_retention(manner.output, until_ms=until), requests)
 
 

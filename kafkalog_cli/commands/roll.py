@@ -75,7 +75,7 @@ def roll_command(paths: tuple[str, ...], selection: Selection, request: Settings
 
     Each batch counts as one append by the leader (a follower's fetch, and a produce request of magic 0 or 1, hold
     several); the settings are the command line's, else the broker's. Where the answer is the segments that there are,
-    the settings explain them.
+    the settings explain them. A forecast reads the headers of batches; checksums are looked at with --apply alone.
 
     With --apply --to DIR the same batches are written into such segments: with indexes, producer snapshots, leader
     epochs and checkpoints, as a log directory that a broker starts on without recovery. It appears when it is whole.

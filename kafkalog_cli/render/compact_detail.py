@@ -99,8 +99,6 @@ def detail_lines(forecast: CompactForecast, width: int, *, has_title: bool) -> l
     if has_title:
         style = "bold red" if row["state"] == "fails" else "bold"
         lines += [Text(), *wrapped(f"{STATES[str(row['state'])]}: {partition_sentence(row)}", width, style)]
-    if row["state"] == "not-compacted":
-        return lines
     for label, text in _facts(row):
         lines += _labelled(label, text, width)
     lines += table_lines(_REASONS, _reasons(row), width)
@@ -132,7 +130,7 @@ def _facts(row: Row) -> list[tuple[str, str]]:
     facts = [
         ("held back", plain(row["held_back_detail"]) if row.get("held_back_detail") else ""),
         ("offsets", _offsets(row)),
-        ("ratio", _ratio_sentence(row)),
+        ("dirty", _ratio_sentence(row)),
         ("cleans", _cleans(row)),
         ("saves", _savings(row)),
         ("keys", _keys(row)),
@@ -159,13 +157,10 @@ def _offsets(row: Row) -> str:
 def _ratio_sentence(row: Row) -> str:
     if row.get("dirty_ratio") is None:
         return ""
-    cleanable, clean = number(row, "cleanable_bytes"), number(row, "clean_bytes")
-    threshold = row.get("min_cleanable_dirty_ratio")
-    is_above = cast("float", row["dirty_ratio"]) > cast("float", threshold or 0)
+    cleanable, total = number(row, "cleanable_bytes"), number(row, "cleanable_bytes") + number(row, "clean_bytes")
     return (
-        f"{human_bytes(cleanable)} dirty of {human_bytes(cleanable + clean)} that may be cleaned: "
-        f"{_ratio(row)}, {'above' if is_above else 'not above'} min.cleanable.dirty.ratio {threshold}; "
-        f"{human_bytes(row.get('uncleanable_bytes'))} behind the bound"
+        f"{human_bytes(cleanable)} of the {human_bytes(total)} that may be cleaned ({share(cleanable, total)}); "
+        f"{human_bytes(row.get('uncleanable_bytes'))} lie behind the bound"
     )
 
 
@@ -175,7 +170,8 @@ def _cleans(row: Row) -> str:
         return ""
     return (
         f"{passes}, one after the other: {number(row, 'map_keys'):,} keys fit into the offset map of "
-        f"{human_bytes(row.get('memory_bytes'))}"
+        f"{human_bytes(row.get('memory_bytes'))}; afterwards the cleaner's checkpoint is "
+        f"{plain(row.get('checkpoint_offset'))}"
     )
 
 
@@ -196,7 +192,9 @@ def _keys(row: Row) -> str:
     if not row.get("keys"):
         return ""
     keys, lone = number(row, "keys"), number(row, "lone_tombstone_keys")
-    return f"{keys:,} distinct in the dirty part; {lone:,} of them ({share(lone, keys)}) have but a tombstone there"
+    where = "in the dirty part" if number(row, "passes") == 1 else "in the offset map of each clean, added up"
+    text = f"{keys:,} distinct {where}"
+    return f"{text}; {lone:,} of them ({share(lone, keys)}) have but a tombstone there" if lone else text
 
 
 def _tombstones(row: Row) -> str:

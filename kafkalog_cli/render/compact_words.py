@@ -71,9 +71,7 @@ def partition_sentence(row: Row) -> str:
 
 def partition_name(row: Row) -> str:
     """`orders-0`, as the directory is called."""
-    if row.get("path") is not None:
-        return safe_text(str(row["path"]).rstrip("/").rpartition("/")[2])
-    return safe_text(f"{row.get('topic')}-{row.get('partition')}")
+    return safe_text(str(row["path"]).rstrip("/").rpartition("/")[2])
 
 
 def saved_bytes(row: Mapping[str, object]) -> int:

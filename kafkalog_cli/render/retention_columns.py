@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_cli.render.cells import NONE, human_bytes, plain, safe_text, time_cell
 from kafkalog_cli.render.columns import Shown
-from kafkalog_core.format.words import duration
+from kafkalog_core.words import duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,10 +17,10 @@ from kafkalog_cli.render.retention_timeline import timeline
 from kafkalog_cli.render.table import open_console
 from kafkalog_cli.render.widths import choose_layout
 from kafkalog_core.findings import Finding
-from kafkalog_core.format.words import duration
 from kafkalog_core.ops.retention.headline import headline
 from kafkalog_core.ops.retention.rows import event_rows, partition_rows, segment_rows
 from kafkalog_core.ops.retention.what_if import totals
+from kafkalog_core.words import duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

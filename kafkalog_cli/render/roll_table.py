@@ -80,18 +80,17 @@ class RollTable:
             sys.stdout.reconfigure(errors="backslashreplace")
         self._console = open_console()
         self._rows: list[Row] = []
-        self._first: list[RollForecast] = []
+        self._most: list[RollForecast] = []
         self._findings: list[Finding] = []
         self._left_out = 0
 
     def write(self, forecast: RollForecast) -> None:
-        """Keep what is to be shown: every partition's row, and the segments of the first ones."""
+        """Keep what is to be shown: every partition's row, and the segments of a few."""
         self._rows.append(forecast.partition)
         room = KEPT_FINDINGS - len(self._findings)
         self._findings += forecast.findings[:room]
         self._left_out += max(0, len(forecast.findings) - room)
-        if len(self._first) < SHOWN_DETAILS:
-            self._first.append(forecast)
+        self._most = sorted([*self._most, forecast], key=_weight, reverse=True)[:SHOWN_DETAILS]
 
     def finish(self, summary: Mapping[str, object]) -> None:
         """Show everything, the summary last."""
@@ -103,13 +102,13 @@ class RollTable:
             if len(self._rows) > SHOWN_PARTITIONS:
                 lines.append(_more(len(self._rows) - SHOWN_PARTITIONS, "partition"))
             lines += [Text(), *self._rules(width)]
-        for forecast in self._first:
+        for forecast in self._most:
             if len(self._rows) > 1 and forecast.segments:
                 lines += [Text(), Text(_partition_name(forecast.partition), "bold")]
             lines += table_lines(_SEGMENTS, forecast.segments[:SHOWN_SEGMENTS], width)
             if len(forecast.segments) > SHOWN_SEGMENTS:
                 lines.append(_more(len(forecast.segments) - SHOWN_SEGMENTS, "segment"))
-        if len(self._rows) > len(self._first):
+        if len(self._rows) > len(self._most):
             lines += [Text(), Text("segments of the others: name one partition, or --output ndjson", "dim")]
         lines += self._finding_lines(width)
         lines += [Text(), Text(summary_sentence(summary), VERDICT_STYLES[verdict(summary)])]
@@ -120,11 +119,14 @@ class RollTable:
         row = self._rows[0]
         evidence = "; ".join(safe_text(str(row.get("release_evidence") or "")).split("\\n"))
         settings = cast("Mapping[str, Mapping[str, object]]", row.get("settings") or {})
-        told = [f"{name}={plain(each['value'])} ({plain(each['origin'])})" for name, each in settings.items()]
+        told: dict[str, list[str]] = {}
+        for name, each in settings.items():
+            told.setdefault(plain(each["origin"]), []).append(f"{name}={plain(each['value'])}")
+        values = ", ".join(f"{', '.join(texts)} ({origin})" for origin, texts in told.items())
         whose = "" if len(self._rows) == 1 else f" of {_partition_name(row)}"
         return [
             *wrapped(f"rules: Kafka {plain(row.get('release'))}: {evidence}", width, "dim"),
-            *wrapped(f"settings{whose}: {', '.join(told)}", width, "dim"),
+            *wrapped(f"settings{whose}: {values}", width, "dim"),
         ]
 
     def _finding_lines(self, width: int) -> list[Text]:
@@ -135,6 +137,11 @@ class RollTable:
         if self._left_out:
             lines.append(Text(f"... and {count_of(self._left_out, 'more finding')}: --output ndjson has all of them"))
         return lines
+
+
+def _weight(forecast: RollForecast) -> tuple[int, int]:
+    """Whose segments are shown first: where most would be new, then where most are."""
+    return sum(not segment["is_there"] for segment in forecast.segments), len(forecast.segments)
 
 
 def _headline(rows: list[Row]) -> str:

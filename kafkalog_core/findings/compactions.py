@@ -18,11 +18,26 @@ COMPACTIONS: Final = {
         "The cleaner reads every batch of the dirty part, and gives a partition up at the first one that it cannot "
         "take.",
     ),
+    "compaction.over-damage": FindingType(
+        "warning",
+        "There is damage in this log: {problem}. It is not cleaned over that here.",
+        "Goes on: its cleaner looks at neither checksums nor the order of offsets. It copies such a batch as it is, or "
+        "writes its records anew with a checksum that agrees, and then nothing tells any more that they were damaged.",
+        "Mend the log first, from a replica where there is one: kafkalog verify names all that is wrong, and the cure.",
+        "A clean would turn damage that can be seen into records that look sound.",
+    ),
     "compaction.replacement": FindingType(
         "error",
         "The replacement {name} waits to take the place of segments: this log is not cleaned beside it.",
         "Puts it in its place at its next start.",
         "Let a broker start on a copy of the directory first, or move the file away if it is not wanted.",
         "An interrupted compaction left a finished replacement, and a start would put it over what a clean has made.",
+    ),
+    "compaction.retention-follows": FindingType(
+        "info",
+        "Its cleanup.policy is compact,delete: retention follows the clean, and is not part of this.",
+        "Deletes segments by retention.ms, retention.bytes and the log start behind each look of its cleaner.",
+        "See what it would delete, and carry it out: kafkalog retain.",
+        "With both policies a broker's cleaner thread deletes old segments too, cleaned ones by what is left in them.",
     ),
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog_core.errors import FieldError
 from kafkalog_core.format.decode import RecordRun, decode_run
-from kafkalog_core.format.layout import TIMESTAMP_TYPE_BIT, MAGIC_V2, MAX_BATCH_BYTES
+from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, TIMESTAMP_TYPE_BIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,8 +22,8 @@ from kafkalog_core.format.names import (
 from kafkalog_core.format.textfile import parse_int32
 from kafkalog_core.ops.logdirs.brokerdir import OFFSET_KINDS, read_broker_dir, served
 from kafkalog_core.ops.logdirs.compaction import is_compacted
+from kafkalog_core.ops.logdirs.extents import read_extent
 from kafkalog_core.ops.mending.epochs import mend_epochs
-from kafkalog_core.ops.mending.extents import read_extent
 from kafkalog_core.ops.mending.mark import KEEPS_PRODUCERS, MARK, next_step, unclean_parts, unverified
 from kafkalog_core.ops.mending.mend import Mend, why
 from kafkalog_core.ops.mending.meta import MetaSources, mend_meta
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.checkpoint_text import LineEdit
     from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
-    from kafkalog_core.ops.mending.extents import Extent
+    from kafkalog_core.ops.logdirs.extents import Extent
     from kafkalog_core.ops.mending.topic_ids import TopicIds
     from kafkalog_core.ops.plans.plan import PlanRequest
     from kafkalog_core.ops.progress import Progress

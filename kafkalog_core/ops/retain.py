@@ -41,12 +41,14 @@ class RetainRequest:
         wanted: release, settings, moment and policies.
         scenarios: other settings to try.
         until_ms: how far checks are played forward; null: not at all.
+        jobs: partitions that are read at the same time.
     """
 
     site: Site
     wanted: Wanted
     scenarios: tuple[Scenario, ...] = ()
     until_ms: int | None = None
+    jobs: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,7 @@ def retain(request: RetainRequest, survey: Survey, progress: Progress) -> Iterat
 
     Raises SettingError, SelectionError, RefusedError (now before the data), LimitError (too many checks).
     """
-    for each in survey.forecasts(progress):
+    for each in survey.forecasts(progress, request.jobs):
         if isinstance(each, Finding):
             yield each
             continue
@@ -122,7 +124,7 @@ def plan_retain(request: PlanRequest, stage: Stage, progress: Progress) -> PlanO
     survey = Survey(request.site, wanted_of(request.options, request))
     forecasts: list[Forecast] = []
     findings: list[Finding] = []
-    for each in survey.forecasts(progress):
+    for each in survey.forecasts(progress, request.jobs):
         if isinstance(each, Finding):
             findings.append(each)
         else:

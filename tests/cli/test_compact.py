@@ -214,5 +214,44 @@ def test_damage_in_the_dirty_part(customers: Path) -> None:
     result = run("--kafka", "4.3.1", "--set", "cleanup.policy=compact", customers)
     rows: list[dict[str, Any]] = [json.loads(line) for line in result.stdout.splitlines()]
     assert rows[0]["state"] == "fails"
-    assert [row["code"] for row in rows if row["type"] == "finding"] == ["compaction.clean-fails"]
+    assert [row["code"] for row in rows if row["type"] == "finding"] == ["compaction.over-damage"]
     assert result.exit_code == 0
+
+
+def test_a_clean_in_place_can_be_taken_back(customers: Path) -> None:
+    old = {path.name: path.read_bytes() for path in customers.iterdir()}
+    settings = ("--kafka", "4.3.1", "--set", "cleanup.policy=compact")
+    result = run(*settings, "--apply", customers)
+    rows: list[dict[str, Any]] = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.exit_code == 0, result.stderr
+    assert rows[0]["state"] == "applied"
+    assert not (customers / "00000000000000000010.log").exists()
+    assert (customers / "00000000000000000000.log").stat().st_size < len(old["00000000000000000000.log"])
+    again = json.loads(run(*settings, customers).stdout.splitlines()[0])
+    assert (again["records_before"], again["records_after"]) == (5, 5)
+    undone = CliRunner().invoke(cli, ["undo", str(customers), "--apply"])
+    assert undone.exit_code == 0, undone.stderr
+    assert {path.name: path.read_bytes() for path in customers.iterdir() if path.is_file()} == old
+
+
+def test_a_plan_changes_nothing(customers: Path, tmp_path: Path) -> None:
+    old = {path.name: path.read_bytes() for path in customers.iterdir()}
+    plan = tmp_path / "plan.json"
+    result = run("--kafka", "4.3.1", "--set", "cleanup.policy=compact", "--plan-out", plan, customers)
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout.splitlines()[0])["state"] == "planned"
+    assert plan.exists()
+    assert {path.name: path.read_bytes() for path in customers.iterdir()} == old
+
+
+def test_a_copy_of_the_cleaned_log(customers: Path, tmp_path: Path) -> None:
+    old = {path.name: path.read_bytes() for path in customers.iterdir()}
+    settings = ("--kafka", "4.3.1", "--set", "cleanup.policy=compact")
+    forecast = run(*settings, "--now", "2030-01-01", customers)
+    result = run(*settings, "--now", "2030-01-01", "--apply", "--to", tmp_path / "new", customers)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == forecast.stdout
+    assert {path.name: path.read_bytes() for path in customers.iterdir()} == old
+    new = json.loads(run(*settings, tmp_path / "new" / customers.name).stdout.splitlines()[0])
+    assert (new["records_before"], new["records_after"], new["dropped_records"]) == (5, 5, {})
+    assert run(*settings, "--apply", "--to", tmp_path / "new", customers).exit_code == 3

@@ -119,6 +119,34 @@ def test_a_log_that_grows(shown) -> None:
     assert "43.9 KiB -> 48.8 KiB (it grows)" in text
 
 
+def test_logs_that_grow_or_stay(shown) -> None:
+    growing = replace(rows.CLEANABLE, partition=rows.partition(bytes_after=50_000))
+    assert flat(shown(growing, growing)).startswith(
+        "2 of 2 compacted partitions would be cleaned now, which makes them 9.8 KiB larger"
+    )
+    same = replace(rows.CLEANABLE, partition=rows.partition(bytes_after=45_000))
+    assert flat(shown(same, same)).startswith("2 of 2 compacted partitions would be cleaned now, which saves nothing")
+
+
+def test_many_partitions_and_findings_are_cut(shown) -> None:
+    finding = found("compaction.clean-fails", "/data/customers-1/0.log", problem="it is too large")
+    one = replace(rows.CLEANABLE, findings=(finding,) * 3)
+    text = shown(*[one] * 202)
+    assert "... and 2 more partitions: --output ndjson has them all" in text
+    assert "... and 106 more findings: --output ndjson has all of them" in text
+
+
+def test_tombstones_of_none_and_of_one(shown) -> None:
+    one = rows.partition(tombstones_after=1, next_horizon_ms=None, lone_tombstone_keys=0)
+    text = flat(shown(replace(rows.CLEANABLE, partition=one)))
+    assert "tombstones: 1 stays rules:" in text
+    assert "keys: 300 distinct in the dirty part tombstones:" in text
+    none = rows.partition(tombstones_after=0, next_horizon_ms=None, high_watermark=None)
+    text = flat(shown(replace(rows.CLEANABLE, partition=none)))
+    assert "tombstones:" not in text
+    assert "no high watermark on disk: the log end counts" in text
+
+
 def test_many_segments_are_cut(shown) -> None:
     many = replace(rows.CLEANABLE, segments=tuple(rows.segment(number) for number in range(50)))
     assert "... and 10 more segments: --output ndjson has them all" in shown(many)

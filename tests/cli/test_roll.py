@@ -60,7 +60,7 @@ def test_the_table_says_what_comes_out_and_why(log_dir: Path, monkeypatch: pytes
     lines = text.splitlines()
     assert lines[0].startswith("36 segments where there are 8, in 4 partitions")
     assert "rules: Kafka 4.3: --kafka 4.3" in text
-    assert "segment.bytes=2000 (--set)" in text
+    assert "segment.bytes=2000, segment.ms=10, segment.jitter.ms=5 (--set)" in " ".join(text.split())
     assert "next batch" in text
     assert "roll.jitter" in text
     assert "segments of the others" in text

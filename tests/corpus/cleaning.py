@@ -13,9 +13,8 @@ import json
 import os
 import re
 import shutil
-import struct
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,7 +42,6 @@ _OF_NO_MATTER: Final = ("compression.type", "message.format.version")
 """A cleaner keeps codec and magic; nothing that this project does depends on them."""
 _CHECKPOINTS: Final = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint")
 _BESIDE: Final = ("meta.properties", ".kafka_cleanshutdown", "log-start-offset-checkpoint", *_CHECKPOINTS)
-_HEAD: Final = struct.Struct(">qiibIhiqqqhii")
 _HAS_HORIZON: Final = 0x40
 
 
@@ -79,8 +77,9 @@ class Stay:
         """The option `kafka` of a plan: the release and the settings in force."""
         path = into / "server.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in self.config.items()))
-        own = {"cleanup.policy": "compact", "segment.bytes": self.config.get(_OWN_TOPICS.get(topic, ""))}
-        values = {**(own if topic in _OWN_TOPICS else {}), **self.topics.get(topic, {})}
+        values = dict(self.topics.get(topic, {}))
+        if topic in _OWN_TOPICS:
+            values = {"cleanup.policy": "compact", "segment.bytes": self.config[_OWN_TOPICS[topic]]} | values
         return {
             "kafka": self.release,
             "config": str(path),
@@ -104,6 +103,7 @@ class Pair:
         made: the same as `found` for what it wrote, as far as a copy is left.
         gone: base offsets of segments that were there before and not afterwards.
         is_last: the copy afterwards is what this pass left, but for the active segment.
+        others: where the snapshots and such of its directory are in the corpus.
     """
 
     stay: Stay
@@ -114,7 +114,7 @@ class Pair:
     made: Mapping[str, str]
     gone: frozenset[int]
     is_last: bool
-    others: tuple[str, ...] = field(default=())
+    others: tuple[str, ...]
 
     @property
     def id(self) -> str:
@@ -172,13 +172,11 @@ def horizons(log: bytes) -> Iterator[int]:
     """The delete horizons of the batches of magic 2."""
     at = 0
     while at + 12 <= len(log):
-        size = int.from_bytes(log[at + 8 : at + 12]) + 12
+        size = int.from_bytes(log[at + 8 : at + 12], "big") + 12
         if at + size > len(log):
             return
-        if log[at + 16] == 2:
-            head = _HEAD.unpack_from(log, at)
-            if head[5] & _HAS_HORIZON:
-                yield head[7]
+        if log[at + 16] == 2 and log[at + 22] & _HAS_HORIZON:
+            yield int.from_bytes(log[at + 27 : at + 35], "big", signed=True)
         at += size
 
 

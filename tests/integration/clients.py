@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
+from aiokafka.errors import NodeNotReadyError
 
 from tests.integration.records import Record, of_consumer
 
@@ -36,12 +37,18 @@ async def admin_of(broker: Broker) -> AsyncIterator[AIOKafkaAdminClient]:
     await client.start()
     try:
         deadline = time.monotonic() + READ_SECONDS
-        while (await client.describe_cluster())["controller_id"] not in _CONTROLLERS:
+        while not await _has_controller(client):
             assert time.monotonic() < deadline, "no controller"
             await asyncio.sleep(0.1)
         yield client
     finally:
         await client.close()
+
+
+async def _has_controller(client: AIOKafkaAdminClient) -> bool:
+    with suppress(NodeNotReadyError):
+        return (await client.describe_cluster())["controller_id"] in _CONTROLLERS
+    return False
 
 
 async def create_topic(broker: Broker, name: str, configs: Mapping[str, str], partitions: int = 1) -> None:

@@ -12,7 +12,7 @@ from kafkalog_core.ops.apply import apply_draft
 from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
 from kafkalog_core.ops.plans.sites import site_of
 from kafkalog_core.ops.progress import NO_PROGRESS
-from kafkalog_core.ops.releases.release import Release
+from kafkalog_core.ops.releases.release import Release, parse_release
 from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.retention.forecast import Forecast
@@ -27,7 +27,6 @@ from kafkalog_core.storage.items import Run
 from kafkalog_core.storage.scan import scan
 from kafkalog_core.storage.source import Source
 from tests.build import meta_properties, offset_checkpoint
-from tests.integration.jars import KAFKA_VERSION
 from tests.integration.log_harness import HarnessError
 from tests.integration.same_files import differences, split_batches
 from tests.integration.workloads import FIRST_MS, draw_appends, draw_retention, draw_workload
@@ -47,7 +46,6 @@ _GIVES_UP: Final = (
     "Attempt to append to a full",  # two segments that are put together have more index entries than both had
 )
 _REAL_CLOCK_NS: Final = (FIRST_MS + 500_000_000_000) * 1_000_000  # later times are of files written just now
-RELEASE: Final = Release(*map(int, KAFKA_VERSION.split(".")))
 _APPENDED: Final = {".log", ".index", ".timeindex"}
 _CLEANER: Final = "cleaner-offset-checkpoint"
 MEMORY: Final = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108 - where fsync costs nothing
@@ -127,13 +125,13 @@ class _Bench:
         return shutil.copytree(self.real, copied)
 
 
-def request_of(workload: Workload) -> SettingsRequest:
+def request_of(harness: LogHarness, workload: Workload) -> SettingsRequest:
     """The same settings for kafkalog, but for the memory of the offset map."""
     buffers = f"log.cleaner.io.buffer.size={2 * workload.io_bytes}"  # one half is to read with
     return SettingsRequest(
-        kafka=KAFKA_VERSION,
+        kafka=harness.version,
         assignments=(buffers,) if workload.io_bytes else (),
-        topic_assignments=tuple(f"{TOPIC}:{name}={value}" for name, value in workload.settings.items()),
+        topic_assignments=tuple(f"{TOPIC}:{name}={value}" for name, value in harness.spell(workload.settings).items()),
     )
 
 
@@ -153,7 +151,7 @@ def compare_cleaning(harness: LogHarness, workload: Workload, work_dir: Path) ->
             ours, answers = bench.copy(), []
             while len(answers) < at_once and (not answers or answers[-1]):
                 answers.append(_clean_really(bench, stage.now_ms, **offsets))
-            changes = clean_as_kafkalog(ours, workload, stage.now_ms, rounds=at_once)
+            changes = clean_as_kafkalog(harness, ours, workload, stage.now_ms, rounds=at_once)
             set_times(bench.partition_dir, stage.now_ms)
             if answers[-1] is None or changes is None:
                 verdict.given_up += 1
@@ -188,18 +186,19 @@ def _round_differences(answers: list[dict[str, str]], real: Path, ours: Path) ->
     return [f"{each} (Kafka: {answers})" for each in found]
 
 
-def clean_as_kafkalog(log_dir: Path, workload: Workload, now_ms: int, *, rounds: int) -> int | None:
+def clean_as_kafkalog(
+    harness: LogHarness, log_dir: Path, workload: Workload, now_ms: int, *, rounds: int
+) -> int | None:
     """Some rounds at most; how many changes that made. None: it refuses, as Kafka's cleaner would fail."""
     try:
-        return _carry_out("compact", log_dir, workload, now_ms, memory_bytes=workload.map_bytes, max_passes=rounds)
+        sizes = {"memory_bytes": workload.map_bytes, "max_passes": rounds}
+        return _carry_out("compact", log_dir, request_of(harness, workload), now_ms, **sizes)
     except RefusedError:
         return None
 
 
-def _carry_out(command: str, log_dir: Path, workload: Workload, now_ms: int, **options: int) -> int:
-    request = PlanRequest(
-        site=site_of([str(log_dir)]), options={"kafka": asdict(request_of(workload)), **options}, now_ms=now_ms
-    )
+def _carry_out(command: str, log_dir: Path, kafka: SettingsRequest, now_ms: int, **options: int) -> int:
+    request = PlanRequest(site=site_of([str(log_dir)]), options={"kafka": asdict(kafka), **options}, now_ms=now_ms)
     draft = make_plan(command, request)
     if draft.plan.changes:
         apply_draft(draft, Disk(), now_ms=now_ms)
@@ -212,9 +211,10 @@ def compare_retention(harness: LogHarness, workload: Workload, work_dir: Path) -
     verdict, bench = Verdict(), _Bench(harness, workload, work_dir)
     for number, stage, offsets in bench.stages():
         ours = bench.copy()
-        foreseen = foresee(ours, workload, stage.now_ms)
+        kafka = request_of(harness, workload)
+        foreseen = foresee(ours, kafka, stage.now_ms)
         answer = harness.run("retain", bench.partition_dir, stage.now_ms, workload.settings, **offsets)
-        _carry_out("retain", ours, workload, stage.now_ms)
+        _carry_out("retain", ours, kafka, stage.now_ms)
         for each in (bench.partition_dir, ours / f"{TOPIC}-0"):
             set_times(each, stage.now_ms)
         found = differences(bench.partition_dir, ours / f"{TOPIC}-0")
@@ -228,9 +228,9 @@ def compare_retention(harness: LogHarness, workload: Workload, work_dir: Path) -
     return verdict
 
 
-def foresee(log_dir: Path, workload: Workload, now_ms: int) -> Forecast:
+def foresee(log_dir: Path, kafka: SettingsRequest, now_ms: int) -> Forecast:
     """What kafkalog says of the one partition."""
-    survey = Survey(site_of([str(log_dir)]), Wanted(kafka=request_of(workload), now_ms=now_ms))
+    survey = Survey(site_of([str(log_dir)]), Wanted(kafka=kafka, now_ms=now_ms))
     (foreseen,) = survey.forecasts(NO_PROGRESS)
     assert isinstance(foreseen, Forecast), foreseen
     return foreseen
@@ -266,10 +266,11 @@ class _Files:
 def compare_appends(harness: LogHarness, workload: Workload, work_dir: Path) -> Verdict:
     """Append set by set; compare the segments and their indexes."""
     verdict, bench = Verdict(), _Bench(harness, workload, work_dir)
+    release = Release(*parse_release(harness.version))
     for number, stage, _ in bench.stages():
-        ours, settings = _Files(), read_settings(request_of(workload), RELEASE).for_topic(TOPIC)
+        ours, settings = _Files(), read_settings(request_of(harness, workload), release).for_topic(TOPIC)
         first_offset = min(int(path.stem) for path in bench.partition_dir.glob("*.log"))
-        appender = Appender(ours, first_offset, limits=limits_of(settings), rules=append_rules(RELEASE))
+        appender = Appender(ours, first_offset, limits=limits_of(settings), rules=append_rules(release))
         for each in stage.sets:
             for run in _runs(work_dir / "set", each):
                 appender.append_set(run)
@@ -298,7 +299,7 @@ def compare_rolling(harness: LogHarness, workload: Workload, work_dir: Path) -> 
         real.mkdir(parents=True)
         batches = [each for group in stage.sets for each in split_batches(group)]
         harness.append(real, batches, stage.now_ms, other)
-        request = request_of(replace(workload, settings=other))
+        request = request_of(harness, replace(workload, settings=other))
         for _ in roll(RollRequest(targets=tuple(resolve([str(bench.real)])), kafka=request, to=str(ours)), Report()):
             pass
         harness.run("open", real, stage.now_ms, other)

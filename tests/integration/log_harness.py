@@ -1,17 +1,23 @@
-"""Kafka's own log and cleaner in one Java process, without a broker: hundreds of rounds a minute."""
+"""The own log and cleaner of a release of Kafka in one Java process, without a broker: hundreds of rounds a minute."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tests.integration.jars import KAFKA_VERSION, ZOOKEEPER_ERA, fetch
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-_SOURCE: Final = Path(__file__).parent / "java" / "LogHarness.java"
+_SOURCES: Final = Path(__file__).parent / "java"
+_CLASSES: Final = {KAFKA_VERSION: "LogHarness", ZOOKEEPER_ERA: "LogHarnessOf28"}
+_SMALL_SEGMENTS: Final = 4  # from this release on another setting than segment.bytes takes any size
+_COMPILE_SECONDS: Final = 60
 _OPTIONS: Final = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
 
 
@@ -20,9 +26,10 @@ class HarnessError(Exception):
 
 
 class LogHarness:
-    """A running `LogHarness.java`, whose comment describes the commands."""
+    """The classes of one release at work; `LogCommands.java` describes the commands."""
 
-    def __init__(self, process: subprocess.Popen[str], scratch: Path) -> None:
+    def __init__(self, process: subprocess.Popen[str], scratch: Path, version: str) -> None:
+        self.version = version
         self._process = process
         self._sets = scratch / "sets"
 
@@ -38,7 +45,7 @@ class LogHarness:
     ) -> dict[str, str]:
         """The answer to one command; empty where there was nothing to do. Raises HarnessError."""
         line = [command, f"dir={partition_dir}", f"now={now_ms}"]
-        line += [f"set.{name}={value}" for name, value in settings.items()]
+        line += [f"set.{name}={value}" for name, value in self.spell(settings).items()]
         line += [f"{name}={value}" for name, value in words.items()]
         assert self._process.stdin, self._process.stdout
         self._process.stdin.write("\t".join(line) + "\n")
@@ -47,6 +54,12 @@ class LogHarness:
         if kind != "ok":
             raise HarnessError("\t".join(answer))
         return {} if answer == ["none"] else dict(word.split("=", 1) for word in answer)
+
+    def spell(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """Settings of a topic as the release wants them for segments smaller than anybody has."""
+        is_apart = int(self.version.partition(".")[0]) >= _SMALL_SEGMENTS
+        name = "internal.segment.bytes" if is_apart else "segment.bytes"
+        return {name if each == "segment.bytes" else each: value for each, value in settings.items()}
 
     def read_line(self) -> str:
         """One line of what it says."""
@@ -58,17 +71,21 @@ class LogHarness:
 
 
 @contextlib.contextmanager
-def running_harness(libs: Path, options: Sequence[str] = _OPTIONS) -> Iterator[LogHarness]:
-    """A harness over a release's jars; its process ends with the context. `options` are those of Java."""
+def running_harness(version: str = KAFKA_VERSION) -> Iterator[LogHarness]:
+    """A harness over a release's jars; its process ends with the context. Raises jars.MissingError."""
+    libs = fetch(version)
     with tempfile.TemporaryDirectory() as scratch:
-        command = ["java", *options, f"-Djava.io.tmpdir={scratch}", "-cp", f"{libs}/*", str(_SOURCE)]
+        path = os.pathsep.join((scratch, f"{libs}/*"))
+        sources = [str(_SOURCES / f"{name}.java") for name in ("LogCommands", _CLASSES[version])]
+        subprocess.run(["javac", "-d", scratch, "-cp", path, *sources], check=True, timeout=_COMPILE_SECONDS)
+        command = ["java", *_OPTIONS, f"-Djava.io.tmpdir={scratch}", "-cp", path, _CLASSES[version]]
         with (
             Path(scratch, "errors").open("w+") as errors,
             subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
             ) as process,
         ):
-            harness = LogHarness(process, Path(scratch))
+            harness = LogHarness(process, Path(scratch), version)
             try:
                 assert harness.read_line() == "ready"
                 yield harness

@@ -86,10 +86,14 @@ def _normal(name: str, content: bytes) -> bytes:
 
 
 def _misled(path: Path, index: bytes) -> Iterator[str]:
-    lasts = {batch.position: batch.last_offset for batch in _batches(path.with_suffix(".log").read_bytes())}
+    """Entries from whose positions on a reader would not find what he looks for."""
+    batches = list(_batches(path.with_suffix(".log").read_bytes()))
+    before = dict(
+        zip((batch.position for batch in batches), (-1, *(batch.last_offset for batch in batches)), strict=False)
+    )
     for relative, position in _OFFSET_ENTRY.iter_unpack(index):
-        if lasts.get(position) != int(path.stem) + relative:
-            yield f"{path.name}: entry {relative}@{position} leads to no batch with that last offset"
+        if position not in before or before[position] >= int(path.stem) + relative:
+            yield f"{path.name}: entry {relative}@{position} leads to no batch, or behind the one that it is for"
 
 
 def _log_differences(name: str, real: list[_Batch], ours: list[_Batch]) -> Iterator[str]:

@@ -29,7 +29,7 @@ def files(broker: Broker) -> dict[str, bytes]:
 
 def started_as_promised(broker: Broker) -> None:
     """It starts without recovery, and consumers of both kinds get what the directory showed before."""
-    assert run("verify", broker.log_dir, *compacting.options(broker)[:4]).status == 0
+    assert run("verify", broker.log_dir).status == 0
     everything, visible = compacting.promised(broker), compacting.promised(broker, committed=True)
     before = files(broker)
     broker.start()
@@ -130,7 +130,12 @@ def test_a_start_in_between_loses_nothing(broker_of_release: Broker, what: str, 
     assert offsets == sorted(set(offsets))
     assert compacting.last_values(compacting.consumed(broker, committed=True)) == wanted
     broker.stop()
-    assert not [*broker.partition_dir(TOPIC).glob("*.swap"), *broker.partition_dir(TOPIC).glob("*.cleaned")]
+    left = [*broker.partition_dir(TOPIC).glob("*.swap"), *broker.partition_dir(TOPIC).glob("*.cleaned")]
+    if (
+        broker.release == "2.8"
+    ):  # it builds the indexes of a log that is in place, and leaves their swaps where they are
+        left = [path for path in left if "index" not in path.name]
+    assert not left
     assert run("verify", broker.log_dir).status == 0
 
 

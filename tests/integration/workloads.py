@@ -287,7 +287,7 @@ def _settings(writer: _Writer) -> dict[str, str]:
     """Of segments and their indexes."""
     rng = writer.rng
     settings = {
-        "internal.segment.bytes": str(rng.choice((1_800, 1_800, 3_000, 8_000))),
+        "segment.bytes": str(rng.choice((1_800, 1_800, 3_000, 8_000))),
         "index.interval.bytes": rng.choice(("0", "100", "1000", "4096")),
         "segment.index.bytes": "10000",
         "file.delete.delay.ms": "0",

@@ -15,7 +15,7 @@ from kafkalog_core.storage.changing.changes import Change, Fingerprint
 from kafkalog_core.storage.changing.fingerprint import fingerprint
 from kafkalog_core.storage.changing.outline import Outline
 from kafkalog_core.storage.source import Source  # noqa: TC001 -- patched
-from tests.storage.repairs import LOG, make_dir, snapshot
+from tests.storage.repairs import LATER, LOG, make_dir, snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,6 +65,20 @@ def test_what_is_so_already_is_no_change(root: Path) -> None:
     assert outline.remove(str(root / "t-0" / "none"), why="r") is None
     assert outline.changes == []
     assert outline.replay(Outline(str(root)))
+
+
+def test_a_part_of_a_replacement_is_taken_even_where_it_is_so_already(root: Path) -> None:
+    """Else a start that completes the replacement would find no such file among what takes the old ones' place."""
+    log, index = root / "t-0" / LOG, root / "t-0" / "00000000000000000000.index"
+    path, content = str(index), index.read_bytes()
+    outline, again = Outline(str(root)), Outline(str(root))
+    change = outline.write(path, [content], why="", like=str(log), swap=0)
+    gone = outline.remove(str(root / "t-0" / LATER), why="", swap=0)
+    assert change is not None
+    assert gone is not None
+    assert (change.kind, change.swap, gone.swap) == ("replace", 0, 0)
+    assert outline.replay(again)
+    assert again.changes == outline.changes
 
 
 def test_a_log_with_a_second_name_is_not_cut_in_place(root: Path) -> None:

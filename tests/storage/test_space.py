@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -52,6 +53,22 @@ def test_elsewhere_takes_copies_and_the_patient_one_file_at_a_time(two_disks: tu
     ]
     assert needed(changes, other) == {patient: 0, other: 64 * KIB + 8 * KIB + INTENT}
     assert needed(changes[::-1], other) == {patient: 8 * KIB, other: 64 * KIB + 8 * KIB + INTENT}
+
+
+def test_of_a_replacement_all_that_is_new_comes_before_anything_goes(two_disks: tuple[str, str]) -> None:
+    patient, other = two_disks
+    parts = [
+        change(f"{patient}/0", "replace", 64 * KIB, 8 * KIB),
+        change(f"{patient}/0.index", "replace", 4 * KIB, 4 * KIB),
+        change(f"{patient}/9", "remove", 64 * KIB, None),
+    ]
+    assert needed(parts, other)[patient] == 8 * KIB
+    together = [replace(part, swap=0) for part in parts]
+    assert needed(together, other)[patient] == 8 * KIB + 4 * KIB
+    behind = [*together, change(f"{patient}/20", "create", None, 100 * KIB)]
+    assert needed(behind, other)[patient] == 12 * KIB
+    others = [*together, *(replace(part, path=f"{patient}/t/{part.path[-1]}", swap=0) for part in parts)]
+    assert needed(others, other)[patient] == 12 * KIB
 
 
 def test_elsewhere_on_the_same_disk_is_no_copy(two_disks: tuple[str, str]) -> None:

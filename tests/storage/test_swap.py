@@ -1,4 +1,4 @@
-"""Segments that are replaced at once: killed at every step, a broker's start finds the old log whole, or the new one."""
+"""Segments that are replaced at once: killed at any step, a broker finds the old log whole, or the new one."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.ops.cleaning.ranges import segments_in
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
+from kafkalog_core.words import moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -157,8 +158,9 @@ def _too_young(
         if segment.largest_timestamp_ms > now_ms - config.min_lag_ms:
             until = segment.largest_timestamp_ms + config.min_lag_ms
             detail = (
-                f"the segment at offset {segment.base_offset} has a record of {segment.largest_timestamp_ms} ms, which "
-                f"is younger than min.compaction.lag.ms={config.min_lag_ms}; from {until} ms on it may be cleaned"
+                f"the segment at offset {segment.base_offset} has a record of {moment(segment.largest_timestamp_ms)}, "
+                f"which is younger than min.compaction.lag.ms={config.min_lag_ms}; from {moment(until)} on it may be "
+                "cleaned"
             )
             offset = segment.base_offset
             return [HoldBack(kind="min-compaction-lag", offset=offset, detail=detail, until_ms=until)]

@@ -16,7 +16,6 @@ from kafkalog_core.format.clean import OUTCOME_REBUILT, FilterRules, RunFilter
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.deflate import GZIP_SYSTEM
 from kafkalog_core.format.heavy_keys import HeavyKeys
-from kafkalog_core.format.kernels import clean_numbers as n
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.ops.cleaning.appends import Appends
 from kafkalog_core.ops.cleaning.bounds import cleanability
@@ -349,9 +348,8 @@ def next_pass(
 
 def _spans(filtered: Filtered) -> list[tuple[int, int]]:
     """Of each batch the offsets of the first and last record that stay; the last one -1 but of those written anew."""
-    end = n.K_SIZE * filtered.rows
-    columns = (filtered.cells[cell : end : n.K_SIZE] for cell in (n.K_OUTCOME, n.K_FIRST, n.K_LAST))
-    return [(first, last if outcome == OUTCOME_REBUILT else -1) for outcome, first, last in zip(*columns, strict=True)]
+    columns = zip(filtered.outcomes, filtered.first_kept, filtered.last_kept, strict=True)
+    return [(first, last if outcome == OUTCOME_REBUILT else -1) for outcome, first, last in columns]
 
 
 def _filter_rules(rules: CleaningRules) -> FilterRules:

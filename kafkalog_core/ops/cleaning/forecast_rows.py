@@ -129,6 +129,7 @@ class ForecastRows:
             "would_run": first.would_run or is_forced,
             "held_back_by": first.hold_back.kind,
             "held_back_detail": first.hold_back.detail,
+            "held_back_until_ms": first.hold_back.until_ms,
             "first_dirty_offset": first.first_dirty,
             "first_dirty_origin": first.first_dirty_origin,
             "first_uncleanable_offset": first.bound,

@@ -72,14 +72,14 @@ def last_clean(
     While entered the files are there that it reads. `see` is told each clean when it
     has been carried out, and what was known before it. Raises CleanError and StorageError.
     """
-    tell = see or (lambda before, work: None)
     with ExitStack() as spools:
         first, work = cleaning.next_of(log, is_first=True)
         before, number, is_told = first, 1, False
         while work is not None and work.is_full and number != cleaning.max_passes:
             with ExitStack() as newer:
                 after = newer.enter_context(Spool()).carry_out(work)
-                tell(before, work)
+                if see is not None:
+                    see(before, work)
                 work.release()
                 next_before, following = cleaning.next_of(after)
                 if following is None:  # this one was the last, and is to be done where its segments stay
@@ -91,8 +91,8 @@ def last_clean(
             log, before, work, number = after, next_before, following, number + 1
         try:
             yield first, work
-            if work is not None and not is_told:
-                tell(before, work)
+            if work is not None and see is not None and not is_told:
+                see(before, work)
         finally:
             if work is not None:
                 work.release()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.releases.settings import Setting
     from kafkalog_core.storage.changing.changes import Stage
 
-__all__ = ["cleaning_of", "is_certain", "key_of", "plan_compact", "replacement_finding"]
+__all__ = ["cleaning_of", "is_certain", "key_of", "plan_compact", "replacement_finding", "retention_findings"]
 
 _SHOWN: Final = 3
 _READS: Final = 2
@@ -57,6 +57,7 @@ class _Planner:
         self._progress = progress
         self._cleaned: dict[Key, int] = {}
         self._left: list[str] = []
+        self._findings: list[Finding] = []
         self._refusals: list[Finding] = []
         self._settings: dict[tuple[str, object, str], Setting] = {}
 
@@ -82,6 +83,7 @@ class _Planner:
         if broker_dir is not None and self._cleaned:
             stage_checkpoint(broker_dir, self._cleaned, self._stage)
         return Outcome(
+            findings=tuple(self._findings),
             refusals=tuple(self._refusals),
             settings=tuple(self._settings.values()),
             release=guess,
@@ -108,6 +110,7 @@ class _Planner:
                 if work is not None:
                     stage_clean(work, task.view.partition, cleaning, self._stage)
                     self._note_end(task, work.end_offset)
+                    self._findings += retention_findings(task)
                     return
                 self._left.append(f"{name}: {before.why}")
                 if before.resets_checkpoint:  # as soon as a cleaner looks at the log, whether it cleans it or not
@@ -165,6 +168,13 @@ def replacement_finding(view: PartitionView) -> Finding | None:
             name = path.rpartition("/")[2]
             return found("compaction.replacement", path, topic=view.topic, partition=view.number, name=name)
     return None
+
+
+def retention_findings(task: CompactTask) -> tuple[Finding, ...]:
+    """That retention is to follow a clean, where the policy has both."""
+    if "delete" not in task.of_topic.cleanup_policy:
+        return ()
+    return (found("compaction.retention-follows", task.path, topic=task.topic, partition=task.partition),)
 
 
 def is_certain(guess: ReleaseGuess) -> bool:

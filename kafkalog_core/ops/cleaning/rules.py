@@ -26,7 +26,7 @@ MapFilling = Literal["skipping", "spans", "whole", "records"]
 - whole: record by record, but only segments that fitted wholly count (0.10.0)
 - records: record by record, up to the last one that fitted
 """
-Wrappers = Literal["filter", "relative", "absolute"]
+Wrappers = Literal["filter", "relative", "absolute", "flat"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,8 @@ _FILLINGS: Final[tuple[tuple[Release, MapFilling], ...]] = (
     (Release(0, 10, 1), "records"),
 )
 _WRAPPERS: Final[tuple[tuple[Release, Wrappers], ...]] = (
-    (_OLDEST, "absolute"),
+    (_OLDEST, "flat"),
+    (Release(0, 9), "absolute"),
     (Release(0, 10, 0), "relative"),
     (Release(0, 10, 2), "filter"),
 )

@@ -34,6 +34,8 @@ Row = dict[str, object]
 
 _READS: Final = 2
 """A clean reads the dirty part twice, and all the rest once; most logs are dirty."""
+_UNSEEN: Final = frozenset({"crc-mismatch", "offset-order"})
+"""Damage that no cleaner looks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +104,7 @@ def simulate(task: CompactTask, advance: Callable[[int], None]) -> CompactForeca
     try:
         return _Simulation(task, task.view, advance).forecast()
     except StorageError as error:
-        code = "compaction.clean-fails" if isinstance(error, CleanError) else code_of_error(error)
+        code = _code_of(error)
         finding = found(
             code,
             error.path or task.path,
@@ -113,6 +115,12 @@ def simulate(task: CompactTask, advance: Callable[[int], None]) -> CompactForeca
             position=error.position if isinstance(error, CleanError) else None,
         )
         return CompactForecast(partition=head_row(task, "fails", error.message), findings=(finding,))
+
+
+def _code_of(error: StorageError) -> str:
+    if not isinstance(error, CleanError):
+        return code_of_error(error)
+    return "compaction.over-damage" if error.reason in _UNSEEN else "compaction.clean-fails"
 
 
 class _Simulation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import CleanError, LockedError, RefusedError, SelectionError
@@ -9,7 +10,13 @@ from kafkalog_core.format.names import FileKind, FileState, segment_file_name
 from kafkalog_core.ops.cleaning.forecast_rows import ForecastRows
 from kafkalog_core.ops.cleaning.last_clean import last_clean
 from kafkalog_core.ops.cleaning.log import read_clean_log
-from kafkalog_core.ops.cleaning.planning import cleaning_of, is_certain, key_of, replacement_finding
+from kafkalog_core.ops.cleaning.planning import (
+    cleaning_of,
+    is_certain,
+    key_of,
+    replacement_finding,
+    retention_findings,
+)
 from kafkalog_core.ops.cleaning.simulation import simulate
 from kafkalog_core.ops.cleaning.staging import NewSegment, groups_of, replaced_files
 from kafkalog_core.ops.compact import count_forecast, tasks_of
@@ -150,7 +157,8 @@ class _Writing:
                 "--exclude to write the others",
                 path=error.path or task.path,
             ) from error
-        return rows.forecast(first), replaced
+        forecast = rows.forecast(first)
+        return replace(forecast, findings=(*forecast.findings, *retention_findings(task))), replaced
 
     def _checkpoint(self, broker_dir: BrokerDir | None) -> dict[Key, int]:
         """How far each log has been cleaned: those that were not as the other directory says."""

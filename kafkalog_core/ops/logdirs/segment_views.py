@@ -14,18 +14,18 @@ from kafkalog_core.errors import RefusedError, StorageError
 from kafkalog_core.format.index import iter_time_entries, split_size, used_entries
 from kafkalog_core.format.layout import TIME_INDEX_ENTRY
 from kafkalog_core.format.names import FileKind
-from kafkalog_core.format.words import moment
-from kafkalog_core.ops.mending.extents import read_extent
+from kafkalog_core.ops.logdirs.extents import read_extent
 from kafkalog_core.ops.recovery.loader_rules import log_start
 from kafkalog_core.ops.releases.release import Release
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
+from kafkalog_core.words import moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
-    from kafkalog_core.ops.mending.extents import Extent
+    from kafkalog_core.ops.logdirs.extents import Extent
     from kafkalog_core.ops.releases.settings import TopicSettings
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition

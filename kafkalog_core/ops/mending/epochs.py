@@ -25,7 +25,7 @@ from kafkalog_core.storage.source import Source
 if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.columns import BatchColumns
-    from kafkalog_core.ops.mending.extents import Extent
+    from kafkalog_core.ops.logdirs.extents import Extent
     from kafkalog_core.ops.progress import Progress
     from kafkalog_core.storage.partition import Partition
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.layout import Layout
-    from kafkalog_core.ops.mending.extents import Extent
+    from kafkalog_core.ops.logdirs.extents import Extent
     from kafkalog_core.ops.plans.plan import PlanRequest
     from kafkalog_core.ops.progress import Progress
     from kafkalog_core.storage.listing import FileInfo

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.logdirs.brokerdir import BrokerDir, Key
-    from kafkalog_core.ops.mending.extents import Extent
+    from kafkalog_core.ops.logdirs.extents import Extent
     from kafkalog_core.storage.logdir import PartitionPath
 
 __all__ = ["Measured", "mend_offsets", "offset_findings"]

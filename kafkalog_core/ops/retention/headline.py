@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kafkalog_core.format.words import duration, moment, size
 from kafkalog_core.ops.retention.told import segments_of, state_of
+from kafkalog_core.words import duration, moment, size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

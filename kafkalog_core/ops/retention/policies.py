@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from kafkalog_core.format.words import duration, size
 from kafkalog_core.ops.logdirs.segment_views import SegmentView
+from kafkalog_core.words import duration, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,13 +6,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import SettingError
+from kafkalog_core.format.textfile import parse_int64
 from kafkalog_core.ops.logdirs.segment_views import TIME_INDEXES
 from kafkalog_core.ops.releases.release import Release
 
 if TYPE_CHECKING:
     from kafkalog_core.ops.releases.settings import Settings, TopicSettings
 
-__all__ = ["PassName", "RetentionRules", "Runner", "check_settings", "release_rules", "retention_rules"]
+__all__ = [
+    "PassName",
+    "RetentionRules",
+    "Runner",
+    "check_broker_keys",
+    "check_settings",
+    "release_rules",
+    "retention_rules",
+]
 
 PassName = Literal["start-offset", "size", "time"]
 Runner = Literal["retention", "cleaner", "nobody"]
@@ -111,6 +120,13 @@ def check_settings(topic: TopicSettings, release: Release) -> None:
         raise SettingError(f"{where}Kafka {release} takes one cleanup.policy, not {' and '.join(policy)}")
     if topic.remote_storage_enable:
         _check_tiered(topic, release, where)
+
+
+def check_broker_keys(settings: Settings, topic: str | None) -> None:
+    """Raises SettingError for a value that a topic may have, and that no broker starts on where it has it itself."""
+    for key, text, origin in settings.said("retention.ms", topic):
+        if key != "retention.ms" and parse_int64(text.strip()) == 0:
+            raise SettingError(f"{origin}: {key}=0: a broker takes -1 (no limit) or 1 and more; a topic takes 0 too")
 
 
 def _check_tiered(topic: TopicSettings, release: Release, where: str) -> None:

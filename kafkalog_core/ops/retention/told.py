@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from kafkalog_core.findings import found
-from kafkalog_core.format.words import duration, moment, size
+from kafkalog_core.words import duration, moment, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.layout import MAX_INT32
-from kafkalog_core.format.words import duration
 from kafkalog_core.storage.append import Appender
 from kafkalog_core.storage.roll_rules import AppendLimits
+from kafkalog_core.words import duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable

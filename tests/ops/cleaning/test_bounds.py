@@ -144,6 +144,13 @@ def test_what_is_too_old_is_cleaned_whatever_the_ratio(tmp_path: Path, release: 
     assert not look(log, release, max_lag_ms=9_000).must_now  # it must be older than that
 
 
+def test_a_segment_without_a_batch_is_never_too_old(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000010.log"
+    path.touch()
+    log = logs.log([logs.segment(0, 10_000), logs.segment(10, 0, path=str(path)), 20], 30, checkpoint=10)
+    assert not look(log, max_lag_ms=1).must_now
+
+
 @pytest.mark.parametrize(
     ("fields", "state"), [({"is_cleaner_on": False}, "cleaner-off"), ({"is_compacted": False}, "not-compacted")]
 )

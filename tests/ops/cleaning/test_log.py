@@ -65,6 +65,18 @@ def test_a_snapshot_knows_who_is_gone_from_the_log(directory: Path) -> None:
     assert set(read(directory).producers) == {7, 8}  # a bad one does not count
 
 
+def test_a_snapshot_behind_the_end_does_not_count(directory: Path) -> None:
+    lay(directory, 10, batch((10, b"a", b"1"), **of(7, 0, 5)))
+    (directory / f"{12:020d}.snapshot").write_bytes(build.snapshot([build.Producer(producer_id=5, timestamp_ms=1000)]))
+    assert set(read(directory).producers) == {7}
+
+
+def test_producers_up_to_a_torn_tail(directory: Path) -> None:
+    data = batch((0, b"a", b"1"), **of(7, 0, 5))
+    lay(directory, 0, data + batch((1, b"a", b"1"), **of(8, 0, 5))[:-1])
+    assert set(read(directory).producers) == {7}
+
+
 def test_a_clean_stop_without_snapshots_forgets_all(directory: Path) -> None:
     lay(directory, 0, batch((0, b"a", b"1"), **of(7, 0, 5)))
     put(directory, "replication-offset-checkpoint", ("t", 0, 1))

@@ -12,11 +12,13 @@ import pytest
 
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops import apply as apply_module
-from kafkalog_core.ops.apply import apply_draft, draft_to_apply, resume
+from kafkalog_core.ops.apply import apply_draft, check_drift, draft_to_apply, resume
 from kafkalog_core.ops.cleaning.course import CleanPass
 from kafkalog_core.ops.cleaning.to_dir import compact_to
 from kafkalog_core.ops.compact import CompactRequest
 from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
+from kafkalog_core.ops.plans.plan_file import parse_plans, plan_file
+from kafkalog_core.ops.plans.resume import is_of_plan
 from kafkalog_core.ops.plans.sites import site_of
 from kafkalog_core.ops.progress import NO_PROGRESS
 from kafkalog_core.ops.releases.settings import SettingsRequest
@@ -389,3 +391,22 @@ def test_a_plan_that_cannot_be_applied_is_not_left_half_made(log_dir: Path) -> N
     assert any("--kafka VERSION" in obstacle for obstacle in draft.plan.obstacles)
     assert draft.staging is None
     assert sorted(map(str, log_dir.rglob("*"))) == names_before
+
+
+def test_retention_is_said_to_follow_where_the_policy_has_both(log_dir: Path) -> None:
+    both = {"kafka": settings() | {"assignments": ["cleanup.policy=compact,delete", "log.retention.ms=-1"]}}
+    draft = make_plan("compact", PlanRequest(site=site_of([str(log_dir)]), options=both, now_ms=NOW_MS))
+    assert [finding.code for finding in draft.plan.outcome.findings] == ["compaction.retention-follows"]
+    assert draft.plan.outcome.findings[0].severity == "info"
+    assert plan(log_dir).plan.outcome.findings == ()
+
+
+def test_a_plan_in_a_file_is_carried_out_like_any_other(log_dir: Path) -> None:
+    draft = plan(log_dir)
+    (stored,) = parse_plans("".join(plan_file([draft.plan])).encode())
+    assert stored.changes == draft.plan.changes
+    again = make_plan(stored.command, stored.request(jobs=1))
+    check_drift(stored.changes, again.plan.changes)
+    apply_draft(again, Disk(), now_ms=NOW_MS)
+    assert is_of_plan(scope_of(str(log_dir)).journal(None), stored)
+    assert records(log_dir / "t-0") == [(10, "a"), *LAST, (30, "a"), (31, "b")]

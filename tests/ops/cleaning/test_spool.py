@@ -16,7 +16,7 @@ from kafkalog_core.ops.releases.release import parse_release
 from tests import build
 from tests.ops.cleaning import logs
 from tests.ops.cleaning.carrying import Cleaner, clean_log
-from tests.ops.cleaning.test_course_trace import ABORT, ABORTED, batch, lay, of
+from tests.ops.cleaning.test_course_trace import batch, lay, marker, of
 
 if TYPE_CHECKING:
     from kafkalog_core.ops.cleaning.log import CleanLog
@@ -66,12 +66,14 @@ def test_temporary_files_are_as_good_as_real_ones(directory: Path, slots: int) -
 
 
 def test_aborted_transactions_are_known_to_the_next_clean(directory: Path) -> None:
-    lay(directory, 0, ABORTED.replace(ABORTED[:8], (0).to_bytes(8, "big")) + batch((2, b"a", b"1"), **of(9, 0, 2)))
-    (directory / f"{0:020d}.txnindex").write_bytes(build.txn_index([(9, 0, 30, 31)]))
-    lay(directory, 24, ABORT.replace(ABORT[:8], (30).to_bytes(8, "big")))
-    lay(directory, 31, batch((31, b"z", b"1")))
-    spooled, real = both_ways(directory, memory_bytes=24 * 5)
+    """What was aborted is the last that its producer wrote: it stays, empty, and its marker and index entry with it."""
+    aborted = batch((0, b"x", b"1"), (1, b"a", b"99"), **of(9, 0, 0, txn=True))
+    lay(directory, 0, aborted + marker(build.ABORT, 2, 9, 0) + batch((3, b"k1", b"1"), (4, b"k2", b"1")))
+    (directory / f"{0:020d}.txnindex").write_bytes(build.txn_index([(9, 0, 2, 3)]))
+    spooled, real = both_ways(directory, memory_bytes=24 * 5, segment_bytes=1)
     assert spooled == real
+    assert real[0].startswith(build.empty_batch(0, 1, max_timestamp_ms=1001, leader_epoch=3, **of(9, 0, 0, txn=True)))  # type: ignore[arg-type]
+    assert (directory / f"{0:020d}.txnindex").read_bytes() == build.txn_index([(9, 0, 2, 3)])
 
 
 def test_the_files_are_gone_afterwards(directory: Path) -> None:
@@ -103,6 +105,43 @@ def test_damage_stops_a_clean_and_says_where(directory: Path) -> None:
     path.write_bytes(keyed(8)[:-1])
     with pytest.raises(CleanError, match="an append cut short") as caught:
         next_pass(log, logs.config(), RULES, 9_000_000)[1].build()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("base", [8, 0])
+def test_a_batch_that_cannot_be_inflated(directory: Path, base: int) -> None:
+    """In the dirty part the map meets it, in the clean part the filter does."""
+    bad = build.batch_v2([build.Record(offset=base, key=b"k", value=b"v")], codec=build.GZIP, payload=b"no gzip")
+    lay(directory, base, bad)
+    log = clean_log(directory, logs.config(), RULES, 9_000_000, checkpoint=8)
+    _, work = next_pass(log, logs.config(), RULES, 9_000_000)
+    assert work is not None
+    with pytest.raises(CleanError, match="gzip") as caught:
+        list(chain.from_iterable(group.chunks() for group in work.run()))
+    assert (caught.value.path, caught.value.position) == (str(directory / f"{base:020d}.log"), 0)
+
+
+def test_offsets_that_no_index_holds(directory: Path) -> None:
+    far = 2**31 + 8
+    (directory / f"{24:020d}.log").unlink()
+    lay(directory, 16, batch((16, b"a", b"1")) + batch((far + 16, b"b", b"1")))
+    lay(directory, far + 24, batch((far + 24, b"q", b"1")))
+    config = logs.config(index_interval_bytes=0)
+    _, work = next_pass(clean_log(directory, config, RULES, 9_000_000), config, RULES, 9_000_000)
+    assert work is not None
+    with pytest.raises(CleanError) as caught:
+        list(chain.from_iterable(group.chunks() for group in work.run()))
+    assert (caught.value.reason, caught.value.path) == ("offset-range", str(directory / f"{16:020d}.log"))
+
+
+def test_what_is_not_known_yet(directory: Path) -> None:
+    _, work = next_pass(clean_log(directory, logs.config(), RULES, 9_000_000), logs.config(), RULES, 9_000_000)
+    assert work is not None
+    for name in ("end_offset", "filter", "mapped_keys"):
+        with pytest.raises(ValueError, match="the offset map is not built yet"):
+            getattr(work, name)
+    for group in work.run():
+        with pytest.raises(ValueError, match="nothing of this group is cleaned yet"):
+            _ = group.indexes
 
 
 def test_a_map_for_no_key_at_all(directory: Path) -> None:

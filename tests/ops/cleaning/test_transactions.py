@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.errors import NotFoundError
+from kafkalog_core.errors import NotFoundError, StorageError
 from kafkalog_core.ops.cleaning.transactions import AbortedTxn, TransactionState, collect_aborted
+from kafkalog_core.storage.source import Source
 from tests import build
 from tests.ops.cleaning import logs
 
@@ -88,6 +89,15 @@ def test_indexes_from_a_segment_on(tmp_path: Path) -> None:
     assert list(collect_aborted(segments, 10, 15, 0)) == [AbortedTxn(8, 12, 1, 11), AbortedTxn(11, 14, 2, 15)]
     assert [each.last_offset for each in collect_aborted(segments, 0, 21, 0)] == [5, 12, 14]  # 26 ends the search
     assert [each.last_offset for each in collect_aborted(segments, 0, 27, 13)] == [14, 25, 28]  # behind the log start
+
+
+def test_an_index_that_the_disk_cannot_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.txnindex"
+    path.write_bytes(build.txn_index([(1, 0, 5, 6), (1, 8, 12, 13)]))
+    window = Source.window
+    monkeypatch.setattr(Source, "window", lambda source, position, size: window(source, position, size)[:40])
+    with pytest.raises(StorageError, match="cannot read all of this transaction index"):
+        list(collect_aborted([logs.segment(0, txnindex_path=str(path))], 0, 10, 0))
 
 
 def test_an_index_that_is_gone(tmp_path: Path) -> None:

@@ -77,6 +77,11 @@ def test_the_last_batch_of_a_producer_stays(path: Path) -> None:
     assert bits(path, data, {7: LastRecord(2, 0, 2)}, release="0.10.2.2") is None
 
 
+def test_a_sequence_of_somebody_unknown(path: Path) -> None:
+    data = batch((0, b"a", b"1"), **of(7, 0, 0)) + batch((1, b"a", b"1"), **of(8, 0, 0)) + batch((2, b"a", b"1"))
+    assert bits(path, data, {8: LastRecord(1, 0, 0)}, release="2.1.1") == [0, BIT_RETAIN_EMPTY, 0]
+
+
 def test_a_sequence_that_begins_anew(path: Path) -> None:
     data = batch((0, b"a", b"1"), (1, b"a", b"1"), **of(7, 0, 2**31 - 1))
     assert bits(path, data, {7: LastRecord(1, 0, 0)}, release="1.1.1") == [BIT_RETAIN_EMPTY]

@@ -7,7 +7,7 @@ import pytest
 from kafkalog_core.errors import SettingError
 from kafkalog_core.ops.releases.release import Release, parse_release
 from kafkalog_core.ops.releases.settings import Settings
-from kafkalog_core.ops.retention.rules import check_settings, retention_rules
+from kafkalog_core.ops.retention.rules import check_broker_keys, check_settings, retention_rules
 from tests.ops.retention.views import rules
 
 ALL = ("start-offset", "size", "time")
@@ -88,6 +88,13 @@ def test_settings_that_no_broker_takes(release: str, assigned: dict[str, str], w
     settings = Settings(release=parse_release(release), assigned=assigned)
     with pytest.raises(SettingError, match=words):
         check_settings(settings.for_topic("t"), settings.release)
+
+
+@pytest.mark.parametrize("key", ["log.retention.ms", "log.retention.minutes", "log.retention.hours"])
+def test_zero_is_for_topics_alone(key: str) -> None:
+    with pytest.raises(SettingError, match="a topic takes 0 too"):
+        check_broker_keys(Settings(release=Release(4, 3), assigned={key: "0"}), "t")
+    check_broker_keys(Settings(release=Release(4, 3), assigned={"retention.ms": "0", key: "5"}), "t")
 
 
 def test_settings_that_a_broker_takes() -> None:

@@ -169,7 +169,7 @@ def test_compressed_messages_do_not_say_how_many_they_are(tmp_path: Path) -> Non
 def test_offsets_that_are_too_far_apart_for_one_index(tmp_path: Path) -> None:
     partition = tmp_path / "t-0"
     partition.mkdir()
-    (partition / f"{0:020d}.log").write_bytes(plain(0) + plain(2**31))
+    (partition / f"{0:020d}.log").write_bytes(plain(0) + plain(2**31, time_ms=NOW_MS - 2**31))
     (forecast,) = rolled(partition)
     assert [each["roll_reason"] for each in forecast.segments] == ["offset-range", None]
     assert forecast.segments[0]["detail"] == f"next batch ends at {2**31}, over 2^31-1 above the base"

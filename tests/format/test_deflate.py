@@ -1,0 +1,59 @@
+"""Compression as Kafka's writers frame it; what comes out is read by the readers and by the libraries."""
+
+from __future__ import annotations
+
+import gzip
+import random
+
+import lz4.frame
+import pytest
+
+from kafkalog_core.errors import UnsupportedError
+from kafkalog_core.format.compression import decompress
+from kafkalog_core.format.deflate import compress
+from tests.build import GZIP, LZ4, SNAPPY, ZSTD
+from tests.framing import FAULTY_LZ4_CHECKSUM, XERIAL_HEADER
+
+SIZES = (0, 1, 100, 32 * 1024, 32 * 1024 + 1, 64 * 1024, 64 * 1024 + 1, 300_000)
+
+
+def a_text(size: int, seed: int) -> bytes:
+    rng = random.Random(seed)
+    words = [rng.randbytes(rng.randrange(1, 9)) for _ in range(200)]
+    text = b"".join(rng.choices(words, k=size // 2 + 1))
+    return text[:size]
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+@pytest.mark.parametrize("size", SIZES)
+def test_what_is_compressed_is_read_again(codec: int, size: int) -> None:
+    for data in (a_text(size, size), random.Random(size).randbytes(size)):
+        for magic in (2,) if codec == ZSTD else (0, 1, 2):
+            packed = compress(codec, memoryview(data), magic=magic)
+            assert bytes(decompress(codec, packed, magic=magic, limit_bytes=2**20)) == data
+
+
+def test_framing_is_that_of_the_java_clients() -> None:
+    data = a_text(70_000, 1)
+    packed = compress(GZIP, data, magic=2)
+    assert packed[:10] == bytes.fromhex("1f8b08000000000000ff")
+    assert gzip.decompress(packed) == data
+    assert compress(GZIP, data, magic=2, gzip_system=0) == packed[:9] + b"\0" + packed[10:]
+    assert compress(SNAPPY, data, magic=2).startswith(XERIAL_HEADER)
+    packed = compress(LZ4, data, magic=2)
+    assert packed[:7] == bytes.fromhex("04224d18604082")
+    assert lz4.frame.decompress(packed) == data
+    assert compress(LZ4, data, magic=0)[6] == FAULTY_LZ4_CHECKSUM
+    packed = compress(ZSTD, data, magic=2)
+    assert (packed[4], packed[-3:]) == (0, b"\1\0\0")  # no content size; the last block is empty
+
+
+def test_blocks_of_lz4_that_do_not_shrink_are_stored() -> None:
+    packed = compress(LZ4, random.Random(1).randbytes(1000), magic=2)
+    assert int.from_bytes(packed[7:11], "little") == 1000 | 0x80000000
+
+
+def test_codecs_without_a_name_are_refused() -> None:
+    for codec in (0, 5, 7, -1):
+        with pytest.raises(UnsupportedError):
+            compress(codec, b"x", magic=2)

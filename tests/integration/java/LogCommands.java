@@ -1,0 +1,182 @@
+import java.io.BufferedReader;
+import java.io.File;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
+
+import org.apache.kafka.common.utils.Time;
+
+/**
+ * Kafka's own log, cleaner and retention without a broker: each line of the standard input is a command on one
+ * partition's directory, each line of the standard output its answer. What needs the classes of one release is in
+ * {@code LogHarness} and its like.
+ *
+ * <p>A line: the command, then {@code name=value} words, all with a tab between. Words of all commands: {@code dir},
+ * {@code now} (what the clock shows), {@code start} (log start offset), {@code hw} (high watermark; without it the log
+ * end), {@code set.NAME} (settings of the topic). An answer: {@code ok} and words, or {@code failed} and why.
+ * <ul>
+ *   <li>{@code open}: nothing but that. Answer: log end offset, the segments' base offsets.
+ *   <li>{@code append sets=FILE}: each set of the file (its size in 4 bytes, then batches) as a follower appends what
+ *       it fetched. Answer: the same.
+ *   <li>{@code clean map=BYTES io=BYTES}: one round of the cleaner, if the log is dirty enough. Answer: {@code none}, or
+ *       first dirty offset, bound, new checkpoint, cleanable and total bytes, records read, written and without key.
+ *   <li>{@code retain}: one round of retention. Answer: log start offset and the same.
+ * </ul>
+ * A log is opened after a clean stop and closed by each command, so that its directory holds all that there is.
+ */
+abstract class LogCommands implements AutoCloseable {
+    static final double LOAD_FACTOR = 0.9;
+    static final int CHECK_INTERVAL_MS = 600_000;
+    private static final ScheduledExecutorService IDLE = Executors.newSingleThreadScheduledExecutor(LogCommands::daemon);
+
+    final FixedTime time;
+    private final Map<String, String> words;
+    private final List<Runnable> tasks = new ArrayList<>();
+
+    LogCommands(Map<String, String> words) {
+        this.words = words;
+        time = new FixedTime(Long.parseLong(words.get("now")));
+    }
+
+    /** Opens the log of a command. */
+    interface Opening {
+        LogCommands open(Map<String, String> words) throws Exception;
+    }
+
+    abstract void append(ByteBuffer set);
+
+    abstract String clean(File logDir, int mapBytes, int bufferBytes) throws Exception;
+
+    abstract String retain() throws IOException;
+
+    abstract String extent();
+
+    abstract void closeLog();
+
+    static void serve(Opening opening) throws IOException {
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        System.out.println("ready");
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            System.out.println(answer(opening, line.split("\t")));
+        }
+    }
+
+    private static String answer(Opening opening, String[] line) {
+        Map<String, String> words = new HashMap<>();
+        for (int i = 1; i < line.length; i++) {
+            String[] pair = line[i].split("=", 2);
+            words.put(pair[0], pair[1]);
+        }
+        try (LogCommands log = opening.open(words)) {
+            return "ok\t" + log.run(line[0]);
+        } catch (Exception failure) {
+            failure.printStackTrace();
+            return "failed\t" + failure.toString().replaceAll("\\s+", " ");
+        }
+    }
+
+    private String run(String command) throws Exception {
+        switch (command) {
+            case "open":
+                return extent();
+            case "append":
+                appendAll();
+                return extent();
+            case "clean":
+                return clean(dir().getParentFile(), (int) number("map", 1 << 20), (int) number("io", 1 << 18));
+            case "retain":
+                return retain() + "\t" + extent();
+            default:
+                throw new IllegalArgumentException(command);
+        }
+    }
+
+    private void appendAll() throws IOException {
+        ByteBuffer sets = ByteBuffer.wrap(Files.readAllBytes(Path.of(words.get("sets"))));
+        while (sets.hasRemaining()) {
+            int size = sets.getInt();
+            append(sets.slice(sets.position(), size));
+            sets.position(sets.position() + size);
+        }
+    }
+
+    @Override
+    public void close() {
+        tasks.forEach(Runnable::run);
+        closeLog();
+    }
+
+    /** Tasks to be done once (flushes, removal of files) wait for the end of the command; periodic ones never run. */
+    ScheduledFuture<?> later(Runnable task, long periodMs) {
+        if (periodMs <= 0) {
+            tasks.add(task);
+        }
+        return IDLE.schedule(() -> { }, 0, TimeUnit.MILLISECONDS);
+    }
+
+    File dir() {
+        return new File(words.get("dir"));
+    }
+
+    Properties settings() {
+        Properties settings = new Properties();
+        words.forEach((name, value) -> {
+            if (name.startsWith("set.")) {
+                settings.put(name.substring(4), value);
+            }
+        });
+        return settings;
+    }
+
+    long number(String name, long otherwise) {
+        return words.containsKey(name) ? Long.parseLong(words.get(name)) : otherwise;
+    }
+
+    private static Thread daemon(Runnable task) {
+        Thread thread = new Thread(task);
+        thread.setDaemon(true);
+        return thread;
+    }
+
+    /** A clock that stands still. */
+    static final class FixedTime implements Time {
+        final long now;
+
+        FixedTime(long now) {
+            this.now = now;
+        }
+
+        @Override
+        public long milliseconds() {
+            return now;
+        }
+
+        @Override
+        public long nanoseconds() {
+            return now * 1_000_000;
+        }
+
+        @Override
+        public void sleep(long ms) {
+            throw new UnsupportedOperationException();
+        }
+
+        @Override
+        public void waitObject(Object object, Supplier<Boolean> condition, long deadlineMs) {
+            throw new UnsupportedOperationException();
+        }
+    }
+}

@@ -1,0 +1,120 @@
+import java.io.File;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+
+import kafka.log.Cleaner;
+import kafka.log.CleanerStats;
+import kafka.log.Log;
+import kafka.log.LogCleanerManager;
+import kafka.log.LogConfig;
+import kafka.log.LogSegment;
+import kafka.log.LogToClean;
+import kafka.log.PreCleanStats;
+import kafka.log.SkimpyOffsetMap;
+import kafka.server.BrokerTopicStats;
+import kafka.server.LogDirFailureChannel;
+import kafka.utils.Pool;
+import kafka.utils.Scheduler;
+import kafka.utils.Throttler;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.record.MemoryRecords;
+import org.apache.kafka.common.utils.Time;
+import scala.Function0;
+import scala.Option;
+import scala.Tuple2;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.BoxedUnit;
+
+/** The commands of {@link LogCommands} on the classes of Kafka 2.8. */
+public final class LogHarnessOf28 extends LogCommands {
+    private static final int PRODUCER_EXPIRATION_MS = 604_800_000;
+    private static final BrokerTopicStats STATS = new BrokerTopicStats();
+
+    private final LogDirFailureChannel failures = new LogDirFailureChannel(1);
+    private final Log log;
+
+    private LogHarnessOf28(Map<String, String> words) {
+        super(words);
+        LogConfig config = new LogConfig(settings(), scala.collection.immutable.Set$.MODULE$.empty());
+        log = Log.apply(dir(), config, number("start", 0), 0L, new Tasks(), STATS, time, PRODUCER_EXPIRATION_MS,
+            CHECK_INTERVAL_MS, failures, true, true);
+        log.updateHighWatermark(number("hw", log.logEndOffset()));
+        log.producerStateManager().removeExpiredProducers(time.now);
+    }
+
+    public static void main(String[] arguments) throws IOException {
+        serve(LogHarnessOf28::new);
+    }
+
+    @Override
+    void append(ByteBuffer set) {
+        log.appendAsFollower(MemoryRecords.readableRecords(set));
+    }
+
+    @Override
+    String clean(File logDir, int mapBytes, int bufferBytes) {
+        Pool<TopicPartition, Log> logs = new Pool<>(Option.empty());
+        logs.put(log.topicPartition(), log);
+        LogCleanerManager manager =
+            new LogCleanerManager(CollectionConverters.asScala(List.of(logDir)).toSeq(), logs, failures);
+        Option<LogToClean> dirty = manager.grabFilthiestCompactedLog(time, new PreCleanStats());
+        if (dirty.isEmpty()) {
+            return "none";
+        }
+        LogToClean found = dirty.get();
+        Throttler unthrottled = new Throttler(Double.MAX_VALUE, 300, true, "io", "bytes", Time.SYSTEM);
+        Cleaner cleaner = new Cleaner(0, new SkimpyOffsetMap(mapBytes, "MD5"), bufferBytes,
+            log.config().maxMessageSize(), LOAD_FACTOR, unthrottled, time, partition -> BoxedUnit.UNIT);
+        Tuple2<Object, CleanerStats> done = cleaner.clean(found);
+        manager.doneCleaning(log.topicPartition(), logDir, (Long) done._1());
+        CleanerStats stats = done._2();
+        return String.join("\t", "dirty=" + found.firstDirtyOffset(), "bound=" + found.firstUncleanableOffset(),
+            "end=" + done._1(), "cleanable=" + found.cleanableBytes(), "total=" + found.totalBytes(),
+            "read=" + stats.messagesRead(), "written=" + stats.messagesWritten(),
+            "keyless=" + stats.invalidMessagesRead());
+    }
+
+    @Override
+    String retain() {
+        log.deleteOldSegments();
+        return "start=" + log.logStartOffset();
+    }
+
+    @Override
+    String extent() {
+        Iterable<LogSegment> segments = CollectionConverters.asJava(log.logSegments());
+        return "end=" + log.logEndOffset() + "\tbases=" + java.util.stream.StreamSupport
+            .stream(segments.spliterator(), false).map(segment -> String.valueOf(segment.baseOffset()))
+            .collect(Collectors.joining(","));
+    }
+
+    @Override
+    void closeLog() {
+        log.close();
+        log.removeLogMetrics();
+    }
+
+    private final class Tasks implements Scheduler {
+        @Override
+        public ScheduledFuture<?> schedule(
+                String name, Function0<BoxedUnit> task, long delay, long period, TimeUnit unit) {
+            return later(task::apply, period);
+        }
+
+        @Override
+        public void startup() { }
+
+        @Override
+        public void shutdown() { }
+
+        @Override
+        public boolean isStarted() {
+            return true;
+        }
+    }
+}
