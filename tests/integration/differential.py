@@ -44,6 +44,7 @@ ROUNDS: Final = 4  # of the cleaner after each stage, unless there is nothing to
 _GIVES_UP: Final = (
     "Empty batches are only supported",  # the last batch of a round is of the old formats, and nothing of it remains
     "Attempt to append to a full",  # two segments that are put together have more index entries than both had
+    "The last offset of appended transactions",  # a marker is gone by its key's accident, and its entry follows others
 )
 _REAL_CLOCK_NS: Final = (FIRST_MS + 500_000_000_000) * 1_000_000  # later times are of files written just now
 _APPENDED: Final = {".log", ".index", ".timeindex"}
@@ -148,6 +149,8 @@ def compare_cleaning(harness: LogHarness, workload: Workload, work_dir: Path) ->
             (bench.real / _CLEANER).write_bytes(offset_checkpoint([(TOPIC, 0, stage.checkpoint), ("gone", 1, 5)]))
         done, where = 0, f"stage {number}"
         while done < ROUNDS:
+            harness.run("open", bench.partition_dir, stage.now_ms, workload.settings, **offsets)
+            set_times(bench.partition_dir, stage.now_ms)
             ours, answers = bench.copy(), []
             while len(answers) < at_once and (not answers or answers[-1]):
                 answers.append(_clean_really(bench, stage.now_ms, **offsets))

@@ -11,7 +11,7 @@ import lz4.frame
 import snappy
 import zstandard
 
-from tests.framing import GZIP, LZ4, SNAPPY, XERIAL_HEADER
+from tests.framing import FAULTY_LZ4_CHECKSUM, GZIP, LZ4, SNAPPY, XERIAL_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 _ENVELOPE: Final = struct.Struct(">qi")
 _V2: Final = struct.Struct(">qiibIhiqqqhii")
 _MAGIC: Final = 16
+_V2_MAGIC: Final = 2
+_WRAPPED: Final = (22, 30)  # where the value of a message without a key begins, its size in front
 _CODEC: Final = 7
+_LZ4_MAGIC: Final = bytes.fromhex("04224d186040")
+_LZ4_CHECKSUM: Final = 6
+_RIGHT_CHECKSUM: Final = b"\x82"
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _SNAPSHOT_HEAD: Final = 10  # version, checksum, count
 _PRODUCER: Final = 46
@@ -110,14 +115,27 @@ def _batches(log: bytes) -> Iterator[_Batch]:
     while position < len(log):
         offset, size = _ENVELOPE.unpack_from(log, position)
         end = position + _ENVELOPE.size + size
-        if log[position + _MAGIC] < 2:
-            yield _Batch(position, offset, (log[position:end].hex(),))
-        else:
+        magic = log[position + _MAGIC]
+        if magic == _V2_MAGIC:
             head = _V2.unpack_from(log, position)
             payload, codec = log[position + _V2.size : end], head[5] & _CODEC
             shown = (head[0], head[2], *head[5:], _expanded(codec, payload).hex())
             yield _Batch(position, offset + head[6], shown if codec else (*shown, head[4]))
+        else:
+            codec = log[position + _MAGIC + 1] & _CODEC
+            value = position + _WRAPPED[magic]  # wrappers have no key
+            content = _expanded(codec, _mended(log[value + 4 : end])) if codec else b""
+            shown = (
+                (offset, log[position + _MAGIC : value].hex(), content.hex()) if codec else (log[position:end].hex(),)
+            )
+            yield _Batch(position, offset, shown)
         position = end
+
+
+def _mended(frame: bytes) -> bytes:
+    """With the right header checksum where it is the faulty one of lz4 in magic 0."""
+    is_faulty = frame.startswith(_LZ4_MAGIC) and frame[_LZ4_CHECKSUM] == FAULTY_LZ4_CHECKSUM
+    return frame[:_LZ4_CHECKSUM] + _RIGHT_CHECKSUM + frame[_LZ4_CHECKSUM + 1 :] if is_faulty else frame
 
 
 def _expanded(codec: int, payload: bytes) -> bytes:
