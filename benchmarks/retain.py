@@ -52,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "date": options.date,
         "repeats": options.repeats,
         "kernels": "compiled" if kernels.COMPILED else "interpreted",
+        "load_at_start_and_end": [os.getloadavg()[0]],
     }
     cells = []
     for count in (options.segments // 4, options.segments // 2, options.segments, options.segments * 2):
@@ -59,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             with tempfile.TemporaryDirectory(prefix="kafkalog-bench-") as scratch:
                 _write_tree(Path(scratch), count, per_partition)
                 cells.append(_cell(Path(scratch), count, per_partition, options.repeats))
+    about["load_at_start_and_end"].append(os.getloadavg()[0])
     about["peak_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(f"peak memory of this process: {about['peak_rss_bytes'] / 1e6:.0f} MB resident")
     RESULTS.mkdir(exist_ok=True)

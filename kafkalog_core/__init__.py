@@ -174,8 +174,8 @@ __all__ = [
 _HOMES = {
     "errors": (
         "AccessError ChecksumError CleanError FieldError FormatError KafkalogError LimitError LockedError "
-        "NotFoundError RefusedError SelectionError SettingError StorageError TruncatedError UnfinishedError UnknownFileError "
-        "UnsupportedError WorkerLostError"
+        "NotFoundError RefusedError SelectionError SettingError StorageError TruncatedError UnfinishedError "
+        "UnknownFileError UnsupportedError WorkerLostError"
     ),
     "findings": "FINDING_TYPES Finding",
     "format.columns": "BatchColumns RecordColumns",

@@ -119,7 +119,8 @@ class CleanError(StorageError):
     """A compaction of a log that cannot be done: a broker's cleaner would stop there. Nothing has been changed.
 
     `reason` is a stable word: one of damage's, or map-too-small, not-a-segment, null-key, empty-legacy, empty-marker,
-    too-large, index-full, offset-range; `position` is a byte in the file, null where no single one is meant.
+    too-large, index-full, index-order, offset-range; `position` is a byte in the file, null where no single one is
+    meant.
     """
 
     def __init__(self, reason: str, message: str, *, path: str | None, position: int | None = None) -> None:

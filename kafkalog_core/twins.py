@@ -71,6 +71,7 @@ MODULES: Final = (
     "clean_records",
     "clean_header",
     "clean_write",
+    "lz4_block",
 )
 """All whose text is compiled with it."""
 NUMBERS: Final = ("constants", "programs", "clean_numbers")  # of them, those that hold nothing but numbers

@@ -20,6 +20,7 @@ from kafkalog_cli.setting_options import now_option, setting_options
 from kafkalog_cli.targets import resolve_readable
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format import kernels
+from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.ops.cleaning.to_dir import compact_to
 from kafkalog_core.ops.compact import CompactRequest, compact
 from kafkalog_core.ops.report import Report
@@ -117,11 +118,11 @@ def compact_command(
 
     Per partition: whether it would be cleaned now and why, what holds the cleaner back, what a clean would save, what
     stays and goes for which reason, the biggest keys. The rules are those of the release. Nothing is changed without
-    --apply, which cleans in place, with undo, or, with --to, into a new directory. A forecast of what goes is not a
-    loss: the exit status is 0.
+    --apply, which cleans in place, with undo, or, with --to, into a new directory. Cleaned in place, the old segments
+    take their room in the undo journal until kafkalog undo --prune. A forecast of what goes is not a loss: the exit
+    status is 0.
     """
-    if given["memory_bytes"] is not None and given["memory_bytes"] < LEAST_MAP_BYTES:
-        raise click.UsageError(f"--memory {given['memory_bytes']}: not even two keys of 24 bytes fit into that")
+    _check_memory(given["memory_bytes"])
     if given["to"] is not None and not manner.apply:
         raise click.UsageError("--to says where --apply writes; give --apply too, or neither")
     if not kernels.COMPILED:
@@ -146,6 +147,13 @@ def compact_command(
     return _show(asked, None if given["to"] is None else os.path.abspath(given["to"]), report, manner.output)
 
 
+def _check_memory(memory_bytes: int | None) -> None:
+    if memory_bytes is not None and memory_bytes < LEAST_MAP_BYTES:
+        raise click.UsageError(f"--memory {memory_bytes}: not even two keys of 24 bytes fit into that")
+    if memory_bytes is not None and memory_bytes > MAX_INT32:
+        raise click.UsageError(f"--memory {memory_bytes}: an offset map of Kafka's has {MAX_INT32} bytes at most")
+
+
 def _plan_options(request: SettingsRequest, given: dict[str, Any]) -> dict[str, Any]:
     """What the planner is asked for, in values that JSON has."""
     return {
@@ -153,6 +161,7 @@ def _plan_options(request: SettingsRequest, given: dict[str, Any]) -> dict[str, 
         "memory_bytes": given["memory_bytes"],
         "max_passes": given["max_passes"],
         "force": given["force"],
+        "max_batch_bytes": given["max_batch_bytes"],
     }
 
 

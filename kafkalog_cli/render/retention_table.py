@@ -201,7 +201,7 @@ def _bounds(row: Mapping[str, object]) -> str:
     return (
         f"log start {row['log_start_offset']} ({row['log_start_origin']}), high watermark {row['high_watermark']} "
         f"({row['high_watermark_origin']}), log end {row['log_end_offset']}; rules in their order: "
-        f"{row['passes'] or 'none'}, run by {runner}"
+        f"{str(row['passes']).replace(',', ', ') or 'none'}, run by {runner}"
     )
 
 

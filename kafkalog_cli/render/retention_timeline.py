@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rich.text import Text
 
 from kafkalog_cli.render.cells import time_cell
+from kafkalog_core.words import duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,8 @@ MIN_CELLS: Final = 24
 _INDENT: Final = "    "
 _AHEAD: Final = 4
 """Of what lies ahead of now a part is shown as long as this part of what lies behind."""
+_NEAR: Final = 3
+"""So many times as far from the log as it is long a mark may lie."""
 _STYLES: Final = {"delete": "red", "keep": "green", "unknown": "yellow", "active": "cyan"}
 _ORDER: Final = ("delete", "unknown", "active", "keep")
 _WORDS: Final = {"delete": "goes", "keep": "stays", "active": "active segment", "unknown": "remote storage decides"}
@@ -50,22 +53,30 @@ def timeline(forecast: Forecast, width: int, *, is_solid: bool) -> list[Text]:
     if not fates:
         return []
     now_ms = forecast.question.now_ms
-    times = [fate.segment.largest_timestamp_ms for fate in fates]
-    limit_ms = _limit(forecast)
-    marks = [now_ms] if limit_ms is None or limit_ms < min(times) - (max(times) - min(times)) else [limit_ms, now_ms]
-    cells = max(MIN_CELLS, min(MAX_CELLS, width - len(_INDENT) - 2))
-    first_ms, last_ms = min(*times, *marks), max(*times, *marks)
-    near_ms = now_ms + (now_ms - first_ms) // _AHEAD
-    axis = _Axis(first_ms, min(last_ms, near_ms), cells)
+    axis, marks = _axis(fates, _limit(forecast), now_ms, max(MIN_CELLS, min(MAX_CELLS, width - len(_INDENT) - 2)))
     kinds = _kinds(fates, axis)
     signs = _signs(is_solid)
     line = Text(f"{_INDENT}{'▕' if is_solid else '['}")
     for kind in kinds:
         line.append(signs.get(kind, "·" if is_solid else "."), _STYLES.get(kind, "dim"))
     line.append("▏" if is_solid else "]")
-    if last_ms > near_ms:
+    last_ms = max(fate.segment.largest_timestamp_ms for fate in fates)
+    if last_ms > axis.last_ms:
         line.append(f" and on to {time_cell(last_ms)}", "yellow")
-    return [line, *_scale(axis, limit_ms if len(marks) > 1 else None, now_ms), _legend(kinds, signs)]
+    return [line, *_scale(axis, marks, now_ms), _legend(kinds, signs)]
+
+
+def _axis(fates: Sequence[Fate], limit_ms: int | None, now_ms: int, cells: int) -> tuple[_Axis, dict[str, int]]:
+    """From where to where, and which marks lie there: those that are not so far off that the log would be a dot."""
+    times = [fate.segment.largest_timestamp_ms for fate in fates]
+    first_ms, last_ms = min(times), max(times)
+    span = max(1, min(last_ms, max(now_ms, first_ms)) - first_ms)
+    marks = {"now": now_ms} if limit_ms is None else {"limit": limit_ms, "now": now_ms}
+    marks = {name: mark for name, mark in marks.items() if first_ms - span <= mark <= last_ms + _NEAR * span}
+    first_ms, last_ms = min(first_ms, *marks.values(), first_ms), max(last_ms, *marks.values(), last_ms)
+    if first_ms < now_ms:
+        last_ms = min(last_ms, max(now_ms + (now_ms - first_ms) // _AHEAD, first_ms + 1))
+    return _Axis(first_ms, last_ms, cells), marks
 
 
 def _limit(forecast: Forecast) -> int | None:
@@ -95,15 +106,19 @@ def _first_of(there: str, kind: str) -> str:
     return there if there and _ORDER.index(there) < _ORDER.index(kind) else kind
 
 
-def _scale(axis: _Axis, limit_ms: int | None, now_ms: int) -> list[Text]:
-    """Marks below the line, and a line for each of them."""
-    marks = {axis.cell(now_ms): "now"} if limit_ms is None else {axis.cell(limit_ms): "limit", axis.cell(now_ms): "now"}
+def _scale(axis: _Axis, marks: dict[str, int], now_ms: int) -> list[Text]:
+    """Marks below the line, and what they are."""
     row = [" "] * axis.cells
-    for cell in marks:
-        row[cell] = "^"
-    told = [] if limit_ms is None else [f"limit {time_cell(limit_ms)}: what is older is due"]
-    told = [f"from {time_cell(axis.first_ms)} to {time_cell(axis.last_ms)}", *told, f"now {time_cell(now_ms)}"]
-    return [Text(f"{_INDENT} {''.join(row).rstrip()}"), Text(f"{_INDENT}{', '.join(told)}", "dim")]
+    for mark in marks.values():
+        row[axis.cell(mark)] = "^"
+    limit = f", limit {time_cell(marks['limit'])}" if "limit" in marks else ""
+    far = "" if "now" in marks else f", {duration(now_ms - axis.last_ms)} further on"
+    told = [
+        f"from {time_cell(axis.first_ms)} to {time_cell(axis.last_ms)}",
+        f"now {time_cell(now_ms)}{far}{limit}",
+    ]
+    lines = [Text(f"{_INDENT} {''.join(row).rstrip()}")] if marks else []
+    return [*lines, *(Text(f"{_INDENT}{text}", "dim") for text in told)]
 
 
 def _signs(is_solid: bool) -> dict[str, str]:
@@ -113,8 +128,8 @@ def _signs(is_solid: bool) -> dict[str, str]:
 
 
 def _legend(kinds: Sequence[str], signs: dict[str, str]) -> Text:
-    line = Text(_INDENT)
+    line = Text()
     for kind, sign in signs.items():
         if kind in kinds:
-            line.append(f"{sign} ", _STYLES[kind]).append(f"{_WORDS[kind]}   ", "dim")
+            line.append("   " if line else _INDENT).append(f"{sign} ", _STYLES[kind]).append(_WORDS[kind], "dim")
     return line

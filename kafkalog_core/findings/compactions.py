@@ -26,6 +26,21 @@ COMPACTIONS: Final = {
         "Mend the log first, from a replica where there is one: kafkalog verify names all that is wrong, and the cure.",
         "A clean would turn damage that can be seen into records that look sound.",
     ),
+    "compaction.never-ends": FindingType(
+        "info",
+        "A clean ends at offset {offset}, before offset {bound}: what lies between has no offsets or no keys.",
+        "Cleans the log again at every look of its cleaner while its dirty ratio is above the setting, though nothing "
+        "is left to be cleaned (KAFKA-8764, up to 2.3).",
+        "Upgrade to 2.4 or later; until then records with keys that are appended and rolled end it.",
+        "Cleaners before 2.4 take the last offset, or key, that they have seen for the end of what is clean.",
+    ),
+    "compaction.no-room": FindingType(
+        "warning",
+        "The cleans that follow are not in the figures: {problem}.",
+        "Cleans on in place.",
+        "Give the simulation more memory (--memory), or room: the environment's TMPDIR says where temporary files are.",
+        "Where the offset map is full before the bound the next clean reads what this one leaves.",
+    ),
     "compaction.replacement": FindingType(
         "error",
         "The replacement {name} waits to take the place of segments: this log is not cleaned beside it.",

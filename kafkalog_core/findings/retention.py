@@ -20,7 +20,7 @@ RETENTION: Final = {
     ),
     "retain.held-back": FindingType(
         "info",
-        "An older segment that is not due holds back {segments} with {size} that would go: {why}.",
+        "An older segment that stays holds back {segments} with {size} that would go: {why}.",
         "Stops each check at the first segment that stays, whatever is behind it.",
         "Nothing needs to be done, unless the space is needed: then look at the segment that holds them back.",
         "Timestamps need not ascend. Segments are deleted from the oldest offset on, and never from the middle.",

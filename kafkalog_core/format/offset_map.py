@@ -57,7 +57,7 @@ class OffsetMap:
     """
 
     def __init__(self, memory_bytes: int = DEFAULT_MEMORY_BYTES, load_factor: float = DEFAULT_LOAD_FACTOR) -> None:
-        """Raises LimitError where not one key would fit, or more than can be told apart."""
+        """Raises LimitError where not one key would fit, more than can be told apart, or there is no such memory."""
         self.memory_bytes = memory_bytes
         self.slots = memory_bytes // ENTRY_BYTES
         self.capacity = min(int(self.slots * load_factor), self.slots)
@@ -71,7 +71,10 @@ class OffsetMap:
 
     def _fresh(self) -> memoryview:
         """Memory that the system gives when it is touched."""
-        return memoryview(mmap(-1, self.slots * ENTRY_BYTES, MAP_PRIVATE | MAP_ANONYMOUS)).cast("q")
+        try:
+            return memoryview(mmap(-1, self.slots * ENTRY_BYTES, MAP_PRIVATE | MAP_ANONYMOUS)).cast("q")
+        except OSError as error:
+            raise LimitError(f"the system does not give {self.memory_bytes} bytes for an offset map") from error
 
     @property
     def size(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
@@ -19,23 +20,21 @@ from kafkalog_core.storage.changing.journals import find_journals
 from kafkalog_core.storage.changing.space import free_bytes, spaces_for
 from kafkalog_core.storage.changing.staging import Staging
 from kafkalog_core.storage.changing.writer import WriteError
-from kafkalog_core.storage.partition import read_partition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog_core.ops.plans.plan import PlanRequest
-    from kafkalog_core.ops.plans.sites import Site
     from kafkalog_core.storage.changing.changes import Change
     from kafkalog_core.storage.changing.commit import States
     from kafkalog_core.storage.changing.writer import Disk
 
 __all__ = ["apply_draft", "check_drift", "draft_to_apply", "resume"]
 
-_MADE_ONCE: Final = frozenset({"compact"})
-"""Commands that take long to make what they write."""
+_MADE_ONCE: Final = {"compact": "kafkalog_core.ops.cleaning.planning:compacted_bytes"}
+"""Commands that take long to make what they write, and what tells the bytes that they make it of."""
 _ROOM: Final = 3
-"""So many times the logs must be free where that is made before it is known how much it is: v0 messages grow as v2."""
+"""So many times that must be free where it is not known yet how much comes of it: v0 messages grow as v2."""
 _SPARE_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -48,20 +47,20 @@ def draft_to_apply(
     beyond doubt; else it is made twice, to be counted and hashed before anything is written. The caller applies the
     draft or discards it. Raises what `make_plan` raises.
     """
-    if command in _MADE_ONCE and _has_room(request.site, undo_to):
+    if command in _MADE_ONCE and _has_room(command, request, undo_to):
         draft = _staged(command, request, disk, undo_to=undo_to, now_ms=now_ms, progress=progress)
         if draft is not None:
             return draft
     return make_plan(command, request, undo_to=undo_to, progress=progress)
 
 
-def _has_room(site: Site, undo_to: str | None) -> bool:
+def _has_room(command: str, request: PlanRequest, undo_to: str | None) -> bool:
     """Whether there is room for whatever a command may make of the logs."""
     if undo_to is not None and not os.path.isdir(undo_to):
         return False
-    partitions = [read_partition(place.path) for place in site.partitions]
-    wanted = _SPARE_BYTES + _ROOM * sum(file.size_bytes for partition in partitions for file in partition.files)
-    return all(free_bytes(place) >= wanted for place in (site.root, undo_to) if place is not None)
+    module, _, name = _MADE_ONCE[command].partition(":")
+    wanted = _SPARE_BYTES + _ROOM * getattr(import_module(module), name)(request)
+    return all(free_bytes(place) >= wanted for place in (request.site.root, undo_to) if place is not None)
 
 
 def _staged(

@@ -91,7 +91,7 @@ def _forecasts(tasks: list[CompactTask], size_bytes: int, jobs: int, progress: P
         yield from (simulate(task, progress.advance) for task in tasks)
         return
     with Pool(min(jobs, len(tasks)), progress) as pool:
-        yield from pool.map(simulate, ((task,) for task in tasks))
+        yield from pool.map(simulate, ((task.light(),) for task in tasks))
 
 
 def tasks_of(site: Site, request: CompactRequest) -> Iterable[CompactTask]:
@@ -132,7 +132,7 @@ def _task(partition: Partition, request: CompactRequest, around: _Around) -> Com
     if never is None:
         check_cleaner_settings(settings, topic)
         view = read_partition_view(partition, around.broker_dir, topic, around.guess.release)
-    return CompactTask(
+    task = CompactTask(
         path=partition.path,
         topic=partition.topic,
         partition=partition.partition,
@@ -150,6 +150,9 @@ def _task(partition: Partition, request: CompactRequest, around: _Around) -> Com
         biggest=request.biggest,
         max_batch_bytes=request.max_batch_bytes,
     )
+    if never is None:
+        task.config()  # settings that cannot be are said before anything is shown
+    return task
 
 
 def count_forecast(forecast: CompactForecast, report: Report) -> None:

@@ -14,6 +14,8 @@ from kafkalog_cli.commands import compact as compact_module
 from kafkalog_cli.main import cli
 from kafkalog_core import tables
 from kafkalog_core.errors import SettingError
+from kafkalog_core.format import offset_map
+from kafkalog_core.ops.cleaning import spool
 from tests.build import Record, batch_v2
 from tests.cli import compact_rows
 from tests.storage.brokers import Appended, write_segment
@@ -127,6 +129,7 @@ def test_what_is_known_is_shown_before_an_error(simulating: Simulating, customer
     [
         (("--memory", "40"), 2, "not even two keys of 24 bytes fit into that"),
         (("--memory", "-1"), 2, "is no size"),
+        (("--memory", "2GiB"), 2, "an offset map of Kafka's has 2147483647 bytes at most"),
         (("--max-passes", "0"), 2, "x>=1"),
         (("--biggest", "-1"), 2, "0<=x<=250"),
         (("--to", "elsewhere"), 2, "--to says where --apply writes"),
@@ -148,6 +151,7 @@ def test_what_is_known_is_shown_before_an_error(simulating: Simulating, customer
             "contradict each other",
         ),
         (("--set", "cleanup.policy=compact", "--set", "segment.bytes=-4"), 3, "takes nothing below"),
+        (("--set", "cleanup.policy=compact", "--set", "log.cleaner.io.buffer.size=-1"), 3, "takes nothing below 0"),
         (("--set", "cleanup.policy=compact", "--now", "1999-01-01"), 3, "lies before all of the data"),
         (("--now", "12345"), 2, "no clear time"),
     ],
@@ -159,6 +163,17 @@ def test_nonsense_is_said_in_a_sentence(
     assert result.exit_code == status
     assert sentence in " ".join(result.stderr.split())
     assert result.stdout == ""
+
+
+def test_memory_that_cannot_be_had(customers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        del arguments
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(offset_map, "mmap", refuse)
+    result = run("--kafka", "4.3.1", "--set", "cleanup.policy=compact", customers)
+    assert result.exit_code == 3
+    assert "the system does not give 134217728 bytes for an offset map" in result.stderr
 
 
 def test_a_file_by_itself_is_refused(customers: Path) -> None:
@@ -198,6 +213,16 @@ def test_a_map_that_is_full(customers: Path) -> None:
     assert json.loads(only.stdout.splitlines()[0])["passes"] == 1
 
 
+def test_no_room_for_the_cleans_that_follow(customers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool, "free_bytes", lambda path: 10)
+    result = run("--kafka", "4.3.1", "--set", "cleanup.policy=compact", "--force", "--memory", 100, customers)
+    rows: list[dict[str, Any]] = [json.loads(line) for line in result.stdout.splitlines()]
+    assert (rows[0]["passes"], rows[0]["state"]) == (1, "cleanable")
+    findings = [row for row in rows if row["type"] == "finding"]
+    assert [row["code"] for row in findings] == ["compaction.no-room"]
+    assert "there are 10 B left" in findings[0]["message"]
+
+
 def test_one_that_is_not_compacted(customers: Path) -> None:
     row = json.loads(run("--kafka", "4.3.1", customers).stdout.splitlines()[0])
     assert row["state"] == "not-compacted"
@@ -214,8 +239,19 @@ def test_damage_in_the_dirty_part(customers: Path) -> None:
     result = run("--kafka", "4.3.1", "--set", "cleanup.policy=compact", customers)
     rows: list[dict[str, Any]] = [json.loads(line) for line in result.stdout.splitlines()]
     assert rows[0]["state"] == "fails"
+    assert rows[0]["reason"].endswith("(byte 0 of 00000000000000000010.log)")
     assert [row["code"] for row in rows if row["type"] == "finding"] == ["compaction.over-damage"]
     assert result.exit_code == 0
+
+
+@pytest.mark.parametrize(("release", "codes"), [("2.1.1", ["compaction.never-ends"]), ("2.8.2", [])])
+def test_a_gap_that_old_cleaners_never_pass(customers: Path, release: str, codes: list[str]) -> None:
+    for path in customers.glob("00000000000000000010.*"):
+        path.unlink()
+    result = run("--kafka", release, "--set", "cleanup.policy=compact", customers)
+    rows: list[dict[str, Any]] = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["code"] for row in rows if row["type"] == "finding"] == codes
+    assert rows[0]["checkpoint_offset"] == (10 if codes else 20)
 
 
 def test_a_clean_in_place_can_be_taken_back(customers: Path) -> None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import gzip
 import random
+from array import array
 
+import lz4.block
 import lz4.frame
 import pytest
 
 from kafkalog_core.errors import UnsupportedError
+from kafkalog_core.format import deflate
 from kafkalog_core.format.compression import decompress
 from kafkalog_core.format.deflate import compress
+from kafkalog_core.format.kernels.clean_numbers import LZ4_HASHES
 from tests.build import GZIP, LZ4, SNAPPY, ZSTD
 from tests.framing import FAULTY_LZ4_CHECKSUM, XERIAL_HEADER
+from tests.twins import TWINS, all_agree, twin
 
 SIZES = (0, 1, 100, 32 * 1024, 32 * 1024 + 1, 64 * 1024, 64 * 1024 + 1, 300_000)
 
@@ -51,6 +56,39 @@ def test_framing_is_that_of_the_java_clients() -> None:
 def test_blocks_of_lz4_that_do_not_shrink_are_stored() -> None:
     packed = compress(LZ4, random.Random(1).randbytes(1000), magic=2)
     assert int.from_bytes(packed[7:11], "little") == 1000 | 0x80000000
+
+
+REAL_RECORDS = bytes.fromhex(
+    "d601000000086b303139c0017b226e223a3133322c226964223a223738353639376638222c2274657874223a22726566756e"
+    "642078656e6f6e207a6570687972206b72696c6c206361727420726176656e20726566756e64206361727420636564617220"
+    "706561726c20227d00"
+)
+REAL_FRAME = bytes.fromhex(
+    "04224d186040826a000000f343d601000000086b303139c0017b226e223a3133322c226964223a223738353639376638222c"
+    "2274657874223a22726566756e642078656e6f6e207a6570687972206b72696c6c206361727420726176656e202500011200"
+    "f000636564617220706561726c20227d0000000000"
+)
+
+
+def test_blocks_of_lz4_are_those_of_a_real_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records that a broker of 4.3.1 has compressed. The library would find other matches."""
+    for name in TWINS:
+        monkeypatch.setattr(deflate, "kernels", twin(name))
+        assert compress(LZ4, REAL_RECORDS, magic=2) == REAL_FRAME
+
+
+def test_twins_make_the_same_blocks_of_lz4() -> None:
+    rng = random.Random(3)
+    for size in (*range(20), 100, 1000, 5000):
+        for data in (a_text(size, size), rng.randbytes(size), bytes(size), b"ab" * (size // 2)):
+            outcomes = []
+            for name in TWINS:
+                room = bytearray(size + size // 255 + 16)
+                table = array("q", bytes(8 * LZ4_HASHES))
+                outcomes.append(bytes(room[: twin(name).pack_lz4(data, table, room)]))
+            packed = all_agree(outcomes)
+            assert isinstance(packed, bytes)
+            assert lz4.block.decompress(packed, uncompressed_size=size) == data
 
 
 def test_codecs_without_a_name_are_refused() -> None:

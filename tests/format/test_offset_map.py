@@ -61,6 +61,15 @@ def test_a_map_without_room_for_a_key_is_refused() -> None:
             OffsetMap(memory, load_factor)
 
 
+def test_memory_that_is_not_given_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory(*_args: int) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(offset_map, "mmap", no_memory)
+    with pytest.raises(LimitError, match="does not give 2400 bytes"):
+        OffsetMap(2400)
+
+
 def test_digests_are_md5_whatever_the_size_of_a_key(each_twin: str) -> None:
     rng = random.Random(5)
     keys = [rng.randbytes(size) for size in (*range(140), 1000, *range(50, 70), 3, 0, 200)]

@@ -108,7 +108,8 @@ def test_what_a_broker_deletes_is_foretold_and_made(stopped: Broker, tmp_path: P
     stopped.start()
     _wait_until(lambda: not set(foretold) & set(_bases(directory)))
     stopped.stop()
-    real = _left(directory)
+    waiting = {f"{base:020}.snapshot" for base in foretold}  # 2.8 deletes them with the files, after the delay
+    real = {name: content for name, content in _left(directory).items() if name not in waiting}
     assert [base for base in there if base not in foretold] == [base for base in _bases(directory) if base in there]
     put(tmp_path / "before", stopped.log_dir)
     _retain(stopped, "--apply")

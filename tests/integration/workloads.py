@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FIRST_MS: Final = 1_000_000_000_000
+MARKER_KEYS: Final = (b"\0\0\0\0", b"\0\0\0\1")  # as the control records of ABORT and COMMIT have them
 _LOG_APPEND_TIME: Final = 0x08
 _SLOT_BYTES: Final = 24
 _LEGACY_CODECS: Final = (GZIP, SNAPPY, LZ4)
@@ -99,7 +100,7 @@ class _Writer:
     def drawn(cls, rng: random.Random) -> _Writer:
         writer = cls(rng, leader_epoch=rng.randrange(3))
         writer.keys = [rng.randbytes(rng.choice((1, 4, 8))) for _ in range(rng.choice((3, 10, 40)))]
-        writer.keys += [b"", b"\0\0\0\0", b"\0\0\0\1"][: rng.randrange(4)]
+        writer.keys += [b"", *MARKER_KEYS][: rng.randrange(4)]
         writer.producers = [_Producer(pid) for pid in rng.sample(range(1000, 9000), rng.randrange(5))]
         writer.codecs = rng.choice(((NONE,), (NONE,), (NONE, *_CODECS), _CODECS))
         writer.is_mixed = rng.random() < 0.3
@@ -228,13 +229,14 @@ class _Writer:
         return records
 
 
-def draw_workload(seed: int) -> Workload:
-    """The workload of a seed, for a cleaner."""
+def draw_workload(seed: int, *, spared_keys: tuple[bytes, ...] = ()) -> Workload:
+    """The workload of a seed, for a cleaner; `spared_keys`: no record has them."""
     rng = random.Random(seed)
     writer = _Writer.drawn(rng)
+    writer.keys = [key for key in writer.keys if key not in spared_keys]
     delete_retention_ms = rng.choice((0, 1_000, 100_000, 86_400_000))
     settings = _settings(writer) | {
-        "cleanup.policy": "compact",
+        "cleanup.policy": rng.choice(("compact", "compact", "compact", "compact,delete")),
         "delete.retention.ms": str(delete_retention_ms),
         "min.cleanable.dirty.ratio": rng.choice(("0", "0.1", "0.5")),
     }
@@ -260,12 +262,26 @@ def draw_workload(seed: int) -> Workload:
     )
 
 
+def draw_old_workload(seed: int) -> Workload:
+    """The same for cleaners before 3.1, without keys that make them remove markers."""
+    return draw_workload(seed, spared_keys=MARKER_KEYS)
+
+
 def draw_retention(seed: int) -> Workload:
     """The workload of a seed, for retention."""
+    return _draw_retention(seed, ("delete", "delete", "delete", "compact,delete", "compact", ""))
+
+
+def draw_old_retention(seed: int) -> Workload:
+    """The same for releases before 4.0, where one of the policies is a must."""
+    return _draw_retention(seed, ("delete", "delete", "compact,delete", "compact"))
+
+
+def _draw_retention(seed: int, policies: tuple[str, ...]) -> Workload:
     rng = random.Random(seed)
     writer = _Writer.drawn(rng)
     settings = _settings(writer) | {
-        "cleanup.policy": rng.choice(("delete", "delete", "delete", "compact,delete", "compact", "")),
+        "cleanup.policy": rng.choice(policies),
         "retention.ms": str(rng.choice((-1, 0, 1_000, 20_000, 60_000, 1_000_000))),
         "retention.bytes": str(rng.choice((-1, -1, 0, 1, 3_000, 10_000))),
     }

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from kafkalog_core.errors import RefusedError, SelectionError, SettingError
+from kafkalog_core.errors import KafkalogError, RefusedError, SelectionError, SettingError
 from kafkalog_core.findings import Finding
 from kafkalog_core.ops.apply import apply_draft
 from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
@@ -45,7 +48,11 @@ END = 25
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
     """Three segments, of records of the times 1000 to 1024, stopped cleanly; mtimes are later than they are."""
-    root = tmp_path / "data"
+    _write_log_dir(tmp_path / "data")
+    return tmp_path / "data"
+
+
+def _write_log_dir(root: Path) -> None:
     directory = write_log(root / "t-0", {0: [(0, 4), (5, 9)], 10: [(10, 19)], 20: [(20, 24)]})
     for base, last in ((0, 1009), (10, 1019), (20, 1024)):
         (directory / f"{base:020}.timeindex").write_bytes(build.time_index([(last, 4 if base == 20 else 9)]))
@@ -55,7 +62,6 @@ def log_dir(tmp_path: Path) -> Path:
         (root / name).write_bytes(build.offset_checkpoint([("t", 0, END)]))
     (root / STARTS).write_bytes(build.offset_checkpoint([("other", 3, 7)]))
     (root / MARK).write_bytes(b"")
-    return root
 
 
 def _options(*assignments: str, **others: Any) -> dict[str, Any]:
@@ -169,6 +175,12 @@ def test_a_log_start_inside_of_a_segment_is_checkpointed(log_dir: Path) -> None:
     assert (log_dir / STARTS).read_bytes() == build.offset_checkpoint([("other", 3, 7), ("t", 0, 13)])
     assert (log_dir / "t-0" / EPOCHS).read_bytes() == build.epoch_checkpoint([(0, 13)])
     assert [segment.base_offset for segment in read_partition(str(log_dir / "t-0")).segments] == [10, 20]
+
+
+def test_an_older_log_start_is_raised_and_a_later_one_stays(log_dir: Path) -> None:
+    (log_dir / STARTS).write_bytes(build.offset_checkpoint([("t", 0, 3), ("other", 3, 7)]))
+    apply_draft(_draft(log_dir, "retention.bytes=1"), Disk(), now_ms=NOW_MS)
+    assert (log_dir / STARTS).read_bytes() == build.offset_checkpoint([("t", 0, 20), ("other", 3, 7)])
 
 
 def test_a_checkpoint_that_is_not_there_is_made(log_dir: Path) -> None:
@@ -321,3 +333,24 @@ def test_what_cannot_be_foreseen_is_said(log_dir: Path) -> None:
         ("lost", "retain.not-foreseen"),
     }
     assert "log start 9 lies behind its end 5" in said["lost", "retain.not-foreseen"]
+
+
+@given(data=st.data())
+@settings(max_examples=60)
+def test_bad_bytes_give_a_forecast_a_finding_or_an_error_of_ours(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("bad") / "data"
+    _write_log_dir(root)
+    files = sorted(path for path in root.rglob("*") if path.is_file())
+    for path in data.draw(st.lists(st.sampled_from(files), min_size=1, max_size=3, unique=True)):
+        content = bytearray(path.read_bytes())
+        if content and data.draw(st.booleans()):
+            content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+            path.write_bytes(content)
+        else:
+            path.write_bytes(data.draw(st.binary(max_size=80)))
+    with suppress(KafkalogError):
+        _draft(root, f"retention.bytes={data.draw(st.integers(0, 300))}")
+    with suppress(KafkalogError):
+        _retain(root, until_ms=NOW_MS + 10**9)

@@ -105,3 +105,11 @@ RECORD_ROOM: Final = 36  # the most that a record takes beside its key, its valu
 HEADER_ROOM: Final = 10  # and a header
 TIME_TYPE: Final = layout.TIMESTAMP_TYPE_BIT
 KEPT_BITS: Final = layout.CODEC_MASK | layout.TIMESTAMP_TYPE_BIT | layout.TRANSACTIONAL_BIT | layout.CONTROL_BIT
+
+# --- blocks of LZ4 that are written -----------------------------------------------------------------------------------
+LZ4_HASHES: Final = 8192  # cells of the table that remembers places
+LZ4_HASH_SHIFT: Final = 19  # of 32 bits so many are left away
+LZ4_SKIP_SHIFT: Final = 6  # 64 places are tried before some are left out
+LZ4_LEAST_MATCH: Final = 4
+LZ4_END_LITERALS: Final = 5  # the last bytes are always written as they are
+LZ4_LAST_MATCH: Final = 12  # no match starts in so many last bytes

@@ -137,8 +137,7 @@ def _hold_back(log: CleanLog, config: CleanConfig, rules: CleaningRules, first_d
     found: list[HoldBack] = []
     if rules.heeds_transactions and log.first_unstable_offset is not None:
         offset = log.first_unstable_offset
-        detail = f"a transaction that began at offset {offset} is open; its COMMIT or ABORT lets the cleaner go on"
-        found.append(HoldBack(kind="open-transaction", offset=offset, detail=detail))
+        found.append(HoldBack(kind="open-transaction", offset=offset, detail=_open_detail(log, offset)))
     if rules.heeds_high_watermark:
         offset = log.high_watermark
         detail = f"replicas have the log up to the high watermark, offset {offset}; it moves as they catch up"
@@ -149,6 +148,20 @@ def _hold_back(log: CleanLog, config: CleanConfig, rules: CleaningRules, first_d
     detail = f"the active segment starts at offset {active}; it may be cleaned once a new one is rolled"
     found.append(HoldBack(kind="active-segment", offset=active, detail=detail))
     return min(found, key=lambda each: (each.offset, each.kind == "high-watermark"))
+
+
+def _open_detail(log: CleanLog, offset: int) -> str:
+    transaction = log.open_transaction
+    if transaction is None or max(transaction.first_offset, log.log_start_offset) != offset:
+        return (
+            f"a transaction that began at offset {offset} ended behind the high watermark, and counts as open until "
+            "replicas have its end"
+        )
+    return (
+        f"producer {transaction.producer_id} has a transaction open since offset {offset}, and wrote to it last at "
+        f"{moment(transaction.timestamp_ms)}; its COMMIT or ABORT lets the cleaner go on (kafka-transactions.sh finds "
+        "and aborts one that hangs)"
+    )
 
 
 def _too_young(

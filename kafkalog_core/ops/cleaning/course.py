@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -230,8 +231,10 @@ class CleanPass:
                 indexes.take(chunk)
                 yield chunk
         indexes.close()
-        group.aborted = self._transactions.kept
-        self._transactions.kept = []
+        group.aborted, self._transactions.kept = self._transactions.kept, []
+        if any(one.last_offset >= other.last_offset for one, other in pairwise(group.aborted)):
+            message = "the new transaction index would not be in the order of markers, at which the cleaner stops"
+            raise CleanError("index-order", message, path=group.sources[0].path)
 
     def _clean_segment(
         self, group: Group, segment: CleanSegment, following: int | None, appends: Appends | None

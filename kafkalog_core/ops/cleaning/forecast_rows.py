@@ -6,13 +6,16 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.findings import found
 from kafkalog_core.ops.cleaning.config import CLEANER_SETTINGS
 from kafkalog_core.ops.cleaning.forecast import CompactForecast
 from kafkalog_core.ops.cleaning.stats import Counts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
+    from kafkalog_core.errors import StorageError
+    from kafkalog_core.findings import Finding
     from kafkalog_core.format.heavy_keys import HeavyKey
     from kafkalog_core.ops.cleaning.bounds import Cleanability
     from kafkalog_core.ops.cleaning.config import CleanConfig
@@ -88,6 +91,7 @@ class ForecastRows:
         self._log = log
         self._config = config
         self._done: list[_Clean] = []
+        self._stopped: list[Finding] = []
 
     @property
     def cleans(self) -> int:
@@ -120,7 +124,28 @@ class ForecastRows:
                 self._segment_row(number, first, sources, groups) for number in range(len(self._log.segments))
             ),
             keys=self._keys(),
+            findings=tuple(self._findings()),
         )
+
+    def stop(self, code: str, error: StorageError) -> None:
+        """No clean is simulated behind the one that is added next."""
+        path = error.path or self._task.path
+        finding = found(code, path, topic=self._task.topic, partition=self._task.partition, problem=error.message)
+        self._stopped.append(finding)
+
+    def _findings(self) -> Iterator[Finding]:
+        """Why no further clean is simulated, and whether the last one leaves a rest that none comes to the end of."""
+        yield from self._stopped
+        for clean in self._done[-1:]:
+            if not clean.is_full and clean.end_offset < clean.before.bound:
+                yield found(
+                    "compaction.never-ends",
+                    self._task.path,
+                    topic=self._task.topic,
+                    partition=self._task.partition,
+                    offset=clean.end_offset,
+                    bound=clean.before.bound,
+                )
 
     def _partition(self, first: Cleanability, sources: Mapping[int, Counts]) -> Row:
         log, done = self._log, self._done

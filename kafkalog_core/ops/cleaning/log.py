@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.cleaning.rules import CleaningRules
     from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
     from kafkalog_core.ops.logdirs.segment_views import PartitionView
+    from kafkalog_core.ops.producing.producers import OpenTxn
     from kafkalog_core.storage.partition import Partition
 
 __all__ = ["CleanLog", "CleanSegment", "LastRecord", "read_clean_log"]
@@ -98,6 +99,7 @@ class CleanLog:
         high_watermark: up to where all replicas have it.
         end_offset: behind the last record.
         first_unstable_offset: first offset of a transaction that is open, or was at the high watermark; null: none.
+        open_transaction: the open one that began first; null: none is.
         checkpoint: first offset that no clean has seen, as the cleaner's checkpoint has it; null: it has none.
         producers: those a broker remembers, by id.
     """
@@ -110,6 +112,7 @@ class CleanLog:
     high_watermark: int
     end_offset: int
     first_unstable_offset: int | None = None
+    open_transaction: OpenTxn | None = None
     checkpoint: int | None = None
     producers: dict[int, LastRecord]
 
@@ -161,8 +164,8 @@ def read_clean_log(
     if rules.heeds_transactions:
         is_clean = broker_dir is not None and broker_dir.log_dir.is_clean
         states, completed = _load_producers(partition, segments, view, is_clean=is_clean)
-        open_first = states.first_unstable_offset
-        unstable = min((first for first in (open_first, *completed) if first is not None), default=None)
+        firsts = [transaction.first_offset for transaction in states.open_transactions()[:1]]
+        unstable = min((*firsts, *completed), default=None)
         unstable = None if unstable is None else max(unstable, view.log_start_offset)
     return CleanLog(
         topic=view.topic,
@@ -173,6 +176,7 @@ def read_clean_log(
         high_watermark=view.high_watermark,
         end_offset=view.end_offset,
         first_unstable_offset=unstable,
+        open_transaction=next(iter(states.open_transactions()), None),
         checkpoint=checkpoint,
         producers=_last_records(states, now_ms - config.expiration_ms),
     )

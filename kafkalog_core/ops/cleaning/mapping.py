@@ -56,10 +56,13 @@ class MapFiller:
         self._batches = BatchColumns()
         self._transactions = TransactionState()
         self._start = 0
+        self._last_offset = -1
         fills_up = rules.map_filling in {"skipping", "spans"}  # these count offsets or whole segments, not keys
         try:
             self._map = OffsetMap(config.memory_bytes, load_factor=1.0 if fills_up else config.load_factor)
         except LimitError as error:
+            if isinstance(error.__cause__, OSError):  # this machine has no room for it, whatever a broker's has
+                raise
             raise CleanError("map-too-small", error.message, path=log.path) from error
         self._room = int(self._map.slots * config.load_factor)
         self._load_factor = config.load_factor

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from kafkalog_core.errors import CleanError, RefusedError
 from kafkalog_core.findings import found
+from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.ops.cleaning.config import CLEANER_SETTINGS
 from kafkalog_core.ops.cleaning.last_clean import Cleaning, last_clean
 from kafkalog_core.ops.cleaning.log import read_clean_log
@@ -30,7 +31,15 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.releases.settings import Setting
     from kafkalog_core.storage.changing.changes import Stage
 
-__all__ = ["cleaning_of", "is_certain", "key_of", "plan_compact", "replacement_finding", "retention_findings"]
+__all__ = [
+    "cleaning_of",
+    "compacted_bytes",
+    "is_certain",
+    "key_of",
+    "plan_compact",
+    "replacement_finding",
+    "retention_findings",
+]
 
 _SHOWN: Final = 3
 _READS: Final = 2
@@ -39,8 +48,8 @@ _READS: Final = 2
 def plan_compact(request: PlanRequest, stage: Stage, progress: Progress) -> Outcome:
     """The planner of `kafkalog compact --apply`.
 
-    Options: `kafka` (of a SettingsRequest), `memory_bytes`, `max_passes` (each may be null) and `force`. Logs that a
-    broker would not clean now are left alone, and named in the note.
+    Options: `kafka` (of a SettingsRequest), `memory_bytes`, `max_passes`, `max_batch_bytes` (each may be null) and
+    `force`. Logs that a broker would not clean now are left alone, and named in the note.
 
     Raises:
         SelectionError: files by themselves were named.
@@ -48,6 +57,25 @@ def plan_compact(request: PlanRequest, stage: Stage, progress: Progress) -> Outc
         RefusedError: a clean would fail.
     """
     return _Planner(request, stage, progress).plan()
+
+
+def compacted_bytes(request: PlanRequest) -> int:
+    """Bytes of the logs that are compacted at all."""
+    return sum(task.size_bytes for task in _tasks(request) if task.view is not None)
+
+
+def _tasks(request: PlanRequest) -> list[CompactTask]:
+    options = request.options
+    asked = CompactRequest(
+        targets=(),
+        now_ms=request.now_ms,
+        kafka=request.settings,
+        memory_bytes=cast("int | None", options.get("memory_bytes")),
+        max_passes=cast("int | None", options.get("max_passes")),
+        force=bool(options.get("force")),
+        max_batch_bytes=cast("int", options.get("max_batch_bytes") or MAX_BATCH_BYTES),
+    )
+    return list(tasks_of(request.site, asked))
 
 
 class _Planner:
@@ -63,18 +91,8 @@ class _Planner:
 
     def plan(self) -> Outcome:
         """One log after another, and what the checkpoint says of them in the end."""
-        options = self._request.options
-        asked = CompactRequest(
-            targets=(),
-            now_ms=self._request.now_ms,
-            kafka=self._request.settings,
-            memory_bytes=cast("int | None", options.get("memory_bytes")),
-            max_passes=cast("int | None", options.get("max_passes")),
-            force=bool(options.get("force")),
-        )
-        tasks = list(tasks_of(self._request.site, asked))
-        views = [task.view for task in tasks if task.view is not None]
-        check_now(views, asked.now_ms)
+        tasks = _tasks(self._request)
+        check_now([task.view for task in tasks if task.view is not None], self._request.now_ms)
         self._progress.expect(_READS * sum(task.size_bytes for task in tasks if task.view is not None))
         for task in tasks:
             self._clean(task)

@@ -48,4 +48,7 @@ def why_never_cleaned(settings: Settings, topic: TopicSettings, *, has_cleaned: 
     enabled = settings.broker("log.cleaner.enable")
     if not enabled.value and not (has_cleaned and enabled.origin.startswith(_DEFAULT)):
         return "cleaner-off", f"log.cleaner.enable is false ({enabled.origin}), so that no broker compacts anything"
+    threads = settings.broker("log.cleaner.threads")
+    if not threads.value:
+        return "cleaner-off", f"log.cleaner.threads is 0 ({threads.origin}), so that no broker compacts anything"
     return None

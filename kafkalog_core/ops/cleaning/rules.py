@@ -52,7 +52,8 @@ class CleaningRules:
         looks_up_control_keys: control records go through the rule for keys.
         uses_horizons: tombstones and markers of v2 batches live until the batch's delete horizon (KIP-534).
         converts_legacy: batches of v0 and v1 become v2.
-        wrappers: how compressed v0 and v1 messages are written.
+        wrappers: how compressed v0 and v1 messages are written. 0.10.0 and 0.10.1 give them the magic of the topic's
+            message format, even where those inside have another (KAFKA-4298); that damage is not done here.
         names_gzip_system: gzip's header says that the system is unknown; Java before 16, which ran these, says 0.
         last_of_producer: by what a producer's last batch is known: its offset, its sequence; null: it is not kept.
         keeps_round_end: the last batch before the bound stays, if empty.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import CleanError, StorageError
+from kafkalog_core.errors import CleanError, RefusedError, StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.ops.cleaning.config import clean_config
 from kafkalog_core.ops.cleaning.course import next_pass
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.ops.cleaning.bounds import Cleanability
     from kafkalog_core.ops.cleaning.config import CleanConfig
+    from kafkalog_core.ops.cleaning.course import CleanPass
     from kafkalog_core.ops.cleaning.log import CleanLog
     from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
     from kafkalog_core.ops.logdirs.segment_views import PartitionView
@@ -88,6 +90,27 @@ class CompactTask:
         config = clean_config(self.settings, self.of_topic, memory_bytes=self.memory_bytes)
         return replace(config, is_cleaner_on=True)  # else `never` says so; by default it was off once
 
+    def light(self) -> CompactTask:
+        """The same with what the log directory says of other partitions left out: for another process."""
+        around = self.broker_dir
+        if around is None or self.topic is None or self.partition is None:
+            return self
+        key = self.topic, self.partition
+        offsets = {
+            kind: replace(
+                text,
+                file=replace(
+                    text.file, entries={key: text.file.entries[key]} if key in text.file.entries else {}, malformed=()
+                ),
+            )
+            for kind, text in around.offsets.items()
+        }
+        log_dir = replace(around.log_dir, partitions=(), files=(), remote_index_cache=(), findings=())
+        served = {key: around.served[key]} if key in around.served else {}
+        light = replace(around, log_dir=log_dir, offsets=offsets, served=served, findings=())
+        settings = replace(self.settings, of_topics={}, cluster=replace(self.settings.cluster, topics={}))
+        return replace(self, broker_dir=light, settings=settings)
+
     def place(self) -> Row:
         """The columns that say where."""
         return {"topic": self.topic, "partition": self.partition}
@@ -114,7 +137,16 @@ def simulate(task: CompactTask, advance: Callable[[int], None]) -> CompactForeca
             partition=task.partition,
             position=error.position if isinstance(error, CleanError) else None,
         )
-        return CompactForecast(partition=head_row(task, "fails", error.message), findings=(finding,))
+        return CompactForecast(partition=head_row(task, "fails", error.message + _place_of(error)), findings=(finding,))
+
+
+def _place_of(error: StorageError) -> str:
+    """` (byte 17 of 00000000000000000000.log)`, as far as it is known."""
+    if error.path is None:
+        return ""
+    name = os.path.basename(error.path)
+    position = error.position if isinstance(error, CleanError) else None
+    return f" ({name})" if position is None else f" (byte {position} of {name})"
 
 
 def _code_of(error: StorageError) -> str:
@@ -159,19 +191,26 @@ class _Simulation:
         if work is None:
             return before
         work.build()
-        self._is_full = work.is_full
-        if work.is_full:
-            with ExitStack() as new:
-                self._after = new.enter_context(Spool()).carry_out(work)
-                spools.close()
-                spools.push(new.pop_all())
-        else:
+        self._is_full = work.is_full and self._is_kept(work, spools)
+        if not self._is_full:
             for group in work.run():
                 for _ in group.chunks():
                     pass
         self._rows.add(before, work)
         work.release()
         return before
+
+    def _is_kept(self, work: CleanPass, spools: ExitStack) -> bool:
+        """Do a clean that another one follows; false where there is no room for what it leaves."""
+        with ExitStack() as new:
+            try:
+                self._after = new.enter_context(Spool()).carry_out(work)
+            except RefusedError as error:
+                self._rows.stop("compaction.no-room", error)
+                return False
+            spools.close()
+            spools.push(new.pop_all())
+        return True
 
     def _goes_on(self, last: Cleanability) -> bool:
         """Whether another clean follows: the map was full, and a cleaner would take the log, or is made to."""

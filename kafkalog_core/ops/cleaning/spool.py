@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from kafkalog_core.errors import RefusedError
 from kafkalog_core.format.index import encode_txn_entry
 from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.ops.cleaning.log import CleanSegment
+from kafkalog_core.storage.changing.space import free_bytes
+from kafkalog_core.words import size
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -36,9 +40,23 @@ class Spool:
         self._directory.cleanup()
 
     def carry_out(self, work: CleanPass) -> CleanLog:
-        """Do a clean; the log as it is afterwards. Raises CleanError and StorageError."""
+        """Do a clean; the log as it is afterwards.
+
+        Raises CleanError, StorageError, and RefusedError where what it keeps might not fit.
+        """
+        self._check_room(sum(source.size_bytes for group in work.groups for source in group.sources))
         segments = [self._write(group) for group in work.run()]
         return work.log.after(work.end_offset, segments)
+
+    def _check_room(self, needed_bytes: int) -> None:
+        place = self._directory.name
+        free = free_bytes(place)
+        if needed_bytes > free:
+            raise RefusedError(
+                f"a clean that another one follows takes up to {size(needed_bytes)} of temporary files, and there are "
+                f"{size(free)} left; TMPDIR names another place, more --memory makes fewer cleans",
+                path=os.path.dirname(place),
+            )
 
     def _write(self, group: Group) -> CleanSegment:
         path = self._path(group, FileKind.LOG)

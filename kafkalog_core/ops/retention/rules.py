@@ -28,10 +28,9 @@ Runner = Literal["retention", "cleaner", "nobody"]
 
 _BOTH_POLICIES: Final = Release(0, 10, 1)
 _BOUNDED: Final = Release(0, 11)
-_START_OF_COMPACTED: Final = Release(2, 1)  # KAFKA-7400
+_START_OF_COMPACTED: Final = Release(2, 1)
 _START_FIRST: Final = Release(3, 0)
 _TIERED: Final = Release(3, 6)
-_EMPTY_LIST: Final = Release(4, 0)
 _ALL_OF_TIERED: Final = Release(4, 2)
 _KNOWN: Final = frozenset({"delete", "compact"})
 _SAME_AS_WHOLE: Final = -2
@@ -97,7 +96,7 @@ def _passes(policy: tuple[str, ...], release: Release, *, is_tiered: bool) -> tu
         return (("start-offset", "size", "time") if release >= _START_FIRST else ("time", "size", "start-offset")), None
     if release >= _START_OF_COMPACTED:
         return ("start-offset",), None
-    return (), f"cleanup.policy is {','.join(policy)}, of which Kafka {release} deletes nothing"
+    return (), f"cleanup.policy is {','.join(policy) or 'empty'}, and of such a log Kafka {release} deletes nothing"
 
 
 def release_rules(topic: TopicSettings, release: Release) -> object:
@@ -114,10 +113,8 @@ def check_settings(topic: TopicSettings, release: Release) -> None:
     unknown = [each for each in policy if each not in _KNOWN]
     if unknown:
         raise SettingError(f"{where}cleanup.policy={','.join(policy)}: {unknown[0]!r} is neither delete nor compact")
-    if not policy and release < _EMPTY_LIST:
-        raise SettingError(f"{where}Kafka {release} takes no empty cleanup.policy; 4.0 and later do")
-    if len(policy) > 1 and release < _BOTH_POLICIES:
-        raise SettingError(f"{where}Kafka {release} takes one cleanup.policy, not {' and '.join(policy)}")
+    if len(policy) != 1 and release < _BOTH_POLICIES:
+        raise SettingError(f"{where}Kafka {release} takes one cleanup.policy, not {' and '.join(policy) or 'none'}")
     if topic.remote_storage_enable:
         _check_tiered(topic, release, where)
 

@@ -107,9 +107,8 @@ def _future(forecast: Forecast) -> Iterator[Finding]:
 
 
 def _when(forecast: Forecast, due: Fate) -> str:
-    if due.due_ms is None:
-        return "a time that is not known"
-    return f"{moment(due.due_ms)} (in {duration(due.due_ms - forecast.question.now_ms)})"
+    due_ms = due.due_ms or 0
+    return f"{moment(due_ms)} (in {duration(due_ms - forecast.question.now_ms)})"
 
 
 def _name(segment: SegmentView) -> str:

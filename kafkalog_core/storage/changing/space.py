@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.storage.changing.changes import Change
 
-__all__ = ["Space", "spaces_for"]
+__all__ = ["Space", "free_bytes", "spaces_for"]
 
 _BLOCK_BYTES: Final = 4096
 _INTENT_BYTES: Final = 2 * 1024

@@ -18,9 +18,11 @@ All is brought to the disk between these steps. Where the log dir's start came i
 either side whole: the files tell which. Taking it back is the same with the old segments as the `.swap` files; producer
 snapshots, which no release swaps, follow behind.
 
-Two corners are those of the brokers' own cleaner. Where the new log is empty or ends below the last base offset of the
+Some corners are those of the brokers' own cleaner. Where the new log is empty or ends below the last base offset of the
 old ones, a start between 3 and 4 leaves the old segments behind its end, with records that the replacement dropped.
-Releases before 2.8 complete a replacement without its indexes, so that these are not the planned ones then.
+Releases before 3.9 complete a replacement without its indexes, so that these are not the planned ones then, and may
+leave index swaps behind, which later ones put in place. Every start that completes one also deletes the producer
+snapshot of the base offset, which is of no use to it.
 """
 
 from __future__ import annotations

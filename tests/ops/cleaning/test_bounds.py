@@ -9,6 +9,7 @@ import pytest
 from kafkalog_core.ops.cleaning.bounds import Cleanability, cleanability
 from kafkalog_core.ops.cleaning.ranges import segments_in
 from kafkalog_core.ops.cleaning.rules import cleaning_rules
+from kafkalog_core.ops.producing.producers import OpenTxn
 from kafkalog_core.ops.releases.release import parse_release
 from tests import build
 from tests.ops.cleaning import logs
@@ -123,6 +124,22 @@ def test_what_is_not_settled_is_not_cleaned(
 ) -> None:
     seen = look(logs.log([0, 10, 20], 30, first_unstable_offset=unstable, high_watermark=watermark), release)
     assert (seen.bound, seen.hold_back.kind) == (bound, holder)
+
+
+def test_who_holds_a_cleaner_back() -> None:
+    open_txn = OpenTxn(producer_id=7, first_offset=5, timestamp_ms=1000, is_behind_hole=False)
+    fields = {"first_unstable_offset": 5, "open_transaction": open_txn}
+    detail = look(logs.log([0, 10, 20], 30, **fields)).hold_back.detail
+    assert detail.startswith(
+        "producer 7 has a transaction open since offset 5, and wrote to it last at 1970-01-01T00:00:01"
+    )
+    later = open_txn._replace(first_offset=15)
+    detail = look(logs.log([0, 10, 20], 30, **(fields | {"open_transaction": later}))).hold_back.detail
+    assert detail.startswith("a transaction that began at offset 5 ended behind the high watermark")
+    cut = logs.log(
+        [0, 10, 20], 30, log_start_offset=5, **(fields | {"open_transaction": open_txn._replace(first_offset=2)})
+    )
+    assert look(cut).hold_back.detail.startswith("producer 7 has a transaction open since offset 5")
 
 
 def test_what_is_too_young_is_not_cleaned() -> None:

@@ -97,6 +97,8 @@ def test_what_was_not_replicated_when_it_ended_is_unstable(directory: Path) -> N
     put(directory, "replication-offset-checkpoint", ("t", 0, 2))
     log = read(directory)
     assert (log.high_watermark, log.first_unstable_offset, log.last_stable_offset) == (2, 1, 1)
+    assert log.open_transaction is not None
+    assert (log.open_transaction.producer_id, log.open_transaction.first_offset) == (9, 3)
     put(directory, "replication-offset-checkpoint", ("t", 0, 3))
     assert read(directory).last_stable_offset == 3
 

@@ -43,6 +43,12 @@ def test_the_metadata_log_and_a_cleaner_that_is_off() -> None:
     assert off == ("cleaner-off", "log.cleaner.enable is false (--set), so that no broker compacts anything")
 
 
+def test_a_cleaner_without_threads() -> None:
+    settings = Settings(assigned={"cleanup.policy": "compact", "log.cleaner.threads": "0"})
+    off = why_never_cleaned(settings, settings.for_topic("orders"), has_cleaned=True)
+    assert off == ("cleaner-off", "log.cleaner.threads is 0 (--set), so that no broker compacts anything")
+
+
 def test_a_cleaner_that_was_off_by_default_is_on_where_it_has_cleaned() -> None:
     settings = Settings(release=Release(0, 8, 2), assigned={"cleanup.policy": "compact"})
     topic = settings.for_topic("orders")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.errors import CleanError
+from kafkalog_core.errors import CleanError, RefusedError
+from kafkalog_core.ops.cleaning import spool as spool_module
 from kafkalog_core.ops.cleaning.course import next_pass
 from kafkalog_core.ops.cleaning.rules import cleaning_rules
 from kafkalog_core.ops.cleaning.spool import Spool
@@ -90,6 +91,16 @@ def test_the_files_are_gone_afterwards(directory: Path) -> None:
     assert not made.parent.exists()
 
 
+def test_no_room_for_temporary_files(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool_module, "free_bytes", lambda path: 100)
+    log = clean_log(directory, logs.config(), RULES, 9_000_000)
+    _, work = next_pass(log, logs.config(), RULES, 9_000_000)
+    assert work is not None
+    work.build()
+    with Spool() as spool, pytest.raises(RefusedError, match=r"temporary files, and there are 100 B left; TMPDIR"):
+        spool.carry_out(work)
+
+
 def test_damage_stops_a_clean_and_says_where(directory: Path) -> None:
     path = directory / f"{8:020d}.log"
     data = bytearray(path.read_bytes())
@@ -131,6 +142,20 @@ def test_offsets_that_no_index_holds(directory: Path) -> None:
     with pytest.raises(CleanError) as caught:
         list(chain.from_iterable(group.chunks() for group in work.run()))
     assert (caught.value.reason, caught.value.path) == ("offset-range", str(directory / f"{16:020d}.log"))
+
+
+def test_aborted_transactions_out_of_order(directory: Path) -> None:
+    """The second marker ends what the index says to end at the first one: its entry would be the same again."""
+    txn = of(9, 0, 0, txn=True)
+    lay(directory, 0, batch((0, b"x", b"1"), **txn) + marker(build.ABORT, 1, 9, 0) + batch((2, b"x", b"1"), **txn))
+    lay(directory, 8, marker(build.ABORT, 8, 9, 0))
+    (directory / f"{0:020d}.txnindex").write_bytes(build.txn_index([(9, 0, 1, 2), (9, 2, 1, 2)]))
+    log = clean_log(directory, logs.config(), RULES, 9_000_000)
+    _, work = next_pass(log, logs.config(), RULES, 9_000_000, force=True)
+    assert work is not None
+    with pytest.raises(CleanError) as caught:
+        list(chain.from_iterable(group.chunks() for group in work.run()))
+    assert caught.value.reason == "index-order"
 
 
 def test_what_is_not_known_yet(directory: Path) -> None:

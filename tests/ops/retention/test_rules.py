@@ -25,6 +25,7 @@ TIERED = {"remote_storage_enable": "true", "retention_ms": "1000", "retention_by
         ("3.9.1", "delete", ALL),
         ("2.8.2", "delete", SINCE_0_11),
         ("2.8.2", "compact", ("start-offset",)),
+        ("2.8.2", "", ("start-offset",)),
         ("0.11.0.3", "compact", ()),
         ("0.11.0.3", "delete", SINCE_0_11),
         ("0.10.0.1", "delete", ("time", "size")),
@@ -68,7 +69,7 @@ def test_tiered_topics_go_by_their_local_limits() -> None:
     ("release", "assigned", "words"),
     [
         ("4.3", {"cleanup.policy": "delete,squash"}, "'squash' is neither delete nor compact"),
-        ("2.8", {"cleanup.policy": ""}, "takes no empty cleanup.policy"),
+        ("0.9", {"cleanup.policy": ""}, "takes one cleanup.policy, not none"),
         ("0.9", {"cleanup.policy": "compact,delete"}, "takes one cleanup.policy"),
         ("2.8", {"remote.storage.enable": "true"}, "knows no remote.storage.enable"),
         ("4.3", {"remote.storage.enable": "true", "cleanup.policy": "compact"}, "no cleanup.policy that compacts"),

@@ -1,0 +1,202 @@
+"""A block of LZ4 as Kafka's writers compress it: the fast compressor for inputs of 64 KiB (LZ4JavaUnsafeCompressor).
+
+The libraries at hand find other matches in the same bytes.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
+    from kafkalog_core.format.kernels import _cython as cython
+
+from kafkalog_core.format.kernels.clean_numbers import (
+    LZ4_END_LITERALS,
+    LZ4_HASH_SHIFT,
+    LZ4_HASHES,
+    LZ4_LAST_MATCH,
+    LZ4_LEAST_MATCH,
+    LZ4_SKIP_SHIFT,
+)
+
+if cython.compiled:
+    from cython.cimports.libc.string import memcpy
+
+__all__ = ["pack_lz4"]
+
+LOW_32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
+MULTIPLIER = cython.declare(cython.ulonglong, 2654435761)
+
+
+def pack_lz4(data: object, table: object, output: object) -> cython.Py_ssize_t:
+    """Compress a block of up to 64 KiB; returns the size of what it became.
+
+    Args:
+        data: the block.
+        table: room for `LZ4_HASHES` cells.
+        output: room for a 255th more than the block, and 16 bytes.
+    """
+    p_view: cython.const[cython.uchar][::1] = data
+    t_view: cython.longlong[::1] = table
+    o_view: cython.uchar[::1] = output
+    size: cython.Py_ssize_t = p_view.shape[0] if cython.compiled else len(data)
+    index: cython.Py_ssize_t
+    for index in range(LZ4_HASHES):
+        t_view[index] = 0
+    if size == 0:
+        o_view[0] = 0
+        return 1
+    if cython.compiled:
+        size = _pack(cython.address(p_view[0]), size, cython.address(t_view[0]), cython.address(o_view[0]))
+    else:
+        size = _pack(p_view, size, t_view, o_view)
+    return size
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _pack(
+    p: cython.pointer[cython.const[cython.uchar]],
+    size: cython.Py_ssize_t,
+    t: cython.pointer[cython.longlong],
+    o: cython.pointer[cython.uchar],
+) -> cython.Py_ssize_t:
+    """The same, by pointers."""
+    at: cython.Py_ssize_t = 1
+    ahead: cython.Py_ssize_t
+    before: cython.Py_ssize_t = 0
+    anchor: cython.Py_ssize_t = 0  # the first byte that is not written yet
+    end: cython.Py_ssize_t = 0  # of the output
+    token: cython.Py_ssize_t
+    step: cython.Py_ssize_t
+    tries: cython.Py_ssize_t
+    cell: cython.Py_ssize_t
+    last_start: cython.Py_ssize_t = size - LZ4_LAST_MATCH
+    while last_start > 0:
+        ahead = at
+        step = 1
+        tries = 1 << LZ4_SKIP_SHIFT
+        while True:
+            at = ahead
+            ahead += step
+            step = tries >> LZ4_SKIP_SHIFT
+            tries += 1
+            if ahead > last_start:
+                return _literals(p, anchor, size, o, end)
+            cell = _cell_of(p, at)
+            before = t[cell]
+            t[cell] = at
+            if _word(p, before) == _word(p, at):
+                break
+        while at > anchor and before > 0 and p[at - 1] == p[before - 1]:
+            at -= 1
+            before -= 1
+        token = end
+        end = _literals(p, anchor, at, o, end)
+        while True:
+            o[end] = (at - before) & 0xFF
+            o[end + 1] = (at - before) >> 8
+            cell = _match_bytes(p, at, before, size - LZ4_END_LITERALS)
+            at += cell
+            end = _match_size(o, token, end + 2, cell - LZ4_LEAST_MATCH)
+            if at > last_start:
+                return _literals(p, at, size, o, end)
+            t[_cell_of(p, at - 2)] = at - 2
+            cell = _cell_of(p, at)
+            before = t[cell]
+            t[cell] = at
+            if _word(p, before) != _word(p, at):
+                break
+            token = end
+            o[token] = 0
+            end += 1
+        anchor = at
+        at += 1
+    return _literals(p, anchor, size, o, end)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _word(p: cython.pointer[cython.const[cython.uchar]], at: cython.Py_ssize_t) -> cython.ulonglong:
+    """Four bytes, the lowest first."""
+    low: cython.ulonglong = p[at] | p[at + 1] << 8
+    high: cython.ulonglong = p[at + 2] | p[at + 3] << 8
+    return low | high << 16
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _cell_of(p: cython.pointer[cython.const[cython.uchar]], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Where the table remembers the last place of four such bytes."""
+    return ((_word(p, at) * MULTIPLIER) & LOW_32) >> LZ4_HASH_SHIFT
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _match_bytes(
+    p: cython.pointer[cython.const[cython.uchar]],
+    at: cython.Py_ssize_t,
+    before: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """How many bytes are the same, the first four known to be."""
+    start: cython.Py_ssize_t = at
+    at += LZ4_LEAST_MATCH
+    before += LZ4_LEAST_MATCH
+    while at < end and p[at] == p[before]:
+        at += 1
+        before += 1
+    return at - start
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _literals(
+    p: cython.pointer[cython.const[cython.uchar]],
+    start: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    o: cython.pointer[cython.uchar],
+    end: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """A token and the bytes that are written as they are; returns where they end."""
+    size: cython.Py_ssize_t = stop - start
+    token: cython.Py_ssize_t = end
+    end += 1
+    if size < 15:
+        o[token] = size << 4
+    else:
+        o[token] = 0xF0
+        end = _more_size(o, end, size - 15)
+    if cython.compiled:
+        memcpy(o + end, p + start, size)
+    else:
+        o[end : end + size] = p[start:stop]
+    return end + size
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _match_size(
+    o: cython.pointer[cython.uchar], token: cython.Py_ssize_t, end: cython.Py_ssize_t, size: cython.Py_ssize_t
+) -> cython.Py_ssize_t:
+    """The size of a match, as far as it goes into its token; returns where the rest of it ends."""
+    if size < 15:
+        o[token] |= size
+        return end
+    o[token] |= 15
+    return _more_size(o, end, size - 15)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _more_size(o: cython.pointer[cython.uchar], end: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """What of a size does not go into a token; returns where it ends."""
+    while size >= 255:
+        o[end] = 255
+        end += 1
+        size -= 255
+    o[end] = size
+    return end + 1

@@ -1,0 +1,43 @@
+"""`kafkalog compact --apply` over several log directories: all of it is done, or none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from click.testing import CliRunner
+
+from kafkalog_cli.main import cli
+from tests.ops.cleaning.test_planning import records, write
+from tests.storage.repairs import snapshot
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+
+def run(*paths: Path) -> Result:
+    rules = ("--kafka", "4.3", "--set", "cleanup.policy=compact", "--output", "table", "--now", "1970-01-01T02:00:00Z")
+    return CliRunner().invoke(cli, ["compact", "--apply", *rules, *map(str, paths)])
+
+
+def test_both(tmp_path: Path) -> None:
+    roots = [write(tmp_path / name) for name in ("one", "two")]
+    result = run(*roots)
+    assert result.exit_code == 0, result.output
+    assert [len(records(root / "t-0")) for root in roots] == [7, 7]
+    assert " ".join(result.output.split()).count("Take it back: kafkalog undo ") == 2
+
+
+def test_where_one_cannot_be_cleaned_the_other_is_not(tmp_path: Path) -> None:
+    roots = [write(tmp_path / name) for name in ("one", "two")]
+    for root in roots:
+        (root / ".lock").touch()  # which stays behind every lock
+    log = roots[1] / "t-0" / f"{10:020d}.log"
+    log.write_bytes(log.read_bytes()[:-9])
+    before, names = snapshot(tmp_path), sorted(map(str, tmp_path.rglob("*")))
+    result = run(*roots)
+    assert result.exit_code == 3
+    assert "a clean of t-0 fails here" in result.output
+    assert snapshot(tmp_path) == before
+    assert sorted(map(str, tmp_path.rglob("*"))) == names
