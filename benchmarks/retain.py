@@ -3,7 +3,7 @@
 Trees of a quarter, half, all and twice as many segments, so that it can be seen whether the time grows with them; each
 as partitions of 100 segments and as a single one. A segment is a sparse log of 1 GiB, an offset index, a time index and
 a producer snapshot; the last one of each partition holds batches. Measured are the forecast in the library with its
-rows, and the whole command. Prints a table, writes `results/DATE-retain.json`, decides nothing.
+rows, and the whole command, by the clock and by the processor (a machine that is shared disturbs that less). Prints a table, writes `results/DATE-retain.json`, decides nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import machine, report
@@ -75,20 +75,24 @@ def _cell(log_dir: Path, count: int, per_partition: int, repeats: int) -> dict[s
     cell = {
         "segments": count,
         "segments_per_partition": per_partition,
-        "forecast_seconds": report.spread(library),
-        "command_seconds": report.spread(command),
+        "forecast_seconds": report.spread(wall for wall, _ in library),
+        "forecast_processor_seconds": report.spread(busy for _, busy in library),
+        "command_seconds": report.spread(wall for wall, _ in command),
+        "command_processor_seconds": report.spread(busy for _, busy in command),
     }
-    median = cell["forecast_seconds"]["median"]
+    busy = cell["forecast_processor_seconds"]["median"]
     print(
-        f"{count:7,} segments, {per_partition:7,} a partition: forecast median {median:.3f} s"
-        f" ({median / count * 1e6:.0f} us a segment), the whole command {cell['command_seconds']['median']:.3f} s",
+        f"{count:7,} segments, {per_partition:7,} a partition: forecast median"
+        f" {cell['forecast_seconds']['median']:.3f} s, processor {busy:.3f} s ({busy / count * 1e6:.0f} us a segment);"
+        f" the whole command {cell['command_seconds']['median']:.3f} s,"
+        f" processor {cell['command_processor_seconds']['median']:.3f} s",
         flush=True,
     )
     return cell
 
 
-def _forecast(log_dir: Path, count: int) -> float:
-    start = perf_counter()
+def _forecast(log_dir: Path, count: int) -> tuple[float, float]:
+    start, busy = perf_counter(), process_time()
     asked = Wanted(kafka=SettingsRequest(kafka="4.3.1", assignments=("retention.ms=86400000",)), now_ms=_NOW_MS)
     site = site_of([str(log_dir)])
     seen = 0
@@ -98,14 +102,19 @@ def _forecast(log_dir: Path, count: int) -> float:
             partition_rows(each.forecast)
     if seen != count:
         raise SystemExit(f"{seen} segments were seen of {count}")
-    return perf_counter() - start
+    return perf_counter() - start, process_time() - busy
 
 
-def _command(log_dir: Path) -> float:
-    start = perf_counter()
+def _command(log_dir: Path) -> tuple[float, float]:
+    start, busy = perf_counter(), _of_children()
     command = [sys.executable, "-m", "kafkalog_cli", "retain", str(log_dir), *_OPTIONS, "--output", "ndjson"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return perf_counter() - start
+    return perf_counter() - start, _of_children() - busy
+
+
+def _of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _write_tree(log_dir: Path, count: int, per_partition: int) -> None:

@@ -15,6 +15,7 @@ from kafkalog_cli.exits import ExitStatus, status_of
 from kafkalog_cli.interrupt import Stopped
 from kafkalog_cli.kafka_options import kafka_options
 from kafkalog_cli.render import open_compactions
+from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.repair import repair_options, run_repair, watched
 from kafkalog_cli.setting_options import now_option, setting_options
 from kafkalog_cli.targets import resolve_readable
@@ -87,7 +88,7 @@ LEAST_MAP_BYTES = 64
     default=DEFAULT_BIGGEST,
     show_default=True,
     metavar="N",
-    help="Show so many of the keys with most bytes in the dirty part.",
+    help="Show so many of the keys with most bytes in what is cleaned.",
 )
 @click.option(
     "--to",
@@ -183,6 +184,8 @@ def _show(request: CompactRequest, to: str | None, report: Report, output: str) 
             writer.finish(report.summary_row() | {"exit_status": int(status_of(error))})
         raise
     writer.finish(report.summary_row())
+    if to is not None:
+        click.echo(f"kafkalog: written: {safe_text(to)}, with the logs that were not cleaned as they are", err=True)
     return int(report.exit_status)
 
 

@@ -135,6 +135,7 @@ def _facts(row: Row) -> list[tuple[str, str]]:
         ("saves", _savings(row)),
         ("keys", _keys(row)),
         ("tombstones", _tombstones(row)),
+        ("retention", _retention(row)),
         ("rules", _rules(row)),
         *_settings(row),
     ]
@@ -205,6 +206,15 @@ def _tombstones(row: Row) -> str:
     if row.get("next_horizon_ms") is not None:
         text += f"; the first, or a marker, may go from {time_cell(row['next_horizon_ms'])} on, in the next clean"
     return text
+
+
+def _retention(row: Row) -> str:
+    """What a clean is not: the other half of a policy."""
+    settings = cast("Mapping[str, Mapping[str, object]]", row.get("settings") or {})
+    policy = str(settings.get("cleanup.policy", {}).get("value"))
+    if "delete" not in policy.split(","):
+        return ""
+    return "cleanup.policy has delete too: the cleaner's thread deletes whole segments, as kafkalog retain says"
 
 
 def _rules(row: Row) -> str:

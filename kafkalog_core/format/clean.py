@@ -25,7 +25,7 @@ from kafkalog_core.format.clean_terms import (
     FilterRules,
     Tally,
 )
-from kafkalog_core.format.clean_wrappers import FLAT, Form, flatten, mark_rewritten, rewrap
+from kafkalog_core.format.clean_wrappers import COPIED_FORMS, FLAT, Form, flatten, mark_rewritten, rewrap
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.deflate import compress
 from kafkalog_core.format.kernels import clean_numbers as n
@@ -307,6 +307,7 @@ def _rule_bits(rules: FilterRules) -> int:
     bits = n.RULE_PAST if rules.keeps_past_latest else 0
     bits |= n.RULE_CONTROL_KEYS if rules.looks_up_control_keys else 0
     bits |= n.RULE_HORIZONS if rules.uses_horizons else 0
+    bits |= n.RULE_COPY if rules.wrappers in COPIED_FORMS else 0
     return bits | (n.RULE_CONVERT if rules.converts_legacy else 0)
 
 

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.format.whole_batches import Piece
 
-__all__ = ["FLAT", "WRAPPER_FORMS", "Form", "flatten", "mark_rewritten", "rewrap"]
+__all__ = ["COPIED_FORMS", "FLAT", "WRAPPER_FORMS", "Form", "flatten", "mark_rewritten", "rewrap"]
 
 WRAPPER_FORMS: Final = ("filter", "relative", "absolute", "flat")
 """How wrappers are written again: in 0.10.2 and later, in 0.10.0 and 0.10.1, in 0.9, in 0.8."""
 _FILTER, _RELATIVE, _ABSOLUTE, FLAT = WRAPPER_FORMS
-_COPIED: Final = WRAPPER_FORMS[1:]  # whose inner messages stay as they are, byte for byte
+COPIED_FORMS: Final = WRAPPER_FORMS[1:]  # whose inner messages stay as they are, byte for byte
 _ALWAYS: Final = WRAPPER_FORMS[2:]  # that are given to all wrappers
 
 _NULL_KEY: Final = (-1).to_bytes(4, "big", signed=True)
@@ -83,10 +83,10 @@ def rewrap(piece: Piece, row: int, stays: Sequence[bool], offsets: Sequence[int]
     inside = bytearray()
     max_time = layout.NO_TIMESTAMP
     for inner, offset in kept:
-        is_old = form.name in _COPIED and inner.magic == layout.MAGIC_V0
+        is_old = form.name in COPIED_FORMS and inner.magic == layout.MAGIC_V0
         time = wrapper_time if is_append_time and not is_old else inner.timestamp_ms
         message: bytes | memoryview = inner.data
-        if form.name not in _COPIED:
+        if form.name not in COPIED_FORMS:
             message = _message(magic, layout.TIMESTAMP_TYPE_BIT if is_append_time else 0, time, bytes(inner.body))
         is_relative = magic > layout.MAGIC_V0 and form.name != _ABSOLUTE
         inside += layout.ENVELOPE.struct.pack(offset - first if is_relative else offset, len(message))

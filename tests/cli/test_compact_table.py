@@ -147,6 +147,13 @@ def test_tombstones_of_none_and_of_one(shown) -> None:
     assert "no high watermark on disk: the log end counts" in text
 
 
+def test_the_other_half_of_a_policy(shown) -> None:
+    settings = {"cleanup.policy": {"value": "compact,delete", "origin": "--set"}}
+    both = replace(rows.CLEANABLE, partition=rows.partition(settings=settings))
+    assert "retention: cleanup.policy has delete too" in flat(shown(both))
+    assert "retention:" not in shown(rows.CLEANABLE)
+
+
 def test_many_segments_are_cut(shown) -> None:
     many = replace(rows.CLEANABLE, segments=tuple(rows.segment(number) for number in range(50)))
     assert "... and 10 more segments: --output ndjson has them all" in shown(many)

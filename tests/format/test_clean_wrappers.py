@@ -120,3 +120,17 @@ def test_2_8_builds_messages_of_magic_1_anew(each_twin: str) -> None:
     assert (row["attributes"], row["max_timestamp_ms"], row["last_offset"]) == (LZ4 | 0x08, 7777, 12)
     stays = [Record(offset=i, timestamp_ms=7777, key=b"k%d" % i, value=b"v%d" % i, attributes=0x08) for i in (0, 2)]
     assert inside == b"".join(map(message_v1, stays))
+
+
+def test_what_is_copied_is_not_looked_at(each_twin: str) -> None:
+    """Messages whose offsets go back: releases before 0.10.2 write them as they are, later ones refuse to."""
+    records = [RECORDS[0], RECORDS[3], RECORDS[2]]
+    log = wrapper_v0(records, codec=GZIP, offset=13)
+    data, _ = cleaned(log, old_rules("absolute"), {b"k0": 99})
+    assert parts(data)[1] == message_v0(RECORDS[3]) + message_v0(RECORDS[2])
+    offsets = OffsetMap(100 * ENTRY_BYTES)
+    offsets.put(b"k0", 99)
+    runs = RunFilter(offsets, old_rules("filter"), now_ms=0, delete_retention_ms=0)
+    damage = runs.filter(memoryview(log), walked(log), retains_legacy=True).damage
+    assert damage is not None
+    assert damage.reason == "record-order"

@@ -57,7 +57,6 @@ _STRAYS: Final = Release(3, 0)  # before, opening a log takes snapshots away tha
 _REAL_CLOCK_NS: Final = (FIRST_MS + 500_000_000_000) * 1_000_000  # later times are of files written just now
 _APPENDED: Final = {".log", ".index", ".timeindex"}
 _CLEANER: Final = "cleaner-offset-checkpoint"
-MEMORY: Final = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108 - where fsync costs nothing
 _BETWEEN_SEGMENTS_MS: Final = 5_000  # from one file's last change to the next one's
 
 

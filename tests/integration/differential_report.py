@@ -7,9 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.integration.differential import KINDS, MEMORY, Verdict
+from tests.integration.differential import KINDS, Verdict
 from tests.integration.jars import KAFKA_VERSION, ZOOKEEPER_ERA
 from tests.integration.log_harness import HarnessError, running_harness
+from tests.scratch import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

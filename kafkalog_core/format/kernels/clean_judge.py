@@ -38,6 +38,7 @@ from kafkalog_core.format.kernels.clean_numbers import (
     Q_SLOTS,
     RULE_CONTROL_KEYS,
     RULE_CONVERT,
+    RULE_COPY,
     RULE_HORIZONS,
     RULE_PAST,
     T_BYTES,
@@ -374,7 +375,7 @@ def _decide(
         elif k[at + K_TOMBSTONES] > 0 or bits & BIT_EMPTY_TXN:
             k[at + K_HORIZON] = j[J_HORIZON]
             k[at + K_OUTCOME] = OUTCOME_REBUILT
-    if k[at + K_OUTCOME] == OUTCOME_VERBATIM:
+    if k[at + K_OUTCOME] == OUTCOME_VERBATIM or (not is_v2 and j[J_RULES] & RULE_COPY):
         k[at + K_TROUBLE] = 0
     elif is_v2 and not _is_writable(b, b_capacity, batch):
         k[at + K_TROUBLE] |= TROUBLE_PRODUCER

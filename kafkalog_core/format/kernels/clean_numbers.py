@@ -50,6 +50,7 @@ RULE_PAST: Final = 1  # what the map does not reach stays
 RULE_CONTROL_KEYS: Final = 2  # keys of control records are looked up as any other
 RULE_HORIZONS: Final = 4  # batches hold the time until which tombstones and markers stay
 RULE_CONVERT: Final = 8  # whatever is rewritten becomes magic 2, and all of magic 0 and 1 is
+RULE_COPY: Final = 16  # what is inside of wrappers is copied, whatever it says
 J_RULES: Final = 0
 J_NOW: Final = 1
 J_HORIZON: Final = 2  # that is given now
@@ -103,7 +104,6 @@ Y_NAME: Final = 64  # bytes of a key that are kept
 
 RECORD_ROOM: Final = 36  # the most that a record takes beside its key, its value and its headers
 HEADER_ROOM: Final = 10  # and a header
-TIME_TYPE: Final = layout.TIMESTAMP_TYPE_BIT
 KEPT_BITS: Final = layout.CODEC_MASK | layout.TIMESTAMP_TYPE_BIT | layout.TRANSACTIONAL_BIT | layout.CONTROL_BIT
 
 # --- blocks of LZ4 that are written -----------------------------------------------------------------------------------

@@ -51,11 +51,11 @@ class Appends:
         self._open: AppendSet | None = None
         self._path = ""
 
-    def begin(self, segment: CleanSegment) -> None:
-        """A segment is read from its start."""
+    def begin(self, segment: CleanSegment, *, grown_for: int = 0) -> None:
+        """A segment is read from its start, with a buffer that had to grow for a batch of `grown_for` bytes before."""
         self._capacity = self._buffer_bytes
-        self._chunk_start = 0
         self._path = segment.path
+        self._read_from(0, grown_for)
 
     def take(
         self, sources: BatchColumns, sizes: Sequence[int], written: BatchColumns, spans: Sequence[tuple[int, int]]

@@ -244,7 +244,8 @@ class CleanPass:
         retains_legacy = segment.mtime_ms > self._legacy_horizon_ms
         tallies = Tallies(self.filter)
         if appends is not None:
-            appends.begin(segment)
+            is_first = segment is self.groups[0].sources[0]  # a full map leaves the buffer as it is for this one
+            appends.begin(segment, grown_for=self._map.largest_batch_bytes if is_first else 0)
         for run in read_runs(segment, self._batches, max_batch_bytes=self._max_batch_bytes):
             yield from self._clean_run(group, segment, run, appends, tallies, retains_legacy=retains_legacy)
         if appends is not None:

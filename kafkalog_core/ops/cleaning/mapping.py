@@ -26,11 +26,16 @@ __all__ = ["FilledMap", "MapFiller"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilledMap:
-    """The map, the offset behind what is in it (the new checkpoint), and whether it was full before the bound."""
+    """The map, the offset behind what is in it (the new checkpoint), and whether it was full before the bound.
+
+    `largest_batch_bytes`: where it was full inside of a segment, the size of the largest batch that was read of that
+    one; else 0.
+    """
 
     offsets: OffsetMap
     end_offset: int
     is_full: bool
+    largest_batch_bytes: int = 0
 
 
 class MapFiller:
@@ -57,6 +62,7 @@ class MapFiller:
         self._transactions = TransactionState()
         self._start = 0
         self._last_offset = -1
+        self._largest_batch_bytes = 0
         fills_up = rules.map_filling in {"skipping", "spans"}  # these count offsets or whole segments, not keys
         try:
             self._map = OffsetMap(config.memory_bytes, load_factor=1.0 if fills_up else config.load_factor)
@@ -125,6 +131,7 @@ class MapFiller:
     def _put(self, segment: CleanSegment, position: int) -> bool:
         """Put in the keys of a segment; returns whether the map was full before its end."""
         self._last_offset = -1
+        self._largest_batch_bytes = 0
         for run in read_runs(segment, self._batches, max_batch_bytes=self._max_batch_bytes, start=position):
             aborted = aborted_rows(run.memory, run.batches, self._transactions, self._rules, segment.path)
             mapped = self._map.map_run(
@@ -137,10 +144,14 @@ class MapFiller:
             )
             if mapped.damage is not None:
                 raise payload_failure(segment.path, run.batches, mapped.damage)
+            if self._rules.appends_chunks:  # for no other rule the size of the buffer matters
+                sizes = run.batches.column("size_bytes")[: mapped.rows + 1]
+                self._largest_batch_bytes = max(self._largest_batch_bytes, *sizes)
             if mapped.is_full:
                 return True
             self._last_offset = run.batches.column("last_offset")[-1]
             self._progress.advance(run_bytes(run))
+        self._largest_batch_bytes = 0
         return False
 
     def _end_of(self, segment: CleanSegment) -> int:
@@ -151,7 +162,12 @@ class MapFiller:
         return end
 
     def _filled(self, end_offset: int, *, is_full: bool) -> FilledMap:
-        return FilledMap(offsets=self._map, end_offset=end_offset, is_full=is_full)
+        return FilledMap(
+            offsets=self._map,
+            end_offset=end_offset,
+            is_full=is_full,
+            largest_batch_bytes=self._largest_batch_bytes if is_full else 0,
+        )
 
 
 def _too_small(segment: CleanSegment, room: int) -> CleanError:

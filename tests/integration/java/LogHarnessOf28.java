@@ -6,6 +6,7 @@ import java.util.Map;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
+import java.util.stream.StreamSupport;
 
 import kafka.log.Cleaner;
 import kafka.log.CleanerStats;
@@ -88,9 +89,8 @@ public final class LogHarnessOf28 extends LogCommands {
     @Override
     String extent() {
         Iterable<LogSegment> segments = CollectionConverters.asJava(log.logSegments());
-        return "end=" + log.logEndOffset() + "\tbases=" + java.util.stream.StreamSupport
-            .stream(segments.spliterator(), false).map(segment -> String.valueOf(segment.baseOffset()))
-            .collect(Collectors.joining(","));
+        return "end=" + log.logEndOffset() + "\tbases=" + StreamSupport.stream(segments.spliterator(), false)
+            .map(segment -> String.valueOf(segment.baseOffset())).collect(Collectors.joining(","));
     }
 
     @Override

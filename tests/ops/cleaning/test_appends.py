@@ -99,6 +99,17 @@ def test_the_buffer_grows_for_a_large_batch_until_the_segment_ends() -> None:
     assert [each.size_bytes for each in found] == [10, 50, 40]
 
 
+def test_a_buffer_that_grew_while_the_map_got_full_stays_so_for_the_first_segment() -> None:
+    appends = Appends(logs.config(io_buffer_bytes=25), cleaning_rules(parse_release("2.8.2")))
+    appends.begin(logs.segment(0), grown_for=60)
+    first = columns([10] * 11)
+    found = appends.take(first, [10] * 11, first, [(0, -1)] * 11) + appends.end()
+    assert [each.size_bytes for each in found] == [100, 10]
+    appends.begin(logs.segment(11))
+    found = appends.take(first, [10] * 11, first, [(0, -1)] * 11) + appends.end()
+    assert [each.size_bytes for each in found] == [20, 20, 20, 20, 20, 10]
+
+
 def test_a_batch_above_the_limit() -> None:
     assert [each.size_bytes for each in sets([70, 10], [70, 10], buffer=25, limit=40)] == [70, 10]
     with pytest.raises(CleanError, match=r"above max\.message\.bytes=40") as caught:

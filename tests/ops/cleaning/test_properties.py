@@ -31,6 +31,7 @@ from tests.build import (
     time_index,
     wrapper_v1,
 )
+from tests.scratch import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -154,7 +155,7 @@ def in_a_log_dir(check: Callable[[LogDir], None]) -> Callable[[], None]:
     @settings(max_examples=40, deadline=None)
     @given(logs())
     def test(log: Log) -> None:
-        with tempfile.TemporaryDirectory() as root:
+        with tempfile.TemporaryDirectory(dir=MEMORY) as root:
             check(LogDir(root, log))
 
     return test
