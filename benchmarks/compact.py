@@ -128,7 +128,7 @@ def _applied(log: KeyedLog, scratch: Path) -> ProcessPass:
 def _kafka(log: KeyedLog, directory: Path, scratch: Path, repeats: int) -> dict[str, Any]:
     """Seconds and records a second of the real cleaner, and what it kept."""
     warm = write_keyed(directory, _JAVA_WARM_RECORDS, _JAVA_WARM_RECORDS // 10)
-    with running_harness(jars.fetch(), _JAVA_OPTIONS) as harness:
+    with running_harness(options=_JAVA_OPTIONS) as harness:
         _cleaned_by_kafka(harness, warm, scratch)
         turns = [_cleaned_by_kafka(harness, log, scratch) for _ in range(repeats)]
     seconds = [seconds for seconds, _ in turns]

@@ -3,7 +3,8 @@
 Trees of a quarter, half, all and twice as many segments, so that it can be seen whether the time grows with them; each
 as partitions of 100 segments and as a single one. A segment is a sparse log of 1 GiB, an offset index, a time index and
 a producer snapshot; the last one of each partition holds batches. Measured are the forecast in the library with its
-rows, and the whole command, by the clock and by the processor (a machine that is shared disturbs that less). Prints a table, writes `results/DATE-retain.json`, decides nothing.
+rows, and the whole command, by the clock and by the processor (a machine that is shared disturbs that less). Prints a
+table, writes `results/DATE-retain.json`, decides nothing.
 """
 
 from __future__ import annotations

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.compact import CompactRequest, compact
     from kafkalog_core.ops.dump import DumpRequest, dump
     from kafkalog_core.ops.follow import follow
+    from kafkalog_core.ops.logdirs.segment_views import PartitionView, SegmentView
     from kafkalog_core.ops.plans.plan import Draft, Loss, Outcome, Plan, PlanRequest, make_plan
     from kafkalog_core.ops.plans.sites import Site, sites_of
     from kafkalog_core.ops.reading.entries import entries
@@ -52,6 +53,10 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.releases.release_evidence import ReleaseGuess, infer_release
     from kafkalog_core.ops.releases.settings import SettingsRequest
     from kafkalog_core.ops.report import Report
+    from kafkalog_core.ops.retain import Retained, RetainRequest, retain
+    from kafkalog_core.ops.retention.survey import Survey
+    from kafkalog_core.ops.roll import RollRequest, roll
+    from kafkalog_core.ops.rolling.forecast import RollForecast
     from kafkalog_core.ops.seek import Question, SeekRequest, seek
     from kafkalog_core.ops.selecting.select import Filters
     from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, PartitionTarget, Selection, resolve
@@ -112,6 +117,7 @@ __all__ = [
     "PartitionLookup",
     "PartitionTarget",
     "PartitionVerdict",
+    "PartitionView",
     "PayloadDamage",
     "PlaceVerdict",
     "Plan",
@@ -123,12 +129,17 @@ __all__ = [
     "RefusedError",
     "ReleaseGuess",
     "Report",
+    "RetainRequest",
+    "Retained",
+    "RollForecast",
+    "RollRequest",
     "RowChunk",
     "Run",
     "ScanOptions",
     "Scope",
     "SeekRequest",
     "SegmentVerdict",
+    "SegmentView",
     "Selection",
     "SelectionError",
     "SettingError",
@@ -136,6 +147,7 @@ __all__ = [
     "Site",
     "Source",
     "StorageError",
+    "Survey",
     "TruncatedError",
     "UndoPlan",
     "UnfinishedError",
@@ -164,6 +176,8 @@ __all__ = [
     "read_partition",
     "resolve",
     "resume",
+    "retain",
+    "roll",
     "scan",
     "scope_of",
     "seek",
@@ -187,9 +201,14 @@ _HOMES = {
     "ops.dump": "DumpRequest dump",
     "ops.reading.entries": "entries",
     "ops.follow": "follow",
+    "ops.logdirs.segment_views": "PartitionView SegmentView",
     "ops.plans.plan": "Draft Loss Outcome Plan PlanRequest make_plan",
     "ops.releases.release_evidence": "ReleaseGuess infer_release",
     "ops.report": "Report",
+    "ops.retain": "RetainRequest Retained retain",
+    "ops.retention.survey": "Survey",
+    "ops.roll": "RollRequest roll",
+    "ops.rolling.forecast": "RollForecast",
     "ops.reading.rows": "RowChunk json_line json_object",
     "ops.seek": "Question SeekRequest seek",
     "ops.selecting.select": "Filters",

@@ -35,7 +35,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     assert not hasattr(kafkalog_core, "no_such_name")
 
 
-@pytest.mark.parametrize("command", ["reindex", "truncate", "checkpoint"])
+@pytest.mark.parametrize("command", ["reindex", "truncate", "checkpoint", "retain", "compact"])
 @pytest.mark.parametrize("options", [{}, {"kafka": None}, {"kafka": {}}, {"kafka": {"kafka": "4.3"}}])
 def test_a_plan_needs_no_options(tmp_path: Path, command: str, options: dict[str, Any]) -> None:
     log_dir = write_log_dir(tmp_path / "disk", is_clean=True)
@@ -43,7 +43,7 @@ def test_a_plan_needs_no_options(tmp_path: Path, command: str, options: dict[str
     assert make_plan(command, PlanRequest(site=site, options=options, now_ms=NOW_MS)).plan.changes == ()
 
 
-@pytest.mark.parametrize("command", ["reindex", "truncate", "checkpoint"])
+@pytest.mark.parametrize("command", ["reindex", "truncate", "checkpoint", "retain", "compact"])
 @pytest.mark.parametrize(
     "kafka", [5, "4.3", [], {"release": "4.3"}, {"kafka": 4.3}, {"assignments": "a=b"}, {"topic_assignments": [1]}]
 )

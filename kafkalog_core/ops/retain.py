@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.logdirs.brokerdir import Key
     from kafkalog_core.ops.plans.plan import PlanRequest
     from kafkalog_core.ops.plans.sites import Site
-    from kafkalog_core.ops.progress import Progress
-    from kafkalog_core.ops.releases.settings import Settings
+    from kafkalog_core.ops.progress import NO_PROGRESS, Progress
+from kafkalog_core.ops.releases.settings import Settings
     from kafkalog_core.ops.retention.forecast import Forecast
     from kafkalog_core.storage.changing.changes import Stage
 
@@ -70,7 +70,9 @@ class Retained:
     schedule: Schedule
 
 
-def retain(request: RetainRequest, survey: Survey, progress: Progress) -> Iterator[Retained | Finding]:
+def retain(
+    request: RetainRequest, survey: Survey, progress: Progress = NO_PROGRESS
+) -> Iterator[Retained | Finding]:
     """Partition by partition; a finding stands for one of which nothing can be foreseen.
 
     Raises SettingError, SelectionError, RefusedError (now before the data), LimitError (too many checks).

@@ -71,14 +71,17 @@ class LogHarness:
 
 
 @contextlib.contextmanager
-def running_harness(version: str = KAFKA_VERSION) -> Iterator[LogHarness]:
-    """A harness over a release's jars; its process ends with the context. Raises jars.MissingError."""
+def running_harness(version: str = KAFKA_VERSION, *, options: Sequence[str] = _OPTIONS) -> Iterator[LogHarness]:
+    """A harness over a release's jars; its process ends with the context. Raises jars.MissingError.
+
+    `options` are those of Java.
+    """
     libs = fetch(version)
     with tempfile.TemporaryDirectory() as scratch:
         path = os.pathsep.join((scratch, f"{libs}/*"))
         sources = [str(_SOURCES / f"{name}.java") for name in ("LogCommands", _CLASSES[version])]
         subprocess.run(["javac", "-d", scratch, "-cp", path, *sources], check=True, timeout=_COMPILE_SECONDS)
-        command = ["java", *_OPTIONS, f"-Djava.io.tmpdir={scratch}", "-cp", path, _CLASSES[version]]
+        command = ["java", *options, f"-Djava.io.tmpdir={scratch}", "-cp", path, _CLASSES[version]]
         with (
             Path(scratch, "errors").open("w+") as errors,
             subprocess.Popen(

@@ -34,6 +34,7 @@ def check_cleaner_settings(settings: Settings, topic: TopicSettings) -> None:
     if unknown:
         raise SettingError(f"cleanup.policy={','.join(topic.cleanup_policy)}{name}: Kafka knows compact and delete")
     _check_map(settings)
+    _check_buffers(settings)
 
 
 def _check_map(settings: Settings) -> None:
@@ -45,4 +46,15 @@ def _check_map(settings: Settings) -> None:
         raise SettingError(
             f"log.cleaner.dedupe.buffer.size={buffer.value} gives each of {threads} cleaner threads {share} bytes, and "
             "Kafka starts with more than 1048576 only; --memory sets the memory of the simulation alone"
+        )
+
+
+def _check_buffers(settings: Settings) -> None:
+    """A buffer without a byte is doubled for ever, which no cleaner comes back from."""
+    threads = max(cast("int", settings.broker("log.cleaner.threads").value), 1)
+    buffer = cast("int", settings.broker("log.cleaner.io.buffer.size").value)
+    if buffer // threads // 2 < 1:
+        raise SettingError(
+            f"log.cleaner.io.buffer.size={buffer} leaves {threads} cleaner threads no byte to read with, and none to "
+            "write with; Kafka's default is 524288"
         )

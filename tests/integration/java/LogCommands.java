@@ -31,8 +31,8 @@ import org.apache.kafka.common.utils.Time;
  *   <li>{@code open}: nothing but that. Answer: log end offset, the segments' base offsets.
  *   <li>{@code append sets=FILE}: each set of the file (its size in 4 bytes, then batches) as a follower appends what
  *       it fetched. Answer: the same.
- *   <li>{@code clean map=BYTES io=BYTES}: one round of the cleaner, if the log is dirty enough. Answer: {@code none}, or
- *       first dirty offset, bound, new checkpoint, cleanable and total bytes, records read, written and without key.
+ *   <li>{@code clean map=BYTES io=BYTES}: one round of the cleaner, if the log is dirty enough. Answer: {@code none},
+ *       or first dirty offset, bound, new checkpoint, cleanable and total bytes, records read, written and without key.
  *   <li>{@code retain}: one round of retention. Answer: log start offset and the same.
  * </ul>
  * A log is opened after a clean stop and closed by each command, so that its directory holds all that there is.
@@ -40,7 +40,8 @@ import org.apache.kafka.common.utils.Time;
 abstract class LogCommands implements AutoCloseable {
     static final double LOAD_FACTOR = 0.9;
     static final int CHECK_INTERVAL_MS = 600_000;
-    private static final ScheduledExecutorService IDLE = Executors.newSingleThreadScheduledExecutor(LogCommands::daemon);
+    private static final ScheduledExecutorService IDLE =
+        Executors.newSingleThreadScheduledExecutor(LogCommands::daemon);
 
     final FixedTime time;
     private final Map<String, String> words;
