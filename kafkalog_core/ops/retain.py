@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog_core.findings import Finding
 from kafkalog_core.ops.plans.plan import Outcome as PlanOutcome
+from kafkalog_core.ops.progress import NO_PROGRESS, Progress
 from kafkalog_core.ops.recovery.loader_rules import rules_of
 from kafkalog_core.ops.recovery.rules import recovery_rules
 from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.logdirs.brokerdir import Key
     from kafkalog_core.ops.plans.plan import PlanRequest
     from kafkalog_core.ops.plans.sites import Site
-    from kafkalog_core.ops.progress import NO_PROGRESS, Progress
-from kafkalog_core.ops.releases.settings import Settings
+    from kafkalog_core.ops.releases.settings import Settings
     from kafkalog_core.ops.retention.forecast import Forecast
     from kafkalog_core.storage.changing.changes import Stage
 
@@ -70,9 +70,7 @@ class Retained:
     schedule: Schedule
 
 
-def retain(
-    request: RetainRequest, survey: Survey, progress: Progress = NO_PROGRESS
-) -> Iterator[Retained | Finding]:
+def retain(request: RetainRequest, survey: Survey, progress: Progress = NO_PROGRESS) -> Iterator[Retained | Finding]:
     """Partition by partition; a finding stands for one of which nothing can be foreseen.
 
     Raises SettingError, SelectionError, RefusedError (now before the data), LimitError (too many checks).
