@@ -134,6 +134,7 @@ _SUFFIX_OF_KIND: Final = {
     FileKind.TXN_INDEX: ".txnindex",
     FileKind.SNAPSHOT: ".snapshot",
 }
+_KIND_OF_SUFFIX: Final = {suffix: kind for kind, suffix in _SUFFIX_OF_KIND.items()}
 _SUFFIX_OF_STATE: Final = {
     FileState.LIVE: "",
     FileState.DELETED: ".deleted",
@@ -207,6 +208,11 @@ class DirectoryName:
 @lru_cache(_NAMES_KEPT)
 def parse_file_name(name: str) -> FileName:
     """Kind, state and numbers of a file name; `FileKind.UNKNOWN` where it says nothing."""
+    usual = _KIND_OF_SUFFIX.get(name[_OFFSET_DIGITS:])
+    if usual is not None and name[:_OFFSET_DIGITS].isdecimal() and name.isascii():  # most names, in a tenth of the time
+        base_offset = int(name[:_OFFSET_DIGITS])
+        if base_offset <= MAX_INT64:
+            return FileName(raw=name, kind=usual, state=FileState.LIVE, base_offset=base_offset, canonical=True)
     special = _parse_special(name)
     if special is not None:
         return special

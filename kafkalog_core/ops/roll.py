@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import LockedError, RefusedError, SelectionError
 from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
+from kafkalog_core.ops.cleaning.rules import cleaning_rules
 from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
 from kafkalog_core.ops.plans.sites import sites_of
 from kafkalog_core.ops.pool import Pool
@@ -180,6 +181,7 @@ class _Writing:
         self._disk = disk
         self._broker_dir = None if site.log_dir is None else read_broker_dir(site.log_dir)
         self._ends: dict[Key, int] = {}
+        self._cleaned: dict[Key, int] = {}
         self._seen: dict[str, tuple[int, int]] = {}
 
     def forecasts(self, progress: Progress) -> Iterator[RollForecast]:
@@ -198,7 +200,7 @@ class _Writing:
                 done.append(self._write(new, task, partition, progress))
             for place in self._metadata_log():
                 copy_directory(new, place.path, place.name.raw)
-            write_broker_files(new, self._broker_dir, self._ends)
+            write_broker_files(new, self._broker_dir, self._ends, cleaned=self._cleaned)
             self._check_unchanged()
             self._check_lock()
             new.commit()
@@ -238,7 +240,18 @@ class _Writing:
         files.finish(result.end_offset)
         if name.topic is not None and name.partition is not None:
             self._ends[name.topic, name.partition] = result.end_offset
+            self._note_cleaned((name.topic, name.partition), task, partition, result)
         return result
+
+    def _note_cleaned(self, key: Key, task: RollTask, partition: Partition, result: RollForecast) -> None:
+        """How far a log was cleaned; before 0.10.1 a cleaner stops at a checkpoint that is inside of a segment."""
+        cleaned = None if self._broker_dir is None else self._broker_dir.offset(FileKind.CLEANER_OFFSET, partition.name)
+        if cleaned is None:
+            return
+        if cleaning_rules(task.guess.release).starts_at_segment:
+            bases = [base for row in result.segments if isinstance(base := row["base_offset"], int) and base <= cleaned]
+            cleaned = max(bases, default=cleaned)
+        self._cleaned[key] = cleaned
 
     # --- what is meant ------------------------------------------------------------------------------------------------
     @staticmethod

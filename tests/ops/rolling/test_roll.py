@@ -27,7 +27,17 @@ from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
-from tests.build import GZIP, Record, batch_v2, epoch_checkpoint, message_v0, snapshot, txn_index, wrapper_v1
+from tests.build import (
+    GZIP,
+    Record,
+    batch_v2,
+    epoch_checkpoint,
+    message_v0,
+    offset_checkpoint,
+    snapshot,
+    txn_index,
+    wrapper_v1,
+)
 from tests.ops.rolling.making import NOW_MS, TOPIC_ID, history, make_dir, plain, rolled, silent_producer
 from tests.storage.repairs import CountingDisk, DyingDisk, Killed
 
@@ -522,3 +532,21 @@ def test_a_snapshot_of_rubbish_is_made_anew(log_dir: Path, tmp_path: Path) -> No
     rolled(log_dir, to=tmp_path / "new")
     assert len(decode_snapshot((tmp_path / f"new/t-0/{40:020d}.snapshot").read_bytes())) == 2
     assert TOPIC_ID.encode() in (tmp_path / "new/t-0/partition.metadata").read_bytes()
+
+
+@pytest.mark.parametrize(("kafka", "expected"), [("0.9.0.1", 10), ("0.10.1.0", 15)])
+def test_before_0_10_1_a_log_counts_as_cleaned_up_to_the_base_offset_of_a_segment(
+    tmp_path: Path, kafka: str, expected: int
+) -> None:
+    root = make_dir(tmp_path / "logs")
+    for path in (root / "t-0").iterdir():
+        path.unlink()
+    messages = [message_v0(Record(offset=offset, value=b"v" * 90)) for offset in range(30)]
+    for first, last in ((0, 15), (15, 30)):
+        (root / "t-0" / f"{first:020d}.log").write_bytes(b"".join(messages[first:last]))
+        (root / "t-0" / f"{first:020d}.index").write_bytes(b"")
+    (root / "cleaner-offset-checkpoint").write_bytes(offset_checkpoint([("t", 0, 15)]))
+    new = tmp_path / "new"
+    rolled(root, to=new, kafka=kafka, segment_bytes=10 * len(messages[0]))
+    assert bases(new / "t-0") == [0, 10, 20]
+    assert offsets(new, "cleaner") == [("t", 0, expected)]
