@@ -99,7 +99,7 @@ def _measure(log: KeyedLog, starts: dict[str, ProcessPass], scratch: Path, repea
     for _ in range(repeats):
         turns["simulated"].append(_simulated(log))
         turns["applied"].append(_applied(log, scratch))
-    row: dict[str, Any] = {"log": asdict(log)}
+    row: dict[str, Any] = {"log": {name: value for name, value in asdict(log).items() if name != "path"}}
     for name, passes in turns.items():
         seconds = [one.seconds - starts[name].seconds for one in passes]
         cpu_seconds = [one.cpu_seconds - starts[name].cpu_seconds for one in passes]

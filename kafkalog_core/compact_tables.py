@@ -33,7 +33,8 @@ COMPACTION: Final = new_table(
         "state",
         "string",
         "cleanable (a broker's cleaner would take it now), not-dirty-enough, nothing-cleanable (no dirty segment below "
-        "the bound), not-compacted (its cleanup.policy), cleaner-off, or fails (a clean would stop with an error)",
+        "the bound), not-compacted (its cleanup.policy, or it is no current log), cleaner-off, or fails (a clean would "
+        "stop with an error)",
     ),
     Column("reason", "string", "one sentence: why it is in that state"),
     Column("would_run", "bool", "whether a cleaner takes it now; false: figures are those of one clean all the same"),

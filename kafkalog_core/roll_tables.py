@@ -15,7 +15,8 @@ ROLLING: Final = new_table(
     Column(
         "state",
         "string",
-        "predicted; written (with --apply); damaged (only what stands before the damage is told); empty (no segment)",
+        "predicted; written (with --apply); damaged (only what stands before the damage, or the file that cannot be "
+        "read, is told); empty (no segment)",
     ),
     Column("reason", "string", "one sentence: what came out, and what it rests on"),
     Column("release", "string", "release of Kafka whose rules count"),

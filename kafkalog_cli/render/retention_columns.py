@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_cli.render.cells import NONE, human_bytes, plain, safe_text, time_cell
@@ -11,7 +12,7 @@ from kafkalog_core.words import duration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["EVENTS", "PARTITIONS", "SEGMENTS", "partition_of", "word"]
+__all__ = ["EVENTS", "PARTITIONS", "SEGMENTS", "directory_of", "word"]
 
 
 def _number(title: str, name: str, rank: int = 0) -> Shown:
@@ -31,8 +32,12 @@ def _time(title: str, name: str, rank: int = 0) -> Shown:
     return Shown(title, lambda row: time_cell(row.get(name)), rank=rank)
 
 
-def partition_of(row: Mapping[str, object]) -> str:
-    """`orders-0`, or the directory of what is named otherwise."""
+def directory_of(row: Mapping[str, object]) -> str:
+    """`orders-0`, or `orders-0.<uuid>-future`: the directory's own name, as it is."""
+    return os.path.basename(str(row["path"]))
+
+
+def _partition_of(row: Mapping[str, object]) -> str:
     return safe_text(f"{row.get('topic')}-{row.get('partition')}") if row.get("topic") else plain(row.get("path"))
 
 
@@ -51,7 +56,7 @@ def _due(row: Mapping[str, object]) -> str:
 
 
 PARTITIONS: Final = (
-    Shown("partition", partition_of),
+    Shown("partition", lambda row: safe_text(directory_of(row))),
     word("state", "state"),
     _number("segments", "segments", 2),
     _number("go", "deleted_segments"),
@@ -72,7 +77,7 @@ SEGMENTS: Final = (
 EVENTS: Final = (
     _time("time", "time_ms"),
     word("event", "event"),
-    Shown("segment", lambda row: f"{partition_of(row)}/{plain(row.get('segment'))}"),
+    Shown("segment", lambda row: f"{_partition_of(row)}/{plain(row.get('segment'))}"),
     _size("size", "size_bytes"),
     word("rule", "rule"),
     _number("log start", "log_start_offset", 1),

@@ -12,7 +12,7 @@ from rich.text import Text
 from kafkalog_cli.render.cells import count_of, human_bytes, plain, safe_text
 from kafkalog_cli.render.columns import Shown
 from kafkalog_cli.render.findings import finding_lines
-from kafkalog_cli.render.retention_columns import EVENTS, PARTITIONS, SEGMENTS, partition_of, word
+from kafkalog_cli.render.retention_columns import EVENTS, PARTITIONS, SEGMENTS, directory_of, word
 from kafkalog_cli.render.retention_timeline import timeline
 from kafkalog_cli.render.table import open_console
 from kafkalog_cli.render.widths import choose_layout
@@ -105,7 +105,7 @@ class RetentionTable:
             settings = cast("dict[str, dict[str, str]]", row["settings"])
             for name, setting in settings.items():
                 key = (name, setting["value"], setting["origin"])
-                topics.setdefault(key, {})[plain(row["topic"])] = None
+                topics.setdefault(key, {})[str(row["topic"])] = None
         names = [name for name, _, _ in topics]
         lines: list[Text] = []
         for (name, value, origin), of in topics.items():
@@ -126,7 +126,7 @@ class RetentionTable:
     def _in_full(self, each: Retained) -> list[Text]:
         """One partition: what becomes of it, its picture, its segments."""
         (row,) = partition_rows(each.forecast).rows()
-        head = f"{partition_of(row)}: {plain(row['message'])}"
+        head = f"{directory_of(row)}: {row['message']}"
         lines = [Text(), *self._wrapped(head, "bold cyan", "")]
         lines += self._wrapped(_bounds(row), "dim", _INDENT)
         lines += timeline(each.forecast, self._console.width, is_solid=self._is_solid)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
 
-from kafkalog_cli.render.cells import NONE, count_of, counts_cell, human_bytes, place_of, plain, safe_text, time_cell
+from kafkalog_cli.render.cells import NONE, count_of, counts_cell, human_bytes, plain, safe_text, time_cell
 from kafkalog_cli.render.columns import Shown
 from kafkalog_cli.render.compact_detail import table_lines, wrapped
 from kafkalog_cli.render.findings import finding_lines
@@ -46,7 +47,8 @@ def _at_most(row: Mapping[str, object]) -> str:
 
 
 def _partition_name(row: Mapping[str, object]) -> str:
-    return place_of({"topic": row.get("topic"), "partition": row.get("partition")})
+    """The directory's name, which tells a partition that is being moved or set aside from the one that is served."""
+    return safe_text(os.path.basename(str(row["path"])))
 
 
 _PARTITIONS: Final = (

@@ -18,6 +18,13 @@ COMPACTIONS: Final = {
         "The cleaner reads every batch of the dirty part, and gives a partition up at the first one that it cannot "
         "take.",
     ),
+    "compaction.not-foreseen": FindingType(
+        "warning",
+        "What a cleaner would make of this log is not foreseen: {problem}.",
+        "Is not known.",
+        "See what is there: kafkalog verify.",
+        "A clean can be foreseen for logs since Kafka 0.8 whose last segment can be read.",
+    ),
     "compaction.over-damage": FindingType(
         "warning",
         "There is damage in this log: {problem}. It is not cleaned over that here.",

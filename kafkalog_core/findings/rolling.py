@@ -18,6 +18,13 @@ ROLLING: Final = {
         "See what is wrong: kafkalog verify. Cut it off: kafkalog truncate --at-damage. Then ask again.",
         "A log is appended again batch by batch; what is no batch cannot be. With --apply nothing is written.",
     ),
+    "roll.unreadable": FindingType(
+        "error",
+        "This cannot be read ({problem}): where the log would have rolled is told up to there alone.",
+        "Takes the whole log directory offline where its own user cannot read it either.",
+        "Run this as the broker's user, or as root; where the disk is at fault: kafkalog verify.",
+        "A log is appended again from its first batch on; what stands behind a file that cannot be read is not known.",
+    ),
     "roll.torn-tail": FindingType(
         "info",
         "The last {size_bytes} bytes are no whole batch ({problem}) and count for nothing.",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import DirectoryState, FileKind
-from kafkalog_core.ops.cleaning.policy import why_never_cleaned, with_known_policy
+from kafkalog_core.ops.cleaning.policy import why_never_cleaned, why_not_current, with_known_policy
 from kafkalog_core.ops.cleaning.settings_check import check_cleaner_settings
 from kafkalog_core.ops.cleaning.simulation import CompactTask, simulate
 from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
@@ -127,7 +127,7 @@ def _cleaned_topics(broker_dir: BrokerDir | None) -> frozenset[str]:
 def _task(partition: Partition, request: CompactRequest, around: _Around) -> CompactTask:
     settings, cleaned = around.settings, around.cleaned
     topic = with_known_policy(settings.for_topic(partition.topic), is_cleaned=partition.topic in cleaned)
-    never = why_never_cleaned(settings, topic, has_cleaned=bool(cleaned))
+    never = why_not_current(partition.name.state) or why_never_cleaned(settings, topic, has_cleaned=bool(cleaned))
     view = None
     if never is None:
         check_cleaner_settings(settings, topic)

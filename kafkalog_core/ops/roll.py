@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import LockedError, RefusedError, SelectionError
+from kafkalog_core.errors import RefusedError, SelectionError
 from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
 from kafkalog_core.ops.cleaning.rules import cleaning_rules
 from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
+from kafkalog_core.ops.logdirs.untouched import check_not_running, check_untouched
 from kafkalog_core.ops.plans.sites import sites_of
 from kafkalog_core.ops.pool import Pool
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
@@ -25,10 +26,8 @@ from kafkalog_core.ops.rolling.broker_files import write_broker_files
 from kafkalog_core.ops.rolling.files import PartitionFiles, copy_directory
 from kafkalog_core.ops.rolling.forecast import RollForecast, RollTask, forecast, play
 from kafkalog_core.ops.rolling.rules import append_rules
-from kafkalog_core.storage.changing.lock import lock_holder
 from kafkalog_core.storage.changing.new_dir import NewDir
 from kafkalog_core.storage.changing.writer import Disk
-from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.segment import SegmentState
 
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.plans.sites import Site
     from kafkalog_core.ops.report import Report
     from kafkalog_core.ops.selecting.targets import Target
+    from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.logdir import PartitionPath
     from kafkalog_core.storage.partition import Partition
 
@@ -182,12 +182,12 @@ class _Writing:
         self._broker_dir = None if site.log_dir is None else read_broker_dir(site.log_dir)
         self._ends: dict[Key, int] = {}
         self._cleaned: dict[Key, int] = {}
-        self._seen: dict[str, tuple[int, int]] = {}
+        self._seen: list[FileInfo] = []
 
     def forecasts(self, progress: Progress) -> Iterator[RollForecast]:
         """One partition after another; when the last one is given out the directory is there."""
         site, request = self._site, self._request
-        self._check_lock()
+        check_not_running(site.log_dir)
         work = [(task, partition) for task, partition in _tasks(site, request) if self._is_meant(partition)]
         if not work:
             raise SelectionError("no partition of these is one that a broker serves", path=site.root)
@@ -201,8 +201,8 @@ class _Writing:
             for place in self._metadata_log():
                 copy_directory(new, place.path, place.name.raw)
             write_broker_files(new, self._broker_dir, self._ends, cleaned=self._cleaned)
-            self._check_unchanged()
-            self._check_lock()
+            check_untouched(self._seen)
+            check_not_running(site.log_dir)
             new.commit()
         left_out = tuple(self._left_out())
         done[-1] = replace(done[-1], findings=(*done[-1].findings, *left_out))
@@ -230,7 +230,7 @@ class _Writing:
                 "is: --kafka VERSION",
                 path=partition.path,
             )
-        self._remember(partition)
+        self._seen += (segment.files[0] for segment in partition.segments)
         rules = recovery_rules(task.guess.release)
         files = PartitionFiles(new, partition, rules, max_batch_bytes=task.max_batch_bytes)
         result = play(task, partition, progress.advance, files=files, to=self._to)
@@ -265,25 +265,3 @@ class _Writing:
         for place in self._site.partitions:
             if place.name.state not in _SERVED:
                 yield found("roll.left-out", place.path, topic=place.name.topic, partition=place.name.partition)
-
-    # --- nobody else changes it meanwhile -----------------------------------------------------------------------------
-    def _check_lock(self) -> None:
-        root = None if self._site.log_dir is None else self._site.log_dir.path
-        holder = None if root is None else lock_holder(root)
-        if holder is not None:
-            raise LockedError(
-                f"held by {holder}, most likely a running broker: a copy of what it writes meanwhile is no log. Stop "
-                "it, and run the same command again",
-                path=root,
-            )
-
-    def _remember(self, partition: Partition) -> None:
-        for segment in partition.segments:
-            log = segment.files[0]
-            self._seen[log.path] = log.size_bytes, log.mtime_ns
-
-    def _check_unchanged(self) -> None:
-        for path, seen in self._seen.items():
-            status = stat_path(path)
-            if (status.st_size, status.st_mtime_ns) != seen:
-                raise RefusedError("somebody wrote to it while it was read; nothing is left of the copy", path=path)

@@ -97,6 +97,8 @@ def test_where_a_value_comes_from(log_dir: Path) -> None:
         (("--what-if", "retention.ms"), 2, "is not key=value"),
         (("--what-if", "retentoin.ms=5"), 2, "is retention.ms"),
         (("--what-if", "retention.ms=5", "--apply"), 2, "are forecasts"),
+        (("--what-if", "retention.ms=-7"), 2, "retention.ms=-7 is out of range"),
+        (("--what-if", "retention.ms=1,retention.ms=2"), 2, "given twice"),
         (("--until", "2001-01-01"), 2, "lies before now"),
         (("--set", "cleanup.policy=squash"), 3, "neither delete nor compact"),
         (("--what-if", "cleanup.policy=squash"), 3, "--what-if cleanup.policy=squash"),
@@ -230,6 +232,69 @@ def test_a_policy_of_ones_own(log_dir: Path, tmp_path: Path, monkeypatch: pytest
     assert deleted(result) == NAMES[:1]
     rows = rows_of(result)
     assert (rows[1]["rule"], rows[1]["reason"]) == ("my_policies:first_only", "my_policies:first_only says so")
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("def f(segments, now_ms):\n    return {}['x']\n", "failed: KeyError: 'x'"),
+        ("def f(segments, now_ms):\n    yield True\n    raise ValueError('later')\n", "failed: ValueError: later"),
+        ("def f(segments, now_ms):\n    raise SystemExit(5)\n", "failed: SystemExit: 5"),
+        ("def f(segments, now_ms):\n    return None\n", "failed: TypeError"),
+        ("def f(segments, now_ms):\n    return f(segments, now_ms)\n", "failed: RecursionError"),
+        ("def f(segments, now_ms):\n    return [True]\n", "asked about 3 segments and gave only 1 answers"),
+        ("def f(segments, now_ms):\n    while True:\n        yield False\n", "gave more answers"),
+        ("def f(segments, now_ms):\n    return ['no'] * 3\n", "says 'no' of the segment at 0, which is neither"),
+        ("def f(:\n", "cannot be imported: SyntaxError"),
+        ("1 / 0\n", "cannot be imported: ZeroDivisionError"),
+        ("import nosuchmodule\n", "cannot be imported: No module named 'nosuchmodule'"),
+        ("raise SystemExit(7)\n", "cannot be imported: SystemExit: 7"),
+        ("f = 5\n", "is no function"),
+    ],
+)
+@pytest.mark.parametrize("apply", [(), ("--apply", "--kafka", "4.3.1")])
+def test_a_policy_that_does_wrong_changes_nothing(
+    log_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    words: str,
+    apply: tuple[str, ...],
+) -> None:
+    (tmp_path / "wrong_policy.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "wrong_policy", raising=False)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    before = {path.name: path.read_bytes() for path in (log_dir / "t-0").iterdir()}
+    result = run("--policy", "wrong_policy:f", *apply, log_dir / "t-0")
+    assert result.exit_code == 3, result.output
+    assert "the policy 'wrong_policy:f'" in result.stderr
+    assert words in result.stderr
+    assert {path.name: path.read_bytes() for path in (log_dir / "t-0").iterdir() if path.is_file()} == before
+
+
+def test_what_a_policy_prints_is_no_part_of_the_result(
+    log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "loud_policy.py").write_text(
+        "def f(segments, now_ms):\n    print('aloud')\n    return [False] * len(segments)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", list(sys.path))
+    result = run("--policy", "loud_policy:f", log_dir / "t-0")
+    assert result.exit_code == 0
+    assert "aloud" in result.stderr
+    assert "aloud" not in result.stdout
+
+
+def test_headings_name_directories_and_are_escaped_once(log_dir: Path) -> None:
+    moving = f"t-0.{'0123456789abcdef' * 2}-future"
+    (log_dir / "t-0").rename(log_dir / moving)
+    (log_dir / "t-1").rename(log_dir / "a\x1b[31mb\n-0")
+    lines = run("--output", "table", log_dir, columns=200).stdout.splitlines()
+    heads = [line.partition(": ")[0] for line in lines if ": nothing would be deleted now" in line]
+    assert heads == ["a\\x1b[31mb\\n-0", moving]
 
 
 def test_findings_do_not_stop_the_others(log_dir: Path) -> None:

@@ -51,6 +51,15 @@ def test_other_forms(log_dir: Path, output: str) -> None:
     assert "2000" in result.stdout
 
 
+def test_the_table_names_directories_and_counts_one_segment_as_one(log_dir: Path, tmp_path: Path) -> None:
+    moving = f"t-0.{'0123456789abcdef' * 2}-future"
+    shutil.copytree(log_dir / "t-0", log_dir / moving)
+    lines = run(log_dir, *SMALL, output="table").stdout.splitlines()
+    assert [line.split()[0] for line in lines[3:5]] == ["t-0", moving]
+    alone = run(log_dir / "t-0", "--kafka", "4.3", output="table").stdout
+    assert alone.startswith("1 segment where there are 2, each batch counted as one append that would be made")
+
+
 def test_the_table_says_what_comes_out_and_why(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     shutil.copytree(log_dir / "t-0", log_dir / "t-1")

@@ -5,19 +5,30 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.format.names import METADATA_TOPIC
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.ops.releases.settings import Setting
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafkalog_core.ops.releases.settings import Settings, TopicSettings
 
-__all__ = ["why_never_cleaned", "with_known_policy"]
+__all__ = ["why_never_cleaned", "why_not_current", "with_known_policy"]
 
 _POLICY: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
 _DEFAULT: Final = "default"
 _HINT: Final = "--topic-config TOPIC:cleanup.policy=compact"
 _CLEANED: Final = "inferred: the cleaner's checkpoint has an entry for a partition of the topic"
+_ASIDE: Final[Mapping[DirectoryState, str]] = {
+    DirectoryState.FUTURE: "brokers clean a replica that moves here only once it has taken the other one's place",
+    DirectoryState.STRAY: "it is a stray replica, which brokers neither serve nor clean",
+}
+
+
+def why_not_current(state: DirectoryState) -> tuple[str, str] | None:
+    """The state of a log that no cleaner looks at, as it is no current one, and why; null: it is one."""
+    return ("not-compacted", _ASIDE[state]) if state in _ASIDE else None
 
 
 def with_known_policy(topic: TopicSettings, *, is_cleaned: bool) -> TopicSettings:

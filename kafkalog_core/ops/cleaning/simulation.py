@@ -17,6 +17,7 @@ from kafkalog_core.ops.cleaning.log import read_clean_log
 from kafkalog_core.ops.cleaning.rules import cleaning_rules
 from kafkalog_core.ops.cleaning.spool import Spool
 from kafkalog_core.ops.reading.file_codes import code_of_error
+from kafkalog_core.storage.partition import read_partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,8 +123,7 @@ def simulate(task: CompactTask, advance: Callable[[int], None]) -> CompactForeca
         state, reason = task.never
         return CompactForecast(partition=head_row(task, state, reason))
     if task.view is None:
-        reason = "it has no segment, or its last one cannot be read"
-        return CompactForecast(partition=head_row(task, "nothing-cleanable", reason))
+        return _without_view(task)
     try:
         return _Simulation(task, task.view, advance).forecast()
     except StorageError as error:
@@ -138,6 +138,16 @@ def simulate(task: CompactTask, advance: Callable[[int], None]) -> CompactForeca
             position=error.position if isinstance(error, CleanError) else None,
         )
         return CompactForecast(partition=head_row(task, "fails", error.message + _place_of(error)), findings=(finding,))
+
+
+def _without_view(task: CompactTask) -> CompactForecast:
+    """Of a log whose end cannot be told."""
+    partition = read_partition(task.path)
+    if not partition.segments:
+        return CompactForecast(partition=head_row(task, "nothing-cleanable", "it has no segment"))
+    problem = "it is of Kafka 0.7" if partition.format == "v07" else "its last segment cannot be read"
+    finding = found("compaction.not-foreseen", task.path, problem=problem, topic=task.topic, partition=task.partition)
+    return CompactForecast(partition=head_row(task, "fails", problem), findings=(finding,))
 
 
 def _place_of(error: StorageError) -> str:

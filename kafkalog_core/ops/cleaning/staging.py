@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.format.checkpoint_text import encode_offset_checkpoint
 from kafkalog_core.format.index import encode_txn_entry
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name, segment_file_name
+from kafkalog_core.ops.logdirs.untouched import check_untouched
 from kafkalog_core.ops.recovery.loader_rules import rules_of
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def _stage_group(new: NewSegment, sources: Sequence[Segment], cleaning: Cleaning
         path = f"{directory}/{segment_file_name(base, kind)}"
         stage.write(path, [content], why=what, like=like, mtime_ns=new.mtime_ns, swap=base)
     txn_index, path = new.txn_index(), f"{directory}/{segment_file_name(base, FileKind.TXN_INDEX)}"
+    check_untouched(source.files[0] for source in sources)
     if txn_index:
         stage.write(path, [txn_index], why=what, like=like, swap=base)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import CleanError, LockedError, RefusedError, SelectionError
+from kafkalog_core.errors import CleanError, RefusedError, SelectionError
 from kafkalog_core.format.names import FileKind, FileState, segment_file_name
 from kafkalog_core.ops.cleaning.forecast_rows import ForecastRows
 from kafkalog_core.ops.cleaning.last_clean import last_clean
@@ -21,14 +21,13 @@ from kafkalog_core.ops.cleaning.simulation import simulate
 from kafkalog_core.ops.cleaning.staging import NewSegment, groups_of, replaced_files
 from kafkalog_core.ops.compact import count_forecast, tasks_of
 from kafkalog_core.ops.logdirs.segment_views import check_now, read_partition_view
+from kafkalog_core.ops.logdirs.untouched import check_not_running, check_untouched
 from kafkalog_core.ops.plans.sites import sites_of
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
 from kafkalog_core.ops.rolling.broker_files import write_broker_files
 from kafkalog_core.ops.rolling.files import copy_file
-from kafkalog_core.storage.changing.lock import lock_holder
 from kafkalog_core.storage.changing.new_dir import NewDir
 from kafkalog_core.storage.changing.writer import Disk
-from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.partition import read_partition
 
 if TYPE_CHECKING:
@@ -88,13 +87,13 @@ class _Writing:
 
     def forecasts(self, progress: Progress) -> list[CompactForecast]:
         """Those of all partitions; the directory is there."""
-        self._check_lock()
+        check_not_running(self._site.log_dir)
         if not self._tasks:
             raise SelectionError("there is no partition to be written", path=self._site.root)
         progress.expect(sum(task.expected_bytes for task in self._tasks))
         forecasts = []
         partitions = [read_partition(task.path) for task in self._tasks]
-        needs_bytes = sum(_NEW_FILES_BYTES + file.size_bytes for each in partitions for file in each.files)
+        needs_bytes = sum(map(_least_bytes, self._tasks, partitions))
         broker_dir = self._tasks[0].broker_dir
         with NewDir(self._to, disk=self._disk, like=self._site.root, needs_bytes=needs_bytes) as new:
             for task, partition in zip(self._tasks, partitions, strict=True):
@@ -102,8 +101,8 @@ class _Writing:
                 forecasts.append(self._write(new, task, partition, progress))
             is_whole = broker_dir is not None and broker_dir.log_dir.is_clean
             write_broker_files(new, broker_dir, self._ends, cleaned=self._checkpoint(broker_dir), is_whole=is_whole)
-            self._check_unchanged()
-            self._check_lock()
+            check_untouched(self._seen)
+            check_not_running(self._site.log_dir)
             new.commit()
         return forecasts
 
@@ -166,24 +165,15 @@ class _Writing:
         known = {} if text is None or text.is_refused else {key: text.file.offset(*key) for key in text.file.entries}
         return {key: offset for key, offset in known.items() if offset is not None} | self._cleaned
 
-    # --- nobody else changes it meanwhile -----------------------------------------------------------------------------
-    def _check_lock(self) -> None:
-        root = None if self._site.log_dir is None else self._site.log_dir.path
-        holder = None if root is None else lock_holder(root)
-        if holder is not None:
-            raise LockedError(
-                f"held by {holder}, most likely a running broker: a copy of what it writes meanwhile is no log. Stop "
-                "it, and run the same command again",
-                path=root,
-            )
 
-    def _check_unchanged(self) -> None:
-        for file in self._seen:
-            status = stat_path(file.path)
-            if (status.st_size, status.st_mtime_ns) != (file.size_bytes, file.mtime_ns):
-                raise RefusedError(
-                    "somebody wrote to it while it was read; nothing is left of the copy", path=file.path
-                )
+def _least_bytes(task: CompactTask, partition: Partition) -> int:
+    """What a partition takes at least: of one that may be cleaned the active segment, as nobody knows what else stays.
+
+    Where more stays than there is room for, the writing ends, and takes everything away.
+    """
+    may_shrink = task.view is not None and task.never is None and partition.segments
+    files = partition.segments[-1].files if may_shrink else partition.files
+    return _NEW_FILES_BYTES + sum(file.size_bytes for file in files)
 
 
 def _write_segment(new: NewDir, directory: str, segment: NewSegment, base_offset: int) -> None:

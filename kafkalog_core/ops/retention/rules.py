@@ -34,7 +34,6 @@ _TIERED: Final = Release(3, 6)
 _ALL_OF_TIERED: Final = Release(4, 2)
 _KNOWN: Final = frozenset({"delete", "compact"})
 _SAME_AS_WHOLE: Final = -2
-_NS: Final[tuple[PassName, ...]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,14 @@ class Scenario:
                 parts.append(piece.strip())
             else:
                 parts[-1] += f",{piece.strip()}"
-        return cls(text, tuple(parse_assignment(part) for part in parts))
+        assignments = tuple(parse_assignment(part) for part in parts)
+        names = [name for name, _ in assignments]
+        for name, value in assignments:
+            if names.count(name) > 1:
+                raise SettingError(f"{name} is given twice; repeat --what-if for one column more")
+            if (parse_int64(value) or 0) < -1:
+                raise SettingError(f"{name}={value} is out of range: nothing below -1 (-1: unlimited) has a meaning")
+        return cls(text, assignments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

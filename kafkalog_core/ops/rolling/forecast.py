@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core import roll_tables, tables
-from kafkalog_core.errors import FormatError
+from kafkalog_core.errors import AccessError, FormatError, NotFoundError
 from kafkalog_core.ops.reading.rows import RowChunk
 from kafkalog_core.ops.rolling.course import Course, limits_of, seeded_jitter
 from kafkalog_core.ops.rolling.reading import LogDamage, log_runs
@@ -142,6 +142,12 @@ class _Play:
                 path, position = self._at
                 self._sink.add("roll.not-appendable", path, position=position, problem=error.message)
                 self._is_whole = False
+            except (AccessError, NotFoundError) as error:
+                if self._files is not None:
+                    raise
+                self._sink.add("roll.unreadable", error.path or self._partition.path, problem=error.message)
+                self._is_whole = False
+                self._end()
         self._explain()
         return RollForecast(
             partition=self._partition_row(),
@@ -212,14 +218,16 @@ class _Play:
     def _reason(self) -> str:
         segments, before = self._course.segments, len(self._partition.segments)
         if not self._is_whole:
-            return "only what stands before the damage is told"
+            return "only what stands before the damage, or the file that cannot be read, is told"
         if not segments:
             return "there is no segment that could roll"
         same = self._same_bases()
         if same == before == len(segments):
             return "the same segments as there are, each batch counted as one append"
         verb = "was" if self._to is not None else "would be"
-        return f"{len(segments)} segments where there are {before}, each batch counted as one append that {verb} made"
+        noun = "segment" if len(segments) == 1 else "segments"
+        there = f"there {'is' if before == 1 else 'are'} {before}"
+        return f"{len(segments)} {noun} where {there}, each batch counted as one append that {verb} made"
 
     def _same_bases(self) -> int:
         return sum(segment.base_offset in self._bases for segment in self._course.segments)

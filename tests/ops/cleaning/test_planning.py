@@ -25,7 +25,7 @@ from kafkalog_core.ops.releases.settings import SettingsRequest
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.ops.undo import scope_of
-from kafkalog_core.storage.changing import writer
+from kafkalog_core.storage.changing import new_dir, writer
 from kafkalog_core.storage.changing.writer import Disk
 from tests import build
 from tests.ops.logs import dump_rows
@@ -34,12 +34,15 @@ from tests.storage.repairs import CountingDisk, DyingDisk, FailingDisk, Killed, 
 from tests.storage.test_swap import started
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from kafkalog_core.ops.cleaning.course import Chunk, Group
     from kafkalog_core.ops.plans.plan import Draft
     from kafkalog_core.storage.changing.changes import Change
 
 NOW_MS = 5_000_000
+CLEAN_GROUP = CleanPass.clean_group
 SEGMENTS = {0: "aabc", 10: "abdd", 20: "ce", 30: "ab"}
 """One record a batch, by its key; 30 is active."""
 LAST = [(11, "b"), (13, "d"), (20, "c"), (21, "e")]
@@ -313,6 +316,41 @@ def test_what_is_not_cleaned_is_copied(tmp_path: Path) -> None:
     assert row["state"] == "not-dirty-enough"
     assert batches_of(tmp_path / "to" / "t-0") == batches_of(root / "t-0")
     assert checkpoint(tmp_path / "to")[2:] == ["t 0 20"]
+
+
+def test_what_shrinks_needs_room_for_what_stays(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for base in (10, 20):
+        path = log_dir / "t-0" / f"{base:020d}.snapshot"
+        path.write_bytes(bytes(200_000))
+    monkeypatch.setattr(new_dir, "free_bytes", lambda _: 100_000)
+    (row,) = written(log_dir, log_dir.parent / "to")
+    assert row["records_after"] == 5
+
+
+def test_logs_that_are_not_current_are_left_as_they_are(log_dir: Path) -> None:
+    for name in ("t-0.{}-future", "t-1.{}-stray"):
+        shutil.copytree(log_dir / "t-0", log_dir / name.format("a" * 32))
+    draft = plan(log_dir)
+    assert {change.path.rpartition("/")[0] for change in draft.plan.changes} == {str(log_dir / "t-0"), str(log_dir)}
+    rows = written(log_dir, log_dir.parent / "to")
+    assert [row["state"] for row in rows] == ["cleanable", "not-compacted", "not-compacted"]
+    for name in ("t-0.{}-future", "t-1.{}-stray"):
+        aside = name.format("a" * 32)
+        assert batches_of(log_dir.parent / "to" / aside) == batches_of(log_dir / aside)
+
+
+def test_a_log_that_changes_while_it_is_read_is_not_cleaned(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is not the first of those that become one."""
+    path = log_dir / "t-0" / f"{20:020d}.log"
+
+    def clean(work: CleanPass, group: Group) -> Iterator[Chunk]:
+        yield from CLEAN_GROUP(work, group)
+        path.write_bytes(path.read_bytes() + keyed(22, "z"))
+
+    monkeypatch.setattr(CleanPass, "clean_group", clean)
+    with pytest.raises(RefusedError, match="somebody wrote to it") as caught:
+        compacted(log_dir)
+    assert caught.value.path == str(path)
 
 
 # --- made once --------------------------------------------------------------------------------------------------------

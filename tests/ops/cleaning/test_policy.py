@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafkalog_core.errors import SettingError
-from kafkalog_core.format.names import METADATA_TOPIC
-from kafkalog_core.ops.cleaning.policy import why_never_cleaned, with_known_policy
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
+from kafkalog_core.ops.cleaning.policy import why_never_cleaned, why_not_current, with_known_policy
 from kafkalog_core.ops.cleaning.settings_check import check_cleaner_settings
 from kafkalog_core.ops.releases.release import Release
 from kafkalog_core.ops.releases.settings import Settings
@@ -87,3 +87,10 @@ def test_values_that_no_broker_takes(assigned: dict[str, str], sentence: str) ->
     settings = Settings(assigned=assigned)
     with pytest.raises(SettingError, match=sentence):
         check_cleaner_settings(settings, settings.for_topic("orders"))
+
+
+@pytest.mark.parametrize("state", list(DirectoryState))
+def test_cleaners_look_at_current_logs_alone(state: DirectoryState) -> None:
+    never = why_not_current(state)
+    assert (never is None) == (state not in {DirectoryState.FUTURE, DirectoryState.STRAY})
+    assert never is None or never[0] == "not-compacted"

@@ -100,3 +100,14 @@ def test_a_task_for_another_process_is_light(log_dir: Path) -> None:
         assert b"customers-4" not in pickle.dumps(light) or task.partition == 4
         assert light.broker_dir is not None
         assert light.broker_dir.log_dir.partitions == ()
+
+
+def test_a_log_whose_end_cannot_be_read_is_not_foreseen(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compact_module, "read_partition_view", lambda *_: None)
+    (log_dir / "customers-5").mkdir()
+    *others, empty = forecasts(log_dir)
+    assert {forecast.partition["state"] for forecast in others} == {"fails"}
+    assert {finding.code for forecast in others for finding in forecast.findings} == {"compaction.not-foreseen"}
+    assert others[0].partition["reason"] == "its last segment cannot be read"
+    assert (empty.partition["state"], empty.partition["reason"]) == ("nothing-cleanable", "it has no segment")
+    assert empty.findings == ()

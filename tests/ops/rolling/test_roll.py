@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.errors import LockedError, RefusedError, SelectionError, SettingError
+from kafkalog_core.errors import AccessError, LockedError, RefusedError, SelectionError, SettingError
 from kafkalog_core.format.checkpoint import read_offset_checkpoint
 from kafkalog_core.format.snapshot import decode_snapshot
 from kafkalog_core.ops import roll as roll_module
+from kafkalog_core.ops.logdirs import untouched
 from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
 from kafkalog_core.ops.recovery.partition import PartitionLoad
 from kafkalog_core.ops.recovery.results import LoadOptions
@@ -27,6 +28,7 @@ from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.source import Source
 from tests.build import (
     GZIP,
     Record,
@@ -100,6 +102,29 @@ def test_the_settings_that_made_the_segments_make_them_again(tmp_path: Path) -> 
     (forecast,) = rolled(partition, internal_segment_bytes=5 * len(plain(0)))
     assert forecast.partition["same_bases"] == forecast.partition["segments_after"] == 3
     assert forecast.partition["reason"].startswith("the same segments as there are")
+
+
+def test_a_file_that_cannot_be_opened_is_a_finding_of_its_partition(
+    log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(log_dir / "t-0", log_dir / "t-1")
+    locked = str(log_dir / "t-1" / f"{15:020d}.log")
+    opened = Source.open.__func__  # type: ignore[attr-defined]
+
+    def refusing(kind: type[Source], path: str) -> Source:
+        if path == locked:
+            raise AccessError("no permission to read it", path=path)
+        return opened(kind, path)
+
+    monkeypatch.setattr(Source, "open", classmethod(refusing))
+    good, bad = rolled(log_dir, **SMALL)
+    assert good.is_whole
+    assert (bad.partition["state"], bad.partition["batches"], bad.is_whole) == ("damaged", 15, False)
+    (finding,) = bad.findings
+    assert (finding.code, finding.severity, finding.path) == ("roll.unreadable", "error", locked)
+    with pytest.raises(AccessError, match="no permission"):
+        rolled(log_dir, to=tmp_path / "to", **SMALL)
+    assert not (tmp_path / "to").exists()
 
 
 def test_jitter_is_a_range_or_drawn_from_a_seed(tmp_path: Path) -> None:
@@ -231,7 +256,9 @@ def test_a_compressed_message_whose_offset_is_needed_and_does_not_open(tmp_path:
     (forecast,) = rolled(partition, kafka="0.9", index_interval_bytes=0)
     assert codes([forecast]) == ["roll.not-appendable"]
     assert (forecast.findings[0].position, forecast.partition["state"]) == (0, "damaged")
-    assert forecast.partition["reason"] == "only what stands before the damage is told"
+    assert (
+        forecast.partition["reason"] == "only what stands before the damage, or the file that cannot be read, is told"
+    )
 
 
 def test_logs_without_anything_to_roll(tmp_path: Path) -> None:
@@ -500,7 +527,7 @@ def test_several_log_directories_and_files(log_dir: Path, tmp_path: Path) -> Non
 
 
 def test_a_broker_that_runs(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roll_module, "lock_holder", lambda _: "process 4711 (java)")
+    monkeypatch.setattr(untouched, "lock_holder", lambda _: "process 4711 (java)")
     refused(log_dir, "held by process 4711", LockedError)
 
 
