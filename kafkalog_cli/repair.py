@@ -55,12 +55,13 @@ Decorated = TypeVar("Decorated", bound="Callable[..., object]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manner:
-    """How a repair is to be done: `output` is a form, `jobs` a number; the others as the options say."""
+    """How a repair is to be done: `output` is a form; `jobs` are the cores where none were `asked_jobs`."""
 
     apply: bool
     plan_out: str | None
     undo_to: str | None
     jobs: int
+    asked_jobs: int | None
     output: str
 
 
@@ -68,12 +69,13 @@ def repair_options(function: Decorated) -> Decorated:
     """--apply, --plan-out, --undo-to, --jobs, --output: the command gets them as `manner`, a `Manner`."""
 
     def with_manner(*arguments: object, **given: Any) -> object:
-        undo_to = given.pop("undo_to")
+        undo_to, asked_jobs = given.pop("undo_to"), given.pop("jobs")
         manner = Manner(
             apply=given.pop("apply"),
             plan_out=given.pop("plan_out"),
             undo_to=None if undo_to is None else os.path.abspath(undo_to),
-            jobs=given.pop("jobs") or cores(),
+            jobs=asked_jobs or cores(),
+            asked_jobs=asked_jobs,
             output=shared.chosen_output(given.pop("output")),
         )
         return function(*arguments, manner=manner, **given)

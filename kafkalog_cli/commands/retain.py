@@ -130,7 +130,9 @@ def retain_command(
     asked = Wanted(kafka=request, now_ms=now_ms, policies=policies, log_start_offset=given["log_start_offset"])
     sites = sites_of(resolve(list(paths), selection))
     requests = [
-        RetainRequest(site=site, wanted=asked, scenarios=given["scenarios"], until_ms=until, jobs=manner.jobs)
+        RetainRequest(
+            site=site, wanted=asked, scenarios=given["scenarios"], until_ms=until, jobs=manner.asked_jobs or 1
+        )
         for site in sites
     ]
     return _show(open_retention(manner.output, until_ms=until), requests)

@@ -41,6 +41,13 @@ COMPACTIONS: Final = {
         "Upgrade to 2.4 or later; until then records with keys that are appended and rolled end it.",
         "Cleaners before 2.4 take the last offset, or key, that they have seen for the end of what is clean.",
     ),
+    "compaction.no-watermark": FindingType(
+        "warning",
+        "No high watermark is known of this log, and offset {offset}, its end, stands for it.",
+        "Learns its high watermark from the other replicas when it starts, and cleans nothing behind it.",
+        "Name the log directory, with its replication-offset-checkpoint; else be sure that all of it is committed.",
+        "A clean of what no other replica has drops records for others that may yet be truncated away.",
+    ),
     "compaction.no-room": FindingType(
         "warning",
         "The cleans that follow are not in the figures: {problem}.",

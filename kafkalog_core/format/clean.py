@@ -92,7 +92,7 @@ class RunFilter:
         self._reasons = bytearray(CLEAN_ROWS)
         self._output = memoryview(kernels.uncleared(_FIRST_OUTPUT_BYTES))
         self._columns = BatchColumns(0)
-        self._parts: list[tuple[bytes, list[int]]] = []  # reasons and offsets of a batch larger than the columns
+        self._parts: list[tuple[bytes, list[int]]] = []  # of a batch larger than the columns
 
     def filter(
         self,
@@ -157,7 +157,8 @@ class RunFilter:
         if self._heavy is not None:
             self._heavy.weigh(piece.memory, self._records, self._reasons, self._digests)
         if not piece.is_whole or self._parts:
-            self._parts.append((bytes(self._reasons[: self._records.count]), self._records.column("offset").tolist()))
+            inner = self._records.column("offset").tolist() if self._stays_legacy(run, piece.first) else []
+            self._parts.append((bytes(self._reasons[: self._records.count]), inner))
         if not piece.is_whole:
             return None
         if not self._rules.converts_legacy and run.batches.column("codec")[piece.first]:
@@ -200,7 +201,7 @@ class RunFilter:
         """Write a batch that is larger than the columns again: its records are decoded once more, part by part."""
         row = piece.first
         state = run.state
-        if run.batches.column("format")[row] < MAGIC_V2 and not self._rules.converts_legacy:
+        if self._stays_legacy(run, row):
             state[n.O_BATCH] = row
             self._rewrap(run, piece)
             return None
@@ -221,6 +222,11 @@ class RunFilter:
         else:
             kernels.finish_batch(run.batches, run.cells, self._output, self._columns, state)
         return None
+
+    def _stays_legacy(self, run: _Run, row: int) -> bool:
+        """Whether a batch of magic 0 or 1 is written as one of its kind, for which offsets are asked one by one."""
+        is_legacy: bool = run.batches.column("format")[row] < MAGIC_V2
+        return is_legacy and not self._rules.converts_legacy
 
     def _pack(self, run: _Run) -> None:
         """Compress the records that stand behind the room for a header, and finish the batch."""

@@ -219,7 +219,7 @@ def test_no_room_for_the_cleans_that_follow(customers: Path, monkeypatch: pytest
     rows: list[dict[str, Any]] = [json.loads(line) for line in result.stdout.splitlines()]
     assert (rows[0]["passes"], rows[0]["state"]) == (1, "cleanable")
     findings = [row for row in rows if row["type"] == "finding"]
-    assert [row["code"] for row in findings] == ["compaction.no-room"]
+    assert [row["code"] for row in findings] == ["compaction.no-room", "compaction.no-watermark"]
     assert "there are 10 B left" in findings[0]["message"]
 
 
@@ -242,6 +242,14 @@ def test_damage_in_the_dirty_part(customers: Path) -> None:
     assert rows[0]["reason"].endswith("(byte 0 of 00000000000000000010.log)")
     assert [row["code"] for row in rows if row["type"] == "finding"] == ["compaction.over-damage"]
     assert result.exit_code == 0
+
+
+def test_a_batch_that_was_not_to_be_read_is_not_said_to_stop_a_cleaner(customers: Path) -> None:
+    result = run("--kafka", "4.3.1", "--set", "cleanup.policy=compact", "--max-batch-bytes", "70", customers)
+    rows: list[dict[str, Any]] = [json.loads(line) for line in result.stdout.splitlines()]
+    (finding,) = (row for row in rows if row["type"] == "finding")
+    assert finding["code"] == "compaction.not-foreseen"
+    assert "over the limit of 70 (--max-batch-bytes)" in finding["message"]
 
 
 @pytest.mark.parametrize(("release", "codes"), [("2.1.1", ["compaction.never-ends"]), ("2.8.2", [])])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -290,6 +291,19 @@ def test_a_batch_of_more_records_than_the_columns_hold() -> None:
     log = wrapper_v1([replace(record, headers=()) for record in records], codec=LZ4)
     data, _, _ = filtered(log, mapped(log, slots=10_000), rules=FilterRules(converts_legacy=False))
     assert [row.offset for row in read(data)] == list(range(5000, 10_000))
+
+
+def test_a_batch_of_very_many_records_takes_a_byte_for_each() -> None:
+    count = 200_000
+    log = batch_v2([Record(offset=i, key=b"k", value=b"") for i in range(count)])
+    runs = RunFilter(mapped(log), now_ms=NOW, delete_retention_ms=RETENTION)
+    run = walked(log)
+    tracemalloc.start()
+    result = runs.filter(memoryview(log), run, retains_legacy=True)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert result.kept[0] == 1
+    assert peak_bytes < 8 * count
 
 
 def read(log: bytes) -> list[Row]:

@@ -11,7 +11,7 @@ from kafkalog_core.ops.releases.release import Release
 if TYPE_CHECKING:
     from kafkalog_core.ops.releases.settings import Settings, TopicSettings
 
-__all__ = ["CLEANER_SETTINGS", "CleanConfig", "clean_config"]
+__all__ = ["CLEANER_SETTINGS", "OWN_EXPIRATION", "CleanConfig", "clean_config"]
 
 CLEANER_SETTINGS: Final = (
     "cleanup.policy",
@@ -26,7 +26,7 @@ CLEANER_SETTINGS: Final = (
 )
 """Those of a topic that count."""
 _DEFAULT: Final = "default"
-_OWN_EXPIRATION: Final = Release(3, 4)  # KIP-854; before, the limit was transactional.id.expiration.ms
+OWN_EXPIRATION: Final = Release(3, 4)  # KIP-854; before, the limit was transactional.id.expiration.ms
 _OLD_EXPIRATION_MS: Final = 7 * 24 * 60 * 60 * 1000
 
 
@@ -67,7 +67,7 @@ def clean_config(settings: Settings, topic: TopicSettings, *, memory_bytes: int 
     threads = max(cast("int", settings.broker("log.cleaner.threads").value), 1)
     buffer = cast("int", settings.broker("log.cleaner.dedupe.buffer.size").value)
     expiration = settings.broker("producer.id.expiration.ms")
-    is_old = expiration.origin.startswith(_DEFAULT) and settings.release < _OWN_EXPIRATION
+    is_old = expiration.origin.startswith(_DEFAULT) and settings.release < OWN_EXPIRATION
     return CleanConfig(
         is_compacted="compact" in topic.cleanup_policy,
         is_deleted="delete" in topic.cleanup_policy,

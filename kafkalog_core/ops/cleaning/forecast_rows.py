@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.findings import found
 from kafkalog_core.ops.cleaning.config import CLEANER_SETTINGS
 from kafkalog_core.ops.cleaning.forecast import CompactForecast
+from kafkalog_core.ops.cleaning.rules import cleaning_rules
 from kafkalog_core.ops.cleaning.stats import Counts
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.logdirs.segment_views import PartitionView
     from kafkalog_core.ops.releases.settings import Setting
 
-__all__ = ["ForecastRows", "head_row"]
+__all__ = ["ForecastRows", "head_row", "watermark_findings"]
 
 Row = dict[str, object]
 
@@ -136,6 +137,8 @@ class ForecastRows:
     def _findings(self) -> Iterator[Finding]:
         """Why no further clean is simulated, and whether the last one leaves a rest that none comes to the end of."""
         yield from self._stopped
+        if self._done:
+            yield from watermark_findings(self._task, self._view)
         for clean in self._done[-1:]:
             if not clean.is_full and clean.end_offset < clean.before.bound:
                 yield found(
@@ -286,3 +289,10 @@ def _state(segments: tuple[CleanSegment, ...], number: int, first: Cleanability)
     if segment.base_offset >= first.first_dirty:
         return "dirty"
     return "clean" if segments[number + 1].base_offset <= first.first_dirty else "mixed"
+
+
+def watermark_findings(task: CompactTask, view: PartitionView) -> Iterator[Finding]:
+    """That nothing tells how far a log is committed, where its cleaner asks for that."""
+    if cleaning_rules(task.guess.release).heeds_high_watermark and not view.is_high_watermark_known:
+        offset = view.end_offset
+        yield found("compaction.no-watermark", task.path, topic=task.topic, partition=task.partition, offset=offset)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, cast
 from kafkalog_core.errors import CleanError, RefusedError
 from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.ops.cleaning.config import CLEANER_SETTINGS
+from kafkalog_core.ops.cleaning.config import CLEANER_SETTINGS, OWN_EXPIRATION
+from kafkalog_core.ops.cleaning.forecast_rows import watermark_findings
 from kafkalog_core.ops.cleaning.last_clean import Cleaning, last_clean
 from kafkalog_core.ops.cleaning.log import read_clean_log
 from kafkalog_core.ops.cleaning.rules import cleaning_rules
@@ -16,6 +17,7 @@ from kafkalog_core.ops.cleaning.staging import stage_checkpoint, stage_clean
 from kafkalog_core.ops.compact import CompactRequest, tasks_of
 from kafkalog_core.ops.logdirs.segment_views import check_now
 from kafkalog_core.ops.plans.plan import Outcome
+from kafkalog_core.ops.recovery.loader_rules import rules_of
 from kafkalog_core.ops.rolling.rules import append_rules
 from kafkalog_core.storage.segment import SegmentState
 
@@ -128,7 +130,7 @@ class _Planner:
                 if work is not None:
                     stage_clean(work, task.view.partition, cleaning, self._stage)
                     self._note_end(task, work.end_offset)
-                    self._findings += retention_findings(task)
+                    self._findings += (*watermark_findings(task, task.view), *retention_findings(task))
                     return
                 self._left.append(f"{name}: {before.why}")
                 if before.resets_checkpoint:  # as soon as a cleaner looks at the log, whether it cleans it or not
@@ -201,5 +203,10 @@ def is_certain(guess: ReleaseGuess) -> bool:
 
 
 def _rules(release: Release) -> object:
-    """What matters of a release: the rules of its cleaner, and of its indexes."""
-    return replace(cleaning_rules(release), release=release.__class__(0, 8)), append_rules(release).bits
+    """What matters of a release: its cleaner, indexes and snapshots, and how long it remembers producers by default."""
+    return (
+        replace(cleaning_rules(release), release=release.__class__(0, 8)),
+        append_rules(release).bits,
+        rules_of(release).removes_stray_snapshots,
+        release >= OWN_EXPIRATION,
+    )

@@ -66,7 +66,6 @@ class CleaningRules:
         appends_chunks: what one read gave is one append: index entries are made for it as a whole.
         grows_to_batches: a batch above max.message.bytes is read all the same; older cleaners stop with an error.
         fails_on_null_keys: a record without a key stops the cleaner.
-        survives: a clean that fails leaves the partition marked, and the cleaner goes on with others (KIP-346).
     """
 
     release: Release
@@ -100,7 +99,6 @@ class CleaningRules:
     appends_chunks: bool
     grows_to_batches: bool
     fails_on_null_keys: bool
-    survives: bool
 
 
 _OLDEST: Final = Release(0, 8)
@@ -134,7 +132,6 @@ _SINCE: Final[Mapping[str, tuple[Release, Release]]] = {
     "appends_chunks": (_OLDEST, Release(3, 9)),
     "grows_to_batches": (Release(2, 0), _NEVER),
     "fails_on_null_keys": (_OLDEST, Release(0, 9)),
-    "survives": (Release(2, 1), _NEVER),
 }
 _FILLINGS: Final[tuple[tuple[Release, MapFilling], ...]] = (
     (_OLDEST, "skipping"),

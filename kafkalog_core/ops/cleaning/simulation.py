@@ -39,6 +39,8 @@ _READS: Final = 2
 """A clean reads the dirty part twice, and all the rest once; most logs are dirty."""
 _UNSEEN: Final = frozenset({"crc-mismatch", "offset-order"})
 """Damage that no cleaner looks for."""
+_OUR_LIMIT: Final = "over-limit"
+"""What is no damage: batches that this run was told not to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +164,8 @@ def _place_of(error: StorageError) -> str:
 def _code_of(error: StorageError) -> str:
     if not isinstance(error, CleanError):
         return code_of_error(error)
+    if error.reason == _OUR_LIMIT:
+        return "compaction.not-foreseen"
     return "compaction.over-damage" if error.reason in _UNSEEN else "compaction.clean-fails"
 
 

@@ -103,7 +103,6 @@ class PartitionView:
         high_watermark_origin: where that comes from.
         is_high_watermark_known: whether the checkpoint tells it.
         end_offset: behind the last record.
-        is_end_sure: whether the log ends with a whole batch; else recovery may cut it before `end_offset`.
         is_tiered: whether `remote.storage.enable` is set, so that more of the log may lie in remote storage.
     """
 
@@ -115,7 +114,6 @@ class PartitionView:
     high_watermark_origin: str
     is_high_watermark_known: bool
     end_offset: int
-    is_end_sure: bool
     is_tiered: bool
 
     @property
@@ -172,7 +170,6 @@ def read_partition_view(
         high_watermark_origin=_watermark_origin(watermark, start, extent.end),
         is_high_watermark_known=watermark is not None,
         end_offset=extent.end,
-        is_end_sure=extent.is_sure,
         is_tiered=settings.remote_storage_enable,
     )
 

@@ -67,6 +67,8 @@ def play(question: Question, schedule: Schedule, until_ms: int) -> list[Event]:
     """All events up to a moment, in their order. Raises LimitError for more checks than anybody waits for."""
     events: list[Event] = []
     log, time_ms = question.log, schedule.first_ms
+    if question.custom and (until_ms - time_ms) // schedule.interval_ms >= MAX_CHECKS:  # each of them is made
+        raise LimitError(f"more than {MAX_CHECKS:,} checks up to then; choose a nearer time, or a longer interval")
     for _ in range(MAX_CHECKS):
         if time_ms > until_ms:
             break
@@ -78,7 +80,7 @@ def play(question: Question, schedule: Schedule, until_ms: int) -> list[Event]:
             break
         time_ms = again_ms
     else:
-        raise LimitError(f"more than {MAX_CHECKS:,} checks up to then; choose a nearer time")
+        raise LimitError(f"more than {MAX_CHECKS:,} checks up to then; choose a nearer time, or a longer interval")
     order = {"new-segment": 0, "renamed": 1, "removed": 2}
     return sorted(
         (event for event in events if event.time_ms <= until_ms),

@@ -85,12 +85,13 @@ class Survey:
 
         Args:
             progress: asked for leave to go on after each partition.
-            jobs: partitions that are read at the same time: a disk that has to seek serves several in one sweep.
+            jobs: partitions that are read at the same time: a disk that has to seek serves several in one sweep. Where
+                all is in memory already the threads wait for each other, and more than one takes longer.
 
         Raises RefusedError where now lies before all data, or the wanted log start behind the high watermark.
         """
         seen: list[Question | Finding] = []
-        threads = ThreadPoolExecutor(jobs)  # which wait for the disk; most of the work is the system's
+        threads = ThreadPoolExecutor(jobs)
         try:
             for each in threads.map(self._look, self.site.partitions):
                 progress.advance(0)

@@ -14,6 +14,7 @@ from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops import apply as apply_module
 from kafkalog_core.ops.apply import apply_draft, check_drift, draft_to_apply, resume
 from kafkalog_core.ops.cleaning.course import CleanPass
+from kafkalog_core.ops.cleaning.planning import is_certain
 from kafkalog_core.ops.cleaning.to_dir import compact_to
 from kafkalog_core.ops.compact import CompactRequest
 from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
@@ -21,6 +22,8 @@ from kafkalog_core.ops.plans.plan_file import parse_plans, plan_file
 from kafkalog_core.ops.plans.resume import is_of_plan
 from kafkalog_core.ops.plans.sites import site_of
 from kafkalog_core.ops.progress import NO_PROGRESS
+from kafkalog_core.ops.releases.release import Release
+from kafkalog_core.ops.releases.release_evidence import ReleaseGuess
 from kafkalog_core.ops.releases.settings import SettingsRequest
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.selecting.targets import resolve
@@ -273,6 +276,21 @@ def test_which_release_cleans_is_to_be_said_where_it_matters(log_dir: Path) -> N
     (log_dir / "meta.properties").write_bytes(build.meta_properties({"version": "0", "broker.id": "1"}))
     draft = plan(log_dir, kafka=None)
     assert any("--kafka VERSION" in obstacle for obstacle in draft.plan.obstacles)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        (Release(2, 4), Release(2, 7), True),
+        (Release(2, 7), Release(2, 8), False),  # snapshots go with their segments
+        (Release(3, 1), Release(3, 3), True),
+        (Release(3, 3), Release(3, 4), False),  # producers are forgotten after a day
+        (Release(4, 1), Release(4, 3), True),
+    ],
+)
+def test_which_releases_clean_alike(first: Release, last: Release, expected: bool) -> None:
+    guess = ReleaseGuess(release=last, is_certain=False, candidates=(first, last), evidence=())
+    assert is_certain(guess) == expected
 
 
 # --- into a new directory ---------------------------------------------------------------------------------------------

@@ -36,7 +36,6 @@ ROWS = {
     "frees_empty_segments": "0 0 0 0 0 0 0 0 1 1 1",
     "appends_chunks": "1 1 1 1 1 1 1 1 0 0 0",
     "fails_on_null_keys": "1 0 0 0 0 0 0 0 0 0 0",
-    "survives": "0 0 0 0 0 0 1 1 1 1 1",
 }
 
 

@@ -44,6 +44,15 @@ def test_what_goes_after_the_end_is_not_told() -> None:
     assert [event.kind for event in play(asked, SCHEDULE, 1059)] == ["renamed"]
 
 
+def test_more_checks_with_a_policy_of_ones_own_than_anybody_waits_for_are_refused_at_once() -> None:
+    def never_asked(views: object, now_ms: int) -> list[bool]:
+        raise AssertionError
+
+    asked = question(segments(1, 2), 970, custom={"mine": never_asked})
+    with pytest.raises(LimitError, match="a longer interval"):
+        play(asked, SCHEDULE, SCHEDULE.first_ms + playing.MAX_CHECKS * SCHEDULE.interval_ms)
+
+
 def test_a_policy_of_ones_own_is_asked_at_each_check(monkeypatch: pytest.MonkeyPatch) -> None:
     late = {"late": lambda views, now_ms: [now_ms > 2000 and view.base_offset < 10 for view in views]}
     asked = question(segments(1, 2), 970, custom=late)

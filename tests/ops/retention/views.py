@@ -72,7 +72,6 @@ def question(views: tuple[SegmentView, ...], now_ms: int, *, release: Release = 
         high_watermark_origin="replication-offset-checkpoint",
         is_high_watermark_known=True,
         end_offset=views[-1].next_offset,
-        is_end_sure=True,
         is_tiered=topic.remote_storage_enable,
     )
     return Question(view=view, topic=topic, rules=retention_rules(topic, settings), now_ms=now_ms, custom=custom)
