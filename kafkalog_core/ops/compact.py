@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.format.names import DirectoryState, FileKind
-from kafkalog_core.ops.cleaning.policy import why_never_cleaned, why_not_current, with_known_policy
+from kafkalog_core.format.names import DirectoryState
+from kafkalog_core.ops.cleaning.policy import cleaned_topics, why_never_cleaned, why_not_current, with_known_policy
 from kafkalog_core.ops.cleaning.settings_check import check_cleaner_settings
 from kafkalog_core.ops.cleaning.simulation import CompactTask, simulate
 from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
@@ -104,7 +104,7 @@ def tasks_of(site: Site, request: CompactRequest) -> Iterable[CompactTask]:
     log_dir = site.log_dir
     settings = read_settings(request.kafka, guess.release, None if log_dir is None else log_dir.path)
     broker_dir = None if log_dir is None else read_broker_dir(log_dir)
-    around = _Around(guess, settings, broker_dir, _cleaned_topics(broker_dir))
+    around = _Around(guess, settings, broker_dir, cleaned_topics(broker_dir))
     for place in site.partitions:
         if place.name.state is not DirectoryState.DELETE:
             yield _task(read_partition(place.path), request, around)
@@ -117,11 +117,6 @@ class _Around(NamedTuple):
     settings: Settings
     broker_dir: BrokerDir | None
     cleaned: frozenset[str]
-
-
-def _cleaned_topics(broker_dir: BrokerDir | None) -> frozenset[str]:
-    text = None if broker_dir is None else broker_dir.offsets.get(FileKind.CLEANER_OFFSET)
-    return frozenset() if text is None or text.is_refused else frozenset(topic for topic, _ in text.file.entries)
 
 
 def _task(partition: Partition, request: CompactRequest, around: _Around) -> CompactTask:

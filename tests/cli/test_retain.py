@@ -79,6 +79,17 @@ def test_the_cleanup_policy_says_which_rules_run(log_dir: Path, policy: str, gon
     assert len(str(rows_of(result)[0]["passes"]).split(",")) == passes
 
 
+def test_what_a_cleaner_has_been_at_is_compacted_where_nobody_says_otherwise(log_dir: Path) -> None:
+    (log_dir / "cleaner-offset-checkpoint").write_bytes(build.offset_checkpoint([("t", 1, 5)]))
+    one = ("--retention-ms", 1, log_dir / "t-0")
+    assert deleted(run(*one)) == []
+    assert deleted(run("--set", "cleanup.policy=delete", *one)) == NAMES
+    scenario = ("--what-if", "retention.ms=2")
+    kept = [row["kept_segments"] for row in rows_of(run(*scenario, *one)) if row["type"] == "retention_what_if"]
+    assert kept
+    assert set(kept) == {len(NAMES)}
+
+
 def test_where_a_value_comes_from(log_dir: Path) -> None:
     settings = rows_of(run("--retention-hours", 2, log_dir / "t-0"))[0]["settings"]
     assert settings["retention.ms"] == {"value": str(2 * HOUR), "origin": "--set"}  # type: ignore[index]

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
 from kafkalog_core.ops.releases.settings import Setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
     from kafkalog_core.ops.releases.settings import Settings, TopicSettings
 
-__all__ = ["why_never_cleaned", "why_not_current", "with_known_policy"]
+__all__ = ["cleaned_topics", "is_inferred", "why_never_cleaned", "why_not_current", "with_known_policy"]
 
 _POLICY: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
@@ -29,6 +30,17 @@ _ASIDE: Final[Mapping[DirectoryState, str]] = {
 def why_not_current(state: DirectoryState) -> tuple[str, str] | None:
     """The state of a log that no cleaner looks at, as it is no current one, and why; null: it is one."""
     return ("not-compacted", _ASIDE[state]) if state in _ASIDE else None
+
+
+def cleaned_topics(broker_dir: BrokerDir | None) -> frozenset[str]:
+    """Topics of which the cleaner's checkpoint has an entry for some partition."""
+    text = None if broker_dir is None else broker_dir.offsets.get(FileKind.CLEANER_OFFSET)
+    return frozenset() if text is None or text.is_refused else frozenset(topic for topic, _ in text.file.entries)
+
+
+def is_inferred(topic: TopicSettings) -> bool:
+    """Whether nobody says that the topic is compacted, and a cleaner has been at it."""
+    return topic.origin(_POLICY) == _CLEANED
 
 
 def with_known_policy(topic: TopicSettings, *, is_cleaned: bool) -> TopicSettings:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import RefusedError, SelectionError, StorageError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
+from kafkalog_core.ops.cleaning.policy import cleaned_topics, with_known_policy
 from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
 from kafkalog_core.ops.logdirs.segment_views import PartitionView, check_now, read_partition_view
 from kafkalog_core.ops.reading.file_codes import code_of_error
@@ -77,6 +78,7 @@ class Survey:
             wanted.kafka, self.guess.release, None if log_dir is None else log_dir.path
         )
         self.broker_dir: BrokerDir | None = None if log_dir is None else read_broker_dir(log_dir)
+        self._cleaned = cleaned_topics(self.broker_dir)
         self._wanted = wanted
         self._policies = load_policies(wanted.policies)
 
@@ -110,7 +112,7 @@ class Survey:
         where = {"topic": name.topic, "partition": name.partition}
         if name.topic == METADATA_TOPIC:
             return found("retain.metadata-log", place.path, **where)  # type: ignore[arg-type]
-        topic = self.settings.for_topic(name.topic)
+        topic = with_known_policy(self.settings.for_topic(name.topic), is_cleaned=name.topic in self._cleaned)
         check_broker_keys(self.settings, name.topic)
         check_settings(topic, self.guess.release)
         try:
