@@ -240,6 +240,7 @@ def test_damage_in_the_dirty_part(customers: Path) -> None:
     rows: list[dict[str, Any]] = [json.loads(line) for line in result.stdout.splitlines()]
     assert rows[0]["state"] == "fails"
     assert rows[0]["reason"].endswith("(byte 0 of 00000000000000000010.log)")
+    assert rows[0]["reason"].startswith("damage that a broker's cleaner would not see")
     assert [row["code"] for row in rows if row["type"] == "finding"] == ["compaction.over-damage"]
     assert result.exit_code == 0
 

@@ -37,6 +37,8 @@ Row = dict[str, object]
 
 _READS: Final = 2
 """A clean reads the dirty part twice, and all the rest once; most logs are dirty."""
+_OVER_DAMAGE: Final = "compaction.over-damage"
+_GOES_ON: Final = "damage that a broker's cleaner would not see, and that is not cleaned over here: "
 _UNSEEN: Final = frozenset({"crc-mismatch", "offset-order"})
 """Damage that no cleaner looks for."""
 _OUR_LIMIT: Final = "over-limit"
@@ -139,7 +141,8 @@ def simulate(task: CompactTask, advance: Callable[[int], None]) -> CompactForeca
             partition=task.partition,
             position=error.position if isinstance(error, CleanError) else None,
         )
-        return CompactForecast(partition=head_row(task, "fails", error.message + _place_of(error)), findings=(finding,))
+        why = f"{_GOES_ON if code == _OVER_DAMAGE else ''}{error.message}{_place_of(error)}"
+        return CompactForecast(partition=head_row(task, "fails", why), findings=(finding,))
 
 
 def _without_view(task: CompactTask) -> CompactForecast:
@@ -166,7 +169,7 @@ def _code_of(error: StorageError) -> str:
         return code_of_error(error)
     if error.reason == _OUR_LIMIT:
         return "compaction.not-foreseen"
-    return "compaction.over-damage" if error.reason in _UNSEEN else "compaction.clean-fails"
+    return _OVER_DAMAGE if error.reason in _UNSEEN else "compaction.clean-fails"
 
 
 class _Simulation:
