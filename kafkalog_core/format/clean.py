@@ -13,14 +13,6 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.format import kernels
 from kafkalog_core.format.arena import PayloadDamage
 from kafkalog_core.format.clean_terms import (
-    BIT_DISCARD,
-    BIT_EMPTY_TXN,
-    BIT_RETAIN_EMPTY,
-    OUTCOME_EMPTIED,
-    OUTCOME_REBUILT,
-    OUTCOME_REMOVED,
-    OUTCOME_VERBATIM,
-    REASONS,
     Filtered,
     FilterRules,
     Tally,
@@ -36,20 +28,7 @@ if TYPE_CHECKING:
     from kafkalog_core.format.heavy_keys import HeavyKeys
     from kafkalog_core.format.offset_map import OffsetMap
 
-__all__ = [
-    "BIT_DISCARD",
-    "BIT_EMPTY_TXN",
-    "BIT_RETAIN_EMPTY",
-    "OUTCOME_EMPTIED",
-    "OUTCOME_REBUILT",
-    "OUTCOME_REMOVED",
-    "OUTCOME_VERBATIM",
-    "REASONS",
-    "FilterRules",
-    "Filtered",
-    "RunFilter",
-    "Tally",
-]
+__all__ = ["RunFilter"]
 
 _TROUBLES: Final = (
     (n.TROUBLE_EMPTY, "empty-legacy", "nothing of it stays, but it must: a message of magic 0 or 1 cannot be emptied"),

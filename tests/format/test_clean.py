@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.format import arena, clean, decode, offset_map, whole_batches
-from kafkalog_core.format.clean import (
+from kafkalog_core.format.clean import RunFilter
+from kafkalog_core.format.clean_terms import (
     BIT_DISCARD,
     BIT_RETAIN_EMPTY,
     OUTCOME_EMPTIED,
@@ -19,7 +20,6 @@ from kafkalog_core.format.clean import (
     OUTCOME_VERBATIM,
     REASONS,
     FilterRules,
-    RunFilter,
 )
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.offset_map import ENTRY_BYTES, OffsetMap

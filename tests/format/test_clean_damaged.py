@@ -7,7 +7,8 @@ import random
 import pytest
 
 from kafkalog_core.format import arena, clean, decode, kernels, offset_map, whole_batches
-from kafkalog_core.format.clean import Filtered, FilterRules, RunFilter
+from kafkalog_core.format.clean import RunFilter
+from kafkalog_core.format.clean_terms import Filtered, FilterRules
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.offset_map import ENTRY_BYTES, OffsetMap
 from tests.build import GZIP, LZ4, NONE, SNAPPY, ZSTD

@@ -8,14 +8,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from kafkalog_core.format import arena, clean, decode, offset_map, whole_batches
-from kafkalog_core.format.clean import (
-    BIT_DISCARD,
-    BIT_EMPTY_TXN,
-    BIT_RETAIN_EMPTY,
-    REASONS,
-    FilterRules,
-    RunFilter,
-)
+from kafkalog_core.format.clean import RunFilter
+from kafkalog_core.format.clean_terms import BIT_DISCARD, BIT_EMPTY_TXN, BIT_RETAIN_EMPTY, REASONS, FilterRules
 from kafkalog_core.format.compression import decompress
 from kafkalog_core.format.offset_map import ENTRY_BYTES, OffsetMap
 from tests.build import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafkalog_core.format import arena, clean, decode, offset_map, whole_batches
-from kafkalog_core.format.clean import OUTCOME_REBUILT, OUTCOME_VERBATIM, Filtered, FilterRules, RunFilter
+from kafkalog_core.format.clean import RunFilter
+from kafkalog_core.format.clean_terms import OUTCOME_REBUILT, OUTCOME_VERBATIM, Filtered, FilterRules
 from kafkalog_core.format.compression import decompress
 from kafkalog_core.format.offset_map import ENTRY_BYTES, OffsetMap
 from tests.build import GZIP, LZ4, Record, message_v0, message_v1, wrapper_v0, wrapper_v1

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.format import arena, clean, decode, heavy_keys, offset_map, whole_batches
-from kafkalog_core.format.clean import BIT_DISCARD, RunFilter
+from kafkalog_core.format.clean import RunFilter
+from kafkalog_core.format.clean_terms import BIT_DISCARD
 from kafkalog_core.format.heavy_keys import HeavyKey, HeavyKeys
 from kafkalog_core.format.offset_map import ENTRY_BYTES, OffsetMap
 from tests.build import COMMIT, Record, batch_v2, txn_marker

@@ -13,7 +13,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kafkalog_core.errors import CleanError
-from kafkalog_core.format.clean import OUTCOME_REBUILT, FilterRules, RunFilter
+from kafkalog_core.format.clean import RunFilter
+from kafkalog_core.format.clean_terms import OUTCOME_REBUILT, FilterRules
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.deflate import GZIP_SYSTEM
 from kafkalog_core.format.heavy_keys import HeavyKeys
@@ -34,7 +35,7 @@ from kafkalog_core.ops.progress import NO_PROGRESS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog_core.format.clean import Filtered
+    from kafkalog_core.format.clean_terms import Filtered
     from kafkalog_core.format.heavy_keys import HeavyKey
     from kafkalog_core.ops.cleaning.appends import AppendSet
     from kafkalog_core.ops.cleaning.bounds import Cleanability

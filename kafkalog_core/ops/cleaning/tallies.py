@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.format.clean import REASONS
+from kafkalog_core.format.clean_terms import REASONS
 from kafkalog_core.format.layout import DELETE_HORIZON_BIT
 from kafkalog_core.ops.cleaning.stats import Counts
 
 if TYPE_CHECKING:
-    from kafkalog_core.format.clean import Filtered, RunFilter
+    from kafkalog_core.format.clean import RunFilter
+    from kafkalog_core.format.clean_terms import Filtered
     from kafkalog_core.format.columns import BatchColumns
 
 __all__ = ["Tallies"]

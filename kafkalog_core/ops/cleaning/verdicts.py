@@ -10,7 +10,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import CleanError
-from kafkalog_core.format.clean import BIT_DISCARD, BIT_EMPTY_TXN, BIT_RETAIN_EMPTY
+from kafkalog_core.format.clean_terms import BIT_DISCARD, BIT_EMPTY_TXN, BIT_RETAIN_EMPTY
 from kafkalog_core.format.layout import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,

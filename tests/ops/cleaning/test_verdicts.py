@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.format.clean import BIT_DISCARD, BIT_EMPTY_TXN, BIT_RETAIN_EMPTY
+from kafkalog_core.format.clean_terms import BIT_DISCARD, BIT_EMPTY_TXN, BIT_RETAIN_EMPTY
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.ops.cleaning.log import LastRecord
 from kafkalog_core.ops.cleaning.rules import cleaning_rules
