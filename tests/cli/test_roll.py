@@ -51,7 +51,10 @@ def test_other_forms(log_dir: Path, output: str) -> None:
     assert "2000" in result.stdout
 
 
-def test_the_table_names_directories_and_counts_one_segment_as_one(log_dir: Path, tmp_path: Path) -> None:
+def test_the_table_names_directories_and_counts_one_segment_as_one(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     moving = f"t-0.{'0123456789abcdef' * 2}-future"
     shutil.copytree(log_dir / "t-0", log_dir / moving)
     lines = run(log_dir, *SMALL, output="table").stdout.splitlines()

@@ -23,6 +23,7 @@ from kafkalog_core.storage.changing.fingerprint import WHOLE_BYTES
 from kafkalog_core.storage.changing.journals import held_bytes
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import LOG, NOW_MS, OWNER, Killed, apply_to, draft_of, make_dir, names_of_ours, snapshot
+from tests.ways import let_others_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -479,8 +480,7 @@ def test_a_foreign_owner(root: Path, uid: int, gid: int) -> None:
     for file in root.rglob("*"):
         if file.is_file():
             file.chmod(0o666)
-    for directory in root.parents[:3]:
-        directory.chmod(0o755)
+    let_others_in(root)
     groups = os.getgroups()
     os.setgroups([])
     os.setegid(gid)
@@ -495,8 +495,7 @@ def test_a_foreign_owner(root: Path, uid: int, gid: int) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 def test_the_owner_needs_no_root(root: Path) -> None:
-    for directory in root.parents[:3]:
-        directory.chmod(0o755)
+    let_others_in(root)
     old = snapshot(root)
     groups = os.getgroups()
     os.setgroups([])

@@ -15,6 +15,7 @@ from kafkalog_core.errors import AccessError, LockedError
 from kafkalog_core.storage.changing.lock import LogDirLocks, lock_holder, locked_dirs
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import OWNER, names_of_ours
+from tests.ways import let_others_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,8 +136,8 @@ def test_without_hard_links(log_dir: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 @pytest.mark.parametrize("has_lock", [False, True])
 def test_a_foreign_directory(log_dir: Path, has_lock: bool) -> None:
-    for directory in (log_dir, *log_dir.parents[:3]):
-        directory.chmod(0o777)
+    let_others_in(log_dir)
+    log_dir.chmod(0o777)
     if has_lock:
         (log_dir / ".lock").touch(mode=0o644)
     os.seteuid(65534)
