@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["KeyedLog", "write_keyed"]
+__all__ = ["KeyedLog", "NewBatch", "SegmentFiles", "batch_bytes", "varint", "write_keyed"]
 
 RECORDS_A_BATCH: Final = 180
 SEGMENT_BYTES: Final = 100 * 1024 * 1024
@@ -49,7 +49,7 @@ def write_keyed(directory: Path, records: int, keys: int) -> KeyedLog:
     place = home / _TOPIC
     place.mkdir(parents=True, exist_ok=True)
     size_bytes, end = _write_segments(place, records, keys)
-    _Segment(place, end).close(next(_batches(end, RECORDS_A_BATCH, keys)))  # the active one
+    SegmentFiles(place, end).close(next(_batches(end, RECORDS_A_BATCH, keys)))  # the active one
     (place / fixed_file_name(FileKind.LEADER_EPOCH)).write_bytes(b"0\n1\n0 0\n")
     log = KeyedLog(path=str(place), size_bytes=size_bytes, records=records, keys=keys)
     note.write_text(json.dumps(asdict(log)))
@@ -58,27 +58,29 @@ def write_keyed(directory: Path, records: int, keys: int) -> KeyedLog:
 
 def _write_segments(place: Path, records: int, keys: int) -> tuple[int, int]:
     """Bytes of the closed segments, and the offset behind them."""
-    segment, size_bytes, offset = _Segment(place, 0), 0, 0
+    segment, size_bytes, offset = SegmentFiles(place, 0), 0, 0
     for batch in _batches(0, records, keys):
         if segment.size_bytes + len(batch.data) > SEGMENT_BYTES:
             size_bytes += segment.close()
-            segment = _Segment(place, offset)
+            segment = SegmentFiles(place, offset)
         segment.add(batch)
         offset = batch.last_offset + 1
     return size_bytes + segment.close(), offset
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch:
+class NewBatch:
+    """A batch to be written, with what an index tells of it."""
+
     data: bytes
     last_offset: int
     timestamp_ms: int
 
 
-def _batches(base_offset: int, records: int, keys: int) -> Iterator[_Batch]:
+def _batches(base_offset: int, records: int, keys: int) -> Iterator[NewBatch]:
     chance = random.Random(_SEED + base_offset)
     value = bytes(33 + (7 * number) % 90 for number in range(_VALUE_BYTES))
-    ends = _varint(_VALUE_BYTES) + value + b"\0"
+    ends = varint(_VALUE_BYTES) + value + b"\0"
     heads = [_head(delta, len(ends)) for delta in range(RECORDS_A_BATCH)]
     names = [b"%08d" % number for number in range(keys)]
     for first in range(base_offset, base_offset + records, RECORDS_A_BATCH):
@@ -86,16 +88,16 @@ def _batches(base_offset: int, records: int, keys: int) -> Iterator[_Batch]:
         chosen = chance.choices(names, k=count)
         body = b"".join([head + key + ends for head, key in zip(heads, chosen, strict=False)])
         time_ms = FIRST_TIMESTAMP_MS + first // 100
-        yield _Batch(_batch(first, count, time_ms, body), first + count - 1, time_ms)
+        yield NewBatch(batch_bytes(first, count, time_ms, body), first + count - 1, time_ms)
 
 
 def _head(delta: int, rest_bytes: int) -> bytes:
     """A record up to its key of eight bytes."""
-    start = b"\0\0" + _varint(delta) + _varint(8)
-    return _varint(len(start) + 8 + rest_bytes) + start
+    start = b"\0\0" + varint(delta) + varint(8)
+    return varint(len(start) + 8 + rest_bytes) + start
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
     """A positive number as records have it: zigzag, seven bits a byte."""
     rest, out = number << 1, bytearray()
     while rest > 0x7F:
@@ -105,7 +107,8 @@ def _varint(number: int) -> bytes:
     return bytes(out)
 
 
-def _batch(base_offset: int, count: int, time_ms: int, body: bytes) -> bytes:
+def batch_bytes(base_offset: int, count: int, time_ms: int, body: bytes) -> bytes:
+    """A v2 batch without compression and without a producer, its checksum included."""
     length = layout.RECORD_BATCH_OVERHEAD - layout.LOG_OVERHEAD + len(body)
     fields = [base_offset, length, 0, layout.MAGIC_V2, 0, 0, count - 1, time_ms, time_ms, -1, -1, -1, count]
     pack = layout.BATCH_V2.struct.pack
@@ -113,7 +116,7 @@ def _batch(base_offset: int, count: int, time_ms: int, body: bytes) -> bytes:
     return pack(*fields) + body
 
 
-class _Segment:
+class SegmentFiles:
     """A segment as a 4.x broker writes it: an entry of both indexes for every batch but the first."""
 
     def __init__(self, place: Path, base_offset: int) -> None:
@@ -125,7 +128,7 @@ class _Segment:
         ]
         self._last: bytes = b""
 
-    def add(self, batch: _Batch) -> None:
+    def add(self, batch: NewBatch) -> None:
         """Append a batch."""
         relative = batch.last_offset - self._base_offset
         time_entry = layout.TIME_INDEX_ENTRY.struct.pack(batch.timestamp_ms, relative)
@@ -135,7 +138,7 @@ class _Segment:
         self._last = b"" if self.size_bytes else time_entry
         self.size_bytes += self._files[0].write(batch.data)
 
-    def close(self, batch: _Batch | None = None) -> int:
+    def close(self, batch: NewBatch | None = None) -> int:
         """Close the files, after a last batch perhaps; bytes of the log."""
         if batch is not None:
             self.add(batch)

@@ -1,4 +1,4 @@
-"""The command class of kafkalog: a click command with its examples and exit statuses, for --help and man page alike."""
+"""The command classes of kafkalog: click's, with examples and exit statuses, for --help and man page alike."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from kafkalog_cli.exits import EXIT_STATUS_HELP, ExitStatus
+from kafkalog_cli.lazy import LazyGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Command", "Example", "OptionalValue"]
+__all__ = ["Command", "CommandGroup", "Example", "Explained", "OptionalValue"]
 
 
 class Example(NamedTuple):
@@ -50,8 +51,8 @@ class OptionalValue(click.Option):
         return self.type.choices if isinstance(self.type, click.Choice) else ()
 
 
-class Command(click.Command):
-    """A command with an Examples and an Exit status section."""
+class Explained(click.Command):
+    """What has an Examples and an Exit status section."""
 
     def __init__(
         self,
@@ -64,13 +65,6 @@ class Command(click.Command):
         self.examples = tuple(examples)
         self.exit_statuses = tuple(exit_statuses)
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Give options with an optional value their value, then parse as click does."""
-        for parameter in self.params:
-            if isinstance(parameter, OptionalValue):
-                args = parameter.spelled_out(args)
-        return super().parse_args(ctx, args)
-
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the two sections that every command has."""
         with formatter.section("Examples"):
@@ -82,3 +76,18 @@ class Command(click.Command):
         with formatter.section("Exit status"):
             formatter.write_dl([(str(int(status)), EXIT_STATUS_HELP[status]) for status in self.exit_statuses])
         super().format_epilog(ctx, formatter)
+
+
+class Command(Explained):
+    """A command of kafkalog."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Give options with an optional value their value, then parse as click does."""
+        for parameter in self.params:
+            if isinstance(parameter, OptionalValue):
+                args = parameter.spelled_out(args)
+        return super().parse_args(ctx, args)
+
+
+class CommandGroup(Explained, LazyGroup):
+    """A command of kafkalog that has commands of its own."""

@@ -16,6 +16,7 @@ from typing import Final, NoReturn
 import click
 
 from kafkalog_cli.exits import ExitStatus, status_of
+from kafkalog_cli.lazy import LazyGroup
 from kafkalog_core.errors import KafkalogError
 
 __all__ = ["COMMANDS", "cli", "main"]
@@ -55,6 +56,7 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.compact:compact_command",
         "Forecast what the cleaner does to compacted topics, or do it.",
     ),
+    "spark": ("kafkalog_cli.commands.spark:spark_group", "Work on the disks of a whole cluster, through Apache Spark."),
     "apply": ("kafkalog_cli.commands.apply:apply_command", "Carry out a plan, or finish what was interrupted."),
     "undo": ("kafkalog_cli.commands.undo:undo_command", "Take back what kafkalog has changed."),
     "bench": ("kafkalog_cli.commands.bench:bench_command", "Measure how fast this machine reads logs."),
@@ -62,28 +64,8 @@ COMMANDS: Final = {
 }
 
 
-class LazyGroup(click.Group):
-    """A group that knows its commands' names and short helps without importing them."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Command names in the order of the table."""
-        del ctx
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command of that name."""
-        del ctx
-        if cmd_name not in COMMANDS:
-            return None
-        module_name, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(import_module(module_name), attribute)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands from the table alone."""
-        del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, short_help) for name, (_, short_help) in COMMANDS.items()])
+class MainGroup(LazyGroup):
+    """The group that every command is reached by: its end is the end of the process."""
 
     def invoke(self, ctx: click.Context) -> NoReturn:
         """Run the command; end with its status, or with the one that its error stands for."""
@@ -154,7 +136,8 @@ def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) 
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=MainGroup,
+    table=COMMANDS,
     help=HELP,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Exit status: 0 clean, 1 crash, 2 usage, 3 could not operate, 4 damage found.",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from kafkalog_core.errors import AccessError, NotFoundError
 from kafkalog_core.ops.selecting.targets import FileTarget
@@ -52,17 +52,21 @@ class OutFile:
 
     def write(self, pieces: Iterable[str]) -> None:
         """Write the whole file, in place of one that is there. Raises AccessError; nothing is left then."""
+        self.fill(lambda file: file.writelines(piece.encode(errors="backslashreplace") for piece in pieces))
+
+    def fill(self, writes: Callable[[IO[bytes]], None]) -> None:
+        """The same for a file of bytes, which `writes` writes into the file that it gets."""
         try:
-            self._replace(pieces)
+            self._replace(writes)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise AccessError(f"cannot be written: {reason}", path=self._path) from error
 
-    def _replace(self, pieces: Iterable[str]) -> None:
+    def _replace(self, writes: Callable[[IO[bytes]], None]) -> None:
         number, temporary = tempfile.mkstemp(dir=self._directory, prefix=_PREFIX, suffix=".tmp")
         try:
-            with os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-                file.writelines(pieces)
+            with os.fdopen(number, "wb") as file:
+                writes(file)
                 file.flush()
                 os.fchmod(number, self._mode())
                 os.fsync(number)

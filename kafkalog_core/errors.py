@@ -7,6 +7,8 @@ attributes, so that a caller can read the numbers and a person the sentence. Dam
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "AccessError",
     "ChecksumError",
@@ -39,6 +41,16 @@ class KafkalogError(Exception):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors travel between processes whole, whatever their kind is made of."""
+        return _made_again, (type(self), self.args, vars(self))
+
+
+def _made_again(kind: type[KafkalogError], arguments: tuple[Any, ...], attributes: dict[str, Any]) -> KafkalogError:
+    error = kind.__new__(kind, *arguments)
+    vars(error).update(attributes)
+    return error
 
 
 class FormatError(KafkalogError):

@@ -12,7 +12,9 @@ from functools import cache
 from typing import Final
 
 from kafkalog_core.compact_tables import BIG_KEY, CLEANED_SEGMENT, CLEANING_PASS, COMPACTION
+from kafkalog_core.export_tables import EXPORT
 from kafkalog_core.repair_tables import CHANGE, FETCH, JOURNAL, LOSS, PLAN, SEEK, SETTING, TEXT_FILE, TEXT_LINE
+from kafkalog_core.replica_tables import REPLICA, REPLICA_COPY, REPLICA_RANGE
 from kafkalog_core.retain_tables import RETAINED_SEGMENT, RETENTION, RETENTION_EVENT, RETENTION_WHAT_IF
 from kafkalog_core.roll_tables import ROLLED_SEGMENT, ROLLING
 from kafkalog_core.table_kinds import PLACE, Column, Kind, Table, new_table
@@ -28,6 +30,7 @@ __all__ = [
     "COMPACTION",
     "DAMAGE",
     "EXPLANATION",
+    "EXPORT",
     "FETCH",
     "FINDING",
     "INDEX_ENTRY",
@@ -40,6 +43,9 @@ __all__ = [
     "PROPERTY",
     "RECORD",
     "RECORD_V07",
+    "REPLICA",
+    "REPLICA_COPY",
+    "REPLICA_RANGE",
     "RETAINED_SEGMENT",
     "RETENTION",
     "RETENTION_EVENT",
@@ -375,6 +381,10 @@ TABLES: Final = {
         BIG_KEY,
         ROLLING,
         ROLLED_SEGMENT,
+        EXPORT,
+        REPLICA,
+        REPLICA_COPY,
+        REPLICA_RANGE,
         SUMMARY,
     )
 }

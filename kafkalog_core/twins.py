@@ -66,6 +66,7 @@ MODULES: Final = (
     "rebuild",
     "clean_numbers",
     "key_map",
+    "map_merge",
     "clean_judge",
     "heavy_keys",
     "clean_records",

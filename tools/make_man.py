@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog_cli.command import Command
+from kafkalog_cli.command import Explained
 from kafkalog_cli.exits import EXIT_STATUS_HELP, ExitStatus
+from kafkalog_cli.lazy import LazyGroup
 from kafkalog_cli.main import COMMANDS, cli
 from tools import reference_pages, roff
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["MAN", "pages"]
 
@@ -25,12 +30,27 @@ def pages() -> dict[str, str]:
     """Every page by its file name."""
     result = {"kafkalog.1": _main_page()}
     with click.Context(cli, info_name="kafkalog", **cli.context_settings) as context:
-        for name in cli.list_commands(context):
-            command = cli.get_command(context, name)
-            if not isinstance(command, Command):
-                raise TypeError(f"{name} is no command with examples and exit statuses")
-            result[f"kafkalog-{name}.1"] = _command_page(name, command, context)
+        result |= _pages_of(cli, "kafkalog", context)
     return result | reference_pages.pages()
+
+
+def _pages_of(group: LazyGroup, path: str, context: click.Context) -> dict[str, str]:
+    """The pages of a group's commands, and of theirs."""
+    result = {}
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if not isinstance(command, Explained):
+            raise TypeError(f"{path} {name} is no command with examples and exit statuses")
+        full_name = f"{path} {name}"
+        with click.Context(command, info_name=name, parent=context) as below:
+            result[f"{_page_of(full_name)}.1"] = _command_page(full_name, group.table[name][1], command, below)
+            if isinstance(command, LazyGroup):
+                result |= _pages_of(command, full_name, below)
+    return result
+
+
+def _page_of(full_name: str) -> str:
+    return full_name.replace(" ", "-")
 
 
 def _main_page() -> str:
@@ -39,31 +59,39 @@ def _main_page() -> str:
         text += roff.section("synopsis", f"{roff.bold('kafkalog')} [OPTIONS] COMMAND [ARGS]...\n")
         body = _paragraphs(str(cli.help).split("\b")[0].split("\n", 1)[1])
         text += roff.section("description", body)
-        text += roff.section(
-            "commands",
-            "".join(
-                roff.tagged(f"{roff.bold(f'kafkalog-{name}')}(1)", short_help)
-                for name, (_, short_help) in COMMANDS.items()
-            ),
-        )
+        text += roff.section("commands", _commands("kafkalog", COMMANDS))
         text += roff.section("options", _options(cli, context))
     text += _exit_statuses(tuple(ExitStatus))
     text += roff.section(
         "environment", "".join(roff.tagged(roff.bold(name), meaning) for name, meaning in ENVIRONMENT.items())
     )
-    return text + roff.section("see also", _see_also([f"kafkalog-{name}(1)" for name in COMMANDS]))
+    return text + roff.section("see also", _see_also(_page_names("kafkalog", COMMANDS)))
 
 
-def _command_page(name: str, command: Command, parent: click.Context) -> str:
-    with click.Context(command, info_name=name, parent=parent) as context:
-        text = roff.heading(f"kafkalog-{name}", 1, COMMANDS[name][1].rstrip("."))
-        usage = " ".join(command.collect_usage_pieces(context))
-        text += roff.section("synopsis", f"{roff.bold(f'kafkalog {name}')} {roff.literal(usage)}\n")
-        text += roff.section("description", _paragraphs(str(command.help)))
-        text += roff.section("options", _options(command, context))
+def _command_page(full_name: str, short_help: str, command: Explained, context: click.Context) -> str:
+    text = roff.heading(_page_of(full_name), 1, short_help.rstrip("."))
+    usage = " ".join(command.collect_usage_pieces(context))
+    text += roff.section("synopsis", f"{roff.bold(full_name)} {roff.literal(usage)}\n")
+    text += roff.section("description", _paragraphs(str(command.help)))
+    below = command.table if isinstance(command, LazyGroup) else {}
+    if below:
+        text += roff.section("commands", _commands(full_name, below))
+    text += roff.section("options", _options(command, context))
     text += _exit_statuses(command.exit_statuses)
     text += roff.section("examples", "".join(roff.example(item.purpose, item.line) for item in command.examples))
-    return text + roff.section("see also", _see_also(["kafkalog(1)"]))
+    parent = _page_of(full_name.rpartition(" ")[0])
+    return text + roff.section("see also", _see_also([f"{parent}(1)", *_page_names(full_name, below)]))
+
+
+def _commands(path: str, table: Mapping[str, tuple[str, str]]) -> str:
+    """A group's commands, each with its page and what it is for."""
+    return "".join(
+        roff.tagged(f"{roff.bold(_page_of(f'{path} {name}'))}(1)", short_help) for name, (_, short_help) in table.items()
+    )
+
+
+def _page_names(path: str, table: Mapping[str, tuple[str, str]]) -> list[str]:
+    return [f"{_page_of(f'{path} {name}')}(1)" for name in table]
 
 
 def _paragraphs(text: str) -> str:

@@ -12,23 +12,22 @@ import click
 
 from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
-from kafkalog_cli.exits import ExitStatus, status_of
-from kafkalog_cli.interrupt import Interruption, StoppableProgress, Stopped
+from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.interrupt import Interruption, StoppableProgress
 from kafkalog_cli.outfile import OutFile
 from kafkalog_cli.render import RunFacts, VerdictWriter, open_progress, open_report, open_verdicts
 from kafkalog_cli.statefile import StateFile
 from kafkalog_cli.targets import resolve_readable
+from kafkalog_cli.verifying import verdict_options, write_all
 from kafkalog_cli.version import version
-from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format import kernels
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
-from kafkalog_core.ops.verify.rows import count
 from kafkalog_core.ops.verify.size import log_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Generator
 
     from kafkalog_core.ops.selecting.selection import Selection
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
@@ -46,24 +45,7 @@ EXAMPLES = (
 
 @click.command(name="verify", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
 @options.targets_argument
-@click.option(
-    "--level",
-    type=click.Choice(("headers", "checksums", "records")),
-    default="records",
-    show_default=True,
-    help=(
-        "How deep to look: headers reads batch headers, indexes and small files; checksums every byte; records also "
-        "decodes every record."
-    ),
-)
-@click.option(
-    "--fail-on",
-    type=click.Choice(("error", "warning")),
-    default="error",
-    show_default=True,
-    help="The least severity of a finding that makes the exit status 4.",
-)
-@click.option("--quiet", is_flag=True, help="Only the summary line, on stderr, and the exit status.")
+@verdict_options
 @click.option(
     "--report",
     metavar="FILE.html",
@@ -114,7 +96,7 @@ def verify_command(paths: tuple[str, ...], selection: Selection, **given: Any) -
         page = _open_page(given["report"], request, facts)
         writers = [open_verdicts(output), *page]
         verdicts = stack.enter_context(closing(_verdicts(request, output, state)))
-        _write_all(writers, verdicts, report)
+        write_all(writers, verdicts, report)
         for writer in writers:
             writer.finish(report.summary_row())
     return int(report.exit_status)
@@ -130,27 +112,6 @@ def _verdicts(
             progress.expect(log_bytes(request.targets))
         with closing(verify(request, StoppableProgress(progress, interruption), state)) as verdicts:
             yield from verdicts
-
-
-def _write_all(
-    writers: Sequence[VerdictWriter],
-    verdicts: Iterable[PartitionVerdict | PlaceVerdict],
-    report: Report,
-) -> None:
-    """Write every verdict; where the next one cannot be had, what is known is shown before that is said."""
-    shown = writers[0]  # a page of half of it would look like one of all
-    try:
-        for verdict in verdicts:
-            count(verdict, report)
-            for writer in writers:
-                writer.write(verdict)
-    except Stopped:
-        shown.finish(report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)})
-        raise
-    except KafkalogError as error:
-        if report.rows:
-            shown.finish(report.summary_row() | {"exit_status": int(status_of(error))})
-        raise
 
 
 def _check_apart(report: str, state: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings.checkpoints import CHECKPOINTS
 from kafkalog_core.findings.compactions import COMPACTIONS
+from kafkalog_core.findings.exports import EXPORTS
 from kafkalog_core.findings.files import FILES
 from kafkalog_core.findings.indexes import INDEXES
 from kafkalog_core.findings.kinds import Finding
@@ -22,6 +23,7 @@ from kafkalog_core.findings.ownership import BROKER_DIRS
 from kafkalog_core.findings.partitions import PARTITIONS
 from kafkalog_core.findings.producers import PRODUCERS
 from kafkalog_core.findings.reindexing import REINDEXING
+from kafkalog_core.findings.replicas import REPLICAS
 from kafkalog_core.findings.retention import RETENTION
 from kafkalog_core.findings.rolling import ROLLING
 from kafkalog_core.findings.small_files import SMALL_FILES
@@ -51,6 +53,8 @@ FINDING_TYPES: Final = (
     | COMPACTIONS
     | RETENTION
     | ROLLING
+    | REPLICAS
+    | EXPORTS
 )
 
 

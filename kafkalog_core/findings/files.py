@@ -92,6 +92,16 @@ FILES: Final = {
         broker_action="Is the one that replaces.",
         cure="Run it again when the broker is stopped.",
     ),
+    "file.replaced-since": FindingType(
+        "error",
+        "Another file has its name since the work was divided: a part of it was not read.",
+        meaning=(
+            "Large files are read in parts, by several tasks. Between two of them compaction put its result in the "
+            "file's place, or somebody restored it: parts of two files do not make one."
+        ),
+        broker_action="Is the one that replaces.",
+        cure="Run it again when the broker is stopped, or on a snapshot of the disk.",
+    ),
     "file.rolled": FindingType(
         "info",
         "A broker has closed it: the log goes on at offset {offset} in {following}, which is not followed.",

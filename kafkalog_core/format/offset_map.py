@@ -20,6 +20,8 @@ from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.whole_batches import CLEAN_ROWS, whole_batches
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kafkalog_core.format.columns import BatchColumns
 
 __all__ = ["DEFAULT_LOAD_FACTOR", "DEFAULT_MEMORY_BYTES", "ENTRY_BYTES", "Mapped", "OffsetMap"]
@@ -28,6 +30,7 @@ DEFAULT_MEMORY_BYTES: Final = 128 * 1024 * 1024
 DEFAULT_LOAD_FACTOR: Final = 0.9
 ENTRY_BYTES: Final = 24
 _MAX_SLOTS: Final = 2**31  # places are told by 32 bits of a digest
+_PACKED_SLOTS: Final = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,25 @@ class OffsetMap:
         if self.size >= self.capacity:
             raise LimitError(f"the offset map is full: {self.capacity} keys")
         kernels.put_key(key, offset, self.state, self.table)
+
+    def packed(self) -> Iterator[bytes]:
+        """The entries in pieces of a few MB, for `merge`."""
+        room = array("q", bytes(ENTRY_BYTES * min(_PACKED_SLOTS, self.slots)))
+        for first in range(0, self.slots if self.size else 0, _PACKED_SLOTS):
+            last = min(first + _PACKED_SLOTS, self.slots)
+            count = kernels.pack_entries(self.table, first, last, room)
+            if count:
+                yield memoryview(room)[: count * n.ENTRY_SIZE].tobytes()
+
+    def merge(self, piece: bytes) -> None:
+        """Put packed entries of a later part of the log into the map; its `latest_offset` is for the caller to move.
+
+        Raises:
+            LimitError: there is no room.
+        """
+        entries = memoryview(piece).cast("q")
+        if kernels.merge_entries(entries, len(entries) // n.ENTRY_SIZE, self.state, self.table) == n.MAP_FULL:
+            raise LimitError(f"the offset map is full: {self.capacity} keys")
 
     def map_run(
         self,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.cleaning.forecast import CompactForecast
     from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
     from kafkalog_core.ops.plans.sites import Site
+    from kafkalog_core.ops.pool import Workers
     from kafkalog_core.ops.releases.release_evidence import ReleaseGuess
     from kafkalog_core.ops.releases.settings import Settings
     from kafkalog_core.ops.report import Report
@@ -70,9 +71,15 @@ class CompactRequest:
 
 
 def compact(
-    request: CompactRequest, report: Report, progress: Progress = NO_PROGRESS
+    request: CompactRequest, report: Report, progress: Progress = NO_PROGRESS, *, workers: Workers | None = None
 ) -> Generator[CompactForecast, None, None]:
     """The forecast of each partition, in the order of the targets.
+
+    Args:
+        request: what to simulate.
+        report: counts what was read and every row.
+        progress: told the bytes that are read; where there are workers, they tell theirs.
+        workers: who reads; null: this process, and as many others as the request has jobs.
 
     Raises SelectionError for a file by itself, SettingError for settings that no broker takes.
     """
@@ -81,7 +88,11 @@ def compact(
     report.expect(partitions=len(tasks))
     size_bytes = sum(task.expected_bytes for task in tasks)
     progress.expect(size_bytes)
-    for forecast in _forecasts(tasks, size_bytes, request.jobs, progress):
+    if workers is None:
+        forecasts = _forecasts(tasks, size_bytes, request.jobs, progress)
+    else:
+        forecasts = workers.map(simulate, ((task.light(),) for task in tasks))
+    for forecast in forecasts:
         count_forecast(forecast, report)
         yield forecast
 

@@ -23,9 +23,10 @@ from kafkalog_core.ops.reading.chunks import Place, rows_at
 from kafkalog_core.ops.reading.committed import CommittedView, committed_findings, read_committed_view, segments_behind
 from kafkalog_core.ops.reading.entries import ENTRY_KINDS, entries
 from kafkalog_core.ops.reading.file_codes import code_of_error
-from kafkalog_core.ops.reading.logfiles import LogFile, Unit, place_of, unit_of_file, unit_of_partition
+from kafkalog_core.ops.reading.logfiles import Unit, files_in_range, unit_of_file, unit_of_partition
 from kafkalog_core.ops.reading.logreader import LogReader
 from kafkalog_core.ops.reading.rows import RowChunk
+from kafkalog_core.ops.reading.segment_rows import segment_files, segment_row
 from kafkalog_core.ops.reading.stats import LogStats
 from kafkalog_core.ops.selecting.select import Filters
 from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, PartitionTarget, Target
@@ -36,10 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kafkalog_core.findings import Severity
+    from kafkalog_core.ops.reading.logfiles import LogFile
     from kafkalog_core.ops.reading.rows import Chunk
     from kafkalog_core.ops.report import Report
     from kafkalog_core.storage.listing import FileInfo
-    from kafkalog_core.storage.segment import Segment
 
 __all__ = ["DumpRequest", "Dumper", "dump"]
 
@@ -191,7 +192,7 @@ class Dumper:
         if self._request.stats:
             yield from self._stats(unit, path)
         elif self._request.level == "segments":
-            yield from self._segment_row(unit.files[0], unit, None)
+            yield from segment_row(self._reader, unit.files[0], unit, None)
         else:
             yield from self._logs(unit)
 
@@ -202,7 +203,7 @@ class Dumper:
             yield from self._findings(findings)
             if view is None:
                 return
-        files = self._wanted_files(unit)
+        files = files_in_range(unit.files, self._request.filters.offsets)
         for file in reversed(files) if self._request.newest_first else files:
             if self.is_full:
                 return
@@ -236,19 +237,6 @@ class Dumper:
         )
         return view, committed_findings(view, unit)
 
-    def _wanted_files(self, unit: Unit) -> tuple[LogFile, ...]:
-        """Without those that end before the first wanted offset, or begin after the last, by their names."""
-        low, high = self._request.filters.offsets
-        files = unit.files
-        first = 0
-        for index in range(1, len(files)):
-            base = files[index].base_offset
-            if low is not None and base is not None and base <= low:
-                first = index
-        return tuple(
-            file for file in files[first:] if high is None or file.base_offset is None or file.base_offset <= high
-        )
-
     def _guarded(self, chunks: Iterator[Chunk], path: str, unit: Unit) -> Iterator[Chunk]:
         """What goes wrong with one file of a partition is a finding; with a file that was named itself, an error."""
         try:
@@ -261,40 +249,14 @@ class Dumper:
             yield self._finding_rows([finding])  # a harmless one too, as rows are missing
 
     def _segments(self, partition: Partition, unit: Unit) -> Iterator[Chunk]:
-        segments = [*partition.segments, *partition.other_segments]
-        by_path = {file.path: file for file in unit.files}
-        for segment in reversed(segments) if self._request.newest_first else segments:
-            if segment.log is None:
-                continue
-            file = by_path.get(segment.log.path) or LogFile(
-                file=segment.log,
-                place=place_of(segment.log, partition.topic, partition.partition, with_path=self._request.path),
-                state=str(segment.state),
-                is_v07=segment.log.name.kind is FileKind.LOG_V07,
-                is_last=True,
-            )
-            if file.path not in by_path:
+        files = segment_files(partition, unit, with_path=self._request.path)
+        live = {file.path for file in unit.files}
+        for file, segment in reversed(files) if self._request.newest_first else files:
+            if file.path not in live:
                 self._report.expect(files=1, size_bytes=file.file.size_bytes)
-            yield from self._guarded(self._segment_row(file, unit, segment), file.path, unit)
+            yield from self._guarded(segment_row(self._reader, file, unit, segment), file.path, unit)
             if self.is_full:
                 return
-
-    def _segment_row(self, file: LogFile, unit: Unit, segment: Segment | None) -> Iterator[Chunk]:
-        stats = LogStats()
-        yield from self._reader.measure(file, unit, stats)
-        row: dict[str, object] = {
-            "base_offset": file.base_offset,
-            "state": file.state,
-            "size_bytes": file.file.size_bytes,
-            "mtime_ms": file.file.mtime_ns // 1_000_000,
-            **stats.segment_row(),
-        }
-        if segment is not None:
-            for name in ("index", "timeindex", "txnindex", "snapshot"):
-                companion: FileInfo | None = getattr(segment, name)
-                row[f"{name}_bytes"] = None if companion is None else companion.size_bytes
-        if self._reader.take(1):
-            yield rows_at(file.place, tables.SEGMENT, [row])
 
     def _stats(self, unit: Unit, path: str) -> Iterator[Chunk]:
         stats = LogStats()
@@ -318,7 +280,11 @@ class Dumper:
         if is_snapshot:
             is_census = self._request.level == "segments"
             snapshot = unit.files[0]
-            rows = self._segment_row(snapshot, unit, None) if is_census else self._reader.rows(snapshot, unit, None)
+            rows = (
+                segment_row(self._reader, snapshot, unit, None)
+                if is_census
+                else self._reader.rows(snapshot, unit, None)
+            )
             yield from self._guarded(rows, file.path, unit)
         else:
             yield from self._guarded(self._entries(target), file.path, unit)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalog_core.errors import KafkalogError, SelectionError
 from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.ops.progress import NO_PROGRESS
-from kafkalog_core.ops.reading.chunks import OUT_BYTES
 from kafkalog_core.ops.reading.logfiles import Unit, unit_of_partition
 from kafkalog_core.ops.reading.logreader import LogReader
 from kafkalog_core.ops.reading.tail import Tail, unit_of_rolling_file
@@ -84,7 +83,7 @@ class _Following:
         self._request = request
         self._report = report
         self._reader = LogReader(request, report, NO_PROGRESS)
-        self._out = bytearray(OUT_BYTES)  # one for all: a log directory may hold thousands of partitions
+        self._out = bytearray()  # one for all: a log directory may hold thousands of partitions
         self._identities: set[tuple[int, int]] = set()
 
     def join(self, targets: Iterable[Target]) -> None:

@@ -17,9 +17,9 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures import TimeoutError as NotYetError
 from concurrent.futures.process import BrokenProcessPool
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
-from kafkalog_core.errors import StorageError, WorkerLostError
+from kafkalog_core.errors import WorkerLostError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.ops.progress import Progress
 
-__all__ = ["Pool"]
+__all__ = ["Pool", "Workers"]
 
 START_METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
 """Not fork: the process has threads of its own, for progress and for waiting."""
@@ -44,6 +44,24 @@ class _StopWorkError(Exception):
     """Whoever waited for the work does so no longer."""
 
 
+class Workers(Protocol):
+    """Whoever does pieces of work side by side: processes of this machine, or of others."""
+
+    @property
+    def jobs(self) -> int:
+        """How many pieces are worked on at the same time."""
+
+    @property
+    def scratch(self) -> str | None:
+        """A directory for temporary files that all of them see; null: there is none, results carry everything."""
+
+    def map(self, work_of: Callable[..., _Result], pieces: Iterable[tuple[Any, ...]]) -> Iterator[_Result]:
+        """The results of `work_of(*piece, advance)` in the order of `pieces`, which are taken as there is room.
+
+        Several maps may be at work at the same time. Raises WorkerLostError, and what `work_of` raises of ours.
+        """
+
+
 class Pool:
     """At most `jobs` processes; to be entered. What they read is told to `progress`.
 
@@ -51,7 +69,7 @@ class Pool:
     """
 
     def __init__(self, jobs: int, progress: Progress) -> None:
-        self._jobs = jobs
+        self.jobs = jobs
         self._progress = progress
         self._told_bytes = 0
         self._directory = tempfile.TemporaryDirectory(prefix="kafkalog-verify-")
@@ -80,14 +98,11 @@ class Pool:
         self._directory.cleanup()
 
     def map(self, work_of: Callable[..., _Result], pieces: Iterable[tuple[Any, ...]]) -> Iterator[_Result]:
-        """The results of `work_of(*piece, advance)` in the order of `pieces`, which are taken as there is room.
-
-        Several maps may be at work at the same time. Raises WorkerLostError.
-        """
+        """See `Workers`."""
         waiting: deque[Future[_Result]] = deque()
         source = iter(pieces)
         while True:
-            while len(waiting) < self._jobs * _AHEAD:
+            while len(waiting) < self.jobs * _AHEAD:
                 piece = next(source, None)
                 if piece is None:
                     break
@@ -153,10 +168,7 @@ def _end_with_parent(scratch: str) -> None:
 
 
 def _work(work_of: Callable[..., _Result], piece: tuple[Any, ...]) -> _Result:
-    try:
-        return work_of(*piece, _advance)
-    except StorageError as error:  # some of its kinds do not travel between processes
-        raise StorageError(error.message, path=error.path) from None
+    return work_of(*piece, _advance)
 
 
 def _advance(size_bytes: int) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-__all__ = ["NO_PROGRESS", "Progress"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["NO_PROGRESS", "Advance", "Progress"]
 
 
 class Progress(Protocol):
@@ -25,6 +28,20 @@ class _NoProgress:
 
     def advance(self, size_bytes: int) -> None:
         """Ignore it."""
+
+
+class Advance:
+    """Progress that only goes on, told to a function: what is to be expected has been said elsewhere."""
+
+    def __init__(self, advance: Callable[[int], None]) -> None:
+        self._advance = advance
+
+    def expect(self, size_bytes: int) -> None:
+        """Nothing: that has been said."""
+
+    def advance(self, size_bytes: int) -> None:
+        """So many more bytes have been read."""
+        self._advance(size_bytes)
 
 
 NO_PROGRESS: Progress = _NoProgress()

@@ -91,6 +91,11 @@ class Source:
         """Close the file; windows already given out stay readable."""
         self._file.close()
 
+    @property
+    def inode(self) -> int:
+        """The inode of the open file."""
+        return self._opened.st_ino
+
     def window(self, position: int, size_bytes: int = WINDOW_BYTES) -> memoryview:
         """Bytes from `position` on, valid until the next call.
 

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parent.parent.parent
 HELP_MODULES = {
     "kafkalog_cli",
     "kafkalog_cli.exits",
+    "kafkalog_cli.lazy",
     "kafkalog_cli.main",
     "kafkalog_core",
     "kafkalog_core.errors",

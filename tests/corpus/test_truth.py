@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.corpus import archives, expectations, truth
-from tests.corpus.dumping import DAMAGED, Row, dump
-from tests.corpus.snapshots import BEHIND_LAST, Snapshot, snapshots
+from tests.corpus import archives, consumers, expectations, truth
+from tests.corpus.dumping import DAMAGED, dump
+from tests.corpus.snapshots import Snapshot, snapshots
 
 if TYPE_CHECKING:
     from tests.corpus.tree import Tree
 
 pytestmark = pytest.mark.corpus
 
-SERVED_LESS = expectations.read("served_less.txt")
-SERVED_MORE = expectations.read("served_more.txt")
 NO_TRUTH = expectations.read("no_truth.txt")
 
 
@@ -33,55 +31,12 @@ def _with_committed() -> list[Snapshot]:
     return [snapshot for snapshot in snapshots() if snapshot.committed]
 
 
-def _is_listed(snapshot: Snapshot, *lists: dict[str, str]) -> bool:
-    return any(expectations.matching(globs, snapshot.id) for globs in lists)
-
-
-def _visible(tree: Tree, snapshot: Snapshot, rows: list[Row], seen: list[Row]) -> list[Row]:
-    """Rows that a consumer could see; positions of 0.7 files are not subject to a log start offset."""
-    start = tree.log_start_offset(snapshot)
-    end = snapshot.stopped_at
-    if end == BEHIND_LAST:
-        end = int(str(seen[-1]["offset"])) + 1 if seen else 0
-    return [
-        row
-        for row in rows
-        if row["control_type"] is None
-        and int(str(row["offset"])) >= start
-        and (end is None or int(str(row["offset"])) < end)
-    ]
-
-
-def _as_seen(row: Row, columns: Row) -> Row:
-    """The columns that a consumer knows; one that has headers shows none of them for formats without."""
-    seen = {name: row[name] for name in columns}
-    if "headers" in columns and row.get("format") in {"v0", "v1"}:
-        assert row["headers"] is None
-        seen["headers"] = []
-    return seen
-
-
-def _assert_same(shown: list[Row], seen: list[Row], *, selection: bool) -> None:
-    """All columns that a consumer knows are equal, record by record; a selection may have left some out."""
-    columns: Row = seen[0] if seen else {"offset": None}
-    rows = [_as_seen(row, columns) for row in shown]
-    if selection:
-        left = iter(rows)
-        missing = [row for row in seen if row not in left]
-        assert not missing, f"not on the disk, or not in this order: {missing[0]}"
-        assert len(rows) > len(seen), "both are the same: the line in the list of exceptions is not needed"
-        return
-    for number, (row, record) in enumerate(zip(rows, seen, strict=False)):
-        assert row == record, f"record number {number}"
-    assert len(rows) == len(seen), f"first of the surplus: {(rows + seen)[min(len(rows), len(seen)) :][:1]}"
-
-
 @pytest.mark.parametrize("snapshot", _with_truth(), ids=lambda snapshot: snapshot.id)
 def test_records_are_those_that_a_consumer_read(tree: Tree, snapshot: Snapshot) -> None:
     seen = truth.records(tree.corpus, snapshot)
     result = dump(tree.partition_dir(snapshot), "--records")
-    shown = _visible(tree, snapshot, result.live("record"), seen)
-    _assert_same(shown, seen, selection=_is_listed(snapshot, SERVED_LESS))
+    shown = consumers.visible(tree, snapshot, result.live("record"), seen)
+    consumers.assert_same(shown, seen, selection=consumers.is_listed(snapshot, consumers.SERVED_LESS))
     if snapshot.stopped_at is not None:
         assert result.live("damage"), "the consumer gave up, and the dump names no damage"
         assert result.exit_status == DAMAGED
@@ -91,10 +46,12 @@ def test_records_are_those_that_a_consumer_read(tree: Tree, snapshot: Snapshot) 
 def test_committed_records_are_those_that_a_read_committed_consumer_read(tree: Tree, snapshot: Snapshot) -> None:
     seen = truth.committed_records(tree.corpus, snapshot)
     result = dump(tree.partition_dir(snapshot), "--records", "--committed")
-    shown = _visible(tree, snapshot, result.live("record"), seen)
-    if expectations.matching(SERVED_MORE, snapshot.id):
-        shown, seen = seen, [_as_seen(row, seen[0]) for row in shown]
-    _assert_same(shown, seen, selection=_is_listed(snapshot, SERVED_LESS, SERVED_MORE))
+    shown = consumers.visible(tree, snapshot, result.live("record"), seen)
+    if expectations.matching(consumers.SERVED_MORE, snapshot.id):
+        shown, seen = seen, [consumers.as_seen(row, seen[0]) for row in shown]
+    consumers.assert_same(
+        shown, seen, selection=consumers.is_listed(snapshot, consumers.SERVED_LESS, consumers.SERVED_MORE)
+    )
 
 
 def test_every_partition_without_truth_is_named_with_a_reason() -> None:

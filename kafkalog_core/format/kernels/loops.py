@@ -24,6 +24,7 @@ from kafkalog_core.format.kernels.key_map import find_key, map_records, put_key
 from kafkalog_core.format.kernels.legacy_records import decode_legacy
 from kafkalog_core.format.kernels.log_walk import walk
 from kafkalog_core.format.kernels.lz4_block import pack_lz4
+from kafkalog_core.format.kernels.map_merge import merge_entries, pack_entries
 from kafkalog_core.format.kernels.markers import find_odd_marker, read_markers
 from kafkalog_core.format.kernels.ndjson import write_rows
 from kafkalog_core.format.kernels.producer_table import find_producer, index_producers
@@ -60,7 +61,9 @@ __all__ = [
     "judge",
     "map_records",
     "mark_disorder",
+    "merge_entries",
     "note_batch",
+    "pack_entries",
     "pack_lz4",
     "put_key",
     "read_markers",

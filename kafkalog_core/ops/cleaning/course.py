@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.cleaning.bounds import Cleanability
     from kafkalog_core.ops.cleaning.config import CleanConfig
     from kafkalog_core.ops.cleaning.log import CleanLog, CleanSegment
+    from kafkalog_core.ops.cleaning.mapping import KnownMap
     from kafkalog_core.ops.cleaning.rules import CleaningRules
     from kafkalog_core.ops.progress import Progress
     from kafkalog_core.storage.scan import Run
@@ -147,10 +148,17 @@ class CleanPass:
         self.groups: tuple[Group, ...] = ()
 
     # --- the map ------------------------------------------------------------------------------------------------------
-    def build(self) -> None:
-        """Fill the map, and so find out where the clean ends. Raises CleanError and StorageError."""
-        filler = MapFiller(self.log, self._config, self._rules, self._progress, self._max_batch_bytes)
-        self._filled = filler.fill(self.bounds.first_dirty, self.bounds.bound)
+    def build(self, known: KnownMap | None = None) -> None:
+        """Fill the map, and so find out where the clean ends; `known`: others may have filled it already.
+
+        Raises CleanError and StorageError.
+        """
+        first_dirty, bound = self.bounds.first_dirty, self.bounds.bound
+        if known is not None and (known.first_dirty, known.bound) == (first_dirty, bound):
+            self._filled = known.filled
+        else:
+            filler = MapFiller(self.log, self._config, self._rules, self._progress, self._max_batch_bytes)
+            self._filled = filler.fill(first_dirty, bound)
         clean = segments_in(self.log.segments, 0, self.bounds.first_dirty, self._rules)
         self._legacy_horizon_ms = clean[-1].mtime_ms - self._config.delete_retention_ms if clean else 0
         sources = segments_in(self.log.segments, 0, self.end_offset, self._rules)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.cleaning.config import CleanConfig
     from kafkalog_core.ops.cleaning.course import CleanPass
     from kafkalog_core.ops.cleaning.log import CleanLog
+    from kafkalog_core.ops.cleaning.mapping import KnownMap
     from kafkalog_core.ops.cleaning.rules import CleaningRules
     from kafkalog_core.ops.progress import Progress
 
@@ -35,6 +36,7 @@ class Cleaning:
         max_batch_bytes: the largest batch that is read.
         biggest: how many of the biggest keys the first clean looks for.
         progress: told the bytes that are read.
+        known: what the first clean fills its map with, where others have found that out.
     """
 
     config: CleanConfig
@@ -45,6 +47,7 @@ class Cleaning:
     max_batch_bytes: int
     biggest: int
     progress: Progress
+    known: KnownMap | None = None
 
     def next_of(self, log: CleanLog, *, is_first: bool = False) -> tuple[Cleanability, CleanPass | None]:
         """What the cleaner says of a log, and the clean of it with its map filled; null: none is done."""
@@ -59,7 +62,7 @@ class Cleaning:
             max_batch_bytes=self.max_batch_bytes,
         )
         if work is not None:
-            work.build()
+            work.build(self.known if is_first else None)
         return bounds, work
 
 

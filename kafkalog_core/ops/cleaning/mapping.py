@@ -10,7 +10,7 @@ from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.offset_map import OffsetMap
 from kafkalog_core.ops.cleaning.ranges import segments_in
 from kafkalog_core.ops.cleaning.reading import payload_failure, read_runs, run_bytes
-from kafkalog_core.ops.cleaning.transactions import TransactionState, collect_aborted
+from kafkalog_core.ops.cleaning.transactions import AbortedTxn, TransactionState, collect_aborted
 from kafkalog_core.ops.cleaning.verdicts import aborted_rows
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.cleaning.rules import CleaningRules
     from kafkalog_core.ops.progress import Progress
 
-__all__ = ["FilledMap", "MapFiller"]
+__all__ = ["FilledMap", "FilledPart", "KnownMap", "MapFiller"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +36,24 @@ class FilledMap:
     end_offset: int
     is_full: bool
     largest_batch_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownMap:
+    """What a clean from one offset up to another fills its map with, found out by others."""
+
+    first_dirty: int
+    bound: int
+    filled: FilledMap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilledPart:
+    """A map of some of the dirty segments, and what was taken for known of transactions before them and is behind."""
+
+    filled: FilledMap
+    before: tuple[AbortedTxn, ...]
+    after: tuple[AbortedTxn, ...]
 
 
 class MapFiller:
@@ -90,6 +108,26 @@ class MapFiller:
         if rules.map_filling == "records":
             return self._by_records(dirty, bound)
         return self._by_segments(dirty, first_dirty)
+
+    def fill_part(self, first_dirty: int, bound: int, start: int, stop: int) -> FilledPart:
+        """Put in the keys of some of the dirty segments alone; for releases that go record by record.
+
+        What transaction indexes say of those that were open before is believed: whether it is so, `after` of the part
+        before tells. Raises CleanError and StorageError.
+        """
+        log = self._log
+        dirty = segments_in(log.segments, first_dirty, bound, self._rules)
+        ends = [segment.base_offset for segment in dirty[1:]] + [bound]
+        self._start = first_dirty
+        if self._rules.heeds_transactions:
+            all_aborted = collect_aborted(log.segments, dirty[0].base_offset, bound, log.log_start_offset)
+            begins = dirty[start].base_offset
+            self._transactions.add(each for each in all_aborted if not start or each.last_offset >= begins)
+            self._transactions.reach(begins - 1)
+        before = self._transactions.known()
+        filled = self._by_records(dirty[start:stop], ends[stop - 1])
+        self._transactions.reach(ends[stop - 1] - 1)
+        return FilledPart(filled=filled, before=before, after=self._transactions.known())
 
     def _by_records(self, dirty: Sequence[CleanSegment], bound: int) -> FilledMap:
         for number, segment in enumerate(dirty):

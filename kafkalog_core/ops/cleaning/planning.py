@@ -23,6 +23,7 @@ from kafkalog_core.storage.segment import SegmentState
 
 if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
+    from kafkalog_core.ops.cleaning.mapping import KnownMap
     from kafkalog_core.ops.cleaning.simulation import CompactTask
     from kafkalog_core.ops.logdirs.brokerdir import BrokerDir, Key
     from kafkalog_core.ops.logdirs.segment_views import PartitionView
@@ -158,8 +159,8 @@ class _Planner:
         return f"left as they are: {'; '.join(shown)}"
 
 
-def cleaning_of(task: CompactTask, progress: Progress) -> Cleaning:
-    """How a partition is cleaned. Raises SettingError for a value that a setting cannot have."""
+def cleaning_of(task: CompactTask, progress: Progress, known: KnownMap | None = None) -> Cleaning:
+    """How a partition is cleaned; `known`: its first map. Raises SettingError for what no setting can be."""
     return Cleaning(
         config=task.config(),
         rules=cleaning_rules(task.guess.release),
@@ -169,6 +170,7 @@ def cleaning_of(task: CompactTask, progress: Progress) -> Cleaning:
         max_batch_bytes=task.max_batch_bytes,
         biggest=task.biggest,
         progress=progress,
+        known=known,
     )
 
 

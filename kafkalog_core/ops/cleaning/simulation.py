@@ -16,6 +16,7 @@ from kafkalog_core.ops.cleaning.forecast_rows import ForecastRows, head_row
 from kafkalog_core.ops.cleaning.log import read_clean_log
 from kafkalog_core.ops.cleaning.rules import cleaning_rules
 from kafkalog_core.ops.cleaning.spool import Spool
+from kafkalog_core.ops.progress import Advance
 from kafkalog_core.ops.reading.file_codes import code_of_error
 from kafkalog_core.storage.partition import read_partition
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.cleaning.config import CleanConfig
     from kafkalog_core.ops.cleaning.course import CleanPass
     from kafkalog_core.ops.cleaning.log import CleanLog
+    from kafkalog_core.ops.cleaning.mapping import KnownMap
     from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
     from kafkalog_core.ops.logdirs.segment_views import PartitionView
     from kafkalog_core.ops.releases.release_evidence import ReleaseGuess
@@ -121,15 +123,21 @@ class CompactTask:
         return {"topic": self.topic, "partition": self.partition}
 
 
-def simulate(task: CompactTask, advance: Callable[[int], None]) -> CompactForecast:
-    """The forecast of one partition; `advance` is told the bytes that were read."""
+def simulate(task: CompactTask, advance: Callable[[int], None], known: KnownMap | None = None) -> CompactForecast:
+    """The forecast of one partition.
+
+    Args:
+        task: what is to be simulated.
+        advance: told the bytes that were read.
+        known: what the first clean fills its map with, where others have found that out.
+    """
     if task.never is not None:
         state, reason = task.never
         return CompactForecast(partition=head_row(task, state, reason))
     if task.view is None:
         return _without_view(task)
     try:
-        return _Simulation(task, task.view, advance).forecast()
+        return _Simulation(task, task.view, advance, known).forecast()
     except StorageError as error:
         code = _code_of(error)
         finding = found(
@@ -175,13 +183,16 @@ def _code_of(error: StorageError) -> str:
 class _Simulation:
     """The cleans of one partition: until the bound is reached, or so many were asked for."""
 
-    def __init__(self, task: CompactTask, view: PartitionView, advance: Callable[[int], None]) -> None:
+    def __init__(
+        self, task: CompactTask, view: PartitionView, advance: Callable[[int], None], known: KnownMap | None
+    ) -> None:
         self._task = task
         self._rules = cleaning_rules(task.guess.release)
         self._config = task.config()
-        self._progress = _Advance(advance)
+        self._progress = Advance(advance)
         self._log = read_clean_log(view, task.broker_dir, self._rules, self._config, task.now_ms)
         self._rows = ForecastRows(task, view, self._log, self._config)
+        self._known = known
 
     def forecast(self) -> CompactForecast:
         """Raises CleanError and StorageError."""
@@ -207,7 +218,8 @@ class _Simulation:
         self._is_full = False
         if work is None:
             return before
-        work.build()
+        work.build(self._known)
+        self._known = None  # of the first clean alone
         self._is_full = work.is_full and self._is_kept(work, spools)
         if not self._is_full:
             for group in work.run():
@@ -234,17 +246,3 @@ class _Simulation:
         if self._task.max_passes is not None and self._rows.cleans >= self._task.max_passes:
             return False
         return self._is_full and (last.would_run or self._task.force)
-
-
-class _Advance:
-    """Progress that only goes on: what is expected has been said."""
-
-    def __init__(self, advance: Callable[[int], None]) -> None:
-        self._advance = advance
-
-    def expect(self, size_bytes: int) -> None:
-        """Nothing: that has been said."""
-
-    def advance(self, size_bytes: int) -> None:
-        """So many more bytes have been read."""
-        self._advance(size_bytes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import CleanError, RefusedError, SelectionError
@@ -23,7 +23,7 @@ from kafkalog_core.ops.compact import count_forecast, tasks_of
 from kafkalog_core.ops.logdirs.segment_views import check_now, read_partition_view
 from kafkalog_core.ops.logdirs.untouched import check_not_running, check_untouched
 from kafkalog_core.ops.plans.sites import sites_of
-from kafkalog_core.ops.progress import NO_PROGRESS, Progress
+from kafkalog_core.ops.progress import NO_PROGRESS, Advance, Progress
 from kafkalog_core.ops.rolling.broker_files import write_broker_files
 from kafkalog_core.ops.rolling.files import copy_file
 from kafkalog_core.storage.changing.new_dir import NewDir
@@ -31,30 +31,47 @@ from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.partition import read_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator, Sequence
 
     from kafkalog_core.ops.cleaning.forecast import CompactForecast
+    from kafkalog_core.ops.cleaning.last_clean import Cleaning
+    from kafkalog_core.ops.cleaning.mapping import KnownMap
     from kafkalog_core.ops.cleaning.simulation import CompactTask
     from kafkalog_core.ops.compact import CompactRequest
     from kafkalog_core.ops.logdirs.brokerdir import BrokerDir, Key
     from kafkalog_core.ops.logdirs.segment_views import PartitionView
     from kafkalog_core.ops.plans.sites import Site
+    from kafkalog_core.ops.pool import Workers
     from kafkalog_core.ops.report import Report
-    from kafkalog_core.storage.listing import FileInfo
+    from kafkalog_core.storage.changing.new_dir import NewTree, Parts
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["compact_to"]
+__all__ = ["Written", "compact_to", "write_apart", "write_partition"]
 
 _NEW_FILES_BYTES: Final = 64 * 1024
 """Room for the small files of a partition, whole blocks of them."""
 
 
 def compact_to(
-    request: CompactRequest, to: str, report: Report, progress: Progress = NO_PROGRESS, *, disk: Disk | None = None
+    request: CompactRequest,
+    to: str,
+    report: Report,
+    progress: Progress = NO_PROGRESS,
+    *,
+    disk: Disk | None = None,
+    workers: Workers | None = None,
 ) -> Generator[CompactForecast, None, None]:
     """Write what logs are after their cleans into a new log directory; the forecast of each partition.
 
     The directory is there before the first one is given out. What is not cleaned is copied as it is.
+
+    Args:
+        request: what to clean.
+        to: the directory.
+        report: counts what was read and every row.
+        progress: told the bytes that are read; where there are workers, they tell theirs.
+        disk: the door through which this process writes.
+        workers: who cleans, each one partition after another, into places of its own; null: this process.
 
     Raises:
         SelectionError: files by themselves were named, or parts of several log directories.
@@ -67,7 +84,7 @@ def compact_to(
         raise SelectionError(
             "--to makes one log directory of parts of one: name one log directory, or partitions of it"
         )
-    for forecast in _Writing(request, sites[0], to, disk or Disk()).forecasts(progress):
+    for forecast in _Writing(request, sites[0], to, disk or Disk(), workers).forecasts(progress):
         count_forecast(forecast, report)
         yield forecast
 
@@ -75,15 +92,13 @@ def compact_to(
 class _Writing:
     """Makes a new log directory of a site."""
 
-    def __init__(self, request: CompactRequest, site: Site, to: str, disk: Disk) -> None:
+    def __init__(self, request: CompactRequest, site: Site, to: str, disk: Disk, workers: Workers | None) -> None:
         self._site = site
         self._to = to
         self._disk = disk
+        self._workers = workers
         self._tasks = list(tasks_of(site, request))
         check_now([task.view for task in self._tasks if task.view is not None], request.now_ms)
-        self._ends: dict[Key, int] = {}
-        self._cleaned: dict[Key, int] = {}
-        self._seen: list[FileInfo] = []
 
     def forecasts(self, progress: Progress) -> list[CompactForecast]:
         """Those of all partitions; the directory is there."""
@@ -91,79 +106,137 @@ class _Writing:
         if not self._tasks:
             raise SelectionError("there is no partition to be written", path=self._site.root)
         progress.expect(sum(task.expected_bytes for task in self._tasks))
-        forecasts = []
         partitions = [read_partition(task.path) for task in self._tasks]
         needs_bytes = sum(map(_least_bytes, self._tasks, partitions))
         broker_dir = self._tasks[0].broker_dir
         with NewDir(self._to, disk=self._disk, like=self._site.root, needs_bytes=needs_bytes) as new:
-            for task, partition in zip(self._tasks, partitions, strict=True):
-                new.directory(partition.name.raw)
-                forecasts.append(self._write(new, task, partition, progress))
+            written = self._write(new, partitions, progress)
+            ends = dict(each.end for each in written if each.end is not None)
+            cleaned = dict(each.cleaned for each in written if each.cleaned is not None)
             is_whole = broker_dir is not None and broker_dir.log_dir.is_clean
-            write_broker_files(new, broker_dir, self._ends, cleaned=self._checkpoint(broker_dir), is_whole=is_whole)
-            check_untouched(self._seen)
+            write_broker_files(new, broker_dir, ends, cleaned=_checkpoint(broker_dir) | cleaned, is_whole=is_whole)
+            check_untouched(file for partition in partitions for file in partition.files)
             check_not_running(self._site.log_dir)
             new.commit()
-        return forecasts
+        return [each.forecast for each in written]
 
-    def _write(self, new: NewDir, task: CompactTask, partition: Partition, progress: Progress) -> CompactForecast:
-        """One partition: segments that are cleaned, and all other files as they are."""
-        self._seen += partition.files
-        view = task.view
-        if view is None and partition.segments:
-            view = read_partition_view(partition, task.broker_dir, task.of_topic, task.guess.release)
-        key = None if view is None else key_of(task.broker_dir, view)
-        if key is not None and view is not None:
-            self._ends[key] = view.end_offset
-        forecast, left = None, set[str]()
-        if task.view is not None and task.never is None:
-            forecast, left = self._clean(new, task, task.view, progress)
-        for file in partition.files:
-            if file.name.state is FileState.LIVE and file.path not in left:
-                copy_file(new, file, partition.name.raw)
-        return forecast or simulate(task, progress.advance)
+    def _write(self, new: NewDir, partitions: Sequence[Partition], progress: Progress) -> list[Written]:
+        pairs = list(zip(self._tasks, partitions, strict=True))
+        if self._workers is None:
+            return [write_partition(new, task, partition, progress) for task, partition in pairs]
+        parts = new.parts()
+        written = []
+        pieces = ((task.light(), partition, parts) for task, partition in pairs)
+        for each, partition in zip(self._workers.map(write_apart, pieces), partitions, strict=True):
+            new.adopt(each.home, partition.name.raw)
+            written.append(each)
+        return written
 
-    def _clean(
-        self, new: NewDir, task: CompactTask, view: PartitionView, progress: Progress
-    ) -> tuple[CompactForecast | None, set[str]]:
-        """Write what a clean makes of a log; what there is to say of it, and the files that it takes the place of."""
-        finding = replacement_finding(view)
-        if finding is not None:
-            raise RefusedError(f"{finding.message} {finding.cure}", path=finding.path)
-        cleaning = cleaning_of(task, progress)
-        log = read_clean_log(view, task.broker_dir, cleaning.rules, cleaning.config, task.now_ms)
-        rows = ForecastRows(task, view, log, cleaning.config)
-        replaced: set[str] = set()
-        try:
-            with last_clean(log, cleaning, rows.add) as (first, work):
-                if work is None:
-                    return None, replaced
-                if not is_certain(task.guess):
-                    raise RefusedError(
-                        f"the release of Kafka is not certain, and cleaners differ: {task.guess.describe()}. Say which "
-                        "one it is: --kafka VERSION",
-                        path=task.path,
-                    )
-                for group, sources in groups_of(work, view.partition):
-                    _write_segment(new, view.partition.name.raw, NewSegment(group), group.base_offset)
-                    replaced.update(replaced_files(sources, cleaning))
-                key = key_of(task.broker_dir, view)
-                if key is not None:
-                    self._cleaned[key] = work.end_offset
-        except CleanError as error:
-            raise RefusedError(
-                f"a clean fails here: {error.message}; nothing is left of the copy. Leave this partition out with "
-                "--exclude to write the others",
-                path=error.path or task.path,
-            ) from error
-        forecast = rows.forecast(first)
-        return replace(forecast, findings=(*forecast.findings, *retention_findings(task))), replaced
 
-    def _checkpoint(self, broker_dir: BrokerDir | None) -> dict[Key, int]:
-        """How far each log has been cleaned: those that were not as the other directory says."""
-        text = None if broker_dir is None else broker_dir.offsets.get(FileKind.CLEANER_OFFSET)
-        known = {} if text is None or text.is_refused else {key: text.file.offset(*key) for key in text.file.entries}
-        return {key: offset for key, offset in known.items() if offset is not None} | self._cleaned
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What has come of one partition.
+
+    Args:
+        forecast: what there is to say of it.
+        home: the directory that its own was made in.
+        end: of its log; null: no checkpoint speaks of it.
+        cleaned: up to where it was cleaned; null: it was not, or no checkpoint speaks of it.
+    """
+
+    forecast: CompactForecast
+    home: str
+    end: tuple[Key, int] | None
+    cleaned: tuple[Key, int] | None
+
+
+def write_apart(
+    task: CompactTask,
+    partition: Partition,
+    parts: Parts,
+    advance: Callable[[int], None],
+    known: KnownMap | None = None,
+) -> Written:
+    """Write a partition in a place of its own: the work of one worker. Raises as `compact_to` does."""
+    with parts.tree(partition.name.raw, Disk()) as tree:
+        written = write_partition(tree, task, partition, Advance(advance), known)
+        tree.sync()
+    return written
+
+
+def write_partition(
+    new: NewTree, task: CompactTask, partition: Partition, progress: Progress, known: KnownMap | None = None
+) -> Written:
+    """Write one partition: segments that are cleaned, and all other files as they are. Raises as `compact_to` does.
+
+    Args:
+        new: where the directory of the partition goes.
+        task: what is to be done.
+        partition: its files.
+        progress: told the bytes that are read.
+        known: what the first clean fills its map with, where others have found that out.
+    """
+    new.directory(partition.name.raw)
+    view = task.view
+    if view is None and partition.segments:
+        view = read_partition_view(partition, task.broker_dir, task.of_topic, task.guess.release)
+    key = None if view is None else key_of(task.broker_dir, view)
+    forecast, end, left = None, None, set[str]()
+    if task.view is not None and task.never is None:
+        forecast, end, left = _clean(new, task, task.view, cleaning_of(task, progress, known))
+    for file in partition.files:
+        if file.name.state is FileState.LIVE and file.path not in left:
+            copy_file(new, file, partition.name.raw)
+    return Written(
+        forecast=forecast or simulate(task, progress.advance, known),
+        home=new.home,
+        end=None if key is None or view is None else (key, view.end_offset),
+        cleaned=None if key is None or end is None else (key, end),
+    )
+
+
+def _clean(
+    new: NewTree, task: CompactTask, view: PartitionView, cleaning: Cleaning
+) -> tuple[CompactForecast | None, int | None, set[str]]:
+    """Write what a clean makes of a log.
+
+    What there is to say of it, where it ended, and the files that it takes the place of; null: nothing was cleaned.
+    """
+    finding = replacement_finding(view)
+    if finding is not None:
+        raise RefusedError(f"{finding.message} {finding.cure}", path=finding.path)
+    log = read_clean_log(view, task.broker_dir, cleaning.rules, cleaning.config, task.now_ms)
+    rows = ForecastRows(task, view, log, cleaning.config)
+    replaced: set[str] = set()
+    try:
+        with last_clean(log, cleaning, rows.add) as (first, work):
+            if work is None:
+                return None, None, replaced
+            if not is_certain(task.guess):
+                raise RefusedError(
+                    f"the release of Kafka is not certain, and cleaners differ: {task.guess.describe()}. Say which "
+                    "one it is: --kafka VERSION",
+                    path=task.path,
+                )
+            for group, sources in groups_of(work, view.partition):
+                _write_segment(new, view.partition.name.raw, NewSegment(group), group.base_offset)
+                replaced.update(replaced_files(sources, cleaning))
+            end = work.end_offset
+    except CleanError as error:
+        raise RefusedError(
+            f"a clean fails here: {error.message}; nothing is left of the copy. Leave this partition out with "
+            "--exclude to write the others",
+            path=error.path or task.path,
+        ) from error
+    forecast = rows.forecast(first)
+    return replace(forecast, findings=(*forecast.findings, *retention_findings(task))), end, replaced
+
+
+def _checkpoint(broker_dir: BrokerDir | None) -> dict[Key, int]:
+    """How far each log has been cleaned, as the other directory says."""
+    text = None if broker_dir is None else broker_dir.offsets.get(FileKind.CLEANER_OFFSET)
+    known = {} if text is None or text.is_refused else {key: text.file.offset(*key) for key in text.file.entries}
+    return {key: offset for key, offset in known.items() if offset is not None}
 
 
 def _least_bytes(task: CompactTask, partition: Partition) -> int:
@@ -176,7 +249,7 @@ def _least_bytes(task: CompactTask, partition: Partition) -> int:
     return _NEW_FILES_BYTES + sum(file.size_bytes for file in files)
 
 
-def _write_segment(new: NewDir, directory: str, segment: NewSegment, base_offset: int) -> None:
+def _write_segment(new: NewTree, directory: str, segment: NewSegment, base_offset: int) -> None:
     def path(kind: FileKind) -> str:
         return f"{directory}/{segment_file_name(base_offset, kind)}"
 

@@ -51,6 +51,10 @@ class TransactionState:
         for transaction in transactions:
             heappush(self._coming, transaction)
 
+    def known(self) -> tuple[AbortedTxn, ...]:
+        """All that decides which batches to come are of aborted transactions: these, and which of them have begun."""
+        return (*sorted(self._aborted.values()), *sorted(self._coming))
+
     @property
     def knows_aborted(self) -> bool:
         """Whether any transaction that is not at its end yet was aborted."""
@@ -58,7 +62,7 @@ class TransactionState:
 
     def on_data(self, producer_id: int, last_offset: int) -> bool:
         """A transactional batch; returns whether its transaction was aborted."""
-        self._begin(last_offset)
+        self.reach(last_offset)
         if producer_id in self._aborted:
             self._met.add(producer_id)
             return True
@@ -70,7 +74,7 @@ class TransactionState:
 
         `marker_type` null: it is empty, as a clean has left it.
         """
-        self._begin(last_offset)
+        self.reach(last_offset)
         if marker_type is None:
             return True
         if marker_type == MARKER_COMMIT:
@@ -86,7 +90,7 @@ class TransactionState:
         self.kept.append(aborted)
         return False
 
-    def _begin(self, offset: int) -> None:
+    def reach(self, offset: int) -> None:
         """Transactions that began up to an offset are open from now on."""
         while self._coming and self._coming[0].first_offset <= offset:
             transaction = heappop(self._coming)

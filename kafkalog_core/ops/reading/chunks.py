@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.rows import BytesMode
     from kafkalog_core.storage.scan import Run
 
-__all__ = ["BatchChunk", "Lines", "Place", "RecordChunk", "control_type_name", "rows_at"]
+__all__ = ["BatchChunk", "ChunkColumns", "Lines", "Place", "RecordChunk", "control_type_name", "rows_at"]
 
 OUT_BYTES: Final = 4 * 1024 * 1024
 LONG_BYTES: Final = 32 * 1024 * 1024
@@ -60,11 +60,11 @@ def rows_at(place: Place, table: tables.Table, rows: Sequence[Mapping[str, objec
 
 
 class Lines:
-    """Templates of one file's rows, and the buffer their lines are written to."""
+    """Templates of one file's rows, and the buffer their lines are written to; an empty one grows with the first."""
 
     def __init__(self, place: Place, out: bytearray | None = None) -> None:
         self.place = place
-        self.out = out if out is not None else bytearray(OUT_BYTES)
+        self.out = out if out is not None else bytearray()
         self._templates: dict[tuple[bool, bool, str], Template] = {}
         self._csv_templates: dict[tuple[object, ...], CsvTemplate] = {}
 
@@ -102,6 +102,8 @@ class Lines:
         Of a row whose line may take more than `most` bytes the number comes in its place.
         """
         total = batches.count if records is None else records.count
+        if not self.out:
+            self.out += bytes(OUT_BYTES)
         out, row = self.out, 0
         while True:
             row, size = kernels.write_rows(memory, batches, records, selection, row, template, out)
@@ -114,6 +116,17 @@ class Lines:
             else:
                 yield row
                 row += 1
+
+
+class ChunkColumns(NamedTuple):
+    """What a chunk is made of; `selection` holds a byte a row, 0 for those that are left out. Valid as the chunk is."""
+
+    memory: memoryview
+    batches: BatchColumns
+    records: RecordColumns | None
+    selection: bytearray | None
+    resynced: bool
+    place: Place
 
 
 class _ColumnChunk:
@@ -139,6 +152,12 @@ class _ColumnChunk:
         self._selection = selection
         total = batches.count if records is None else records.count
         self.count = total if selection is None else selection.count(1)
+
+    def columns(self) -> ChunkColumns:
+        """The columns that its rows come from."""
+        return ChunkColumns(
+            self._memory, self._batches, self._records, self._selection, self._resynced, self._lines.place
+        )
 
     def ndjson(self, bytes_mode: BytesMode) -> bytes:
         r"""All rows as JSON lines, each ending in `\n`."""

@@ -10,11 +10,14 @@ from kafkalog_core.format.names import LOG_KINDS, FileKind, FileName
 from kafkalog_core.ops.reading.chunks import Place
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog_core.ops.selecting.select import Range
     from kafkalog_core.ops.selecting.targets import FileTarget
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["LogFile", "Unit", "place_of", "unit_of_file", "unit_of_partition"]
+__all__ = ["LogFile", "Unit", "files_in_range", "place_of", "unit_of_file", "unit_of_partition"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,3 +105,14 @@ def unit_of_file(target: FileTarget, *, with_path: bool = False) -> Unit:
         log_dir=None,
         files=(log,),
     )
+
+
+def files_in_range(files: Sequence[LogFile], offsets: Range) -> tuple[LogFile, ...]:
+    """Files without those that by their names end before the first wanted offset, or begin after the last."""
+    low, high = offsets
+    first = 0
+    for index in range(1, len(files)):
+        base = files[index].base_offset
+        if low is not None and base is not None and base <= low:
+            first = index
+    return tuple(file for file in files[first:] if high is None or file.base_offset is None or file.base_offset <= high)

@@ -10,8 +10,9 @@ from kafkalog_core.findings import found
 from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.ops.reading.backwards import runs_backwards
 from kafkalog_core.ops.reading.chain import OffsetSpan
-from kafkalog_core.ops.reading.chunks import OUT_BYTES, Lines, rows_at
+from kafkalog_core.ops.reading.chunks import Lines, rows_at
 from kafkalog_core.ops.reading.file_codes import CHANGE_CODES
+from kafkalog_core.ops.reading.file_part import WHOLE, part_items
 from kafkalog_core.ops.reading.rows import RowChunk
 from kafkalog_core.ops.reading.runs import RunReader
 from kafkalog_core.ops.reading.trail import mark_of
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.dump import DumpRequest
     from kafkalog_core.ops.progress import Progress
     from kafkalog_core.ops.reading.committed import CommittedView
+    from kafkalog_core.ops.reading.file_part import FilePart
     from kafkalog_core.ops.reading.logfiles import LogFile, Unit
     from kafkalog_core.ops.reading.rows import Chunk
     from kafkalog_core.ops.reading.stats import LogStats
@@ -50,8 +52,9 @@ class LogReader:
         self._report = report
         self._progress = progress
         self._runs = RunReader(request, report, progress)
-        self._out = bytearray(OUT_BYTES)
+        self._out = bytearray()
         self._spans: dict[str, OffsetSpan] = {}
+        self._last: Mark | None = None
 
     @property
     def is_full(self) -> bool:
@@ -72,15 +75,26 @@ class LogReader:
         spans, self._spans = self._spans, {}
         return spans
 
-    def rows(self, file: LogFile, unit: Unit, view: CommittedView | None) -> Iterator[Chunk]:
-        """Rows of the request's level of one file. Raises StorageError where it cannot be opened."""
+    @property
+    def last_batch(self) -> Mark | None:
+        """The batch that stands furthest behind in what `rows` has read last; null: it has not come to an end."""
+        return self._last
+
+    def rows(self, file: LogFile, unit: Unit, view: CommittedView | None, part: FilePart = WHOLE) -> Iterator[Chunk]:
+        """Rows of the request's level of one file, or of a part of it. Raises StorageError where it cannot be opened.
+
+        Parts are read forwards, of files that are not of 0.7, without a search behind damage.
+        """
         self._report.files += 1
         lines = Lines(file.place, self._out)
         span = OffsetSpan(file.path, file.base_offset or 0)
-        last: Mark | None = None
+        self._last = last = None
         with Source.open(file.path) as source:
+            if not part.is_whole and source.inode != file.file.inode:
+                yield self._finding("file.replaced-since", file)
+                return
             waiting: list[tuple[Damage, Severity]] = []
-            for item in self._items(source, file):
+            for item in self._items(source, file, part):
                 span.add(item)
                 last = _last_of(last, item, file)
                 if isinstance(item, Damage):
@@ -96,8 +110,9 @@ class LogReader:
                     return
             if waiting:
                 yield self.damages(waiting, file)
-            self._spans[file.path] = span
-            yield from self._changes(source, file, last)
+            self._spans[file.path], self._last = span, last
+            if part.end is None:  # said once of a file
+                yield from self._changes(source, file, last)
 
     def measure(self, file: LogFile, unit: Unit, stats: LogStats) -> Iterator[Chunk]:
         """Figures of one file into `stats`; rows of its damage alone. Raises StorageError where it cannot be opened."""
@@ -149,12 +164,17 @@ class LogReader:
 
     def changed(self, change: Change, file: LogFile) -> RowChunk:
         """The `finding` row that says what has happened to a file while it was read."""
-        finding = found(CHANGE_CODES[change], file.path, topic=file.place.topic, partition=file.place.partition)
+        return self._finding(CHANGE_CODES[change], file)
+
+    def _finding(self, code: str, file: LogFile) -> RowChunk:
+        finding = found(code, file.path, topic=file.place.topic, partition=file.place.partition)
         self._report.add_finding(finding.row())
         return RowChunk(tables.FINDING, [finding.row()])
 
-    def _items(self, source: Source, file: LogFile) -> Iterator[Run | Damage]:
+    def _items(self, source: Source, file: LogFile, part: FilePart) -> Iterator[Run | Damage]:
         options = self._request.scan_options
+        if not part.is_whole:
+            return part_items(source, part, base_offset=file.base_offset, options=options)
         items = scan(source, base_offset=file.base_offset, is_v07=file.is_v07, options=options)
         if not self._request.newest_first:
             return items
@@ -168,6 +188,8 @@ class LogReader:
         change = source.refresh()
         if change in {Change.GREW, Change.MODIFIED} and last is not None and not last.stands_in(source):
             change = Change.SHRANK  # and has grown again since
+        if source.size_bytes < file.file.size_bytes:
+            change = Change.SHRANK  # since it was listed
         if change is not Change.NONE:
             yield self.changed(change, file)
 

@@ -20,7 +20,7 @@ from kafkalog_core.storage.listing import list_directory
 if TYPE_CHECKING:
     from kafkalog_core.ops.producing.producers import Marker
     from kafkalog_core.ops.recovery.rules import RecoveryRules
-    from kafkalog_core.storage.changing.new_dir import NewDir
+    from kafkalog_core.storage.changing.new_dir import NewTree
     from kafkalog_core.storage.changing.writer import NewFile
     from kafkalog_core.storage.items import Run
     from kafkalog_core.storage.listing import FileInfo
@@ -42,7 +42,7 @@ class PartitionFiles:
         max_batch_bytes: the largest batch that is inflated.
     """
 
-    def __init__(self, new: NewDir, partition: Partition, rules: RecoveryRules, *, max_batch_bytes: int) -> None:
+    def __init__(self, new: NewTree, partition: Partition, rules: RecoveryRules, *, max_batch_bytes: int) -> None:
         self._new = new
         self._partition = partition
         self._name = partition.name.raw
@@ -142,7 +142,7 @@ class PartitionFiles:
         return f"{self._name}/{segment_file_name(offset, kind)}"
 
 
-def copy_beside(new: NewDir, directory: str, name: str, kind: FileKind) -> None:
+def copy_beside(new: NewTree, directory: str, name: str, kind: FileKind) -> None:
     """Copy a file of a partition that no segment matters to, where there is one."""
     file_name = fixed_file_name(kind)
     try:
@@ -152,14 +152,14 @@ def copy_beside(new: NewDir, directory: str, name: str, kind: FileKind) -> None:
     new.add(f"{name}/{file_name}", content)
 
 
-def copy_directory(new: NewDir, directory: str, name: str) -> None:
+def copy_directory(new: NewTree, directory: str, name: str) -> None:
     """Copy the files of a partition as they are, with their modification times."""
     new.directory(name)
     for file in list_directory(directory).files:
         copy_file(new, file, name)
 
 
-def copy_file(new: NewDir, file: FileInfo, name: str) -> None:
+def copy_file(new: NewTree, file: FileInfo, name: str) -> None:
     """Copy a file into the directory of that name, with its modification time."""
     with new.file(f"{name}/{file.name.raw}", mtime_ns=file.mtime_ns) as copy:
         for piece in pieces(file.path):

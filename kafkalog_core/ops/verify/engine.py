@@ -1,7 +1,8 @@
 """`verify`: the verdict of every partition, file and log directory of the targets, in a stable order.
 
-With one job everything happens in this process, a run of batches at a time. With several, partitions are checked side
-by side, and the segments of a large one too; their verdicts are the same, whoever makes them.
+With one job everything happens in this process, a run of batches at a time. With several, or with workers of somebody
+else's, partitions are checked side by side, and the segments of large ones too; their verdicts are the same, whoever
+makes them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from kafkalog_core.ops.pool import Pool
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
@@ -19,6 +20,7 @@ from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget
 from kafkalog_core.ops.verify.course import Course, partition_key
 from kafkalog_core.ops.verify.logdir import LogDirs
 from kafkalog_core.ops.verify.motion import settled
+from kafkalog_core.ops.verify.readers import SCANS
 from kafkalog_core.ops.verify.single import check_file
 from kafkalog_core.ops.verify.state import decode
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
@@ -27,21 +29,25 @@ from kafkalog_core.ops.verify.work import (
     Depth,
     Outcome,
     PartitionWork,
+    SegmentResult,
     Split,
     check_partition,
     check_pieces,
-    check_segment_apart,
+    check_segments,
     finished,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
+    from kafkalog_core.ops.pool import Workers
     from kafkalog_core.ops.selecting.targets import Target
+    from kafkalog_core.ops.verify.check import SegmentTask
+    from kafkalog_core.ops.verify.readers import Reader, Readers
     from kafkalog_core.ops.verify.request import VerifyRequest
     from kafkalog_core.ops.verify.state import Keeper
 
-__all__ = ["verify"]
+__all__ = ["verify", "verify_across"]
 
 Verdict = PartitionVerdict | PlaceVerdict
 _Piece = PartitionWork | FileTarget
@@ -50,29 +56,72 @@ _ALONE_PIECES: Final = 100
 
 _RECENT_PIECES: Final = 50
 _SMALL_AT_ONCE: Final = 8
+_PER_JOB: Final = 4
+"""Pieces that a large partition is cut into for each job, so that all of them end at about the same time."""
 
 
 def verify(
-    request: VerifyRequest, progress: Progress = NO_PROGRESS, keeper: Keeper | None = None
+    request: VerifyRequest,
+    progress: Progress = NO_PROGRESS,
+    keeper: Keeper | None = None,
+    *,
+    workers: Workers | None = None,
+    readers: Readers | None = None,
 ) -> Generator[Verdict, None, None]:
     """Verdicts: of each target's partitions, then of the target itself; what needs all log directories comes last.
+
+    `workers` do what is not little, where there are any, else as many processes as the request has jobs. `readers` read
+    the segments, where there are any.
 
     Raises StorageError where a target itself cannot be opened, StateError where what `keeper` has kept is not what a
     run of this release leaves behind, and WorkerLostError.
     """
     with ExitStack() as stack:
-        yield from _Runner(request, progress, keeper, stack).verdicts()
+        yield from _Runner(request, progress, keeper, _Hands(workers, stack), readers).verdicts()
+
+
+def verify_across(targets: Sequence[Target]) -> Iterator[Verdict]:
+    """What only several log directories together can tell, where others verify them one by one."""
+    log_dirs = LogDirs(targets)
+    for target in targets:
+        if not isinstance(target, FileTarget):
+            for place in target.partitions if isinstance(target, LogDirTarget) else (target.place,):
+                log_dirs.note(target, place)
+    yield from log_dirs.across()
+
+
+class _Hands:
+    """Who does the work: workers that were given, or processes that are started when they are needed, and end here."""
+
+    def __init__(self, workers: Workers | None, stack: ExitStack) -> None:
+        self.workers = workers
+        self._stack = stack
+
+    def started(self, jobs: int, progress: Progress) -> Workers:
+        """Whom to give work to."""
+        if self.workers is None:
+            self.workers = self._stack.enter_context(Pool(jobs, progress))
+        return self.workers
 
 
 class _Runner:
-    def __init__(self, request: VerifyRequest, progress: Progress, keeper: Keeper | None, stack: ExitStack) -> None:
+    def __init__(
+        self,
+        request: VerifyRequest,
+        progress: Progress,
+        keeper: Keeper | None,
+        hands: _Hands,
+        readers: Readers | None,
+    ) -> None:
         self._request = request
         self._progress = progress
         self._keeper = keeper
-        self._stack = stack
+        self._hands = hands
+        self._jobs = request.jobs if hands.workers is None else hands.workers.jobs
+        self._is_alone = hands.workers is None and request.jobs == 1
+        self._readers = readers
         self._depth = Depth(level=request.level, now_ms=request.now_ms, max_batch_bytes=request.max_batch_bytes)
-        self._log_dirs = LogDirs(request.targets, self._depth)
-        self._pool: Pool | None = None
+        self._log_dirs = LogDirs(request.targets, self._depth, others=request.others or ())
         self._alone_bytes = 0
         self._recent: deque[int] = deque(maxlen=_RECENT_PIECES)
 
@@ -83,7 +132,8 @@ class _Runner:
             yield from self._of_target(target, results)
             if isinstance(target, LogDirTarget):
                 yield self._log_dirs.verdict(target)
-        yield from self._log_dirs.across()
+        if self._request.others is None:
+            yield from self._log_dirs.across()
 
     def _of_target(self, target: Target, results: Iterator[Verdict]) -> Iterator[Verdict]:
         """Verdicts of its partitions in their order; of those that depend on the others, behind them.
@@ -122,6 +172,7 @@ class _Runner:
                     depth=self._depth,
                     lines=self._lines(place.path),
                     wants_lines=self._keeper is not None,
+                    reader=SCANS if self._readers is None else self._readers.reader_of(place.path),
                 )
 
     def _lines(self, path: str) -> Sequence[str]:
@@ -129,24 +180,29 @@ class _Runner:
 
     # --- by whom ------------------------------------------------------------------------------------------------------
     def _results(self, pieces: Iterator[_Piece]) -> Iterator[Verdict]:
-        """Verdicts in the order of the pieces; what is little is done here, as other processes cost something too."""
-        if self._request.jobs == 1:
+        """Verdicts in the order of the pieces; large partitions wait for each other, to be checked side by side."""
+        if self._is_alone:
             for piece in pieces:
-                yield self._verdict(piece, self._alone(piece))
+                yield self._whole(piece, self._alone(piece))
             return
+        room = self._jobs * _PER_JOB * SPLIT_BYTES
+        done: list[tuple[_Piece, Outcome]] = []
+        unread_bytes = 0
+        for piece, outcome in self._outcomes(pieces):
+            done.append((piece, outcome))
+            unread_bytes += sum(outcome.result.sizes) if isinstance(outcome.result, Split) else 0
+            if not unread_bytes or unread_bytes > room or len(done) > _ALONE_PIECES:
+                yield from self._verdicts(done)
+                done, unread_bytes = [], 0
+        yield from self._verdicts(done)
+
+    def _outcomes(self, pieces: Iterator[_Piece]) -> Iterator[tuple[_Piece, Outcome]]:
+        """What comes of each piece; what is little is done here, as other processes cost something too."""
         for count, piece in enumerate(pieces):
             if count >= _ALONE_PIECES or self._alone_bytes > SPLIT_BYTES:
                 yield from self._side_by_side(chain([piece], pieces))
                 return
-            outcome = self._alone(piece, split=1)
-            if isinstance(outcome.result, Split):
-                following = next(pieces, None)
-                if following is not None:
-                    yield from self._side_by_side(chain([piece, following], pieces))
-                    return
-                if len(outcome.result.tasks) == 1:
-                    outcome = self._alone(piece)
-            yield self._verdict(piece, outcome)
+            yield piece, self._alone(piece, split=1)
 
     def _alone(self, piece: _Piece, split: int | None = None) -> Outcome:
         """Do a piece in this process."""
@@ -155,8 +211,8 @@ class _Runner:
         keep = partial(self._keep, partition_key(piece.path))
         return check_partition(_with_split(piece, split), self._advance, keep)
 
-    def _side_by_side(self, pieces: Iterator[_Piece]) -> Iterator[Verdict]:
-        """Do all of them in other processes."""
+    def _side_by_side(self, pieces: Iterator[_Piece]) -> Iterator[tuple[_Piece, Outcome]]:
+        """Do all of them elsewhere."""
         waiting: deque[_Piece] = deque()
 
         def given() -> Iterator[tuple[tuple[_Piece, ...], Depth]]:
@@ -164,48 +220,84 @@ class _Runner:
                 waiting.extend(some)
                 yield tuple(map(_splitting, some)), self._depth
 
-        for outcomes in self._started_pool().map(check_pieces, given()):
+        for outcomes in self._started().map(check_pieces, given()):
             for outcome in outcomes:
-                yield self._verdict(waiting.popleft(), outcome)
+                yield waiting.popleft(), outcome
 
     def _at_once(self) -> int:
         """How many pieces a process gets at once: several where the last ones were small, which saves messages."""
         is_small = len(self._recent) == _RECENT_PIECES and sum(self._recent) < SPLIT_BYTES
         return _SMALL_AT_ONCE if is_small else 1
 
-    def _verdict(self, piece: _Piece, outcome: Outcome) -> Verdict:
-        """The verdict of a piece; a partition that is in pieces itself is put together."""
-        for index, line in outcome.lines:
-            self._keep(partition_key(piece.path), index, line)
-        self._skip(outcome.skipped_bytes)
-        if not isinstance(outcome.result, Split):
-            self._recent.append(_log_bytes(outcome.result))
-            return outcome.result
-        self._recent.clear()
-        lines = piece.lines if isinstance(piece, PartitionWork) else ()
-        return self._merged(outcome.result, lines)
+    def _verdicts(self, done: Sequence[tuple[_Piece, Outcome]]) -> Iterator[Verdict]:
+        """The verdicts of some pieces; partitions that are in pieces themselves are put together."""
+        splits = [(piece.path, outcome.result) for piece, outcome in done if isinstance(outcome.result, Split)]
+        is_one = len(splits) == 1 and len(splits[0][1].tasks) == 1 and self._hands.workers is None
+        segments = self._segments(splits) if splits and not is_one else iter(())
+        for piece, outcome in done:
+            if isinstance(outcome.result, Split) and is_one:  # no process is worth its start
+                yield self._whole(piece, self._alone(piece))
+            elif isinstance(outcome.result, Split):
+                self._take(piece.path, outcome)
+                self._recent.clear()
+                yield self._merged(piece, outcome.result, segments)
+            else:
+                yield self._whole(piece, outcome)
 
-    def _merged(self, split: Split, lines: Sequence[str]) -> PartitionVerdict:
+    def _whole(self, piece: _Piece, outcome: Outcome) -> Verdict:
+        """The verdict of a piece that was done at once."""
+        result = cast("Verdict", outcome.result)
+        self._take(piece.path, outcome)
+        self._recent.append(_log_bytes(result))
+        return result
+
+    def _segments(self, splits: Sequence[tuple[str, Split]]) -> Iterator[SegmentResult]:
+        """The segments of large partitions, all of them checked side by side, in order."""
+        workers = self._started()
+        sizes = sum(sum(split.sizes) for _, split in splits)
+        most_bytes = min(SPLIT_BYTES, sizes // (workers.jobs * _PER_JOB))
+        paths: deque[str] = deque()
+
+        def given() -> Iterator[tuple[tuple[SegmentTask, ...], Reader, str | None]]:
+            for path, split in splits:
+                for tasks in split.groups(most_bytes):
+                    paths.append(path)
+                    yield tasks, split.reader, workers.scratch
+
+        for segments in workers.map(check_segments, given()):
+            self._received(paths.popleft(), segments.made)
+            yield from segments.results
+
+    def _merged(self, piece: _Piece, split: Split, segments: Iterator[SegmentResult]) -> PartitionVerdict:
         """Put a large partition together out of its segments."""
         partition = split.partition
+        lines = piece.lines if isinstance(piece, PartitionWork) else ()
         records = [decode(line, partition.path) for line in lines[: split.done]]
         keep = None if self._keeper is None else partial(self._keep, partition_key(partition.path))
         course = Course(partition, split.context, self._depth.now_ms, records, keep)
         self._skip(course.skipped_bytes)
-        pool = self._started_pool()
-        results = pool.map(check_segment_apart, ((task, pool.scratch) for task in split.tasks))
-        for task, result in zip(split.tasks, results, strict=True):
+        for task in split.tasks:
+            result = next(segments)
             course.checker.begin(task.segment)
             result.spooled.replay(course.checker)
             course.end(result.verdict)
         return finished(course.checker, partition, self._depth, self._progress.advance)
 
-    def _started_pool(self) -> Pool:
-        if self._pool is None:
-            self._pool = self._stack.enter_context(Pool(self._request.jobs, self._progress))
-        return self._pool
+    def _started(self) -> Workers:
+        return self._hands.started(self._request.jobs, self._progress)
 
     # --- what is told -------------------------------------------------------------------------------------------------
+    def _take(self, path: str, outcome: Outcome) -> None:
+        """What has come of a piece beside its verdict."""
+        for index, line in outcome.lines:
+            self._keep(partition_key(path), index, line)
+        self._skip(outcome.skipped_bytes)
+        self._received(path, outcome.made)
+
+    def _received(self, path: str, made: object) -> None:
+        if self._readers is not None:
+            self._readers.received(path, made)
+
     def _advance(self, size_bytes: int) -> None:
         self._alone_bytes += size_bytes
         self._progress.advance(size_bytes)

@@ -1,7 +1,8 @@
 """From the scan of a segment to the replay of its partition: the batches that have a producer, and what markers say.
 
 Where a segment is scanned in the process that replays, its batches are handed over run by run. Where another process
-scans it, they wait in a `Spool`: in memory while they are few, in a temporary file else.
+scans it, they wait in a `Spool`: in memory while they are few, in a temporary file else, or packed in memory where
+there is no directory that both processes see.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import pickle
 import tempfile
+import zlib
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol, Self
@@ -17,14 +19,15 @@ from kafkalog_core.errors import WorkerLostError
 from kafkalog_core.format.columns import BatchColumns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from kafkalog_core.ops.producing.producers import Marker
 
-__all__ = ["NO_CHAIN", "Chain", "Spool", "Spooled"]
+__all__ = ["NO_CHAIN", "Chain", "Piece", "Spool", "Spooled", "replay_pieces"]
 
 _MEMORY_BYTES: Final = 4 * 1024 * 1024
+_LEVEL: Final = 1
 _REPLAYED: Final = (
     "position",
     "format",
@@ -67,8 +70,8 @@ NO_CHAIN: Final[Chain] = _NoChain()
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
-    """A run of batches; of none: a hole."""
+class Piece:
+    """A run of batches; of none: a hole. `cells` are the columns that a replay reads, int64 of this machine."""
 
     count: int
     cells: bytes
@@ -76,7 +79,8 @@ class _Piece:
     holes: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int]) -> Self:
+    def of(cls, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int] = ()) -> Self:
+        """A run, copied."""
         return cls(batches.count, b"".join(map(batches.column, _REPLAYED)), dict(markers), tuple(holes))
 
     def replay(self, to: Chain, batches: BatchColumns) -> None:
@@ -91,22 +95,32 @@ class _Piece:
         to.replay(batches, self.markers, self.holes)
 
 
+def replay_pieces(pieces: Iterable[Piece], to: Chain) -> None:
+    """Hand over pieces in their order."""
+    batches = BatchColumns()
+    for piece in pieces:
+        if piece.count > batches.capacity:
+            batches = BatchColumns(piece.count)
+        piece.replay(to, batches)
+
+
 @dataclass(frozen=True, slots=True)
 class Spooled:
-    """What a `Spool` took, as it goes to another process: the last pieces, and a file of those before them."""
+    """What a `Spool` took, as it goes to another process: the last pieces, and those before them, filed or packed."""
 
     path: str | None
-    pieces: tuple[_Piece, ...]
+    packed: tuple[bytes, ...]
+    pieces: tuple[Piece, ...]
 
     def replay(self, to: Chain) -> None:
         """Hand everything over, once, and delete the file."""
-        batches = BatchColumns()
-        for piece in chain(self._from_file(), self.pieces):
-            if piece.count > batches.capacity:
-                batches = BatchColumns(piece.count)
-            piece.replay(to, batches)
+        replay_pieces(chain(self._from_file(), self._unpacked(), self.pieces), to)
 
-    def _from_file(self) -> Iterator[_Piece]:
+    def _unpacked(self) -> Iterator[Piece]:
+        for some in self.packed:
+            yield from pickle.loads(zlib.decompress(some))  # noqa: S301 - made by a process of the same run
+
+    def _from_file(self) -> Iterator[Piece]:
         if self.path is None:
             return
         with open(self.path, "rb") as file:
@@ -119,11 +133,15 @@ class Spooled:
 
 
 class Spool:
-    """A chain that keeps what it takes for another process; files are made in `directory`."""
+    """A chain that keeps what it takes for another process.
 
-    def __init__(self, directory: str) -> None:
+    Files are made in `directory`; null: there is none that both processes see.
+    """
+
+    def __init__(self, directory: str | None) -> None:
         self._directory = directory
-        self._pieces: list[_Piece] = []
+        self._packed: list[bytes] = []
+        self._pieces: list[Piece] = []
         self._bytes = 0
         self._file: tempfile._TemporaryFileWrapper[bytes] | None = None
 
@@ -138,14 +156,14 @@ class Spool:
 
     def replay(self, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int] = ()) -> None:
         """Keep a run."""
-        self._keep(_Piece.of(batches, markers, holes))
+        self._keep(Piece.of(batches, markers, holes))
 
     def hole(self) -> None:
         """Keep that something is missing."""
         if not self._pieces or self._pieces[-1].count:
-            self._keep(_Piece(0, b"", {}))
+            self._keep(Piece(0, b"", {}))
 
-    def _keep(self, piece: _Piece) -> None:
+    def _keep(self, piece: Piece) -> None:
         self._pieces.append(piece)
         self._bytes += len(piece.cells)
         if self._bytes > _MEMORY_BYTES:
@@ -155,13 +173,22 @@ class Spool:
         """All that was kept."""
         if self._file is not None:
             self._flush()
-        return Spooled(None if self._file is None else self._file.name, tuple(self._pieces))
+        path = None if self._file is None else self._file.name
+        return Spooled(path, tuple(self._packed), tuple(self._pieces))
 
     def _flush(self) -> None:
+        if self._directory is None:
+            self._packed.append(zlib.compress(pickle.dumps(self._pieces, pickle.HIGHEST_PROTOCOL), _LEVEL))
+        else:
+            self._write(self._directory)
+        self._pieces.clear()
+        self._bytes = 0
+
+    def _write(self, directory: str) -> None:
         try:
             if self._file is None:
                 self._file = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed with the spool
-                    dir=self._directory, prefix="chain-", delete=False
+                    dir=directory, prefix="chain-", delete=False
                 )
             for piece in self._pieces:
                 pickle.dump(piece, self._file, pickle.HIGHEST_PROTOCOL)
@@ -169,6 +196,4 @@ class Spool:
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             message = f"a temporary file cannot be written: {reason}; TMPDIR names another place, --jobs 1 needs none"
-            raise WorkerLostError(message, path=self._directory) from error
-        self._pieces.clear()
-        self._bytes = 0
+            raise WorkerLostError(message, path=directory) from error

@@ -64,10 +64,11 @@ class LogDirs:
 
     For each partition `context` is asked for before it is checked and `refined` afterwards; a verdict that `waits` goes
     through `decided` when all partitions of its target were refined. Then comes `verdict` for each log directory, and
-    `across` last of all. `depth`: how to check the batches of files at their top; null: not at all.
+    `across` last of all. `depth`: how to check the batches of files at their top; null: not at all. `others` are known,
+    and not checked here.
     """
 
-    def __init__(self, targets: Iterable[Target], depth: Depth | None = None) -> None:
+    def __init__(self, targets: Iterable[Target], depth: Depth | None = None, *, others: Iterable[Target] = ()) -> None:
         self._depth = depth
         self._targets = [target for target in targets if isinstance(target, LogDirTarget | PartitionTarget)]
         self._broker_dirs: dict[str, BrokerDir | None] = {}
@@ -76,7 +77,9 @@ class LogDirs:
         self._foreign: set[str] = set()
         self._unmarkings: dict[str, Unmarking] = {}
         self._where: dict[tuple[str | None, int | None], list[str]] = {}
-        for target in self._targets:
+        for target in (*self._targets, *others):
+            if isinstance(target, FileTarget):
+                continue
             for place in target.partitions if isinstance(target, LogDirTarget) else (target.place,):
                 if place.name.state is DirectoryState.CURRENT:
                     self._where.setdefault((place.name.topic, place.name.partition), []).append(place.path)
@@ -156,6 +159,11 @@ class LogDirs:
             if broker_dir is not None and log_dir.is_broker_dir:
                 findings += self._entries_without_partition(broker_dir)
         return PlaceVerdict(path=target.path, findings=tuple(findings))
+
+    def note(self, target: PartitionTarget | LogDirTarget, place: PartitionPath) -> None:
+        """What `across` needs to know of a partition that somebody else has checked."""
+        for _ in self._topic_id_findings(self._broker_dir(target), place):
+            pass
 
     def across(self) -> Iterator[PlaceVerdict]:
         """What only several log directories together can tell, by the directory that it is said of."""

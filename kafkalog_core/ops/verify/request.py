@@ -24,6 +24,8 @@ class VerifyRequest:
         level: `headers` reads batch headers alone, `checksums` every byte, `records` also decodes every record.
         max_batch_bytes: the largest batch that is read, inflated too.
         jobs: processes; 1: none beside this one.
+        others: what somebody else verifies at the same time, and then `verify_across` all of it: their partitions are
+            named where some are missed here. Null: this is all that is verified.
     """
 
     targets: tuple[Target, ...]
@@ -31,3 +33,4 @@ class VerifyRequest:
     level: Level = "records"
     max_batch_bytes: int = MAX_BATCH_BYTES
     jobs: int = 1
+    others: tuple[Target, ...] | None = None

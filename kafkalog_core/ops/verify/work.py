@@ -1,4 +1,4 @@
-"""The pieces that a verification is cut into: a partition, or one segment of a large one. Plain values and functions.
+"""The pieces that a verification is cut into: a partition, or some segments of a large one. Plain values and functions.
 
 Whoever has the time does them: this process or another one. A partition is listed by the one that checks it, as a log
 directory may hold ten thousands of them.
@@ -16,6 +16,7 @@ from kafkalog_core.ops.selecting.targets import FileTarget
 from kafkalog_core.ops.verify.check import SegmentTask
 from kafkalog_core.ops.verify.course import Course, unchanged
 from kafkalog_core.ops.verify.handover import NO_CHAIN, Spool, Spooled
+from kafkalog_core.ops.verify.readers import SCANS
 from kafkalog_core.ops.verify.replacements import Replacements
 from kafkalog_core.ops.verify.segment import check_segment
 from kafkalog_core.ops.verify.single import check_file
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.verify.check import Level
     from kafkalog_core.ops.verify.course import Keep
     from kafkalog_core.ops.verify.partition import PartitionChecker
+    from kafkalog_core.ops.verify.readers import Reader
 
 __all__ = [
     "SPLIT_BYTES",
@@ -38,10 +40,11 @@ __all__ = [
     "Outcome",
     "PartitionWork",
     "SegmentResult",
+    "Segments",
     "Split",
     "check_partition",
     "check_pieces",
-    "check_segment_apart",
+    "check_segments",
     "finished",
 ]
 
@@ -70,6 +73,7 @@ class PartitionWork:
         wants_lines: whether to leave some for a later run.
         split: how many segments, or more, make a large partition one to be given back, to be checked by several
             processes; null: never.
+        reader: who reads its segments.
     """
 
     path: str
@@ -78,25 +82,48 @@ class PartitionWork:
     lines: Sequence[str] = ()
     wants_lines: bool = False
     split: int | None = None
+    reader: Reader = SCANS
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A partition too large for one process: its segments behind the first `done`, to be checked by several."""
+    """A partition too large for one process: its segments behind the first `done`, to be checked by several.
+
+    Of each task it is known how many bytes of its log are to be read.
+    """
 
     partition: Partition
     context: PartitionContext
     tasks: tuple[SegmentTask, ...]
+    sizes: tuple[int, ...]
     done: int
+    reader: Reader
+
+    def groups(self, most_bytes: int) -> Iterator[tuple[SegmentTask, ...]]:
+        """Its tasks in order, so many at a time as have no more bytes to read together."""
+        group: list[SegmentTask] = []
+        size_bytes = 0
+        for task, task_bytes in zip(self.tasks, self.sizes, strict=True):
+            if group and size_bytes + task_bytes > most_bytes:
+                yield tuple(group)
+                group, size_bytes = [], 0
+            group.append(task)
+            size_bytes += task_bytes
+        if group:
+            yield tuple(group)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What has come of a piece of work: `skipped_bytes` of log were not read again, `lines` are for a later run."""
+    """What has come of a piece of work: `skipped_bytes` of log were not read again, `lines` are for a later run.
+
+    `made` is what the partition's `Reading` has made.
+    """
 
     result: PartitionVerdict | PlaceVerdict | Split
     skipped_bytes: int = 0
     lines: tuple[tuple[int, str], ...] = ()
+    made: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +132,14 @@ class SegmentResult:
 
     verdict: SegmentVerdict
     spooled: Spooled
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Some checked segments of a `Split`, and what their `Reading` has made."""
+
+    results: tuple[SegmentResult, ...]
+    made: object
 
 
 def check_pieces(
@@ -134,14 +169,18 @@ def check_partition(work: PartitionWork, advance: Callable[[int], None], keep: K
     depth, context = work.depth, work.context
     known = unchanged(partition, context, work.lines, depth.now_ms) if work.lines else ()
     tasks = segment_tasks(partition, depth)[len(known) :]
-    is_large = sum(task.segment.size_bytes for task in tasks) > SPLIT_BYTES
-    if is_large and work.split is not None and len(tasks) >= work.split:
-        return Outcome(Split(partition, context, tasks, len(known)))
-    course = Course(partition, context, depth.now_ms, known, keep if work.wants_lines else None)
-    for task in tasks:
-        course.checker.begin(task.segment)
-        course.end(check_segment(task, course.checker, advance))
-    return Outcome(finished(course.checker, partition, depth, advance), course.skipped_bytes)
+    with work.reader.open() as reading:
+        reading.others(partition, advance)
+        sizes = tuple(map(reading.unread_bytes, tasks))
+        if work.split is not None and sum(sizes) > SPLIT_BYTES and len(tasks) >= work.split:
+            split = Split(partition, context, tasks, sizes, len(known), work.reader)
+            return Outcome(split, made=reading.finish())
+        course = Course(partition, context, depth.now_ms, known, keep if work.wants_lines else None)
+        for task in tasks:
+            course.checker.begin(task.segment)
+            course.end(reading.check(task, course.checker, advance))
+        verdict = finished(course.checker, partition, depth, advance)
+        return Outcome(verdict, course.skipped_bytes, made=reading.finish())
 
 
 def finished(
@@ -171,11 +210,17 @@ def _other_logs(partition: Partition) -> Iterator[Segment]:
             yield Segment(base_offset=0, state=SegmentState.CLOSED, log=file)
 
 
-def check_segment_apart(task: SegmentTask, spool_directory: str, advance: Callable[[int], None]) -> SegmentResult:
-    """Check a segment for the process that puts its partition together."""
-    with Spool(spool_directory) as spool:
-        verdict = check_segment(task, spool, advance)
-        return SegmentResult(verdict, spool.spooled())
+def check_segments(
+    tasks: Sequence[SegmentTask], reader: Reader, scratch: str | None, advance: Callable[[int], None]
+) -> Segments:
+    """Check some segments for the process that puts their partition together."""
+    results = []
+    with reader.open() as reading:
+        for task in tasks:
+            with Spool(scratch) as spool:
+                verdict = reading.check(task, spool, advance)
+                results.append(SegmentResult(verdict, spool.spooled()))
+        return Segments(tuple(results), reading.finish())
 
 
 def segment_tasks(partition: Partition, depth: Depth) -> tuple[SegmentTask, ...]:

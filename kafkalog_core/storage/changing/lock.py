@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.storage.changing.writer import Disk
 
-__all__ = ["LogDirLocks", "lock_holder", "locked_dirs"]
+__all__ = ["LogDirLocks", "file_lock_holder", "lock_holder", "locked_dirs"]
 
 _NAME: Final = fixed_file_name(FileKind.LOCK)
 _HELD: Final = frozenset({errno.EAGAIN, errno.EACCES})
@@ -58,8 +58,13 @@ def locked_dirs(paths: Iterable[str]) -> list[str]:
 
 def lock_holder(directory: str) -> str | None:
     """Who holds the lock of a log directory, e.g. `process 4711 (java)`; null: nobody, or the system does not tell."""
+    return file_lock_holder(f"{directory}/{_NAME}")
+
+
+def file_lock_holder(path: str) -> str | None:
+    """The same of any file that somebody may hold a POSIX lock of."""
     try:
-        status = os.stat(f"{directory}/{_NAME}")
+        status = os.stat(path)
         with open(_LOCKS, encoding="ascii") as file:
             lines = file.read().splitlines()
     except OSError:

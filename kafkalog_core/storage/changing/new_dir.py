@@ -5,14 +5,17 @@ What is written this way replaces nothing, so that there is no journal: who does
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.errors import NotFoundError, RefusedError, StorageError
 from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.space import free_bytes
+from kafkalog_core.storage.changing.writer import WriteError
 from kafkalog_core.storage.logdir import holds_segments, is_broker_dir
 from kafkalog_core.storage.partition import partition_name
 
@@ -21,9 +24,11 @@ if TYPE_CHECKING:
 
     from kafkalog_core.storage.changing.writer import Disk, NewFile
 
-__all__ = ["NewDir", "new_dir_problem"]
+__all__ = ["NewDir", "NewTree", "Parts", "new_dir_problem"]
 
 _SUFFIX: Final = ".kafkalog-unfinished"
+_PARTS: Final = ".kafkalog-parts"
+_ENDED_PARTS: Final = ".kafkalog-ended-parts"
 _SUPERUSER: Final = 0
 _MAY_WRITE: Final = 0o600
 _MAY_ENTER: Final = 0o700
@@ -41,8 +46,9 @@ def _problems(path: str, needs_bytes: int) -> Iterator[str]:
         return
     if os.path.lexists(path):
         yield from _taken(path)
-    if os.path.lexists(path + _SUFFIX):
-        yield f"{path}{_SUFFIX} was left by a run that was interrupted; remove it (rm -r) first"
+    for suffix in (_SUFFIX, _PARTS):
+        if os.path.lexists(path + suffix):
+            yield f"{path}{suffix} was left by a run that was interrupted; remove it (rm -r) first"
     around = _broker_files_around(os.path.realpath(parent))
     if around is not None:
         yield f"it would be among a broker's files, in {around}; name a directory elsewhere"
@@ -73,44 +79,31 @@ def _broker_files_around(directory: str) -> str | None:
     return directory
 
 
-class NewDir:
-    """A directory tree in the making. Entered, it takes everything away again that is not committed.
+class NewTree:
+    """A directory tree in the making.
 
     Args:
-        path: of the directory; it must not be there, or be empty.
+        home: where it is made.
         disk: the door.
         like: directory whose owner the new files get, as far as this process may give it, and whose permissions.
-        needs_bytes: room that is needed at least.
     """
 
-    def __init__(self, path: str, *, disk: Disk, like: str, needs_bytes: int = 0) -> None:
-        self.path = os.path.abspath(path)
+    def __init__(self, home: str, *, disk: Disk, like: str) -> None:
+        self.home = home
         self._disk = disk
-        self._needs_bytes = needs_bytes
-        self._home = self.path + _SUFFIX
+        self._like = like
         files, directories = Attributes.of_new_file(like), Attributes.of(like)
         self._of_files = _own(replace(files, mode=files.mode | _MAY_WRITE))
         self._of_directories = _own(replace(directories, mode=directories.mode | _MAY_ENTER))
         self._files: dict[str, NewFile] = {}
         self._directories: list[str] = []
-        self._is_committed = False
-
-    def __enter__(self) -> Self:
-        problem = new_dir_problem(self.path, self._needs_bytes)
-        if problem is not None:
-            raise RefusedError(problem, path=self.path)
-        try:
-            self._make(self._home)
-        except BaseException:
-            self._discard()
-            raise
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if not self._is_committed:
-            self._discard()
 
     # --- what goes in -------------------------------------------------------------------------------------------------
+    def make_home(self) -> None:
+        """Make the tree's own directory. Raises WriteError."""
+        self._disk.make_directory(self.home, self._of_directories)
+        self._directories.append(self.home)
+
     def directory(self, name: str) -> None:
         """Make a directory in it. Raises WriteError."""
         self._make(self._inside(name))
@@ -139,26 +132,12 @@ class NewDir:
             for piece in (content,) if isinstance(content, bytes) else content:
                 file.write(piece)
 
-    def commit(self) -> None:
-        """Bring all names to the disk, then give the directory its own: from here on it is there. Raises WriteError."""
+    def sync(self) -> None:
+        """Bring all names in it to the disk. Raises WriteError."""
         for directory in reversed(self._directories):
             self._disk.sync_directory(directory)
-        self._disk.rename(self._home, self.path)
-        self._is_committed = True
-        self._disk.sync_directory(os.path.dirname(self.path))
 
-    # --- below --------------------------------------------------------------------------------------------------------
-    def _inside(self, name: str) -> str:
-        parts = name.split("/")
-        if not all(parts) or {".", ".."} & {*parts}:
-            raise NotFoundError(f"{name!r} is no place in a new directory", path=self.path)
-        return f"{self._home}/{name}"
-
-    def _make(self, path: str) -> None:
-        self._directories.append(path)
-        self._disk.make_directory(path, self._of_directories)
-
-    def _discard(self) -> None:
+    def discard(self) -> None:
         """Take away what is there, as far as that can be done."""
         for path, file in reversed(self._files.items()):
             file.close()
@@ -167,6 +146,134 @@ class NewDir:
         for path in reversed(self._directories):
             with suppress(StorageError):
                 self._disk.remove_directory(path)
+
+    # --- below --------------------------------------------------------------------------------------------------------
+    def _inside(self, name: str) -> str:
+        parts = name.split("/")
+        if not all(parts) or {".", ".."} & {*parts}:
+            raise NotFoundError(f"{name!r} is no place in a new directory", path=self.home)
+        return f"{self.home}/{name}"
+
+    def _make(self, path: str) -> None:
+        self._directories.append(path)
+        self._disk.make_directory(path, self._of_directories)
+
+
+class NewDir(NewTree):
+    """A directory tree that is there whole or not at all. Entered, it takes everything away that is not committed.
+
+    Args:
+        path: of the directory; it must not be there, or be empty.
+        disk: see `NewTree`.
+        like: see `NewTree`.
+        needs_bytes: room that is needed at least.
+    """
+
+    def __init__(self, path: str, *, disk: Disk, like: str, needs_bytes: int = 0) -> None:
+        self.path = os.path.abspath(path)
+        super().__init__(self.path + _SUFFIX, disk=disk, like=like)
+        self._needs_bytes = needs_bytes
+        self._parts: str | None = None
+        self._has_adopted = False
+        self._is_committed = False
+
+    def __enter__(self) -> Self:
+        problem = new_dir_problem(self.path, self._needs_bytes)
+        if problem is not None:
+            raise RefusedError(problem, path=self.path)
+        try:
+            self._make(self.home)
+        except BaseException:
+            self.discard()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._end_parts()
+        if self._is_committed:
+            return
+        if self._has_adopted:
+            _remove_all(self._disk, self.home)
+        self.discard()
+
+    # --- what other processes make ------------------------------------------------------------------------------------
+    def parts(self) -> Parts:
+        """Where others make directories of it, each by itself, for `adopt`. Raises WriteError."""
+        if self._parts is None:
+            path = self.path + _PARTS
+            self._disk.make_directory(path, self._of_directories)
+            self._parts = path
+        return Parts(path=self._parts, like=self._like)
+
+    def adopt(self, home: str, name: str) -> None:
+        """Take over a directory that was made among the parts. Raises WriteError."""
+        path = self._inside(name)
+        self._has_adopted = True
+        self._disk.rename(f"{home}/{name}", path)
+        self._directories.append(path)
+
+    def commit(self) -> None:
+        """Bring all names to the disk, then give the directory its own: from here on it is there. Raises WriteError."""
+        self.sync()
+        self._disk.rename(self.home, self.path)
+        self._is_committed = True
+        self._disk.sync_directory(os.path.dirname(self.path))
+
+    def _end_parts(self) -> None:
+        """Take away what nobody adopted: of workers that died or came too late. Who is still at work finds no place."""
+        if self._parts is None:
+            return
+        ended = self.path + _ENDED_PARTS
+        _remove_all(self._disk, ended)  # where an earlier run could not take all of it away
+        with suppress(StorageError):
+            self._disk.rename(self._parts, ended)
+        _remove_all(self._disk, ended)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """A place where several processes make parts of a new directory, none of which meets another.
+
+    Args:
+        path: of a directory.
+        like: see `NewTree`.
+    """
+
+    path: str
+    like: str
+
+    @contextmanager
+    def tree(self, name: str, disk: Disk) -> Iterator[NewTree]:
+        """A tree of this attempt alone, which is taken away again if it fails. Raises WriteError."""
+        tree = self._begun(name, disk)
+        try:
+            yield tree
+        except BaseException:
+            tree.discard()
+            raise
+
+    def _begun(self, name: str, disk: Disk) -> NewTree:
+        for number in count(1):
+            tree = NewTree(f"{self.path}/{name}.{number}", disk=disk, like=self.like)
+            try:
+                tree.make_home()
+            except WriteError as error:
+                if error.errno != errno.EEXIST:
+                    raise
+                continue  # another attempt at the same has begun, and may have died
+            return tree
+        raise AssertionError  # numbers do not end
+
+
+def _remove_all(disk: Disk, path: str) -> None:
+    """Take a directory away with all that is in it, as far as that can be done."""
+    for place, directories, files in os.walk(path, topdown=False):
+        for step, names in ((disk.unlink, files), (disk.remove_directory, directories)):
+            for name in names:
+                with suppress(StorageError):
+                    step(f"{place}/{name}")
+    with suppress(StorageError):
+        disk.remove_directory(path)
 
 
 def _own(attributes: Attributes) -> Attributes:

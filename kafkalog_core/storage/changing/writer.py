@@ -114,6 +114,14 @@ class Disk:
         finally:
             os.close(number)
 
+    def sync_file(self, path: str) -> None:
+        """Bring the bytes of a file that another library has written to the disk."""
+        number = self._do("open", path, lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        try:
+            self._do("fsync", path, lambda: _sync(number))
+        finally:
+            os.close(number)
+
     # --- names --------------------------------------------------------------------------------------------------------
     def rename(self, path: str, new_path: str) -> None:
         """Give a file another name, in the place of what has it."""
@@ -133,9 +141,14 @@ class Disk:
         """Take a file away."""
         self._do("unlink", path, lambda: os.unlink(path))
 
-    def make_directory(self, path: str, attributes: Attributes) -> None:
-        """Make a directory with an owner who may do everything in it."""
-        self._do("mkdir", path, lambda: os.mkdir(path, 0o700))
+    def make_directory(self, path: str, attributes: Attributes | None) -> None:
+        """Make a directory with an owner who may do everything in it.
+
+        `attributes` null: those that a new directory of this process has.
+        """
+        self._do("mkdir", path, lambda: os.mkdir(path, 0o777 if attributes is None else 0o700))
+        if attributes is None:
+            return
         number = self._do("open", path, lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         try:
             self._dress(number, path, attributes)

@@ -1,0 +1,46 @@
+"""`kafkalog spark JOB`: the jobs of the data pipeline. PySpark is imported when a job runs, not before."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from kafkalog_cli.command import CommandGroup, Example
+from kafkalog_cli.exits import ExitStatus
+
+__all__ = ["JOBS", "spark_group"]
+
+JOBS: Final = {
+    "pack": (
+        "kafkalog_cli.commands.spark.pack:pack_command",
+        "Pack kafkalog for the executors of a cluster.",
+    ),
+    "verify": (
+        "kafkalog_cli.commands.spark.verify:verify_command",
+        "Check many disks at once, with the findings of `kafkalog verify`.",
+    ),
+}
+
+
+EXAMPLES = (
+    Example("kafkalog spark verify --master 'local[4]' /data/*/kafka", "All disks of a broker, on four cores of it"),
+    Example("kafkalog spark verify --master spark://host:7077 /mnt/*/kafka", "All disks of a cluster, on a cluster"),
+)
+
+
+@click.group(
+    name="spark",
+    cls=CommandGroup,
+    table=JOBS,
+    examples=EXAMPLES,
+    exit_statuses=tuple(ExitStatus),
+)
+def spark_group() -> None:
+    """Work on the disks of a whole cluster, through Apache Spark.
+
+    Runs on this machine's cores with nothing to start (--master 'local[*]', the default), or on a Spark cluster whose
+    machines see all paths under the same names. Needs pip install 'kafkalog[spark]' and Java 17 or newer, which
+    pip install 'kafkalog[spark,jre]' brings along. Small inputs are done sooner by the command of the same name without
+    `spark`: Spark takes about 10 seconds to start.
+    """

@@ -1,0 +1,61 @@
+"""`kafkalog spark pack`: kafkalog as one file, for executors that have none."""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from kafkalog_cli.command import Command, Example
+from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.outfile import OutFile
+from kafkalog_cli.render import open_progress
+from kafkalog_core.spark.pack import write_archive
+
+if TYPE_CHECKING:
+    from kafkalog_core.spark.pack import Packed
+
+__all__ = ["pack_command"]
+
+EXAMPLES = (
+    Example("kafkalog spark pack kafkalog.tar.gz", "For machines that have Spark, and nothing of ours"),
+    Example(
+        "kafkalog spark verify --master spark://host:7077 --archives kafkalog.tar.gz /mnt/kafka",
+        "Use it",
+    ),
+    Example("kafkalog spark pack --without-pyarrow small.tar.gz", "For machines that have pyarrow too"),
+)
+_GZIP = b"\x1f\x8b"
+
+
+@click.command(
+    name="pack",
+    cls=Command,
+    examples=EXAMPLES,
+    exit_statuses=(ExitStatus.CLEAN, ExitStatus.CRASH, ExitStatus.USAGE, ExitStatus.REFUSED),
+)
+@click.argument("file", metavar="FILE.tar.gz")
+@click.option(
+    "--without-pyarrow",
+    is_flag=True,
+    help="Leave pyarrow out, most of the archive's size: where the executors' Python has it.",
+)
+def pack_command(file: str, without_pyarrow: bool) -> None:
+    """Pack kafkalog for the executors of a cluster.
+
+    FILE.tar.gz gets kafkalog with its compiled kernels and the libraries that it needs. --archives FILE.tar.gz of every
+    job sends it to the executors, where nothing needs to be installed then but Spark and a Python of the same release.
+    """
+    packed: list[Packed] = []
+    out = OutFile(file, is_ours=lambda start: start.startswith(_GZIP))
+    with open_progress(shares_terminal=False) as progress:
+
+        def write(archive: IO[bytes]) -> None:
+            packed.append(write_archive(archive, with_pyarrow=not without_pyarrow, progress=progress))
+
+        out.fill(write)
+    for made in packed:
+        click.echo(
+            f"{file}: {made.size_bytes / 1e6:.1f} MB, {made.files} files, for Python {made.python} on {made.machine}: "
+            f"kafkalog ({'compiled' if made.compiled else 'interpreted'} kernels), {', '.join(made.distributions)}"
+        )

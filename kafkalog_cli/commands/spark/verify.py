@@ -1,0 +1,89 @@
+"""`kafkalog spark verify`: the checks of `kafkalog verify` on the cores of a cluster."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog_cli import options
+from kafkalog_cli.command import Command, Example
+from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.interrupt import Interruption, StoppableProgress
+from kafkalog_cli.render import open_progress, open_verdicts
+from kafkalog_cli.spark_options import session_options
+from kafkalog_cli.targets import resolve_readable
+from kafkalog_cli.verifying import verdict_options, write_all
+from kafkalog_core.ops.report import Report
+from kafkalog_core.ops.verify.request import VerifyRequest
+from kafkalog_core.ops.verify.size import log_bytes
+from kafkalog_core.spark.session import spark_session
+from kafkalog_core.spark.verify import verify
+from kafkalog_core.spark.workers import SparkWorkers
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from kafkalog_core.ops.selecting.selection import Selection
+    from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
+    from kafkalog_core.spark.session import SessionSettings
+
+__all__ = ["verify_command"]
+
+EXAMPLES = (
+    Example("kafkalog spark verify /mnt/broker-*/kafka", "Check the disks of many brokers on all cores"),
+    Example(
+        "kafkalog spark verify --master spark://host:7077 --quiet /mnt/broker-*/kafka && echo fine",
+        "The same on a cluster, in a script",
+    ),
+)
+
+
+@click.command(name="verify", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@options.targets_argument
+@verdict_options
+@options.selection_options
+@options.limit_options
+@options.verdict_output_option
+@session_options
+def verify_command(paths: tuple[str, ...], selection: Selection, session: SessionSettings, **given: Any) -> int:
+    """Check everything on many disks: kafkalog verify, with its findings, on Spark.
+
+    PATH is a log directory, a partition directory, a file or a glob of them; give all log directories together, so that
+    they are compared. Every machine of the cluster sees them under the same names. Partitions are checked side by side,
+    and the segments of large ones too. Nothing is changed. The exit status is 4 where something is damaged, and 3 where
+    one of several PATHs could not be read; the others are checked all the same.
+    """
+    report = Report(fail_on=given["fail_on"])
+    request = VerifyRequest(
+        targets=resolve_readable(paths, selection, report),
+        level=given["level"],
+        now_ms=time.time_ns() // 1_000_000,
+        max_batch_bytes=given["max_batch_bytes"],
+    )
+    output = "quiet" if given["quiet"] else options.chosen_output(given["output"])
+    writer = open_verdicts(output)
+    with closing(_verdicts(request, output, session)) as verdicts:
+        write_all([writer], verdicts, report)
+    writer.finish(report.summary_row())
+    return int(report.exit_status)
+
+
+def _verdicts(
+    request: VerifyRequest, output: str, session: SessionSettings
+) -> Generator[PartitionVerdict | PlaceVerdict, None, None]:
+    """The verdicts as they come, up to Ctrl-C. Raises Stopped."""
+    is_shared = output == "quiet" or (sys.stdout.isatty() and output != "table")
+    with (
+        spark_session(session) as spark,
+        Interruption() as interruption,
+        open_progress(shares_terminal=is_shared) as progress,
+    ):
+        if sys.stderr.isatty() and not is_shared:
+            progress.expect(log_bytes(request.targets))
+        stoppable = StoppableProgress(progress, interruption)
+        with closing(verify(SparkWorkers(spark, stoppable), request, stoppable)) as verdicts:
+            yield from verdicts

@@ -1,0 +1,74 @@
+"""Findings of the comparison of a partition's copies."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkalog_core.findings.kinds import FindingType
+
+__all__ = ["REPLICAS"]
+
+REPLICAS: Final = {
+    "replicas.divergent": FindingType(
+        "error",
+        "From offset {offset} on this copy is of another history than the one to keep: it took records under a leader "
+        "that the cluster did not go on with. {records} records are in no other copy.",
+        "Cuts its log at offset {cut} when it meets the leader, and fetches the rest from it.",
+        "Save the records first (kafkalog dump), then let it start beside the copy to keep.",
+        "Two brokers led the partition one after the other, and the second one did not have all records of the first: "
+        "an unclean election, or records that were not yet committed.",
+    ),
+    "replicas.divergent-silently": FindingType(
+        "error",
+        "From offset {offset} on this copy differs from the one to keep, and its leader epochs do not show it. "
+        "{records} records are in no other copy.",
+        "Does not notice: it goes on from the end of its log, and consumers read other records when it leads.",
+        "Save the records that it alone has (kafkalog dump), then delete the directory: its broker fetches it anew.",
+        "The leader epochs of both agree over offsets whose records differ: logs of before 0.11, or a log that was "
+        "repaired or damaged in a way that its checksums do not show.",
+    ),
+    "replicas.damaged": FindingType(
+        "error",
+        "This copy is damaged ({reason}); another one has {records} records that it cannot give any more.",
+        None,
+        "Keep the other copy, delete this directory, and let its broker fetch it anew. kafkalog verify names all that "
+        "is wrong.",
+        "What is damaged in one copy may be whole in another one: compare before anything is cut.",
+    ),
+    "replicas.missing": FindingType(
+        "error",
+        "{records} records are missing in this copy without damage: another one has them, and no cleaner has been "
+        "there.",
+        "Does not notice: it serves the log with the hole in it.",
+        "Keep the other copy, delete this directory, and let its broker fetch it anew.",
+        "A segment was deleted or cut while the broker was down, or a recovery has cut one in the middle.",
+    ),
+    "replicas.behind": FindingType(
+        "info",
+        "This copy ends at offset {offset}; another one has {records} records more.",
+        "Fetches them from the leader.",
+        None,
+        "A follower that is behind catches up by itself. Where it is elected all the same, what it lacks is lost.",
+    ),
+    "replicas.another-topic": FindingType(
+        "warning",
+        "The directories of this name are of different topics: {ids}.",
+        "Sets a directory aside whose topic id is not the cluster's.",
+        "Find out which id the cluster has, and leave the others out.",
+        "A topic that was deleted and made again has another id, and a disk of another cluster too.",
+    ),
+    "replicas.set-aside": FindingType(
+        "info",
+        "A directory that is no current copy of its partition: it is not compared.",
+        None,
+        None,
+        "A broker does not serve what it is about to delete, has found to be a stray, or has not yet moved here.",
+    ),
+    "replicas.not-compared": FindingType(
+        "warning",
+        "A log of Kafka 0.7, which knows no copies: it is not compared.",
+        None,
+        None,
+        "Brokers of 0.7 do not replicate; their logs are addressed by bytes.",
+    ),
+}

@@ -1,0 +1,151 @@
+"""A part of one log file, read by itself and yet exactly as a scan of the whole file would have read it.
+
+A part owns the entries that start in it. Where its first entry stands follows from all lengths before it, so the
+lengths are walked from the file's start: headers alone, a small share of the bytes of large batches. That walk trusts
+every length, which a scan does not: so the scan begins at the last batch before the part whose checksum is right. A
+chain of lengths that leads to a good batch is one that a scan follows too, whatever else is wrong on the way; where it
+ends before the part, the framing is lost, and the part in which that happens tells the damage to the file's end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns
+from kafkalog_core.format.layout import MAX_INT32
+from kafkalog_core.storage.framing import LogFraming
+from kafkalog_core.storage.scan import Damage, Run, scan
+from kafkalog_core.storage.source import UnreadableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog_core.storage.scan import ScanOptions
+    from kafkalog_core.storage.source import Source
+
+__all__ = ["WHOLE", "FilePart", "part_items"]
+
+_JUMP_BYTES: Final = 2048
+"""Entries from this size on are passed over by their headers; smaller ones are walked in windows."""
+_DENSE_BYTES: Final = 256 * 1024
+_LOOKED_AT: Final = 64
+"""Batches before a part of which one with a right checksum is looked for; else the whole file is scanned up to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """The entries of a file that start in bytes `start` to `end` (exclusive; null: to the file's end).
+
+    `begin` is where the walk to the start begins: where an entry starts that a scan has come to before. `next_offset`
+    is the offset expected there; null: not known.
+    """
+
+    start: int = 0
+    end: int | None = None
+    begin: int = 0
+    next_offset: int | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of the file."""
+        return self.start == 0 and self.end is None
+
+
+WHOLE: Final = FilePart()
+
+
+def part_items(
+    source: Source, part: FilePart, *, base_offset: int | None, options: ScanOptions
+) -> Iterator[Run | Damage]:
+    """What a scan of a `.log` file, without `resync`, gives out of a part of it.
+
+    Damage belongs to the part that it starts in, and a word about a whole batch to the part of that batch.
+    """
+    start = _scan_start(source, part, options)
+    if start is None:
+        return
+    if start == part.begin > 0:
+        base_offset = part.next_offset
+    for item in scan(source, base_offset=base_offset, options=options, start=start):
+        position = item.position if isinstance(item, Damage) else item.batches.column("position")[0]
+        if part.end is not None and position >= part.end:
+            return
+        kept = _kept(item, part)
+        if kept is not None:
+            yield kept
+
+
+def _kept(item: Run | Damage, part: FilePart) -> Run | Damage | None:
+    """What of an item is in a part."""
+    if isinstance(item, Damage):
+        return item if item.position >= part.start else None
+    positions = item.batches.column("position")
+    first, last = 0, item.batches.count
+    if positions[0] < part.start:
+        first = sum(position < part.start for position in positions)
+    if part.end is not None and positions[-1] >= part.end:
+        last = sum(position < part.end for position in positions)
+    if (first, last) == (0, item.batches.count):
+        return item
+    if first == last:
+        return None
+    begins = positions[0] if item.begins is None else item.begins
+    return Run(item.memory, item.batches.part(first, last), item.resynced, begins=begins)
+
+
+def _scan_start(source: Source, part: FilePart, options: ScanOptions) -> int | None:
+    """Where a scan has to begin so that it comes to the part as one from the file's start would; None: none comes."""
+    if part.start <= part.begin:
+        return part.begin
+    before = _walk_to(source, part)
+    if before is None:
+        return None
+    framing, probe = LogFraming(0), BatchColumns(2)
+    for position, size in reversed(before):
+        if size > options.max_batch_bytes:
+            continue
+        try:
+            entry = source.window(position, size)
+        except UnreadableError:
+            continue
+        framing.walk(entry, position, -1, options.max_batch_bytes, check=True, into=probe)
+        if probe.count:
+            return position
+    return part.begin
+
+
+def _walk_to(source: Source, part: FilePart) -> deque[tuple[int, int]] | None:
+    """The last entries before a part, as (position, size); None where their lengths lead to nothing before it."""
+    framing, columns = LogFraming(0), BatchColumns(BATCH_ROWS)
+    before: deque[tuple[int, int]] = deque(maxlen=_LOOKED_AT)
+    position = part.begin
+    while position < part.start:
+        try:
+            header = source.window(position, framing.header_bytes)
+        except UnreadableError:
+            return None
+        size = framing.entry_bytes(header) if len(header) == framing.header_bytes else 0
+        if not framing.min_entry_bytes <= size <= source.size_bytes - position:
+            return None
+        passed = 0
+        if size < _JUMP_BYTES:
+            passed = _walk_window(source, framing, position, part.start, columns)
+        if passed:
+            places = zip(columns.column("position"), columns.column("size_bytes"), strict=True)
+            before.extend([*places][-_LOOKED_AT:])
+        else:
+            before.append((position, size))
+        position += passed or size
+    return before
+
+
+def _walk_window(source: Source, framing: LogFraming, position: int, end: int, columns: BatchColumns) -> int:
+    """Bytes of small entries passed over at a position; 0 where the first of them is not as it should be."""
+    try:
+        window = source.window(position, min(_DENSE_BYTES, end - position))
+    except UnreadableError:
+        return 0
+    _, passed = framing.walk(window, position, -1, MAX_INT32, check=False, into=columns)
+    return passed if columns.count else 0

@@ -1,0 +1,301 @@
+"""The copies of one partition, compared: a piece of work for any process, and the rows that it gives."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkalog_core import replica_tables, tables
+from kafkalog_core.errors import StorageError
+from kafkalog_core.findings import Finding, found
+from kafkalog_core.ops.logdirs.compaction import is_compacted
+from kafkalog_core.ops.reading.file_codes import code_of_error
+from kafkalog_core.ops.reading.rows import RowChunk
+from kafkalog_core.ops.replicas.advice import advice, reason
+from kafkalog_core.ops.replicas.copies import Place, read_copy
+from kafkalog_core.ops.replicas.cursor import Cursor
+from kafkalog_core.ops.replicas.epochs import history
+from kafkalog_core.ops.replicas.ledger import Ledger
+from kafkalog_core.ops.replicas.lockstep import lockstep
+from kafkalog_core.ops.replicas.verdict import Read, judge
+from kafkalog_core.storage.scan import ScanOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkalog_core.ops.replicas.copies import Copy
+    from kafkalog_core.ops.replicas.ledger import Range
+    from kafkalog_core.ops.replicas.verdict import Verdict
+
+__all__ = ["Comparison", "ReplicaTask", "compare"]
+
+Row = dict[str, object]
+_PAIR = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaTask:
+    """The copies of one partition. It travels to other processes."""
+
+    topic: str
+    partition: int
+    places: tuple[Place, ...]
+    max_batch_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What is said of one partition, as rows of `replica_tables`.
+
+    Args:
+        replica: the `replica` row.
+        copies: a `replica_copy` row each.
+        ranges: `replica_range` rows by their offsets.
+        findings: what is wrong.
+        files: log files read.
+        size_bytes: bytes of log read.
+        batches: whole batches in them.
+    """
+
+    replica: Row
+    copies: tuple[Row, ...]
+    ranges: tuple[Row, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    files: int = 0
+    size_bytes: int = 0
+    batches: int = 0
+
+    def chunks(self) -> Iterator[RowChunk]:
+        """All rows, that of the partition first."""
+        yield RowChunk(replica_tables.REPLICA, [self.replica])
+        for table, rows in (
+            (replica_tables.REPLICA_COPY, self.copies),
+            (replica_tables.REPLICA_RANGE, self.ranges),
+            (tables.FINDING, tuple(finding.row() for finding in self.findings)),
+        ):
+            if rows:
+                yield RowChunk(table, rows)
+
+
+def compare(task: ReplicaTask, advance: Callable[[int], None]) -> Comparison:
+    """Read the copies side by side. Directories that cannot be read are findings; one copy alone is not read."""
+    copies: list[Copy] = []
+    unread: list[Finding] = []
+    where = {"topic": task.topic, "partition": task.partition}
+    for place in task.places:
+        try:
+            copy = read_copy(place)
+        except StorageError as error:
+            path = error.path or place.path
+            unread.append(found(code_of_error(error), path, reason=error.message, **where))  # type: ignore[arg-type]
+            continue
+        if copy.partition.format == "v07":
+            unread.append(found("replicas.not-compared", place.path, **where))  # type: ignore[arg-type]
+            continue
+        copies.append(copy)
+    ids = {copy.topic_id for copy in copies if copy.topic_id is not None}
+    if len(ids) > 1:
+        return _other_topics(task, copies, unread)
+    if len(copies) < _PAIR:
+        return _alone(task, copies, unread)
+    return _read(task, copies, unread, advance)
+
+
+def _read(
+    task: ReplicaTask, copies: Sequence[Copy], unread: list[Finding], advance: Callable[[int], None]
+) -> Comparison:
+    options = ScanOptions(max_batch_bytes=task.max_batch_bytes)
+    ledger = Ledger(len(copies))
+    with ExitStack() as stack:
+        cursors = [Cursor(copy.partition.segments, copy.log_start, options, advance) for copy in copies]
+        for cursor in cursors:
+            stack.callback(cursor.close)
+        for stretch in lockstep(cursors, task.max_batch_bytes):
+            ledger.add(stretch)
+    in_gaps = _decide_gaps(task, copies, cursors, ledger)
+    reads = [
+        Read(copy, cursor, history(copy.epochs_in_file, cursor.epochs, cursor.end_offset), tally, gaps)
+        for copy, cursor, tally, gaps in zip(copies, cursors, ledger.tallies, in_gaps, strict=True)
+    ]
+    verdict = judge(reads, ledger)
+    _name_tails(ledger, verdict)
+    return Comparison(
+        replica=_replica_row(task, reads, verdict),
+        copies=tuple(_copy_row(task, reads, verdict, number) for number in range(len(reads))),
+        ranges=tuple(_range_row(task, copies, each) for each in sorted(ledger.ranges, key=lambda each: each.first)),
+        findings=(*unread, *_findings(task, reads, verdict)),
+        files=sum(len(copy.partition.segments) for copy in copies),
+        size_bytes=sum(copy.bytes for copy in copies),
+        batches=sum(cursor.batches for cursor in cursors),
+    )
+
+
+def _decide_gaps(
+    task: ReplicaTask, copies: Sequence[Copy], cursors: Sequence[Cursor], ledger: Ledger
+) -> list[tuple[int, int]]:
+    """Whether records that a copy lacks were lost or compacted away: the numbers of both, for each copy.
+
+    Where no cleaner has been they are lost. A copy may have been fetched from one that was clean already, so that the
+    farthest cleaner counts for all. Where no checkpoint of a cleaner can be had, batches that hold fewer records than
+    they did tell of one.
+    """
+    cleaned_to = max((copy.place.cleaned_to or 0 for copy in copies), default=0)
+    is_known = any(copy.place.knows_cleaner for copy in copies)
+    is_legal = is_compacted(task.topic, is_cleaned=None)
+    is_legal = is_legal or (not is_known and any(cursor.is_thinned for cursor in cursors))
+    missing, compacted = [0] * len(copies), [0] * len(copies)
+    for each in ledger.ranges:
+        was_cleaned = is_legal or each.last < cleaned_to
+        counts = compacted if was_cleaned else missing
+        for number, records in enumerate(each.gaps):
+            counts[number] += records
+        if each.kind == "gap":
+            each.kind = "compacted" if was_cleaned else "missing"
+    for tally, records in zip(ledger.tallies, missing, strict=True):
+        tally.at_risk += records
+    return list(zip(missing, compacted, strict=True))
+
+
+def _name_tails(ledger: Ledger, verdict: Verdict) -> None:
+    """What only copies of another history have is no lag of those of the true one."""
+    for each in ledger.ranges:
+        starts = [verdict.divergent_at[number] for number in each.owners]
+        if each.kind in {"behind", "missing"} and all(start is not None and start <= each.first for start in starts):
+            each.kind = "divergent"
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+def _replica_row(task: ReplicaTask, reads: Sequence[Read], verdict: Verdict) -> Row:
+    keep = None if verdict.keep is None else reads[verdict.keep]
+    return {
+        "topic": task.topic,
+        "partition": task.partition,
+        "state": verdict.state,
+        "copies": len(reads),
+        "keep": None if keep is None else keep.copy.place.path,
+        "basis": verdict.basis,
+        "reason": reason(reads, verdict),
+        "divergent_offset": verdict.divergent_offset,
+        "log_start_offset": min(read.copy.log_start for read in reads),
+        "log_end_offset": max(read.cursor.end_offset for read in reads),
+        "records_at_risk": None if keep is None else keep.tally.at_risk,
+    }
+
+
+def _copy_row(task: ReplicaTask, reads: Sequence[Read], verdict: Verdict, number: int) -> Row:
+    copy, cursor, known, tally, _ = reads[number]
+    lacks = verdict.lacks[number]
+    return {
+        "topic": task.topic,
+        "partition": task.partition,
+        "path": copy.place.path,
+        "node_id": copy.place.node_id,
+        "state": verdict.states[number],
+        "advice": advice(reads, verdict, number),
+        "topic_id": copy.topic_id,
+        "log_start_offset": copy.log_start,
+        "log_end_offset": cursor.end_offset,
+        "high_watermark": copy.place.high_watermark,
+        "leader_epoch": known.latest,
+        "truncation_offset": verdict.truncates_to[number],
+        "divergent_offset": verdict.divergent_at[number],
+        "segments": len(copy.partition.segments),
+        "bytes": copy.bytes,
+        "batches": cursor.batches,
+        "records": cursor.records,
+        "damage_count": cursor.damage_count,
+        "damage_bytes": cursor.damage_bytes,
+        "only_here": tally.only_here,
+        "lacks_damaged": lacks.damaged,
+        "lacks_missing": lacks.missing,
+        "lacks_behind": lacks.behind,
+        "lacks_compacted": lacks.compacted,
+        "lacks_trimmed": lacks.trimmed,
+    }
+
+
+def _range_row(task: ReplicaTask, copies: Sequence[Copy], each: Range) -> Row:
+    return {
+        "topic": task.topic,
+        "partition": task.partition,
+        "kind": each.kind,
+        "first_offset": each.first,
+        "last_offset": each.last,
+        "records": each.records,
+        "has": {copy.place.path: text for copy, text in zip(copies, each.has, strict=True)},
+    }
+
+
+def _findings(task: ReplicaTask, reads: Sequence[Read], verdict: Verdict) -> Iterator[Finding]:
+    """One of each copy that is not as it should be."""
+    where = {"topic": task.topic, "partition": task.partition}
+    for number, (read, state) in enumerate(zip(reads, verdict.states, strict=True)):
+        path, lacks = read.copy.place.path, verdict.lacks[number]
+        if state == "divergent":
+            at, cut = verdict.divergent_at[number], verdict.truncates_to[number]
+            code = "replicas.divergent-silently" if verdict.silent[number] else "replicas.divergent"
+            yield found(code, path, offset=at, cut=cut, records=read.tally.only_here, **where)  # type: ignore[arg-type]
+        flaw = read.cursor.first_flaw
+        if lacks.damaged and flaw is not None:
+            yield found(
+                "replicas.damaged",
+                flaw.path,
+                position=flaw.position,
+                size_bytes=flaw.size_bytes,
+                records=lacks.damaged,
+                reason=flaw.reason,
+                **where,  # type: ignore[arg-type]
+            )
+        for code, records in (("replicas.missing", lacks.missing), ("replicas.behind", lacks.behind)):
+            if records:
+                end = read.cursor.end_offset
+                yield found(code, path, offset=end, records=records, **where)  # type: ignore[arg-type]
+
+
+def _alone(task: ReplicaTask, copies: Sequence[Copy], unread: list[Finding]) -> Comparison:
+    """Nothing to compare."""
+    where: Row = {"topic": task.topic, "partition": task.partition, "state": "alone"}
+    reason_text = "There is no other copy to compare it with." if copies else "No copy can be read."
+    rows = [
+        where
+        | {
+            "path": copy.place.path,
+            "node_id": copy.place.node_id,
+            "topic_id": copy.topic_id,
+            "high_watermark": copy.place.high_watermark,
+            "segments": len(copy.partition.segments),
+            "bytes": copy.bytes,
+            "advice": "Nothing to compare it with: kafkalog verify says what it is like.",
+        }
+        for copy in copies
+    ]
+    row = where | {"copies": len(copies), "reason": reason_text}
+    return Comparison(replica=row, copies=tuple(rows), findings=tuple(unread))
+
+
+def _other_topics(task: ReplicaTask, copies: Sequence[Copy], unread: list[Finding]) -> Comparison:
+    """Directories of one name and of topics that are not the same one."""
+    where: Row = {"topic": task.topic, "partition": task.partition}
+    ids = ", ".join(f"{copy.topic_id} in {copy.place.path}" for copy in copies)
+    row = where | {
+        "state": "another-topic",
+        "copies": len(copies),
+        "reason": f"They are no copies of one partition, as their topic ids differ: {ids}. The topic was deleted and "
+        "made again, or the disks are of different clusters. Compare those of one id.",
+    }
+    rows = [
+        where
+        | {
+            "path": copy.place.path,
+            "node_id": copy.place.node_id,
+            "state": "another-topic",
+            "topic_id": copy.topic_id,
+            "segments": len(copy.partition.segments),
+            "bytes": copy.bytes,
+            "advice": "Not compared.",
+        }
+        for copy in copies
+    ]
+    told = found("replicas.another-topic", copies[0].place.path, ids=ids, **where)  # type: ignore[arg-type]
+    return Comparison(replica=row, copies=tuple(rows), findings=(*unread, told))

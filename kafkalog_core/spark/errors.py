@@ -1,0 +1,125 @@
+"""What Spark, its JVM and the bridge to it raise, as errors of ours: one sentence, and no stack trace of Java's."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import KafkalogError, WorkerLostError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["SparkError", "explained"]
+
+_FOREIGN: Final = ("pyspark", "py4j")
+_OURS: Final = "kafkalog_core."
+_PYTHON_ERROR: Final = re.compile(r"^\s*((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*): (.+)$|^\s*(MemoryError|KeyboardInterrupt)$")
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_CONDITION: Final = re.compile(r"^\[([A-Z0-9_.]+)\]\s*")
+_STATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
+_LOST: Final = ("Job aborted", "Task failed", "exited unexpectedly", "cancelled because SparkContext was shut down")
+_TASK_ERROR: Final = "PythonException"
+_UNREACHABLE: Final = ("All masters are unresponsive", "Could not parse Master URL", "Invalid master URL")
+_MEMORY: Final = ("OutOfMemoryError", "MemoryError", "maxResultSize")
+_ATTEMPT: Final = re.compile(r"^Lost task \S+ in stage \S+ \(TID \d+\) \([^)]*\): ")
+_LONGEST: Final = 400
+
+
+class SparkError(KafkalogError):
+    """Spark could not be started, or would not do what it was asked for."""
+
+
+@contextmanager
+def explained(log: str | None = None) -> Iterator[None]:
+    """Turn what pyspark and py4j raise in the body into SparkError, or WorkerLostError where the work was lost.
+
+    `log` is the file that has all that Spark itself said.
+    """
+    try:
+        yield
+    except KafkalogError:
+        raise
+    except Exception as error:
+        if not _is_foreign(error):
+            raise
+        raise _ours(error, log) from error
+
+
+def _is_foreign(error: Exception) -> bool:
+    """Whether Spark raised it; a refused connection is the JVM's end, as the bridge sees it."""
+    return type(error).__module__.partition(".")[0] in _FOREIGN or isinstance(error, ConnectionError)
+
+
+def _ours(error: Exception, log: str | None) -> KafkalogError:
+    text = _text(error)
+    place = "" if log is None else f" (what Spark said: {log})"
+    if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
+        return WorkerLostError(f"Spark's Java process has ended in the middle of the work{place}")
+    if any(word in text for word in _MEMORY):
+        hint = "--driver-memory 4g, or --conf spark.executor.memory=4g on a cluster, gives it more"
+        return WorkerLostError(f"Spark had not enough memory: {hint}{place}")
+    thrown = _thrown_by_python(text)
+    if thrown is not None and thrown[0].startswith(_OURS):
+        return SparkError(thrown[1])
+    if type(error).__name__ == _TASK_ERROR or any(word in text for word in _LOST):
+        reason = f"{thrown[0]}: {thrown[1]}" if thrown else _reason(text)
+        return WorkerLostError(f"the work failed on Spark, after all its attempts: {reason}{place}")
+    if any(word in text for word in _UNREACHABLE):
+        return SparkError(f"no Spark master answers there; --master local[*] needs none{place}")
+    if thrown is not None:
+        return SparkError(f"{thrown[0]}: {thrown[1]}")
+    return SparkError(f"Spark says: {_sentence(text)}")
+
+
+def _text(error: Exception) -> str:
+    """All of what an error says, Java's part of it too."""
+    java = getattr(error, "java_exception", None)
+    if java is None:
+        return str(error)
+    try:
+        return f"{java.toString()}\n{error}"
+    except Exception:  # noqa: BLE001 -- the JVM may be gone, which is no reason to fail at telling so
+        return str(error)
+
+
+def _thrown_by_python(text: str) -> tuple[str, str] | None:
+    """Kind and message of the exception at the end of the last traceback of Python in the text."""
+    _, found, trace = text.rpartition(_TRACEBACK)
+    if not found:
+        return None
+    for line in trace.splitlines()[1:]:
+        if line.strip() and not line.startswith((" " * 2, "\t")):
+            match = _PYTHON_ERROR.match(line)
+            if match is not None:
+                return match[1] or match[3], _short(match[2] or "no memory")
+    return None
+
+
+def _reason(text: str) -> str:
+    """Why the last attempt at a task failed, out of Spark's account of all of them."""
+    _, found, last = text.partition("most recent failure: ")
+    if found:
+        text = _ATTEMPT.sub("", last)
+    return _sentence(text).rstrip(":")
+
+
+def _sentence(text: str) -> str:
+    """What an exception of Spark's says, without its class, code and plan."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told: list[str] = []
+    for line in lines:
+        if line.startswith(("at ", "Caused by:", "JVM stacktrace", "== SQL", "'", "+-", ":-")):
+            break
+        told.append(line)
+    joined = _CONDITION.sub("", _without_class(" ".join(told)))
+    return _short(_STATE.sub("", joined))
+
+
+def _without_class(text: str) -> str:
+    return re.sub(r"^(?:[a-z_]\w*\.)+[A-Z]\w*: ", "", text)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

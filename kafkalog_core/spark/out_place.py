@@ -1,0 +1,60 @@
+"""Where an output may be: in a new or empty directory, or in its own; never inside of a broker's."""
+
+from __future__ import annotations
+
+import os
+
+from kafkalog_core.errors import RefusedError
+from kafkalog_core.spark.manifest import INNER, commit_numbers, read_commit
+from kafkalog_core.storage.logdir import holds_segments, is_broker_dir
+from kafkalog_core.storage.source import open_error
+
+__all__ = ["check_place"]
+
+
+def check_place(path: str, kind: str) -> None:
+    """Refuse what is no directory, is another output, or holds other people's files."""
+    _refuse_log_dir(path)
+    if not os.path.lexists(path):
+        return
+    if not os.path.isdir(path):
+        raise RefusedError("there is a file of this name, and no directory", path=path)
+    numbers = commit_numbers(path)
+    if numbers:
+        there = read_commit(path, numbers[-1]).kind
+        if there != kind:
+            raise RefusedError(
+                f"holds the output of another job: {there}, not {kind}; name another directory", path=path
+            )
+        return
+    file = _first_file(path)
+    if file is not None:
+        raise RefusedError(
+            f"not empty, and nothing that a run of this job has made: it holds {file!r}; name a new or empty directory",
+            path=path,
+        )
+
+
+def _first_file(path: str) -> str | None:
+    """Any file of somebody else's; a run that died early has left nothing but empty directories beside its own."""
+    try:
+        with os.scandir(path) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                if entry.name == INNER:
+                    continue
+                if not entry.is_dir(follow_symlinks=False):
+                    return entry.name
+                inside = _first_file(entry.path)
+                if inside is not None:
+                    return f"{entry.name}/{inside}"
+    except OSError as error:
+        raise open_error(path, error) from error
+    return None
+
+
+def _refuse_log_dir(path: str) -> None:
+    """A foreign directory at the top of a log directory stops a broker; in a partition it has no business either."""
+    there = os.path.realpath(path)
+    for around in (there, os.path.dirname(there)):
+        if is_broker_dir(around) or holds_segments(around):
+            raise RefusedError(f"inside of Kafka's own directory {around}; name one outside", path=path)

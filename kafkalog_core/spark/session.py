@@ -1,0 +1,287 @@
+"""A Spark session that keeps quiet, finds its Java and Python, and is gone when the work is."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import re
+import signal
+import sys
+import threading
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from subprocess import Popen, TimeoutExpired
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog_core.errors import WorkerLostError
+from kafkalog_core.spark.errors import SparkError, explained
+from kafkalog_core.spark.java import java_environment
+from kafkalog_core.spark.quiet import LOG_CONF, SparkLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["SessionSettings", "open_session", "spark_session"]
+
+_PACKAGES: Final = ("pyspark", "pyarrow")
+_LOGGING: Final = Path(__file__).with_name("conf") / "log4j2.properties"
+_LIBRARY: Final = "kafkalog"
+"""The directory that an archive is unpacked as, next to an executor's work."""
+
+_LOCAL: Final = re.compile(r"local(?:\[\s*([0-9]+|\*)\s*\])?$")
+_LOCAL_ATTEMPTS: Final = 3
+_END_SECONDS: Final = 10
+_LOOPBACK: Final = "127.0.0.1"
+_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_PYTHON_PATH: Final = "spark.executorEnv.PYTHONPATH"
+_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_CONFS: Final = {
+    "spark.log.level": "ERROR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.python.worker.faulthandler.enabled": "true",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """What Spark is started with.
+
+    Args:
+        master: `local[*]` runs in this machine's processes and needs nothing else; `spark://host:7077` is a cluster.
+        driver_memory: heap of the Java process beside this one, as Java spells sizes.
+        confs: Spark's own settings; they go before ours.
+        archives: what `kafkalog spark pack` has made, for executors where kafkalog is not installed.
+        app_name: how the cluster lists the work.
+        shows_log: whether what Spark itself says goes to stderr; else it goes to a file.
+    """
+
+    master: str = "local[*]"
+    driver_memory: str = "1g"
+    confs: Mapping[str, str] = field(default_factory=dict)
+    archives: Sequence[str] = ()
+    app_name: str = "kafkalog"
+    shows_log: bool = False
+
+
+DEFAULTS: Final = SessionSettings()
+
+
+@contextmanager
+def spark_session(settings: SessionSettings = DEFAULTS) -> Iterator[SparkSession]:
+    """A session for one piece of work, and its end: no process is left, whether the work was done, failed or stopped.
+
+    Where this process has a session already, that one is used and left as it is. What Spark raises in the body
+    becomes SparkError or WorkerLostError.
+    """
+    _check_installed()
+    session = _active()
+    if session is not None:
+        with explained():
+            yield session
+        return
+    log = SparkLog(shows=settings.shows_log)
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        with explained(log.path), _silent_loggers(silent=not settings.shows_log):
+            session = _started(settings, log)
+            _restore(handler)
+            yield session
+    except (SparkError, WorkerLostError):
+        log.is_kept = True
+        raise
+    finally:
+        _end(session)
+        _restore(handler)
+        log.close()
+
+
+def open_session(settings: SessionSettings = DEFAULTS) -> SparkSession:
+    """A session for a notebook: the one that there is, or a new one, which ends with the process or by `stop()`.
+
+    Raises SparkError where Spark or Java is missing or a setting is none of theirs.
+    """
+    _check_installed()
+    session = _active()
+    if session is None:
+        log = SparkLog(shows=settings.shows_log)
+        atexit.register(log.close)
+        with explained(log.path):
+            session = _started(settings, log)
+    return session
+
+
+def _check_installed() -> None:
+    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        verb = "are" if len(missing) > 1 else "is"
+        raise SparkError(f"{' and '.join(missing)} {verb} not installed: pip install 'kafkalog[spark]'")
+
+
+def _active() -> SparkSession | None:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - slow, and not for who has no Spark
+
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        _check_pushdown(session)
+    return session
+
+
+def _check_pushdown(session: SparkSession) -> None:
+    """With it on, a plan that is used twice gives wrong rows without a word (measured with PySpark 4.3.0)."""
+    if session.conf.get(_PUSHDOWN, "false") != "false":
+        raise SparkError(f"{_PUSHDOWN} must stay false: with it, this release of Spark may give wrong rows")
+
+
+# --- start and end ----------------------------------------------------------------------------------------------------
+def _started(settings: SessionSettings, log: SparkLog) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - slow, and not for who has no Spark
+
+    environment = _environment(settings)
+    builder = SparkSession.builder
+    for key, value in _confs(settings, log).items():
+        builder = builder.config(key, value)
+    with _changed_environment(environment), log.redirected():
+        session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    _check_pushdown(session)
+    return session
+
+
+def _environment(settings: SessionSettings) -> dict[str, str]:
+    """Variables that Spark's processes are started with; those that the user has set stay."""
+    result = java_environment(os.environ)
+    if _is_here(settings.master):
+        result.setdefault("SPARK_LOCAL_IP", os.environ.get("SPARK_LOCAL_IP", _LOOPBACK))
+    result["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
+    result["PYTHONPATH"] = os.pathsep.join(filter(None, (_package_root(), os.environ.get("PYTHONPATH"))))
+    return result
+
+
+def _package_root() -> str:
+    """The directory that kafkalog_core is imported from: a checkout, or site-packages."""
+    return str(Path(__file__).resolve().parents[2])
+
+
+def _confs(settings: SessionSettings, log: SparkLog) -> dict[str, str]:
+    """All settings of the session; the user's own go before ours, and are added to where both are needed."""
+    master = _LOCAL.fullmatch(settings.master)
+    result = dict(_CONFS)
+    result["spark.app.name"] = settings.app_name
+    result["spark.driver.memory"] = settings.driver_memory
+    result["spark.sql.warehouse.dir"] = os.path.join(log.directory, "warehouse")
+    if log.path is not None:
+        result[LOG_CONF] = log.path
+    if _is_here(settings.master):
+        result |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+        result["spark.local.dir"] = os.path.join(log.directory, "local")
+    if settings.archives:
+        result["spark.archives"] = ",".join(_archive(path) for path in settings.archives)
+        result[_PYTHON_PATH] = os.pathsep.join(filter(None, (_LIBRARY, settings.confs.get(_PYTHON_PATH))))
+    added = {key: result[key] for key in (_PYTHON_PATH,) if key in result}
+    result |= {**settings.confs, **added}
+    result["spark.master"] = f"local[{master[1] or 1},{_LOCAL_ATTEMPTS}]" if master else settings.master
+    logging = f'-Dlog4j2.configurationFile="{_LOGGING.as_uri()}"'
+    result[_JAVA_OPTIONS] = " ".join(filter(None, (logging, settings.confs.get(_JAVA_OPTIONS))))
+    if result.get(_PUSHDOWN, "false") != "false":
+        raise SparkError(f"{_PUSHDOWN} must stay false: with it, this release of Spark may give wrong rows")
+    return result
+
+
+def _archive(path: str) -> str:
+    """How Spark is told of an archive: where it is, and what directory it becomes."""
+    file, mark, directory = path.partition("#")
+    if not os.path.isfile(file):
+        raise SparkError("no such archive; `kafkalog spark pack` makes one", path=file)
+    return f"{Path(file).resolve().as_uri()}#{directory if mark else _LIBRARY}"
+
+
+def _is_here(master: str) -> bool:
+    """Whether all of Spark runs on this machine, which then needs no address that others can see."""
+    return master.startswith("local") or "//127.0.0.1" in master or "//localhost" in master
+
+
+@contextmanager
+def _changed_environment(changes: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _silent_loggers(*, silent: bool) -> Iterator[None]:
+    """PySpark's own loggers put the stack traces of Java's on stderr, beside the errors that have them too."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - slow, and not for who has no Spark
+
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = logger.disabled or silent
+    try:
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
+
+
+def _restore(handler: Any) -> None:
+    """Spark puts a handler of its own in the place of the one for Ctrl-C."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, handler)
+
+
+def _end(session: SparkSession | None) -> None:
+    """Stop Spark, then end its JVM: it would live as long as this process does.
+
+    Another thread tells it, as this one may have been interrupted in the middle of a call to the JVM. What goes wrong
+    here is of no matter: the JVM may be gone already.
+    """
+    from pyspark import SparkContext  # noqa: PLC0415 - slow, and not for who has no Spark
+
+    gateway = SparkContext._gateway  # noqa: SLF001 - the only way to the process that PySpark has started
+    if gateway is None:
+        return
+    if session is not None:
+        _in_time(partial(_stop, session))
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - the next session starts another one
+    _in_time(gateway.shutdown)
+    process: Popen[bytes] = gateway.proc
+    if process.stdin is not None:
+        process.stdin.close()  # which the JVM takes for the end
+    try:
+        process.wait(_END_SECONDS)
+    except TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _stop(session: SparkSession) -> None:
+    session.sparkContext.cancelAllJobs()
+    session.stop()
+
+
+def _in_time(call: Callable[[], None]) -> None:
+    """Call it in another thread, and wait for it so long."""
+
+    def quietly() -> None:
+        with suppress(Exception):
+            call()
+
+    thread = threading.Thread(target=quietly, daemon=True)
+    thread.start()
+    thread.join(_END_SECONDS)

@@ -1,0 +1,199 @@
+"""Spark's executors as workers of ours: pieces of work go out as tasks, results come back in the order of the pieces.
+
+Pieces travel in jobs of a few tasks for each core, two or three jobs at a time: so executors have enough to do, pieces
+are made as they are needed, and results do not pile up here. Damage is part of a result. An error of ours travels as a
+value too, as Spark would keep nothing but its text and try the task again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import TimeoutError as NotYetError
+from dataclasses import dataclass
+from itertools import chain, count, islice
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from kafkalog_core.errors import KafkalogError
+from kafkalog_core.ops.progress import NO_PROGRESS
+from kafkalog_core.spark.errors import explained
+from kafkalog_core.spark.quiet import LOG_CONF
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pyspark import RDD, Accumulator
+    from pyspark.sql import SparkSession
+
+    from kafkalog_core.ops.progress import Progress
+
+__all__ = ["Raised", "SparkWorkers", "attempt_name"]
+
+_TASKS_A_CORE: Final = 4
+_JOBS_AT_ONCE: Final = 3
+_LOOK_SECONDS: Final = 0.2
+_TASK_BYTES: Final = 32 * 1024 * 1024
+"""Of pieces that read less, several become one task: a task costs about as much as reading so much."""
+
+_MOST_PIECES: Final = 16
+
+_Result = TypeVar("_Result")
+_Piece = tuple[Any, ...]
+_groups: Final = count()
+
+
+class SparkWorkers:
+    """The executors of a session. What they read is told to `progress` when a task has ended.
+
+    They share no directory for temporary files with this process.
+    """
+
+    scratch: None = None
+
+    def __init__(self, spark: SparkSession, progress: Progress = NO_PROGRESS) -> None:
+        self.spark = spark
+        self._progress = progress
+        self._read_bytes = spark.sparkContext.accumulator(0)
+        self._log = spark.sparkContext.getConf().get(LOG_CONF)
+        self._told_bytes = 0
+        self._done_pieces = 0
+
+    @property
+    def jobs(self) -> int:
+        """Cores of the executors that are there by now."""
+        return self.spark.sparkContext.defaultParallelism
+
+    def map(self, work_of: Callable[..., _Result], pieces: Iterable[_Piece]) -> Iterator[_Result]:
+        """See `kafkalog_core.ops.pool.Workers`; `work_of` is a function of a module, and results are pickled.
+
+        Raises WorkerLostError where a piece failed as often as Spark tries it.
+        """
+        task = _Slice(self.task_of(work_of))
+        source = iter(pieces)
+
+        def jobs() -> Iterator[RDD[list[Any]]]:
+            while slices := self._slices(source):
+                yield self.spark.sparkContext.parallelize(slices, len(slices)).mapPartitions(task)
+
+        for results in self._collected(jobs()):
+            for result in chain.from_iterable(results):
+                self._done_pieces += 1
+                yield _unwrapped(result)
+
+    def task_of(self, work_of: Callable[..., _Result]) -> Callable[..., _Result | Raised]:
+        """What calls `work_of(*piece, advance)` on an executor; an error of ours becomes a value."""
+        return _Task(work_of, self._read_bytes)
+
+    def collect(self, rdd: RDD[Any]) -> list[Any]:
+        """All elements, as `RDD.collect` gives them, but with progress, and with an end at Ctrl-C.
+
+        Raises WorkerLostError, and the error of the first element that is a `Raised`.
+        """
+        return [_unwrapped(element) for element in next(self._collected(iter([rdd])))]
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+    def _slices(self, source: Iterator[_Piece]) -> list[list[_Piece]]:
+        """The pieces of the next job, task by task; none: there are no more."""
+        slices: list[list[_Piece]] = []
+        count_of_pieces = self._pieces_a_task()
+        most = self.jobs * _TASKS_A_CORE
+        while len(slices) < most and (pieces := list(islice(source, count_of_pieces))):
+            slices.append(pieces)
+        return slices
+
+    def _pieces_a_task(self) -> int:
+        """As many as make a task worth its cost, by what was read for those that are done; before any are, one."""
+        if not self._told_bytes:
+            return 1
+        return max(1, min(_MOST_PIECES, _TASK_BYTES * self._done_pieces // self._told_bytes))
+
+    def _collected(self, rdds: Iterator[RDD[Any]]) -> Iterator[list[Any]]:
+        """The elements of each; a few are computed at the same time, and those under way are given up at the end."""
+        group = f"kafkalog-{next(_groups)}"
+        waiting: deque[Future[list[Any]]] = deque()
+        threads = ThreadPoolExecutor(_JOBS_AT_ONCE, thread_name_prefix=group)
+        try:
+            while True:
+                for rdd in islice(rdds, _JOBS_AT_ONCE - len(waiting)):
+                    waiting.append(threads.submit(self._run, group, rdd))
+                if not waiting:
+                    return
+                elements = self._elements(waiting[0])
+                waiting.popleft()
+                yield elements
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+            while not all(job.done() for job in waiting):  # one that begins just now is cancelled the next time
+                self.spark.sparkContext.cancelJobGroup(group)
+                wait(waiting, _LOOK_SECONDS)
+
+    def _run(self, group: str, rdd: RDD[Any]) -> list[Any]:
+        """One job, in a thread of its own: groups belong to threads."""
+        with explained(self._log):
+            self.spark.sparkContext.setJobGroup(group, "kafkalog")
+            return rdd.collect()
+
+    def _elements(self, job: Future[list[Any]]) -> list[Any]:
+        while True:
+            try:
+                return job.result(_LOOK_SECONDS)
+            except NotYetError:
+                continue
+            finally:
+                read_bytes = self._read_bytes.value
+                self._progress.advance(read_bytes - self._told_bytes)
+                self._told_bytes = read_bytes
+
+
+# --- on the executors -------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An error of ours, on its way to the driver."""
+
+    error: KafkalogError
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """See `SparkWorkers.task_of`."""
+
+    work_of: Callable[..., Any]
+    read_bytes: Accumulator[int]
+
+    def __call__(self, *piece: Any) -> Any:
+        try:
+            return self.work_of(*piece, self.read_bytes.add)
+        except KafkalogError as error:
+            return Raised(error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """Does the pieces of one task of Spark's; none behind one that failed."""
+
+    task: Callable[..., Any]
+
+    def __call__(self, slices: Iterable[list[_Piece]]) -> Iterator[list[Any]]:
+        for pieces in slices:
+            results: list[Any] = []
+            for piece in pieces:
+                results.append(self.task(*piece))
+                if isinstance(results[-1], Raised):
+                    break
+            yield results
+
+
+def _unwrapped(result: Any) -> Any:
+    """A result as it is; an error of ours is raised."""
+    if isinstance(result, Raised):
+        raise result.error
+    return result
+
+
+def attempt_name() -> str:
+    """A name for this attempt at a task, which no other attempt of the same session has."""
+    from pyspark import TaskContext  # noqa: PLC0415 - tasks run without Spark too
+
+    context = TaskContext.get()
+    return f"p{os.getpid()}" if context is None else f"t{context.taskAttemptId()}"

@@ -1,0 +1,39 @@
+"""What the tests on Spark share: one session, as each costs seconds. All tests in this directory are marked `spark`."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog_core.spark.session import SessionSettings, spark_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+HAS_SPARK = all(importlib.util.find_spec(name) is not None for name in ("pyspark", "pyarrow"))
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Where the extra is not installed, these tests are not there: CI has a leg where it is."""
+    return True if not HAS_SPARK and collection_path.is_relative_to(HERE) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of this directory."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session on two cores of this machine."""
+    with spark_session(SessionSettings(master="local[2]")) as session:
+        yield session

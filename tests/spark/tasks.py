@@ -1,0 +1,60 @@
+"""Pieces of work for the tests: executors import them by name."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from kafkalog_core.errors import ChecksumError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Advance = Callable[[int], None]
+
+FAULTY = 7
+
+
+def double(number: int, advance: Advance) -> int:
+    advance(10)
+    return 2 * number
+
+
+def fail_with_ours(number: int, advance: Advance) -> int:
+    if number == FAULTY:
+        raise ChecksumError("bad sum", stored=1, computed=2, position=5, path="/x")
+    return number
+
+
+def fail_with_another(number: int, advance: Advance) -> int:
+    if number == FAULTY:
+        raise OSError(28, "No space left on device", "/out/x")
+    return number
+
+
+def die(number: int, advance: Advance) -> int:
+    if number == FAULTY:
+        os._exit(9)
+    return number
+
+
+def die_once(number: int, directory: Path, advance: Advance) -> int:
+    """Dies at the first attempt at a number, as a process that somebody kills."""
+    mark = directory / str(number)
+    if number == FAULTY and not mark.exists():
+        mark.touch()
+        os._exit(9)
+    return number
+
+
+def wait(number: int, seconds: float, advance: Advance) -> int:
+    time.sleep(seconds)
+    return number
+
+
+def count_up(number: int, directory: Path, advance: Advance) -> int:
+    (directory / f"begun-{number}").touch()
+    time.sleep(0.05)
+    return number

@@ -1,0 +1,91 @@
+"""`export` of every log dir of the corpus holds the records that real consumers read, and every row of a dump.
+
+The job runs with workers in this process, which pickle all that would travel; `test_corpus_spark.py` sends the same
+through Spark. Faults are exported as they were put together, damage and all.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+import pytest
+from kafkalog_core.spark.export import ExportRequest, export
+
+from kafkalog_core.ops.report import Report
+from kafkalog_core.ops.selecting.targets import resolve
+from tests.corpus import archives, consumers, truth
+from tests.corpus.dumping import Dump, dump
+from tests.corpus.snapshots import Snapshot, snapshots
+from tests.spark.judging import InlineWorkers, Row, parquet_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.corpus.tree import Tree
+
+pytestmark = pytest.mark.corpus
+
+NOW_MS = 1_796_000_000_000
+_PLACE = {"topic", "partition", "path", "type"}
+
+
+def _groups() -> list[list[Snapshot]]:
+    """Partitions of one log dir that were read; each one of a fault, whose directory holds nothing else, by itself."""
+    known = [snapshot for snapshot in snapshots() if snapshot.records]
+    plain = [snapshot for snapshot in known if snapshot.fault is None]
+    groups = [list(group) for _, group in groupby(plain, key=attrgetter("log_dir"))]
+    return groups + [[snapshot] for snapshot in known if snapshot.fault is not None]
+
+
+def _exported(directory: Path, output: Path) -> tuple[dict[tuple[str, int], list[Row]], list[Row]]:
+    """Rows in Parquet by partition, and the rows that the job itself gives."""
+    request = ExportRequest(targets=tuple(resolve([str(directory)])), output=str(output))
+    chunks = export(InlineWorkers(), request, Report(), run_id="judge", now_ms=NOW_MS)
+    told = [{"type": chunk.table.name, **row} for chunk in chunks for row in chunk.rows()]
+    return parquet_rows(output), told
+
+
+@pytest.mark.parametrize("group", _groups(), ids=lambda group: group[0].log_dir if len(group) > 1 else group[0].id)
+def test_the_export_is_what_consumers_read(tree: Tree, tmp_path: Path, group: list[Snapshot]) -> None:
+    places = {snapshot.id: tree.partition_dir(snapshot) for snapshot in group}
+    [log_dir] = {place.parent for place in places.values()}
+    exported, told = _exported(log_dir, tmp_path / "out")
+    for snapshot in group:
+        topic, _, number = snapshot.partition.rpartition("-")
+        rows = exported.pop((topic, int(number)), [])
+        dumped = dump(places[snapshot.id], "--records")
+        _assert_dumped(rows, dumped)
+        seen = _known(truth.records(tree.corpus, snapshot), rows)
+        shown = consumers.visible(tree, snapshot, rows, seen)
+        consumers.assert_same(shown, seen, selection=consumers.is_listed(snapshot, consumers.SERVED_LESS))
+        if dumped.of_type("damage"):
+            assert _findings(told, topic, int(number)), f"damage of {snapshot.id} is not told"
+    _assert_same_rest(exported, log_dir)
+
+
+def _known(seen: list[Row], rows: list[Row]) -> list[Row]:
+    """Of what was read, the columns that tables of all formats have: those that 0.7 alone has are left out."""
+    return [{name: value for name, value in row.items() if name in rows[0]} for row in seen] if rows else seen
+
+
+def _assert_dumped(rows: list[Row], dumped: Dump) -> None:
+    wanted = dumped.live("record")
+    columns = [name for name in (rows or wanted or [{}])[0] if name not in _PLACE]
+    assert [[row[name] for name in columns] for row in rows] == [[row[name] for name in columns] for row in wanted]
+
+
+def _assert_same_rest(exported: dict[tuple[str, int], list[Row]], log_dir: Path) -> None:
+    """Partitions that nobody read are as a dump has them too."""
+    for (topic, number), rows in exported.items():
+        _assert_dumped(rows, dump(log_dir / f"{topic}-{number}", "--records"))
+
+
+def _findings(told: list[Row], topic: str, partition: int) -> list[Row]:
+    return [row for row in told if "severity" in row and (row["topic"], row["partition"]) == (topic, partition)]
+
+
+def test_log_dirs_with_truth_are_found() -> None:
+    """An empty list would be green too."""
+    assert len(_groups()) >= (600 if archives.is_whole() else 300)

@@ -1,0 +1,68 @@
+"""The data source's rows are those of `kafkalog dump`, for every file of the corpus, whatever the size of a split.
+
+The reader is asked here as Spark asks it, without a JVM: what is told of what through Spark is in `test_source.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+import pytest
+from kafkalog_core.spark.source import KafkaLog
+
+from tests.corpus import archives
+from tests.corpus.dumping import dump
+from tests.corpus.snapshots import Snapshot, snapshots
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.corpus.tree import Tree
+
+pytestmark = pytest.mark.corpus
+
+_LEVELS = {"records": "--records", "batches": "--batches", "segments": "--segments"}
+
+
+def _groups() -> list[list[Snapshot]]:
+    groups: dict[str, list[Snapshot]] = {}
+    for snapshot in snapshots():
+        groups.setdefault(snapshot.log_dir, []).append(snapshot)
+    return list(groups.values())
+
+
+def _read(paths: list[str], table: str, split_bytes: int) -> list[dict[str, object]]:
+    """All rows, as Spark would get them."""
+    options = {"table": table, "paths": json.dumps(paths), "splitbytes": str(split_bytes)}
+    source = KafkaLog(options)
+    schema = source.schema()
+    reader = source.reader(schema)
+    rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    for row in rows:
+        if row.get("headers") is not None:
+            row["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
+    return rows
+
+
+def _dumped(place: Path, table: str) -> list[dict[str, object]]:
+    rows = dump(place, _LEVELS[table]).of_type(table.removesuffix("s").replace("batche", "batch"))
+    return [{name: value for name, value in row.items() if name != "type"} for row in rows]
+
+
+@pytest.mark.parametrize("table", _LEVELS)
+@pytest.mark.parametrize("group", _groups(), ids=lambda group: group[0].log_dir)
+def test_rows_are_those_of_a_dump(tree: Tree, group: list[Snapshot], table: str) -> None:
+    places = [tree.partition_dir(snapshot) for snapshot in group]
+    found = _read([str(place) for place in places], table, split_bytes=1000)
+    for row in found:
+        row.pop("path")
+    wanted = [row for place in places for row in _dumped(place, table)]
+    for one, other in zip_longest(found, wanted):
+        assert one == other
+
+
+def test_log_dirs_are_found() -> None:
+    """An empty list would be green too."""
+    assert len(_groups()) >= (1000 if archives.is_whole() else 300)
