@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from kafkalog_core.spark.errors import SparkError
+from kafkalog_core.spark.masters import check_spelled
 from kafkalog_core.spark.session import SessionSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["session_options"]
+
+_MEMORY = re.compile(r"[1-9][0-9]*[kmgt]", re.IGNORECASE)
 
 Decorated = TypeVar("Decorated", bound="Callable[..., object]")
 
@@ -41,6 +46,7 @@ _OPTIONS = (
     click.option(
         "--master",
         default="local[*]",
+        callback=lambda ctx, parameter, value: _master(value),
         show_default=True,
         metavar="URL",
         help=(
@@ -51,6 +57,7 @@ _OPTIONS = (
     click.option(
         "--driver-memory",
         default="1g",
+        callback=lambda ctx, parameter, value: _memory(value),
         show_default=True,
         metavar="SIZE",
         help="Heap of the Java process beside this one, as Java spells it: 512m, 4g.",
@@ -69,6 +76,20 @@ _OPTIONS = (
         help="What `kafkalog spark pack` made, for executors that have no kafkalog installed. Repeatable.",
     ),
 )
+
+
+def _master(text: str) -> str:
+    try:
+        check_spelled(text)
+    except SparkError as error:
+        raise click.BadParameter(error.message) from None
+    return text
+
+
+def _memory(text: str) -> str:
+    if _MEMORY.fullmatch(text) is None:
+        raise click.BadParameter(f"{text!r} is no size as Java spells it: 512m, 4g")
+    return text
 
 
 def _parsed(text: str) -> tuple[str, str]:

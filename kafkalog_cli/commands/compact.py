@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli import options, params
+from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
-from kafkalog_cli.exits import ExitStatus, status_of
-from kafkalog_cli.interrupt import Stopped
+from kafkalog_cli.compacting import check_memory, cleaning_options, warn_of_interpreted, write_forecasts
+from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.kafka_options import kafka_options
 from kafkalog_cli.render import open_compactions
-from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.repair import repair_options, run_repair, watched
-from kafkalog_cli.setting_options import now_option, setting_options
+from kafkalog_cli.setting_options import now_option
 from kafkalog_cli.targets import resolve_readable
-from kafkalog_core.errors import KafkalogError
-from kafkalog_core.format import kernels
-from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.ops.cleaning.to_dir import compact_to
 from kafkalog_core.ops.compact import CompactRequest, compact
 from kafkalog_core.ops.report import Report
@@ -53,54 +48,16 @@ EXAMPLES = (
         "Write the cleaned log elsewhere, and leave the patient as it is",
     ),
 )
-DEFAULT_BIGGEST = 10
-MAX_BIGGEST = 250
-LEAST_MAP_BYTES = 64
 
 
 @click.command(name="compact", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
 @options.targets_argument
-@click.option(
-    "--force",
-    is_flag=True,
-    help="Clean whatever the dirty ratio is. Lags, the high watermark, open transactions and the active segment count.",
-)
-@click.option(
-    "--memory",
-    "memory_bytes",
-    type=params.parse_size,
-    metavar="SIZE",
-    help=(
-        "Memory of the offset map, 24 bytes a key; each of --jobs has one. Where it is full a clean ends early, and "
-        "another one goes on.  "
-        "[default: what a broker gives it, log.cleaner.dedupe.buffer.size: 128 MiB]"
-    ),
-)
-@click.option(
-    "--max-passes",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="At most so many cleans of a partition.  [default: until nothing more is cleanable]",
-)
-@click.option(
-    "--biggest",
-    type=click.IntRange(min=0, max=MAX_BIGGEST),
-    default=DEFAULT_BIGGEST,
-    show_default=True,
-    metavar="N",
-    help="Show so many of the keys with most bytes in what is cleaned.",
-)
+@cleaning_options
 @click.option(
     "--to",
     metavar="DIR",
     type=click.Path(readable=False),
     help="With --apply: write the cleaned log as a new log directory here, and change nothing else.",
-)
-@setting_options(
-    min_cleanable_dirty_ratio="Clean a log whose dirty ratio is above this, from 0 to 1.",
-    delete_retention_ms="How long a clean keeps tombstones and transaction markers, in milliseconds.",
-    min_compaction_lag_ms="Leave records alone that are younger than this, in milliseconds.",
-    max_compaction_lag_ms="Clean, whatever the dirty ratio is, a log with uncleaned records older than this.",
 )
 @now_option
 @options.selection_options
@@ -123,11 +80,10 @@ def compact_command(
     take their room in the undo journal until kafkalog undo --prune. A forecast of what goes is not a loss: the exit
     status is 0.
     """
-    _check_memory(given["memory_bytes"])
+    check_memory(given["memory_bytes"])
     if given["to"] is not None and not manner.apply:
         raise click.UsageError("--to says where --apply writes; give --apply too, or neither")
-    if not kernels.COMPILED:
-        click.echo("kafkalog: no compiled kernels here; the interpreted ones are about 100 times slower", err=True)
+    warn_of_interpreted()
     changes = given["to"] is None and (manner.apply or manner.plan_out is not None)
     if changes:
         return run_repair("compact", paths, selection, _plan_options(request, given), manner, now_ms=now_ms)
@@ -145,14 +101,9 @@ def compact_command(
         jobs=manner.jobs,
         max_batch_bytes=given["max_batch_bytes"],
     )
-    return _show(asked, None if given["to"] is None else os.path.abspath(given["to"]), report, manner.output)
-
-
-def _check_memory(memory_bytes: int | None) -> None:
-    if memory_bytes is not None and memory_bytes < LEAST_MAP_BYTES:
-        raise click.UsageError(f"--memory {memory_bytes}: not even two keys of 24 bytes fit into that")
-    if memory_bytes is not None and memory_bytes > MAX_INT32:
-        raise click.UsageError(f"--memory {memory_bytes}: an offset map of Kafka's has {MAX_INT32} bytes at most")
+    to = None if given["to"] is None else os.path.abspath(given["to"])
+    with watched() as progress:
+        return write_forecasts(open_compactions(manner.output), _forecasts(asked, to, report, progress), to, report)
 
 
 def _plan_options(request: SettingsRequest, given: dict[str, Any]) -> dict[str, Any]:
@@ -164,29 +115,6 @@ def _plan_options(request: SettingsRequest, given: dict[str, Any]) -> dict[str, 
         "force": given["force"],
         "max_batch_bytes": given["max_batch_bytes"],
     }
-
-
-def _show(request: CompactRequest, to: str | None, report: Report, output: str) -> int:
-    """Write every forecast and the summary; where the next one cannot be had, that is said after what is known.
-
-    `to`: the directory that is written; null: none.
-    """
-    writer = open_compactions(output)
-    try:
-        with watched() as progress, closing(_forecasts(request, to, report, progress)) as forecasts:
-            for forecast in forecasts:
-                writer.write(forecast)
-    except Stopped:
-        writer.finish(report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)})
-        raise
-    except KafkalogError as error:
-        if report.rows:
-            writer.finish(report.summary_row() | {"exit_status": int(status_of(error))})
-        raise
-    writer.finish(report.summary_row())
-    if to is not None:
-        click.echo(f"kafkalog: written: {safe_text(to)}, with the logs that were not cleaned as they are", err=True)
-    return int(report.exit_status)
 
 
 def _forecasts(

@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli import options, params
+from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
-from kafkalog_cli.exits import ExitStatus, status_of
-from kafkalog_cli.interrupt import Stopped
+from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.kafka_options import kafka_options
 from kafkalog_cli.render import open_retention
 from kafkalog_cli.repair import repair_options, run_repair, watched
+from kafkalog_cli.retaining import check_until, find_policies, forecast_options, requests_of, write_forecasts
 from kafkalog_cli.retention_options import retention_options
 from kafkalog_cli.setting_options import now_option
-from kafkalog_core.errors import KafkalogError, SettingError
-from kafkalog_core.findings import Finding
 from kafkalog_core.ops.plans.sites import sites_of
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.retain import RetainRequest, retain
-from kafkalog_core.ops.retention.survey import Survey, Wanted
-from kafkalog_core.ops.retention.what_if import Scenario
+from kafkalog_core.ops.retain import retain
+from kafkalog_core.ops.retention.survey import Survey
 from kafkalog_core.ops.selecting.targets import resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
-    from kafkalog_cli.render import RetentionWriter
     from kafkalog_cli.repair import Manner
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.ops.progress import Progress
     from kafkalog_core.ops.releases.settings import SettingsRequest
-    from kafkalog_core.ops.retain import Retained
+    from kafkalog_core.ops.retain import Retained, RetainRequest
     from kafkalog_core.ops.selecting.selection import Selection
 
 __all__ = ["retain_command"]
@@ -53,14 +48,6 @@ EXAMPLES = (
 )
 
 
-def parse_scenario(text: str) -> Scenario:
-    """An option's type."""
-    try:
-        return Scenario.parse(text)
-    except SettingError as error:
-        raise click.BadParameter(error.message) from error
-
-
 @click.command(
     name="retain",
     cls=Command,
@@ -69,38 +56,7 @@ def parse_scenario(text: str) -> Scenario:
 )
 @options.targets_argument
 @retention_options
-@click.option(
-    "--log-start-offset",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="As if records below offset N had been deleted by request (kafka-delete-records). Of one partition.",
-)
-@click.option(
-    "--what-if",
-    "scenarios",
-    type=parse_scenario,
-    multiple=True,
-    metavar="KEY=VALUE[,...]",
-    help="Also what would stay under other settings, by the names of --set. Repeatable: a matrix of all.",
-)
-@click.option(
-    "--until",
-    type=params.parse_time_ms,
-    metavar="T",
-    help="Also play a broker's checks forward to T, from a start now on, with nothing appended meanwhile.",
-)
-@click.option(
-    "--policy",
-    "policies",
-    multiple=True,
-    metavar="MODULE:FUNCTION",
-    help=(
-        "A policy of one's own behind Kafka's: a Python function of the segments, the oldest first, and of now in ms, "
-        "that gives true for each one that may go. Of a segment it knows base_offset, next_offset, size_bytes, "
-        "largest_timestamp_ms, max_timestamp_ms (-1: none), mtime_ms and is_active. Imported from the current "
-        "directory too. Repeatable."
-    ),
-)
+@forecast_options
 @now_option
 @options.selection_options
 @kafka_options
@@ -117,52 +73,27 @@ def retain_command(
     Nothing is changed. With --apply what a broker would delete at its first check is deleted now; kafkalog undo takes
     it back. What a policy deletes is no damage: the exit status is 0.
     """
-    policies, until = given["policies"], given["until"]
-    if policies and os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    find_policies(given["policies"])
     if manner.apply or manner.plan_out is not None:
-        if given["scenarios"] or until is not None:
+        if given["scenarios"] or given["until"] is not None:
             raise click.UsageError("--what-if and --until are forecasts; they do not go with --apply or --plan-out")
-        wanted = {"kafka": asdict(request), "policies": policies, "log_start_offset": given["log_start_offset"]}
-        return run_repair("retain", paths, selection, wanted, manner, now_ms=now_ms)
-    if until is not None and until < now_ms:
-        raise click.UsageError("--until lies before now; checks are played forward")
-    asked = Wanted(kafka=request, now_ms=now_ms, policies=policies, log_start_offset=given["log_start_offset"])
-    sites = sites_of(resolve(list(paths), selection))
-    requests = [
-        RetainRequest(
-            site=site, wanted=asked, scenarios=given["scenarios"], until_ms=until, jobs=manner.asked_jobs or 1
-        )
-        for site in sites
-    ]
-    return _show(open_retention(manner.output, until_ms=until), requests)
+        options_of_plan = {
+            "kafka": asdict(request),
+            "policies": given["policies"],
+            "log_start_offset": given["log_start_offset"],
+        }
+        return run_repair("retain", paths, selection, options_of_plan, manner, now_ms=now_ms)
+    check_until(given["until"], now_ms)
+    requests = requests_of(
+        sites_of(resolve(list(paths), selection)), request, now_ms, given, jobs=manner.asked_jobs or 1
+    )
+    with watched() as progress:
+        return write_forecasts(open_retention(manner.output, until_ms=given["until"]), _forecasts(requests, progress))
 
 
-def _show(writer: RetentionWriter, requests: Iterable[RetainRequest]) -> int:
-    """Forecast after forecast; where the next one cannot be had, what is known is shown before that is said."""
-    report = Report()
-    try:
-        with watched() as progress:
-            for request in requests:
-                survey = Survey(request.site, request.wanted)
-                writer.begin(survey)
-                for each in retain(request, survey, progress):
-                    _count(each, report)
-                    writer.write(each)
-    except Stopped:
-        writer.finish(report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)})
-        raise
-    except KafkalogError as error:
-        if report.rows:
-            writer.finish(report.summary_row() | {"exit_status": int(status_of(error))})
-        raise
-    writer.finish(report.summary_row())
-    return report.exit_status
-
-
-def _count(each: Retained | Finding, report: Report) -> None:
-    findings = (each,) if isinstance(each, Finding) else each.findings
-    for finding in findings:
-        report.add_finding(finding.row())
-    report.partitions += 1
-    report.rows += 1
+def _forecasts(
+    requests: list[RetainRequest], progress: Progress
+) -> Iterator[tuple[Survey, Iterator[Retained | Finding]]]:
+    for request in requests:
+        survey = Survey(request.site, request.wanted)
+        yield survey, retain(request, survey, progress)

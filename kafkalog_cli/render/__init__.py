@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from kafkalog_cli.render.compactions import CompactWriter, open_compactions
 from kafkalog_cli.render.plans import PlanWriter, open_plans
+from kafkalog_cli.render.query import open_query
+from kafkalog_cli.render.replicas import ReplicaWriter, open_replicas
 from kafkalog_cli.render.report_data import RunFacts
 from kafkalog_cli.render.retention import RetentionWriter, open_retention
 from kafkalog_cli.render.rolls import RollWriter, open_rolls
@@ -13,6 +15,7 @@ from kafkalog_cli.render.writer import Settings, Writer, open_progress, open_wri
 __all__ = [
     "CompactWriter",
     "PlanWriter",
+    "ReplicaWriter",
     "RetentionWriter",
     "RollWriter",
     "RunFacts",
@@ -22,6 +25,8 @@ __all__ = [
     "open_compactions",
     "open_plans",
     "open_progress",
+    "open_query",
+    "open_replicas",
     "open_report",
     "open_retention",
     "open_rolls",

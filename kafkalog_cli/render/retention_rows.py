@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_cli.render.writer import Settings, open_writer
 from kafkalog_core import tables
 from kafkalog_core.findings import Finding
-from kafkalog_core.ops.reading.rows import RowChunk
-from kafkalog_core.ops.retention.rows import event_rows, partition_rows, segment_rows, what_if_rows
+from kafkalog_core.ops.retention.rows import retained_rows, what_if_rows
 from kafkalog_core.ops.retention.what_if import totals
 
 if TYPE_CHECKING:
@@ -41,20 +40,10 @@ class RowRetention:
 
     def write(self, each: Retained | Finding) -> None:
         """Write the rows, the partition's own first."""
-        if isinstance(each, Finding):
-            self._writer.write(RowChunk(tables.FINDING, [each.row()]))
-            return
-        view = each.forecast.question.view
-        self._writer.write(partition_rows(each.forecast))
-        self._writer.write(segment_rows(each.forecast))
-        for chunk in (
-            what_if_rows(each.outcomes),
-            event_rows(view, each.events),
-            RowChunk(tables.FINDING, [finding.row() for finding in each.findings]),
-        ):
-            if chunk.count:
-                self._writer.write(chunk)
-        self._outcomes += each.outcomes
+        for chunk in retained_rows(each):
+            self._writer.write(chunk)
+        if not isinstance(each, Finding):
+            self._outcomes += each.outcomes
 
     def finish(self, summary: Mapping[str, object]) -> None:
         """Write what all scenarios come to, and the summary row."""

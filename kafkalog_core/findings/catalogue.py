@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.findings.catalogs import CATALOGS
 from kafkalog_core.findings.checkpoints import CHECKPOINTS
 from kafkalog_core.findings.compactions import COMPACTIONS
 from kafkalog_core.findings.exports import EXPORTS
@@ -55,6 +56,7 @@ FINDING_TYPES: Final = (
     | ROLLING
     | REPLICAS
     | EXPORTS
+    | CATALOGS
 )
 
 

@@ -21,13 +21,13 @@ EXPORTS: Final = {
         "another log.",
         _NOT_BROKEN,
         _CHOICE,
-        "A follower truncates what its leader does not have, and a topic that is made anew begins at 0. The export holds "
-        "records that the log no longer has; nothing of the partition is exported until somebody chooses.",
+        "A follower truncates what its leader does not have, and a topic that is made anew begins at 0. The export "
+        "holds records that the log no longer has; nothing of the partition is exported until somebody chooses.",
     ),
     "export.log-changed": FindingType(
         "error",
-        "The batch at offset {last} is not the one that was exported: the log was written anew from there or before, or "
-        "it is another log.",
+        "The batch at offset {last} is not the one that was exported: the log was written anew from there or before, "
+        "or it is another log.",
         _NOT_BROKEN,
         _CHOICE,
         "The batch that was exported last is compared with what stands there now. After a change of leaders, or an "

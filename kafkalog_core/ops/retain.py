@@ -20,7 +20,7 @@ from kafkalog_core.ops.retention.told import findings_of
 from kafkalog_core.ops.retention.what_if import Outcome, Scenario, under
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.ops.logdirs.brokerdir import Key
     from kafkalog_core.ops.plans.plan import PlanRequest
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.retention.forecast import Forecast
     from kafkalog_core.storage.changing.changes import Stage
 
-__all__ = ["RetainRequest", "Retained", "plan_retain", "retain"]
+__all__ = ["RetainRequest", "Retained", "plan_retain", "retain", "told"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,14 @@ def retain(request: RetainRequest, survey: Survey, progress: Progress = NO_PROGR
 
     Raises SettingError, SelectionError, RefusedError (now before the data), LimitError (too many checks).
     """
-    for each in survey.forecasts(progress, request.jobs):
+    return told(request, survey, survey.forecasts(progress, request.jobs))
+
+
+def told(
+    request: RetainRequest, survey: Survey, forecasts: Iterable[Forecast | Finding]
+) -> Iterator[Retained | Finding]:
+    """What there is to say of forecasts, by whomever the logs were read. Raises SettingError and LimitError."""
+    for each in forecasts:
         if isinstance(each, Finding):
             yield each
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import KafkalogError, WorkerLostError
@@ -21,9 +22,14 @@ _CONDITION: Final = re.compile(r"^\[([A-Z0-9_.]+)\]\s*")
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
 _LOST: Final = ("Job aborted", "Task failed", "exited unexpectedly", "cancelled because SparkContext was shut down")
 _TASK_ERROR: Final = "PythonException"
-_UNREACHABLE: Final = ("All masters are unresponsive", "Could not parse Master URL", "Invalid master URL")
+_UNREACHABLE: Final = ("All masters are unresponsive", "on a stopped SparkContext", "Could not parse Master URL", "Invalid master URL")
+_NOT_STARTED: Final = "JAVA_GATEWAY_EXITED"
+_ADVICE: Final = re.compile(r" (?:This stopped SparkContext|Verify the spelling|If you did not|To tolerate|If necessary set|Use `try_).*$")
+"""What Spark says of its own settings and statements behind what is wrong."""
+
 _MEMORY: Final = ("OutOfMemoryError", "MemoryError", "maxResultSize")
 _ATTEMPT: Final = re.compile(r"^Lost task \S+ in stage \S+ \(TID \d+\) \([^)]*\): ")
+_LAST_LINES: Final = 20
 _LONGEST: Final = 400
 
 
@@ -67,7 +73,10 @@ def _ours(error: Exception, log: str | None) -> KafkalogError:
         reason = f"{thrown[0]}: {thrown[1]}" if thrown else _reason(text)
         return WorkerLostError(f"the work failed on Spark, after all its attempts: {reason}{place}")
     if any(word in text for word in _UNREACHABLE):
-        return SparkError(f"no Spark master answers there; --master local[*] needs none{place}")
+        return SparkError(f"no Spark master answers there; --master 'local[*]' needs none{place}")
+    if _NOT_STARTED in text:
+        said = _last_words(log)
+        return SparkError(f"Spark's Java process did not start{f': {said}' if said else ''}{place}")
     if thrown is not None:
         return SparkError(f"{thrown[0]}: {thrown[1]}")
     return SparkError(f"Spark says: {_sentence(text)}")
@@ -82,6 +91,19 @@ def _text(error: Exception) -> str:
         return f"{java.toString()}\n{error}"
     except Exception:  # noqa: BLE001 -- the JVM may be gone, which is no reason to fail at telling so
         return str(error)
+
+
+def _last_words(log: str | None) -> str:
+    """The line of the log that says why a JVM ended: the last one of its errors, else the last one."""
+    if log is None:
+        return ""
+    try:
+        lines = Path(log).read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
+    except OSError:
+        return ""
+    told = [line.strip() for line in lines if line.strip() and not line.startswith(("\tat ", "    at "))]
+    errors = [line for line in told if any(word in line for word in ("Error", "Exception", "Invalid"))]
+    return _short((errors or told or [""])[-1])
 
 
 def _thrown_by_python(text: str) -> tuple[str, str] | None:
@@ -114,7 +136,7 @@ def _sentence(text: str) -> str:
             break
         told.append(line)
     joined = _CONDITION.sub("", _without_class(" ".join(told)))
-    return _short(_STATE.sub("", joined))
+    return _short(_ADVICE.sub("", _STATE.sub("", joined)))
 
 
 def _without_class(text: str) -> str:

@@ -92,9 +92,7 @@ class Exported:
 
     def read_up_to(self, next_offset: int, last_batch: LastBatch | None) -> Exported:
         """After more of its log was read; offsets never go back."""
-        return replace(
-            self, next_offset=max(self.next_offset, next_offset), last_batch=last_batch or self.last_batch
-        )
+        return replace(self, next_offset=max(self.next_offset, next_offset), last_batch=last_batch or self.last_batch)
 
 
 @dataclass(slots=True)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from kafkalog_core import tables
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import FINDING_TYPES, Finding, found
 from kafkalog_core.findings.logs import DAMAGE_CODES
-from kafkalog_core.ops.progress import NO_PROGRESS
 from kafkalog_core.ops.reading.chunks import RecordChunk
 from kafkalog_core.ops.reading.file_codes import code_of_error
 from kafkalog_core.ops.reading.logfiles import Unit
 from kafkalog_core.ops.reading.logreader import LogReader
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.sink import Sink
-from kafkalog_core.spark.commit import Part, attempt_name, sync_file
+from kafkalog_core.spark.export_file import RecordFile
 from kafkalog_core.spark.export_state import LastBatch
 from kafkalog_core.storage.changing.writer import WriteError
 
@@ -26,16 +24,13 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Severity
     from kafkalog_core.ops.dump import DumpRequest
-    from kafkalog_core.ops.reading.chain import OffsetSpan
     from kafkalog_core.ops.reading.rows import Chunk
     from kafkalog_core.ops.reading.splits import Split
-    from kafkalog_core.spark.arrow import ArrowRows
-    from kafkalog_core.spark.parquet import Compression, ParquetFile
+    from kafkalog_core.spark.commit import Part
+    from kafkalog_core.spark.parquet import Compression
 
-__all__ = ["COLUMNS", "Piece", "PieceResult", "export_piece", "keep_before"]
+__all__ = ["Piece", "PieceResult", "Span", "export_piece"]
 
-COLUMNS: Final = tuple(name for name in tables.RECORD.names if name not in {"type", "topic", "partition"})
-"""Of the files: topic and partition are those of their directories' names."""
 _EXPECTED: Final = frozenset({"file.grew"})
 """What is no news of a log that is exported while it is written."""
 
@@ -76,6 +71,7 @@ class PieceResult:
     Args:
         part: the file; null: there was no record to write.
         spans: by path; of files that could not be opened there is none.
+        failed: those, by path: the code of what happened.
         last_batch: the last one of the last file that had any.
         findings: what is wrong, some of each kind one by one.
         counts: findings by severity and code, all of them.
@@ -84,6 +80,7 @@ class PieceResult:
 
     part: Part | None
     spans: Mapping[str, Span]
+    failed: Mapping[str, str]
     last_batch: LastBatch | None
     findings: tuple[Finding, ...]
     counts: Mapping[tuple[str, str], int]
@@ -101,9 +98,10 @@ class _Exporter:
         self._report = Report()
         self._reader = LogReader(piece.request, self._report, _Advance(advance))
         self._sink = Sink(piece.splits[0].topic, piece.splits[0].partition)
-        self._file = _RecordFile(piece)
+        self._file = RecordFile(piece.staging, piece.stem, piece.folder, piece.compression)
         self._counts: dict[tuple[str, str], int] = {}
         self._spans: dict[str, Span] = {}
+        self._failed: dict[str, str] = {}
         self._last: LastBatch | None = None
 
     def run(self) -> PieceResult:
@@ -120,6 +118,7 @@ class _Exporter:
         return PieceResult(
             part=part,
             spans=self._spans,
+            failed=self._failed,
             last_batch=self._last,
             findings=self._sink.findings,
             counts=self._counts,
@@ -136,25 +135,21 @@ class _Exporter:
         except WriteError:
             raise
         except StorageError as error:
-            self._put(
-                found(
-                    code_of_error(error),
-                    split.path,
-                    reason=error.message,
-                    topic=split.topic,
-                    partition=split.partition,
-                    severity="error",
-                )
-            )
-        for path, span in self._reader.take_spans().items():
-            self._spans[path] = _joined(self._spans.get(path), span)
+            code = code_of_error(error)
+            self._failed[split.path] = code
+            self._put(found(code, split.path, reason=error.message, topic=split.topic, partition=split.partition))
+        span = self._reader.take_spans().get(split.path)
+        if span is None:  # it went away, or another file has its name now
+            self._failed.setdefault(split.path, "file.replaced-since")
+            return
+        self._spans[split.path] = Span(span.last_offset, span.batches_end, span.damage_end)
         mark = self._reader.last_batch
         if mark is not None:
             self._last = LastBatch.of(mark, os.path.basename(split.path))
 
     def _take(self, chunk: Chunk, path: str) -> None:
         if isinstance(chunk, RecordChunk):
-            self._file.write(chunk)
+            self._file.add(chunk)
             return
         for row in chunk.rows():
             finding = _finding_of_row(row) if "code" in row else _finding_of_damage(row, path)
@@ -167,58 +162,6 @@ class _Exporter:
         self._sink.put(finding)
 
 
-class _RecordFile:
-    """The Parquet file, which is begun when there is a record for it."""
-
-    def __init__(self, piece: Piece) -> None:
-        self._piece = piece
-        self._staged = attempt_name(piece.stem)
-        self._path = f"{piece.staging}/{self._staged}"
-        self._file: ParquetFile | None = None
-        self._rows: ArrowRows | None = None
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if self._file is not None and kind is not None:
-            self._file.__exit__(kind, *rest)  # type: ignore[arg-type]
-
-    def write(self, chunk: RecordChunk) -> None:
-        """Add rows. Raises WriteError."""
-        from kafkalog_core.spark.parquet import ParquetFile  # noqa: PLC0415 -- pyarrow: where there is work for it
-
-        try:
-            if self._file is None:
-                self._file = ParquetFile(self._path, tables.RECORD, COLUMNS, compression=self._piece.compression)
-                self._rows = self._file.gatherer()
-            if self._rows is not None:
-                for batch in self._rows.add(chunk):
-                    self._file.write(batch)
-        except OSError as error:
-            raise _write_error(self._path, error) from error
-
-    def finish(self) -> Part | None:
-        """The file, on the disk; null: it has no record. Raises WriteError."""
-        if self._file is None or self._rows is None:
-            return None
-        try:
-            for batch in self._rows.flush():
-                self._file.write(batch)
-            written = self._file.close()
-        except OSError as error:
-            raise _write_error(self._path, error) from error
-        sync_file(self._path)
-        name = f"{self._piece.folder}/{self._staged}"
-        return Part(self._staged, name, written.rows, written.size_bytes)
-
-    def finding(self) -> Finding | None:
-        """Header keys that had to be changed, as a column of text holds nothing else."""
-        from kafkalog_core.spark.arrow import header_key_finding  # noqa: PLC0415 -- as above
-
-        return None if self._rows is None else header_key_finding(self._rows)
-
-
 class _Advance:
     """What a reader tells about its progress, as a task passes it on."""
 
@@ -229,18 +172,27 @@ class _Advance:
         """Whoever planned it knows."""
 
 
-def _joined(before: Span | None, span: OffsetSpan) -> Span:
-    """What was seen of one file in all parts of it so far."""
-    if before is None:
-        return Span(span.last_offset, span.batches_end, span.damage_end)
-    lasts = [last for last in (before.last_offset, span.last_offset) if last is not None]
-    return Span(
-        max(lasts, default=None),
-        max(before.batches_end, span.batches_end),
-        max(before.damage_end, span.damage_end),
+def _finding_of_row(row: Mapping[str, object]) -> Finding:
+    """A `finding` row of a reader as the value that it came of."""
+    values = {name: value for name, value in row.items() if name not in {"type", "file"}}
+    return Finding(path=str(row["file"]), **values)  # type: ignore[arg-type]
+
+
+def _finding_of_damage(row: Mapping[str, object], path: str) -> Finding:
+    """A damaged place, as a finding of the code that `verify` gives it."""
+    reason = str(row["reason"])
+    code = DAMAGE_CODES[reason]
+    kind = FINDING_TYPES[code]
+    return Finding(
+        code=code,
+        severity=cast("Severity", row["severity"]),
+        path=path,
+        message=f"Damaged at byte {row['position']} ({reason}): {row['detail']}.",
+        topic=cast("str | None", row["topic"]),
+        partition=cast("int | None", row["partition"]),
+        position=cast("int | None", row["position"]),
+        size_bytes=cast("int | None", row["size_bytes"]),
+        offset=cast("int | None", row["next_offset"]),
+        broker_action=kind.broker_action,
+        cure=kind.cure,
     )
-
-
-def _write_error(path: str, error: OSError) -> WriteError:
-    reason = (error.strerror or str(error)).lower()
-    return WriteError(f"cannot be written: {reason}", path=path, number=error.errno)

@@ -14,15 +14,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import WorkerLostError
 from kafkalog_core.spark.errors import SparkError, explained
 from kafkalog_core.spark.java import java_environment
+from kafkalog_core.spark.masters import check_answers, check_spelled
 from kafkalog_core.spark.quiet import LOG_CONF, SparkLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from types import FrameType
 
     from pyspark.sql import SparkSession
 
@@ -40,7 +43,9 @@ _LOOPBACK: Final = "127.0.0.1"
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _PYTHON_PATH: Final = "spark.executorEnv.PYTHONPATH"
-_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_LOGGERS: Final = (None, "SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""The root is what the bridge to the JVM tells of Ctrl-C."""
+
 _CONFS: Final = {
     "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
@@ -83,24 +88,23 @@ def spark_session(settings: SessionSettings = DEFAULTS) -> Iterator[SparkSession
     becomes SparkError or WorkerLostError.
     """
     _check_installed()
+    _check(settings)
     session = _active()
     if session is not None:
         with explained():
             yield session
         return
     log = SparkLog(shows=settings.shows_log)
-    handler = signal.getsignal(signal.SIGINT)
     try:
         with explained(log.path), _silent_loggers(silent=not settings.shows_log):
-            session = _started(settings, log)
-            _restore(handler)
+            with _held_back():
+                session = _started(settings, log)
             yield session
     except (SparkError, WorkerLostError):
         log.is_kept = True
         raise
     finally:
         _end(session)
-        _restore(handler)
         log.close()
 
 
@@ -110,11 +114,12 @@ def open_session(settings: SessionSettings = DEFAULTS) -> SparkSession:
     Raises SparkError where Spark or Java is missing or a setting is none of theirs.
     """
     _check_installed()
+    _check(settings)
     session = _active()
     if session is None:
         log = SparkLog(shows=settings.shows_log)
         atexit.register(log.close)
-        with explained(log.path):
+        with explained(log.path), _held_back():
             session = _started(settings, log)
     return session
 
@@ -124,6 +129,13 @@ def _check_installed() -> None:
     if missing:
         verb = "are" if len(missing) > 1 else "is"
         raise SparkError(f"{' and '.join(missing)} {verb} not installed: pip install 'kafkalog[spark]'")
+
+
+def _check(settings: SessionSettings) -> None:
+    """What can be said before anything is started."""
+    check_spelled(settings.master)
+    for path in settings.archives:
+        _archive(path)
 
 
 def _active() -> SparkSession | None:
@@ -146,6 +158,7 @@ def _started(settings: SessionSettings, log: SparkLog) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415 - slow, and not for who has no Spark
 
     environment = _environment(settings)
+    check_answers(settings.master)
     builder = SparkSession.builder
     for key, value in _confs(settings, log).items():
         builder = builder.config(key, value)
@@ -162,13 +175,21 @@ def _environment(settings: SessionSettings) -> dict[str, str]:
     if _is_here(settings.master):
         result.setdefault("SPARK_LOCAL_IP", os.environ.get("SPARK_LOCAL_IP", _LOOPBACK))
     result["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
-    result["PYTHONPATH"] = os.pathsep.join(filter(None, (_package_root(), os.environ.get("PYTHONPATH"))))
+    result["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(_import_path()))
     return result
 
 
-def _package_root() -> str:
-    """The directory that kafkalog_core is imported from: a checkout, or site-packages."""
-    return str(Path(__file__).resolve().parents[2])
+def _import_path() -> Iterator[str]:
+    """Where Python processes on this machine find kafkalog and what it stands on, whichever interpreter they are.
+
+    Those of PySpark's that plan a read run here whatever the master is, and by the executors' PYSPARK_PYTHON.
+    """
+    yield str(Path(__file__).resolve().parents[2])  # a checkout, or site-packages
+    yield from os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    for name in _PACKAGES:
+        found = importlib.util.find_spec(name)
+        if found is not None and found.origin is not None:
+            yield str(Path(found.origin).parents[1])
 
 
 def _confs(settings: SessionSettings, log: SparkLog) -> dict[str, str]:
@@ -239,10 +260,35 @@ def _silent_loggers(*, silent: bool) -> Iterator[None]:
             logger.disabled = disabled
 
 
-def _restore(handler: Any) -> None:
-    """Spark puts a handler of its own in the place of the one for Ctrl-C."""
-    if threading.current_thread() is threading.main_thread():
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """While entered, Ctrl-C waits until there is a JVM that can be told to end; nobody would know of it before.
+
+    Spark puts a handler of its own in the place of the one for Ctrl-C, which is put back.
+    """
+    from pyspark import SparkContext  # noqa: PLC0415 - slow, and not for who has no Spark
+
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    noted = threading.Event()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if handler is signal.SIG_IGN:
+            return
+        noted.set()
+        if SparkContext._gateway is not None:  # noqa: SLF001 - see `_end`
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
         signal.signal(signal.SIGINT, handler)
+    if noted.is_set():
+        raise KeyboardInterrupt
 
 
 def _end(session: SparkSession | None) -> None:

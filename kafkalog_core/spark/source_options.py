@@ -1,4 +1,4 @@
-"""The options of the data source, each with its meaning, from Spark's strings to what a dump or a check is asked for."""
+"""The options of the data source with their meanings: from strings of Spark to what a dump or a check is asked for."""
 
 from __future__ import annotations
 

@@ -53,16 +53,18 @@ class SparkWorkers:
 
     def __init__(self, spark: SparkSession, progress: Progress = NO_PROGRESS) -> None:
         self.spark = spark
+        self.context = spark.sparkContext
         self._progress = progress
-        self._read_bytes = spark.sparkContext.accumulator(0)
-        self._log = spark.sparkContext.getConf().get(LOG_CONF)
+        self.read_bytes = self.context.accumulator(0)
+        """What tasks of any kind add the bytes to that they have read."""
+        self._log = self.context.getConf().get(LOG_CONF)
         self._told_bytes = 0
         self._done_pieces = 0
 
     @property
     def jobs(self) -> int:
         """Cores of the executors that are there by now."""
-        return self.spark.sparkContext.defaultParallelism
+        return self.context.defaultParallelism
 
     def map(self, work_of: Callable[..., _Result], pieces: Iterable[_Piece]) -> Iterator[_Result]:
         """See `kafkalog_core.ops.pool.Workers`; `work_of` is a function of a module, and results are pickled.
@@ -74,7 +76,7 @@ class SparkWorkers:
 
         def jobs() -> Iterator[RDD[list[Any]]]:
             while slices := self._slices(source):
-                yield self.spark.sparkContext.parallelize(slices, len(slices)).mapPartitions(task)
+                yield self.context.parallelize(slices, len(slices)).mapPartitions(task)
 
         for results in self._collected(jobs()):
             for result in chain.from_iterable(results):
@@ -83,7 +85,7 @@ class SparkWorkers:
 
     def task_of(self, work_of: Callable[..., _Result]) -> Callable[..., _Result | Raised]:
         """What calls `work_of(*piece, advance)` on an executor; an error of ours becomes a value."""
-        return _Task(work_of, self._read_bytes)
+        return _Task(work_of, self.read_bytes)
 
     def collect(self, rdd: RDD[Any]) -> list[Any]:
         """All elements, as `RDD.collect` gives them, but with progress, and with an end at Ctrl-C.
@@ -125,13 +127,13 @@ class SparkWorkers:
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
             while not all(job.done() for job in waiting):  # one that begins just now is cancelled the next time
-                self.spark.sparkContext.cancelJobGroup(group)
+                self.context.cancelJobGroup(group)
                 wait(waiting, _LOOK_SECONDS)
 
     def _run(self, group: str, rdd: RDD[Any]) -> list[Any]:
         """One job, in a thread of its own: groups belong to threads."""
         with explained(self._log):
-            self.spark.sparkContext.setJobGroup(group, "kafkalog")
+            self.context.setJobGroup(group, "kafkalog")
             return rdd.collect()
 
     def _elements(self, job: Future[list[Any]]) -> list[Any]:
@@ -141,7 +143,7 @@ class SparkWorkers:
             except NotYetError:
                 continue
             finally:
-                read_bytes = self._read_bytes.value
+                read_bytes = self.read_bytes.value
                 self._progress.advance(read_bytes - self._told_bytes)
                 self._told_bytes = read_bytes
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from kafkalog_core.spark.source import KafkaLog
 
-from tests.corpus import archives
+from tests.corpus import archives, faults
 from tests.corpus.dumping import dump
 from tests.corpus.snapshots import Snapshot, snapshots
 
@@ -26,10 +26,15 @@ pytestmark = pytest.mark.corpus
 _LEVELS = {"records": "--records", "batches": "--batches", "segments": "--segments"}
 
 
+OF_V07 = ("next_offset", "magic", "attributes", "crc_stored", "crc_ok")
+"""Columns that a dump has for records of 0.7 alone; a table has those of all formats."""
+
+
 def _groups() -> list[list[Snapshot]]:
     groups: dict[str, list[Snapshot]] = {}
     for snapshot in snapshots():
-        groups.setdefault(snapshot.log_dir, []).append(snapshot)
+        if snapshot.fault is None or snapshot.state == faults.BEFORE:
+            groups.setdefault(snapshot.log_dir, []).append(snapshot)
     return list(groups.values())
 
 
@@ -48,13 +53,14 @@ def _read(paths: list[str], table: str, split_bytes: int) -> list[dict[str, obje
 
 def _dumped(place: Path, table: str) -> list[dict[str, object]]:
     rows = dump(place, _LEVELS[table]).of_type(table.removesuffix("s").replace("batche", "batch"))
-    return [{name: value for name, value in row.items() if name != "type"} for row in rows]
+    left_out = {"type"} if table != "records" else {"type", *OF_V07}
+    return [{name: value for name, value in row.items() if name not in left_out} for row in rows]
 
 
 @pytest.mark.parametrize("table", _LEVELS)
 @pytest.mark.parametrize("group", _groups(), ids=lambda group: group[0].log_dir)
 def test_rows_are_those_of_a_dump(tree: Tree, group: list[Snapshot], table: str) -> None:
-    places = [tree.partition_dir(snapshot) for snapshot in group]
+    places = sorted(tree.partition_dir(snapshot) for snapshot in group)
     found = _read([str(place) for place in places], table, split_bytes=1000)
     for row in found:
         row.pop("path")
@@ -65,4 +71,4 @@ def test_rows_are_those_of_a_dump(tree: Tree, group: list[Snapshot], table: str)
 
 def test_log_dirs_are_found() -> None:
     """An empty list would be green too."""
-    assert len(_groups()) >= (1000 if archives.is_whole() else 300)
+    assert len(_groups()) >= (350 if archives.is_whole() else 150)

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog_core.spark import session as session_module
 from kafkalog_core.spark.errors import SparkError
+from kafkalog_core.spark.quiet import LOG_CONF, SparkLog
 from kafkalog_core.spark.session import SessionSettings, open_session, spark_session
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,3 +88,100 @@ def test_ctrl_c_while_spark_starts(tmp_path):
         time.sleep(0.2)
     assert processes_of(child.pid) == []
     assert list(tmp_path.iterdir()) == []
+
+
+def confs_of(settings: SessionSettings) -> dict[str, str]:
+    log = SparkLog(shows=False)
+    try:
+        return session_module._confs(settings, log)
+    finally:
+        log.close()
+
+
+@pytest.mark.parametrize(
+    ("master", "started"),
+    [
+        ("local", "local[1,3]"),
+        ("local[*]", "local[*,3]"),
+        ("local[4]", "local[4,3]"),
+        ("local[4,1]", "local[4,1]"),
+        ("spark://host:7077", "spark://host:7077"),
+    ],
+)
+def test_local_tasks_are_tried_again(master, started):
+    assert confs_of(SessionSettings(master=master))["spark.master"] == started
+
+
+def test_a_cluster_has_to_reach_this_machine():
+    assert confs_of(SessionSettings())["spark.driver.host"] == "127.0.0.1"
+    assert "spark.driver.host" not in confs_of(SessionSettings(master="spark://host:7077"))
+
+
+def test_settings_of_the_user_go_before_ours():
+    confs = {"spark.ui.enabled": "true", "spark.driver.extraJavaOptions": "-Xss4m", "spark.driver.memory": "3g"}
+    result = confs_of(SessionSettings(confs=confs))
+    assert result["spark.ui.enabled"] == "true"
+    assert result["spark.driver.memory"] == "3g"
+    assert result["spark.driver.extraJavaOptions"].startswith("-Dlog4j2.")
+    assert result["spark.driver.extraJavaOptions"].endswith(" -Xss4m")
+
+
+def test_filters_are_never_pushed_down(spark):
+    confs = {"spark.sql.python.filterPushdown.enabled": "true"}
+    with pytest.raises(SparkError, match="must stay false"):
+        confs_of(SessionSettings(confs=confs))
+    spark.conf.set(*confs.popitem())
+    try:
+        with pytest.raises(SparkError, match="must stay false"):
+            open_session()
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+
+
+def test_an_archive_becomes_a_directory_on_the_path(tmp_path):
+    archive = tmp_path / "k g.tar.gz"
+    archive.touch()
+    confs = {"spark.executorEnv.PYTHONPATH": "/shared"}
+    result = confs_of(SessionSettings(archives=[str(archive), f"{archive}#env"], confs=confs))
+    assert result["spark.archives"] == f"{archive.as_uri()}#kafkalog,{archive.as_uri()}#env"
+    assert result["spark.executorEnv.PYTHONPATH"] == "kafkalog:/shared"
+    with pytest.raises(SparkError, match="no such archive"):
+        confs_of(SessionSettings(archives=["/nowhere.tar.gz"]))
+
+
+def test_the_session_that_is_there_is_used_and_left(spark):
+    with spark_session(SessionSettings(master="local[1]")) as session:
+        assert session is spark
+    assert open_session() is spark
+    assert spark.range(3).count() == 3
+
+
+def test_errors_of_spark_are_ours(spark):
+    with pytest.raises(SparkError, match="nothing_such"), spark_session():
+        spark.sql("select * from nothing_such")
+
+
+def test_a_session_of_ours(spark):
+    conf = spark.sparkContext.getConf()
+    assert conf.get("spark.master") == "local[2,3]"
+    assert Path(conf.get(LOG_CONF)).is_file()
+    assert spark.conf.get("spark.sql.parquet.outputTimestampType") == "TIMESTAMP_MICROS"
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+def test_a_log_stays_where_somebody_has_to_read_it(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    log = SparkLog(shows=False)
+    with log.redirected():
+        os.write(2, b"said\n")
+        os.write(1, b"printed\n")
+    Path(log.directory, "local").mkdir()
+    log.is_kept = True
+    log.close()
+    assert os.listdir(log.directory) == ["spark.log"]
+    assert Path(log.path).read_bytes() == b"said\nprinted\n"
+    shown = SparkLog(shows=True)
+    with shown.redirected():
+        assert shown.path is None
+    shown.close()
+    assert not Path(shown.directory).exists()

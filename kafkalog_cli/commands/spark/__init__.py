@@ -16,9 +16,25 @@ JOBS: Final = {
         "kafkalog_cli.commands.spark.pack:pack_command",
         "Pack kafkalog for the executors of a cluster.",
     ),
+    "replicas": (
+        "kafkalog_cli.commands.spark.replicas:replicas_command",
+        "Compare the copies of partitions on several brokers' disks.",
+    ),
+    "sql": (
+        "kafkalog_cli.commands.spark.sql:sql_command",
+        "Query records, batches, segments and findings with SQL.",
+    ),
     "verify": (
         "kafkalog_cli.commands.spark.verify:verify_command",
         "Check many disks at once, with the findings of `kafkalog verify`.",
+    ),
+    "retain": (
+        "kafkalog_cli.commands.spark.retain:retain_command",
+        "Say what retention deletes on many disks, when, and why not.",
+    ),
+    "compact": (
+        "kafkalog_cli.commands.spark.compact:compact_command",
+        "Forecast what cleaners do on many disks, or write cleaned logs.",
     ),
 }
 

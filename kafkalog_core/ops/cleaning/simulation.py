@@ -18,7 +18,7 @@ from kafkalog_core.ops.cleaning.rules import cleaning_rules
 from kafkalog_core.ops.cleaning.spool import Spool
 from kafkalog_core.ops.progress import Advance
 from kafkalog_core.ops.reading.file_codes import code_of_error
-from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.partition import partition_name, read_partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,21 +102,8 @@ class CompactTask:
         around = self.broker_dir
         if around is None or self.topic is None or self.partition is None:
             return self
-        key = self.topic, self.partition
-        offsets = {
-            kind: replace(
-                text,
-                file=replace(
-                    text.file, entries={key: text.file.entries[key]} if key in text.file.entries else {}, malformed=()
-                ),
-            )
-            for kind, text in around.offsets.items()
-        }
-        log_dir = replace(around.log_dir, partitions=(), files=(), remote_index_cache=(), findings=())
-        served = {key: around.served[key]} if key in around.served else {}
-        light = replace(around, log_dir=log_dir, offsets=offsets, served=served, findings=())
         settings = replace(self.settings, of_topics={}, cluster=replace(self.settings.cluster, topics={}))
-        return replace(self, broker_dir=light, settings=settings)
+        return replace(self, broker_dir=around.only(partition_name(self.path)), settings=settings)
 
     def place(self) -> Row:
         """The columns that say where."""

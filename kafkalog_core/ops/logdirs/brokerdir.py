@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
@@ -100,6 +100,23 @@ class BrokerDir:
             return False
         place = self.served.get((name.topic, name.partition))
         return place is not None and place.name.raw == name.raw
+
+    def only(self, name: DirectoryName) -> BrokerDir:
+        """The same without what it says of other partitions: for another process. Of no partition, all of it."""
+        if name.topic is None or name.partition is None:
+            return self
+        key = name.topic, name.partition
+        offsets = {}
+        for kind, text in self.offsets.items():
+            entries = {key: text.file.entries[key]} if key in text.file.entries else {}
+            offsets[kind] = replace(text, file=replace(text.file, entries=entries, malformed=()))
+        return replace(
+            self,
+            log_dir=replace(self.log_dir, partitions=(), files=(), remote_index_cache=(), findings=()),
+            offsets=offsets,
+            served={key: self.served[key]} if key in self.served else {},
+            findings=(),
+        )
 
     def context(self, name: DirectoryName, *, as_loaded: bool = False) -> PartitionContext:
         """What is known of a partition in this directory.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns
 from kafkalog_core.format.layout import MAX_INT32
@@ -20,12 +20,12 @@ from kafkalog_core.storage.scan import Damage, Run, scan
 from kafkalog_core.storage.source import UnreadableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from kafkalog_core.storage.scan import ScanOptions
     from kafkalog_core.storage.source import Source
 
-__all__ = ["WHOLE", "FilePart", "part_items"]
+__all__ = ["WHOLE", "FilePart", "Walk", "last_good", "part_items", "walk_lengths"]
 
 _JUMP_BYTES: Final = 2048
 """Entries from this size on are passed over by their headers; smaller ones are walked in windows."""
@@ -99,46 +99,65 @@ def _scan_start(source: Source, part: FilePart, options: ScanOptions) -> int | N
     """Where a scan has to begin so that it comes to the part as one from the file's start would; None: none comes."""
     if part.start <= part.begin:
         return part.begin
-    before = _walk_to(source, part)
-    if before is None:
+    walk = walk_lengths(source, part.begin, part.start)
+    if walk.is_broken:
         return None
-    framing, probe = LogFraming(0), BatchColumns(2)
-    for position, size in reversed(before):
-        if size > options.max_batch_bytes:
-            continue
-        try:
-            entry = source.window(position, size)
-        except UnreadableError:
-            continue
-        framing.walk(entry, position, -1, options.max_batch_bytes, check=True, into=probe)
-        if probe.count:
-            return position
-    return part.begin
+    found = last_good(source, walk.before, options.max_batch_bytes)
+    return part.begin if found is None else found[0]
 
 
-def _walk_to(source: Source, part: FilePart) -> deque[tuple[int, int]] | None:
-    """The last entries before a part, as (position, size); None where their lengths lead to nothing before it."""
+class Walk(NamedTuple):
+    """Where a walk over lengths has come to.
+
+    `before` are the last entries that it has passed, as (position, size); `is_broken`: no entry, or not a whole one,
+    stands at `position`, which lies before the place that was asked for.
+    """
+
+    position: int
+    before: deque[tuple[int, int]]
+    is_broken: bool = False
+
+
+def walk_lengths(source: Source, position: int, end: int) -> Walk:
+    """Follow the lengths of a `.log` file's entries from one of them to the first that starts at `end` or behind it."""
     framing, columns = LogFraming(0), BatchColumns(BATCH_ROWS)
     before: deque[tuple[int, int]] = deque(maxlen=_LOOKED_AT)
-    position = part.begin
-    while position < part.start:
+    while position < end:
         try:
             header = source.window(position, framing.header_bytes)
         except UnreadableError:
-            return None
+            return Walk(position, before, is_broken=True)
         size = framing.entry_bytes(header) if len(header) == framing.header_bytes else 0
         if not framing.min_entry_bytes <= size <= source.size_bytes - position:
-            return None
+            return Walk(position, before, is_broken=True)
         passed = 0
         if size < _JUMP_BYTES:
-            passed = _walk_window(source, framing, position, part.start, columns)
+            passed = _walk_window(source, framing, position, end, columns)
         if passed:
             places = zip(columns.column("position"), columns.column("size_bytes"), strict=True)
             before.extend([*places][-_LOOKED_AT:])
         else:
             before.append((position, size))
         position += passed or size
-    return before
+    return Walk(position, before)
+
+
+def last_good(
+    source: Source, places: Iterable[tuple[int, int]], max_batch_bytes: int
+) -> tuple[int, BatchColumns] | None:
+    """The last of some entries whose checksum is right: its position, and its row."""
+    framing, probe = LogFraming(0), BatchColumns(2)
+    for position, size in reversed([*places]):
+        if size > max_batch_bytes:
+            continue
+        try:
+            entry = source.window(position, size)
+        except UnreadableError:
+            continue
+        framing.walk(entry, position, -1, max_batch_bytes, check=True, into=probe)
+        if probe.count:
+            return position, probe
+    return None
 
 
 def _walk_window(source: Source, framing: LogFraming, position: int, end: int, columns: BatchColumns) -> int:

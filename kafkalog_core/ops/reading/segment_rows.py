@@ -11,7 +11,7 @@ from kafkalog_core.ops.reading.logfiles import LogFile, place_of
 from kafkalog_core.ops.reading.stats import LogStats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from kafkalog_core.ops.reading.logfiles import Unit
     from kafkalog_core.ops.reading.logreader import LogReader
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.segment import Segment
 
-__all__ = ["segment_files", "segment_row"]
+__all__ = ["census_row", "segment_files", "segment_row"]
 
 
 def segment_files(partition: Partition, unit: Unit, *, with_path: bool) -> list[tuple[LogFile, Segment]]:
@@ -48,16 +48,21 @@ def segment_row(reader: LogReader, file: LogFile, unit: Unit, segment: Segment |
     """
     stats = LogStats()
     yield from reader.measure(file, unit, stats)
+    if reader.take(1):
+        yield rows_at(file.place, tables.SEGMENT, [census_row(file, segment, stats.segment_row())])
+
+
+def census_row(file: LogFile, segment: Segment | None, figures: Mapping[str, object]) -> dict[str, object]:
+    """The `segment` row of a file without its place; `figures`: of its log, `LogStats.segment_row`."""
     row: dict[str, object] = {
         "base_offset": file.base_offset,
         "state": file.state,
         "size_bytes": file.file.size_bytes,
         "mtime_ms": file.file.mtime_ns // 1_000_000,
-        **stats.segment_row(),
+        **figures,
     }
     if segment is not None:
         for name in ("index", "timeindex", "txnindex", "snapshot"):
             companion: FileInfo | None = getattr(segment, name)
             row[f"{name}_bytes"] = None if companion is None else companion.size_bytes
-    if reader.take(1):
-        yield rows_at(file.place, tables.SEGMENT, [row])
+    return row

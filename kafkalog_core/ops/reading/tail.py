@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.report import Report
     from kafkalog_core.ops.selecting.targets import FileTarget
 
-__all__ = ["Tail", "unit_of_rolling_file"]
+__all__ = ["Tail", "may_be_unfinished", "unit_of_rolling_file"]
 
 _HELD_BACK = frozenset({"torn-tail", "zero-filled"})
 
@@ -233,7 +233,7 @@ class Tail:
                     self._trail.add(file, item)
                     yield from self._reader.run(item, lines)
                     continue
-                if file.is_last and _may_be_unfinished(source, item):
+                if file.is_last and may_be_unfinished(source, item):
                     self._held = (file, unit)
                     return
                 if file.is_last and item.size_bytes and not _is_again(item, doubted):
@@ -257,7 +257,7 @@ class Tail:
         return scan(source, base_offset=base_offset, is_v07=file.is_v07, options=options, start=self._position)
 
 
-def _may_be_unfinished(source: Source, damage: Damage) -> bool:
+def may_be_unfinished(source: Source, damage: Damage) -> bool:
     """Whether it may be an append going on, in a file that grows or in one that was filled with zeros beforehand."""
     if damage.reason in _HELD_BACK:
         return True

@@ -56,6 +56,7 @@ class Comparison:
         files: log files read.
         size_bytes: bytes of log read.
         batches: whole batches in them.
+        records: records in those, by their headers.
     """
 
     replica: Row
@@ -65,6 +66,7 @@ class Comparison:
     files: int = 0
     size_bytes: int = 0
     batches: int = 0
+    records: int = 0
 
     def chunks(self) -> Iterator[RowChunk]:
         """All rows, that of the partition first."""
@@ -128,6 +130,7 @@ def _read(
         files=sum(len(copy.partition.segments) for copy in copies),
         size_bytes=sum(copy.bytes for copy in copies),
         batches=sum(cursor.batches for cursor in cursors),
+        records=sum(cursor.records for cursor in cursors),
     )
 
 

@@ -15,7 +15,7 @@ from kafkalog_core.ops.selecting.targets import FileTarget
 from kafkalog_core.storage.listing import list_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.pool import Workers
@@ -38,7 +38,7 @@ class ReplicasRequest:
 
 def replicas(
     request: ReplicasRequest, report: Report, progress: Progress = NO_PROGRESS, workers: Workers | None = None
-) -> Iterator[Comparison | Finding]:
+) -> Generator[Comparison | Finding, None, None]:
     """Compare the copies of every partition, by topic and number; findings that are of no comparison come first.
 
     `workers`: who does it, one piece of work a partition; null: this process.
@@ -88,6 +88,7 @@ def _count(comparison: Comparison, report: Report) -> None:
     report.files += comparison.files
     report.bytes += comparison.size_bytes
     report.batches += comparison.batches
+    report.records += comparison.records
     for finding in comparison.findings:
         report.add_finding(finding.row())
     report.rows += sum(chunk.count for chunk in comparison.chunks())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.ops.replicas.lockstep import Share
@@ -130,12 +131,12 @@ class Ledger:
                     tally.lacks[number, part] = tally.lacks.get((number, part), 0) + other.records
 
     def _note_pairs(self, stretch: Stretch) -> None:
-        shares = [(number, part) for number, part in enumerate(stretch.parts) if isinstance(part, Share)]
-        for at, (one, first) in enumerate(shares):
-            for other, second in shares[at + 1 :]:
-                if first.group != second.group:
-                    self.diverged.setdefault((one, other), stretch.first)
-                elif first.leader_epoch != second.leader_epoch:
+        for pair in stretch.against:
+            self.diverged.setdefault(pair, stretch.first)
+        if stretch.is_batch:
+            shares = [(number, part) for number, part in enumerate(stretch.parts) if isinstance(part, Share)]
+            for (one, first), (other, second) in combinations(shares, 2):
+                if first.leader_epoch != second.leader_epoch:
                     self.epochs_differ.setdefault((one, other), stretch.first)
 
 

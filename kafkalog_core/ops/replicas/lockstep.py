@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core.ops.replicas.contents import Contents, contents_of
@@ -35,11 +36,17 @@ class Share(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Offsets `first` to `last`, and what each copy has of them."""
+    """Offsets `first` to `last`, and what each copy has of them.
+
+    `against`: pairs of copies, by number, that have other records at one offset. `is_batch`: what they have is the same
+    batch, but perhaps for its leader epoch.
+    """
 
     first: int
     last: int
     parts: tuple[Share | Absence, ...]
+    against: frozenset[tuple[int, int]] = frozenset()
+    is_batch: bool = False
 
 
 @dataclass(slots=True)
@@ -148,24 +155,39 @@ def _compared(lanes: Sequence[_Lane], here: Sequence[_Lane], low: int, max_bytes
     high = _limit(lanes, here, low)
     for lane in here:
         high = min(high, lane.head.last if lane.head is not None else high)
-    shares = iter(_shares(here, low, high, max_bytes))
+    numbers = [number for number, lane in enumerate(lanes) if lane in here]
+    is_batch = _is_one_batch(here, low, high)
+    digests = [] if is_batch else [lane.look(max_bytes).between(low, high) for lane in here]
+    shares = iter(_of_batch(here) if is_batch else _shares(here, digests))
     parts: list[Share | Absence] = [next(shares) if lane in here else lane.absence(low) for lane in lanes]
+    against = frozenset(
+        (numbers[one], numbers[other])
+        for one, other in combinations(range(len(digests)), 2)
+        if not _agree(digests[one], digests[other])
+    )
     for lane in here:
         if lane.head is not None and lane.head.last == high:
             lane.skip(1)
         else:
             lane.at = high + 1
-    return Stretch(low, high, tuple(parts))
+    return Stretch(low, high, tuple(parts), against, is_batch)
 
 
-def _shares(here: Sequence[_Lane], low: int, high: int, max_bytes: int) -> list[Share]:
-    """Groups of copies of which no record contradicts another one."""
-    heads = [lane.head for lane in here if lane.head is not None]
-    if all(head.first == low and head.last == high and head[:4] == heads[0][:4] for head in heads) and (
-        len({head.crc for head in heads}) == 1
-    ):  # the leader epoch is outside of the checksum
-        return [Share(head.leader_epoch, head.records) for head in heads]
-    digests = [lane.look(max_bytes).between(low, high) for lane in here]
+def _is_one_batch(here: Sequence[_Lane], low: int, high: int) -> bool:
+    """Whether all have the same batch there; the leader epoch is outside of its checksum."""
+    heads = {(head.first, head.last, head[2:4], head.crc) for lane in here if (head := lane.head) is not None}
+    return len(heads) == 1 and next(iter(heads))[:2] == (low, high)
+
+
+def _of_batch(here: Sequence[_Lane]) -> list[Share]:
+    return [Share(lane.head.leader_epoch, lane.head.records) for lane in here if lane.head is not None]
+
+
+def _shares(here: Sequence[_Lane], digests: Sequence[dict[int, bytes]]) -> list[Share]:
+    """Groups of copies of which no record contradicts another one.
+
+    Where there is one group, leader epochs say nothing: compaction may join batches of several.
+    """
     unions: list[dict[int, bytes]] = []
     groups: list[int] = []
     for each in digests:
@@ -174,9 +196,10 @@ def _shares(here: Sequence[_Lane], low: int, high: int, max_bytes: int) -> list[
             unions.append({})
         unions[number].update(each)
         groups.append(number)
+    epochs = [lane.head.leader_epoch if lane.head is not None and len(unions) > 1 else -1 for lane in here]
     return [
-        Share(head.leader_epoch, len(each), group, len(unions[group]) - len(each))
-        for head, each, group in zip(heads, digests, groups, strict=True)
+        Share(epoch, len(each), group, len(unions[group]) - len(each))
+        for epoch, each, group in zip(epochs, digests, groups, strict=True)
     ]
 
 

@@ -5,22 +5,40 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog_core import tables
+from kafkalog_core.findings import Finding
 from kafkalog_core.ops.reading.rows import RowChunk
 from kafkalog_core.ops.retention.survey import settings_of
 from kafkalog_core.ops.retention.told import sentence_of, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from kafkalog_core.ops.logdirs.segment_views import PartitionView
     from kafkalog_core.ops.releases.settings import Setting
+    from kafkalog_core.ops.retain import Retained
     from kafkalog_core.ops.retention.forecast import Fate, Forecast
     from kafkalog_core.ops.retention.play import Event
     from kafkalog_core.ops.retention.what_if import Outcome
 
-__all__ = ["event_rows", "partition_rows", "segment_rows", "what_if_rows"]
+__all__ = ["event_rows", "partition_rows", "retained_rows", "segment_rows", "what_if_rows"]
 
 Row = dict[str, object]
+
+
+def retained_rows(each: Retained | Finding) -> Iterator[RowChunk]:
+    """All rows of a partition, its own first; what a finding says stands alone."""
+    if isinstance(each, Finding):
+        yield RowChunk(tables.FINDING, [each.row()])
+        return
+    yield partition_rows(each.forecast)
+    yield segment_rows(each.forecast)
+    for chunk in (
+        what_if_rows(each.outcomes),
+        event_rows(each.forecast.question.view, each.events),
+        RowChunk(tables.FINDING, [finding.row() for finding in each.findings]),
+    ):
+        if chunk.count:
+            yield chunk
 
 
 def partition_rows(forecast: Forecast) -> RowChunk:

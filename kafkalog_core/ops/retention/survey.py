@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import RefusedError, SelectionError, StorageError
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
     from kafkalog_core.ops.plans.sites import Site
     from kafkalog_core.ops.progress import Progress
+    from kafkalog_core.ops.releases.release import Release
     from kafkalog_core.ops.releases.release_evidence import ReleaseGuess
     from kafkalog_core.ops.releases.settings import Setting, Settings, SettingsRequest, TopicSettings
     from kafkalog_core.ops.retention.forecast import Forecast
     from kafkalog_core.storage.logdir import PartitionPath
 
-__all__ = ["Survey", "Wanted", "settings_of", "used_settings"]
+__all__ = ["Look", "Survey", "Wanted", "look", "settings_of", "used_settings"]
 
 _SERVED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
 _USED: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "file.delete.delay.ms")
@@ -92,41 +93,37 @@ class Survey:
 
         Raises RefusedError where now lies before all data, or the wanted log start behind the high watermark.
         """
-        seen: list[Question | Finding] = []
         threads = ThreadPoolExecutor(jobs)
         try:
-            for each in threads.map(self._look, self.site.partitions):
+            seen = []
+            for each in threads.map(look, self.looks()):
                 progress.advance(0)
-                if each is not None:
-                    seen.append(each)
+                seen.append(each)
         finally:
             threads.shutdown(cancel_futures=True)
-        check_now((each.view for each in seen if isinstance(each, Question)), self._wanted.now_ms)
-        for known in seen:
-            yield known if isinstance(known, Finding) else forecast(known)
+        yield from self.foreseen(seen)
 
-    def _look(self, place: PartitionPath) -> Question | Finding | None:
-        name = place.name
-        if name.state not in _SERVED:
-            return None
-        where = {"topic": name.topic, "partition": name.partition}
-        if name.topic == METADATA_TOPIC:
-            return found("retain.metadata-log", place.path, **where)  # type: ignore[arg-type]
-        topic = with_known_policy(self.settings.for_topic(name.topic), is_cleaned=name.topic in self._cleaned)
-        check_broker_keys(self.settings, name.topic)
-        check_settings(topic, self.guess.release)
-        try:
-            partition = read_partition(place.path)
-            view = read_partition_view(partition, self.broker_dir, topic, self.guess.release)
-        except StorageError as error:
-            return found(code_of_error(error), error.path or place.path, reason=error.message, **where)  # type: ignore[arg-type]
-        if view is None:
-            problem = "it is of Kafka 0.7" if partition.format == "v07" else "its last segment cannot be read"
-            problem = problem if partition.segments else "it has no segment"
-            return found("retain.not-foreseen", place.path, problem=problem, **where)  # type: ignore[arg-type]
-        first = _comes_first(view)
-        if first is not None:
-            return found("retain.not-foreseen", place.path, problem=first, **where)  # type: ignore[arg-type]
+    def looks(self) -> Iterator[Look]:
+        """What there is to be looked at. Raises SettingError for settings that no broker takes."""
+        for place in self.site.partitions:
+            name = place.name
+            if name.state not in _SERVED:
+                continue
+            topic = with_known_policy(self.settings.for_topic(name.topic), is_cleaned=name.topic in self._cleaned)
+            if name.topic != METADATA_TOPIC:
+                check_broker_keys(self.settings, name.topic)
+                check_settings(topic, self.guess.release)
+            yield Look(place=place, topic=topic, broker_dir=self.broker_dir, release=self.guess.release)
+
+    def foreseen(self, seen: Iterable[PartitionView | Finding]) -> Iterator[Forecast | Finding]:
+        """The forecasts, of what came of all looks, in their order. Raises RefusedError as `forecasts` does."""
+        known = [each if isinstance(each, Finding) else self._question(each) for each in seen]
+        check_now((each.view for each in known if isinstance(each, Question)), self._wanted.now_ms)
+        for each in known:
+            yield each if isinstance(each, Finding) else forecast(each)
+
+    def _question(self, view: PartitionView) -> Question:
+        topic = with_known_policy(self.settings.for_topic(view.topic), is_cleaned=view.topic in self._cleaned)
         self._check_start(view)
         return Question(
             view=view,
@@ -161,6 +158,40 @@ class Survey:
                 f"({view.high_watermark_origin}), and a broker refuses what lies above it",
                 path=view.path,
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A partition that is to be looked at, in this process or another one."""
+
+    place: PartitionPath
+    topic: TopicSettings
+    broker_dir: BrokerDir | None
+    release: Release
+
+    def light(self) -> Look:
+        """The same without what the log directory says of other partitions."""
+        around = None if self.broker_dir is None else self.broker_dir.only(self.place.name)
+        return replace(self, broker_dir=around)
+
+
+def look(asked: Look) -> PartitionView | Finding:
+    """The segments of a partition; a finding where nothing of it can be foreseen."""
+    place, name = asked.place, asked.place.name
+    where = {"topic": name.topic, "partition": name.partition}
+    if name.topic == METADATA_TOPIC:
+        return found("retain.metadata-log", place.path, **where)  # type: ignore[arg-type]
+    try:
+        partition = read_partition(place.path)
+        view = read_partition_view(partition, asked.broker_dir, asked.topic, asked.release)
+    except StorageError as error:
+        return found(code_of_error(error), error.path or place.path, reason=error.message, **where)  # type: ignore[arg-type]
+    if view is None:
+        problem = "it is of Kafka 0.7" if partition.format == "v07" else "its last segment cannot be read"
+        problem = problem if partition.segments else "it has no segment"
+        return found("retain.not-foreseen", place.path, problem=problem, **where)  # type: ignore[arg-type]
+    first = _comes_first(view)
+    return view if first is None else found("retain.not-foreseen", place.path, problem=first, **where)  # type: ignore[arg-type]
 
 
 def _comes_first(view: PartitionView) -> str | None:

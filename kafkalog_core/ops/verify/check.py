@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
+    from kafkalog_core.format.columns import DamageColumns
     from kafkalog_core.storage.scan import Damage, Run
     from kafkalog_core.storage.segment import Segment
 
-__all__ = ["Check", "Level", "SegmentTask"]
+__all__ = ["Check", "Level", "SegmentTask", "Watch"]
 
 Level = Literal["headers", "checksums", "records"]
 
@@ -50,3 +51,16 @@ class Check(Protocol):
 
     def finish(self, size_bytes: int) -> None:
         """The log is read to its end, `size_bytes`."""
+
+
+class Watch(Protocol):
+    """Somebody who wants to see what a scan sees, and finds nothing; all calls come in file order."""
+
+    def run(self, run: Run) -> None:
+        """Whole batches; valid until the call returns."""
+
+    def damage(self, damage: Damage) -> None:
+        """As a check gets it."""
+
+    def bulk(self, damaged: DamageColumns) -> None:
+        """Many damaged places at once, before, between or behind the batches of the next run."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.verify.verdict import SegmentVerdict
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["Course", "Keep", "partition_key", "unchanged"]
+__all__ = ["Course", "Keep", "is_timeless", "partition_key", "unchanged"]
 
 Keep = Callable[[int, str], None]
 _SMALL_STATE_BYTES: Final = 16 * 1024
@@ -55,7 +55,7 @@ def unchanged(
             record.premise == checker.premise(verdict)
             and verdict.is_last == (segment is partition.segments[-1])
             and verdict.base_offset == segment.base_offset
-            and _is_timeless(record, now_ms)
+            and is_timeless(record.verdict, record.now_ms, now_ms)
         )
         if not is_known or not is_unchanged(files, record.marks):
             break
@@ -149,9 +149,9 @@ class Course:
         return base64.b64encode(states.state_bytes()).decode("ascii")
 
 
-def _is_timeless(record: SegmentRecord, now_ms: int) -> bool:
+def is_timeless(verdict: SegmentVerdict, then_ms: int, now_ms: int) -> bool:
     """Whether the same would be said now; what lies in the future is said as it was seen up to a day ago."""
-    newest = record.verdict.max_timestamp_ms
-    if newest is None or newest <= min(record.now_ms, now_ms) + FUTURE_MS:
+    newest = verdict.max_timestamp_ms
+    if newest is None or newest <= min(then_ms, now_ms) + FUTURE_MS:
         return True
-    return abs(now_ms - record.now_ms) < _DAY_MS
+    return abs(now_ms - then_ms) < _DAY_MS

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.ops.producing.producers import Marker
 
-__all__ = ["NO_CHAIN", "Chain", "Piece", "Spool", "Spooled", "replay_pieces"]
+__all__ = ["NO_CHAIN", "ROW_BYTES", "Chain", "Piece", "Spool", "Spooled", "replay_pieces"]
 
 _MEMORY_BYTES: Final = 4 * 1024 * 1024
 _LEVEL: Final = 1
@@ -41,6 +41,9 @@ _REPLAYED: Final = (
     "base_sequence",
 )
 """Columns that the replay reads. The others are zero in what is handed over: half of it need not be moved."""
+
+ROW_BYTES: Final = 8 * len(_REPLAYED)
+"""Of a batch in the cells of a piece."""
 
 
 class Chain(Protocol):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog_core.format.columns import DamageColumns
-    from kafkalog_core.ops.verify.check import Check, SegmentTask
+    from kafkalog_core.ops.verify.check import Check, SegmentTask, Watch
     from kafkalog_core.ops.verify.handover import Chain
     from kafkalog_core.storage.listing import FileInfo
 
@@ -32,17 +32,19 @@ __all__ = ["check_segment"]
 _PLACE: Final = ("position", "size_bytes", "base_offset", "last_offset")
 
 
-def check_segment(task: SegmentTask, chain: Chain, advance: Callable[[int], None]) -> SegmentVerdict:
+def check_segment(
+    task: SegmentTask, chain: Chain, advance: Callable[[int], None], watch: Watch | None = None
+) -> SegmentVerdict:
     """Everything that a segment tells by itself.
 
-    Batches with a producer go to `chain`; `advance` is told of bytes of log as they are read. What cannot be opened or
-    read is a finding, never an exception.
+    Batches with a producer go to `chain`; `advance` is told of bytes of log as they are read; `watch`, where there is
+    one, sees all. What cannot be opened or read is a finding, never an exception.
     """
     sink = Sink(task.topic, task.partition)
     log = task.segment.log
     if log is None:
         raise AssertionError("a segment without a log is no task")
-    checker = _SegmentChecker(task, sink, chain)
+    checker = _SegmentChecker(task, sink, chain, watch)
     try:
         with Source.open(log.path) as source:
             checker.scan(source, advance)
@@ -52,10 +54,11 @@ def check_segment(task: SegmentTask, chain: Chain, advance: Callable[[int], None
 
 
 class _SegmentChecker:
-    def __init__(self, task: SegmentTask, sink: Sink, chain: Chain) -> None:
+    def __init__(self, task: SegmentTask, sink: Sink, chain: Chain, watch: Watch | None) -> None:
         self._task = task
         self._sink = sink
         self._chain = chain
+        self._watch = watch
         self._batches = BatchCheck(task, sink)
         self._framing = FramingCheck(task, sink)
         self._checks: list[Check] = [self._batches]
@@ -87,6 +90,8 @@ class _SegmentChecker:
             if _is_unfinished(item, source):
                 continue
             self._framing.damage(item)
+            if self._watch is not None:
+                self._watch.damage(item)
             self._add_damage(item)
             advance(item.size_bytes)
         if self._lost_from is not None:
@@ -105,12 +110,16 @@ class _SegmentChecker:
             self._lost_from = None
         for check in self._checks:
             check.run(run)
+        if self._watch is not None:
+            self._watch.run(run)
         if not self._task.is_v07 and self._batches.has_producers:
             markers = markers_of(run.memory, run.batches, max_bytes=self._task.max_batch_bytes)
             self._chain.replay(run.batches, markers, holes)
 
     def _bulk(self, run: Run, damaged: DamageColumns) -> None:
         """Whole batches with damaged ones before, between and behind them."""
+        if self._watch is not None:
+            self._watch.bulk(damaged)
         batches = run.batches
         rows, sizes = damaged.column("row"), damaged.column("size_bytes")
         holes = [row for row, size in zip(rows, sizes, strict=True) if size]

@@ -1,0 +1,111 @@
+"""`kafkalog spark compact`: what the cleaner does to the logs of many disks, or cleaned logs in a new directory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog_cli import options, params
+from kafkalog_cli.command import Command, Example
+from kafkalog_cli.compacting import check_memory, cleaning_options, warn_of_interpreted, write_forecasts
+from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.kafka_options import kafka_options
+from kafkalog_cli.render import open_compactions
+from kafkalog_cli.repair import watched
+from kafkalog_cli.setting_options import now_option
+from kafkalog_cli.spark_options import session_options
+from kafkalog_cli.targets import resolve_readable
+from kafkalog_core.ops.compact import CompactRequest
+from kafkalog_core.ops.report import Report
+from kafkalog_core.spark.compact import DEFAULT_GIANT_BYTES, compact, compact_to
+from kafkalog_core.spark.paths import local_paths
+from kafkalog_core.spark.session import spark_session
+from kafkalog_core.spark.workers import SparkWorkers
+
+if TYPE_CHECKING:
+    from kafkalog_core.ops.releases.settings import SettingsRequest
+    from kafkalog_core.ops.selecting.selection import Selection
+    from kafkalog_core.spark.session import SessionSettings
+
+__all__ = ["compact_command"]
+
+EXAMPLES = (
+    Example("kafkalog spark compact /mnt/broker-*/kafka", "What would cleaning save on all disks, and what is stuck?"),
+    Example(
+        "kafkalog spark compact --set min.cleanable.dirty.ratio=0.1 --set delete.retention.ms=0 /mnt/broker-*/kafka",
+        "And if it were done earlier, and tombstones were forgotten at once?",
+    ),
+    Example(
+        "kafkalog spark compact --force --to /mnt/spare/cleaned --topic customers /mnt/broker-1/kafka",
+        "Write the cleaned logs elsewhere, and leave the patient as it is",
+    ),
+)
+
+
+@click.command(name="compact", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@options.targets_argument
+@cleaning_options
+@click.option(
+    "--to",
+    metavar="DIR",
+    type=click.Path(readable=False),
+    help=(
+        "Write the cleaned logs as a new log directory here, whole or not at all, and change nothing else. Of one log "
+        "directory. Every machine must see DIR under the same name."
+    ),
+)
+@click.option(
+    "--giant",
+    "giant_bytes",
+    type=params.parse_size,
+    default=str(DEFAULT_GIANT_BYTES),
+    metavar="SIZE",
+    help=(
+        "Several tasks find the latest offsets of the keys of a partition with so much log, and more of it than a "
+        "core's share.  [default: 512 MiB]"
+    ),
+)
+@now_option
+@options.selection_options
+@kafka_options
+@options.limit_options
+@options.verdict_output_option
+@session_options
+def compact_command(
+    paths: tuple[str, ...],
+    selection: Selection,
+    request: SettingsRequest,
+    session: SessionSettings,
+    now_ms: int,
+    **given: Any,
+) -> int:
+    """Forecast what brokers' cleaners do on many disks: kafkalog compact, with its rows, on Spark.
+
+    PATH is a log directory or a partition directory, of any number of brokers; every machine of the cluster sees them
+    under the same names. Partitions are simulated side by side. Nothing is changed; with --to the cleaned logs of one
+    log directory are written into a new one.
+    """
+    check_memory(given["memory_bytes"])
+    warn_of_interpreted()
+    report = Report()
+    to = None if given["to"] is None else local_paths([given["to"]])[0]
+    asked = CompactRequest(
+        targets=resolve_readable(local_paths(paths), selection, report),
+        kafka=request,
+        now_ms=now_ms,
+        memory_bytes=given["memory_bytes"],
+        max_passes=given["max_passes"],
+        force=given["force"],
+        biggest=given["biggest"],
+        max_batch_bytes=given["max_batch_bytes"],
+    )
+    writer = open_compactions(options.chosen_output(given["output"]))
+    giant_bytes = given["giant_bytes"]
+    with spark_session(session) as spark, watched() as progress:
+        workers = SparkWorkers(spark, progress)
+        if to is None:
+            forecasts = compact(workers, asked, report, progress, giant_bytes=giant_bytes)
+        else:
+            forecasts = compact_to(workers, asked, to, report, progress, giant_bytes=giant_bytes)
+        return write_forecasts(writer, forecasts, to, report)

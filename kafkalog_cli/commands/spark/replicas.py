@@ -1,0 +1,87 @@
+"""`kafkalog spark replicas`: the copies of each partition on several brokers' disks, and which one to keep."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import click
+
+from kafkalog_cli import options
+from kafkalog_cli.command import Command, Example
+from kafkalog_cli.exits import ExitStatus, status_of
+from kafkalog_cli.interrupt import Stopped
+from kafkalog_cli.render import open_replicas
+from kafkalog_cli.repair import watched
+from kafkalog_cli.spark_options import session_options
+from kafkalog_cli.targets import resolve_readable
+from kafkalog_core.errors import KafkalogError
+from kafkalog_core.ops.replicas.engine import ReplicasRequest
+from kafkalog_core.ops.report import Report
+from kafkalog_core.spark.paths import local_paths
+from kafkalog_core.spark.replicas import replicas
+from kafkalog_core.spark.session import spark_session
+from kafkalog_core.spark.workers import SparkWorkers
+
+if TYPE_CHECKING:
+    from kafkalog_core.ops.selecting.selection import Selection
+    from kafkalog_core.spark.session import SessionSettings
+
+__all__ = ["replicas_command"]
+
+EXAMPLES = (
+    Example(
+        "kafkalog spark replicas /mnt/broker-1/kafka /mnt/broker-2/kafka /mnt/broker-3/kafka",
+        "Which copy of each partition is the true one, and what do the others lack?",
+    ),
+    Example(
+        "kafkalog spark replicas --topic orders --output ndjson /mnt/broker-*/kafka",
+        "One topic, as rows for another program",
+    ),
+)
+
+
+@click.command(name="replicas", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@options.targets_argument
+@options.selection_options
+@options.limit_options
+@options.verdict_output_option
+@session_options
+def replicas_command(
+    paths: tuple[str, ...],
+    selection: Selection,
+    session: SessionSettings,
+    max_batch_bytes: int,
+    output: str | None,
+) -> int:
+    """Compare the copies of each partition on several brokers' disks, and say which one to keep.
+
+    Name the log directories of the brokers, or copies of them. The copies of a partition are read side by side and
+    compared by offset, leader epoch and checksum, batches that differ record by record: identical, behind, missing
+    (records are gone that no compaction took), damaged, compacted or trimmed to different points, divergent since which
+    offset. The true history is the one of the latest leader epoch, as a broker takes it (KIP-101, KIP-279); where a
+    broker would cut a copy, and which records would be lost by that, is said before it happens. Nothing is changed.
+    The exit status is 4 where copies diverge, or one has lost records.
+    """
+    report = Report()
+    request = ReplicasRequest(
+        targets=resolve_readable(local_paths(paths), selection, report), max_batch_bytes=max_batch_bytes
+    )
+    writer = open_replicas(options.chosen_output(output))
+    try:
+        with (
+            spark_session(session) as spark,
+            watched() as progress,
+            closing(replicas(SparkWorkers(spark, progress), request, report, progress)) as items,
+        ):
+            for item in items:
+                writer.write(item)
+    except Stopped:
+        writer.finish(report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)})
+        raise
+    except KafkalogError as error:
+        if report.rows:
+            writer.finish(report.summary_row() | {"exit_status": int(status_of(error))})
+        raise
+    writer.finish(report.summary_row())
+    return int(report.exit_status)

@@ -1,0 +1,74 @@
+"""`kafkalog spark retain`: what retention deletes of the logs of many disks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog_cli import options
+from kafkalog_cli.command import Command, Example
+from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.kafka_options import kafka_options
+from kafkalog_cli.render import open_retention
+from kafkalog_cli.repair import watched
+from kafkalog_cli.retaining import check_until, find_policies, forecast_options, requests_of, write_forecasts
+from kafkalog_cli.retention_options import retention_options
+from kafkalog_cli.setting_options import now_option
+from kafkalog_cli.spark_options import session_options
+from kafkalog_core.ops.plans.sites import sites_of
+from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.spark.paths import local_paths
+from kafkalog_core.spark.retain import retain
+from kafkalog_core.spark.session import spark_session
+from kafkalog_core.spark.workers import SparkWorkers
+
+if TYPE_CHECKING:
+    from kafkalog_core.ops.releases.settings import SettingsRequest
+    from kafkalog_core.ops.selecting.selection import Selection
+    from kafkalog_core.spark.session import SessionSettings
+
+__all__ = ["retain_command"]
+
+EXAMPLES = (
+    Example(
+        "kafkalog spark retain --output ndjson /mnt/broker-*/kafka > retention.ndjson",
+        "What would be deleted on all disks now, what later, and why not",
+    ),
+    Example(
+        "kafkalog spark retain --what-if retention.ms=86400000 --what-if log.retention.hours=72 /mnt/broker-*/kafka",
+        "How much room would other settings make in the whole cluster?",
+    ),
+)
+
+
+@click.command(name="retain", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@options.targets_argument
+@retention_options
+@forecast_options
+@now_option
+@options.selection_options
+@kafka_options
+@options.verdict_output_option
+@session_options
+def retain_command(
+    paths: tuple[str, ...],
+    selection: Selection,
+    now_ms: int,
+    request: SettingsRequest,
+    session: SessionSettings,
+    **given: Any,
+) -> int:
+    """Say what retention would delete on many disks: kafkalog retain, with its rows, on Spark.
+
+    PATH is a log directory or a partition directory, of any number of brokers; every machine of the cluster sees them
+    under the same names. Each log directory goes by its own release, settings and checkpoints. Nothing is changed;
+    kafkalog retain --apply deletes.
+    """
+    find_policies(given["policies"])
+    check_until(given["until"], now_ms)
+    sites = sites_of(resolve(local_paths(paths), selection))
+    writer = open_retention(options.chosen_output(given["output"]), until_ms=given["until"])
+    requests = requests_of(sites, request, now_ms, given)
+    with spark_session(session) as spark, watched() as progress:
+        return write_forecasts(writer, retain(SparkWorkers(spark, progress), requests, progress))

@@ -1,0 +1,119 @@
+"""`kafkalog spark sql`: a query over records, batches, segments and findings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from kafkalog_cli import options
+from kafkalog_cli.command import Command, Example
+from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.render import open_query
+from kafkalog_cli.spark_options import session_options
+from kafkalog_core.ops.report import Report
+from kafkalog_core.spark.paths import local_paths
+from kafkalog_core.spark.session import spark_session
+from kafkalog_core.spark.sql import Sources, check_options, chunks, query, table_of
+
+if TYPE_CHECKING:
+    from kafkalog_core.ops.reading.rows import BytesMode
+    from kafkalog_core.spark.session import SessionSettings
+
+__all__ = ["sql_command"]
+
+EXAMPLES = (
+    Example(
+        'kafkalog spark sql "SELECT topic, sum(size_bytes) AS bytes FROM segments GROUP BY topic ORDER BY bytes DESC" '
+        "/mnt/broker-*/kafka",
+        "Which topics fill the disks?",
+    ),
+    Example(
+        'kafkalog spark sql "SELECT producer_id, count(*), timestamp_millis(max(max_timestamp_ms)) FROM batches '
+        "WHERE topic = 'orders' GROUP BY producer_id\" --catalog /data/catalogue",
+        "Who wrote a topic, and until when; from a catalogue that kafkalog spark catalog made",
+    ),
+    Example(
+        "kafkalog spark sql \"SELECT file, code, message FROM findings WHERE severity = 'error'\" "
+        "--option level=checksums /mnt/broker-1/kafka",
+        "What is damaged?",
+    ),
+)
+
+
+@click.command(
+    name="sql",
+    cls=Command,
+    examples=EXAMPLES,
+    exit_statuses=(ExitStatus.CLEAN, ExitStatus.CRASH, ExitStatus.USAGE, ExitStatus.REFUSED),
+)
+@click.argument("statement", metavar="QUERY")
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(readable=False))
+@click.option(
+    "--catalog",
+    metavar="DIR",
+    type=click.Path(readable=False),
+    help="Take batches, segments, findings and partitions from this catalogue: nothing of the disks is read.",
+)
+@click.option(
+    "--export",
+    metavar="DIR",
+    type=click.Path(readable=False),
+    help="Take records from this export: nothing of the disks is read.",
+)
+@click.option(
+    "--option",
+    "pairs",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help=(
+        "Read less of the disks, by an option of the data source: topics=orders-*, partitions=0-3, minOffset=100, "
+        "since=2026-01-31, level=checksums, ... Repeatable. A WHERE reads all of them."
+    ),
+)
+@options.output_options
+@session_options
+def sql_command(
+    statement: str,
+    paths: tuple[str, ...],
+    catalog: str | None,
+    export: str | None,
+    pairs: tuple[str, ...],
+    output: str | None,
+    bytes_mode: str,
+    session: SessionSettings,
+) -> int:
+    """Query records, batches, segments and findings with SQL.
+
+    The tables are read from the PATHs, log directories of any number of brokers, or from a catalogue and an export,
+    which is much sooner done when there are many questions. Their columns are those of kafkalog dump and verify
+    (DESCRIBE batches lists them); times are integers of milliseconds, timestamp_millis(timestamp_ms) makes moments of
+    them. Spark's SQL is taken as it is, but nothing that would change anything.
+    """
+    if not paths and catalog is None and export is None:
+        raise click.UsageError("nothing to query: name log directories (PATH), --catalog DIR or --export DIR")
+    sources = Sources(
+        paths=local_paths(paths),
+        options=dict(map(_parsed, pairs)),
+        catalog=catalog,
+        export=export,
+    )
+    check_options(sources.options)
+    report = Report()
+    with spark_session(session) as spark:
+        frame = query(spark, statement, sources)
+        table = table_of(frame)
+        mode = cast("BytesMode", bytes_mode)
+        writer = open_query(options.chosen_output(output), table, mode)
+        for chunk in chunks(frame, table, mode):
+            report.rows += chunk.count
+            writer.write(chunk)
+    writer.finish(report.summary_row())
+    return int(report.exit_status)
+
+
+def _parsed(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{text!r} is no NAME=VALUE", param_hint="'--option'")
+    return name, value

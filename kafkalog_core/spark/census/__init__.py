@@ -1,0 +1,1 @@
+"""The catalogue's own files and tasks: what is known of each segment, so that it need not be read again."""

@@ -1,0 +1,215 @@
+"""What a catalogue notes of each segment beside its rows: how to know it again, and what its partition needs of it.
+
+A notes file is Parquet, a row group for each segment or piece of a large one: the note itself, and the batches that the
+replay of producers wants. Whoever reads it takes nothing on trust: what is not as this release writes it is not known,
+and the segment is read again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, fields
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.ops.producing.producer_anomalies import Marker
+from kafkalog_core.ops.verify.handover import ROW_BYTES, Piece
+from kafkalog_core.ops.verify.marks import FileMark  # noqa: TC001 -- annotations are read at run time
+from kafkalog_core.ops.verify.plain import from_plain, to_plain
+from kafkalog_core.ops.verify.verdict import SegmentVerdict  # noqa: TC001 -- annotations are read at run time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Figures", "NotesFile", "NotesWriter", "SegmentKey", "SegmentNote"]
+
+_SCHEMA: Final = pa.schema(
+    [
+        ("directory", pa.binary()),  # names of files need not be UTF-8
+        ("segment", pa.binary()),
+        ("note", pa.string()),
+        ("count", pa.int64()),
+        ("cells", pa.binary()),
+        ("markers", pa.string()),
+        ("holes", pa.string()),
+    ]
+)
+_MEMORY_BYTES: Final = 4 * 1024 * 1024
+_COMPRESSION: Final = "zstd"
+
+
+class SegmentKey(NamedTuple):
+    """A log file: its directory, absolute, and its name."""
+
+    directory: str
+    segment: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What the log itself says of a segment: `LogStats.segment_row`."""
+
+    first_offset: int | None
+    last_offset: int | None
+    batch_count: int
+    record_count: int
+    min_base_timestamp_ms: int | None
+    max_timestamp_ms: int | None
+    formats: str
+    codecs: str
+    damage_count: int
+    damage_bytes: int
+
+    def columns(self) -> dict[str, object]:
+        """By their names in the row."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentNote:
+    """A segment that was read.
+
+    Args:
+        now_ms: when it was checked.
+        marks: of its log, offset index and time index.
+        figures: for its row.
+        verdict: of the checks; null: no broker reads it, it was only measured.
+    """
+
+    now_ms: int
+    marks: tuple[FileMark, ...]
+    figures: Figures
+    verdict: SegmentVerdict | None
+
+
+class NotesWriter:
+    """Writes a notes file: segment by segment its pieces, then its note."""
+
+    def __init__(self, path: str) -> None:
+        self.keys: list[SegmentKey] = []
+        self._path = path
+        self._writer = pq.ParquetWriter(path, _SCHEMA, compression=_COMPRESSION, store_schema=False)
+        self._pieces: list[Piece] = []
+        self._bytes = 0
+
+    def add(self, key: SegmentKey, piece: Piece) -> None:
+        """A piece of the segment that comes next."""
+        self._pieces.append(piece)
+        self._bytes += len(piece.cells)
+        if self._bytes > _MEMORY_BYTES:
+            self._write(key, None)
+
+    def end(self, key: SegmentKey, note: SegmentNote | None) -> None:
+        """The segment is read; null: it changed meanwhile, and is to be read again."""
+        text = None if note is None else json.dumps(to_plain(note, key.directory), separators=(",", ":"))
+        self._write(key, text)
+        self.keys.append(key)
+
+    def copy(self, key: SegmentKey, groups: Iterator[pa.Table]) -> None:
+        """A segment of another notes file as it is there."""
+        for group in groups:
+            self._writer.write_table(group)
+        self.keys.append(key)
+
+    def close(self) -> int:
+        """Finish the file; its size."""
+        self._writer.close()
+        return os.path.getsize(self._path)
+
+    def _write(self, key: SegmentKey, note: str | None) -> None:
+        pieces = self._pieces or [None]
+        columns = [
+            [os.fsencode(key.directory)] * len(pieces),
+            [os.fsencode(key.segment)] * len(pieces),
+            [note] + [None] * (len(pieces) - 1),
+            [None if piece is None else piece.count for piece in pieces],
+            [None if piece is None else piece.cells for piece in pieces],
+            [None if piece is None else json.dumps(piece.markers) for piece in pieces],
+            [None if piece is None else json.dumps(piece.holes) for piece in pieces],
+        ]
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+        self._writer.write_table(pa.Table.from_arrays(arrays, schema=_SCHEMA))
+        self._pieces, self._bytes = [], 0
+
+
+class NotesFile:
+    """A notes file that is read. Raises StorageError where it cannot be, or is none."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        try:
+            self._file = pq.ParquetFile(path, memory_map=False)
+        except (OSError, pa.ArrowException) as error:
+            raise _unreadable(path, error) from error
+        self._groups = self._listed()
+
+    def close(self) -> None:
+        """Nothing more is read."""
+        self._file.close()
+
+    def keys(self, directory: str | None = None) -> list[SegmentKey]:
+        """All segments, or those of a directory, in their order."""
+        return [key for key in self._groups if directory is None or key.directory == directory]
+
+    def note(self, key: SegmentKey) -> SegmentNote | None:
+        """What is noted of a segment; null: it is to be read again."""
+        for group in self._tables(key, ["note"]):
+            text = group.column(0)[0].as_py()
+            if text is not None:
+                try:
+                    return from_plain(SegmentNote, json.loads(text), key.directory)
+                except ValueError:
+                    return None
+        return None
+
+    def pieces(self, key: SegmentKey) -> Iterator[Piece]:
+        """What the replay of its partition needs of a segment."""
+        for group in self._tables(key, ["count", "cells", "markers", "holes"]):
+            for count, cells, markers, holes in zip(*(column.to_pylist() for column in group.columns), strict=True):
+                if count is not None:
+                    yield self._piece(count, cells, markers, holes)
+
+    def groups(self, key: SegmentKey) -> Iterator[pa.Table]:
+        """Its rows as they are."""
+        return self._tables(key, None)
+
+    def _piece(self, count: int, cells: bytes, markers: str, holes: str) -> Piece:
+        try:
+            marks = {int(row): Marker(*map(int, marker)) for row, marker in json.loads(markers).items()}
+            spans = tuple(map(int, json.loads(holes)))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise _unreadable(self._path, error) from error
+        if len(cells) != count * ROW_BYTES:
+            raise StorageError(f"notes of the catalogue: {len(cells)} bytes of {count} batches", path=self._path)
+        return Piece(count, cells, marks, spans)
+
+    def _tables(self, key: SegmentKey, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+        for group in self._groups.get(key, ()):
+            try:
+                yield self._file.read_row_group(group, columns=columns, use_threads=False)
+            except (OSError, pa.ArrowException) as error:
+                raise _unreadable(self._path, error) from error
+
+    def _listed(self) -> dict[SegmentKey, list[int]]:
+        """The row groups of each segment, by what the footer says of them."""
+        if not self._file.schema_arrow.equals(_SCHEMA):
+            raise StorageError("no notes of a catalogue of this release", path=self._path)
+        listed: dict[SegmentKey, list[int]] = {}
+        metadata = self._file.metadata
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            statistics = [group.column(index).statistics for index in (0, 1)]
+            if any(each is None or not each.has_min_max or each.min != each.max for each in statistics):
+                raise StorageError("no notes of a catalogue: segments are mixed", path=self._path)
+            listed.setdefault(SegmentKey(*(os.fsdecode(each.min) for each in statistics)), []).append(number)
+        return listed
+
+
+def _unreadable(path: str, error: Exception) -> StorageError:
+    reason = next(chain(str(error).splitlines(), [type(error).__name__]))
+    return StorageError(f"notes of the catalogue cannot be read: {reason}", path=path)

@@ -1,0 +1,256 @@
+"""A partition as a catalogue reads it: each segment once, for its verdict, its row and the rows of its batches.
+
+What earlier runs have noted of a segment stands for it as long as its files are as they were. What is read goes into a
+volume of this attempt, in the staging directory of the run.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from kafkalog_core import tables
+from kafkalog_core.errors import StorageError
+from kafkalog_core.ops.dump import DumpRequest
+from kafkalog_core.ops.reading.logfiles import LogFile, place_of, unit_of_partition
+from kafkalog_core.ops.reading.segment_rows import census_row, segment_files
+from kafkalog_core.ops.verify.course import is_timeless
+from kafkalog_core.ops.verify.handover import Piece, replay_pieces
+from kafkalog_core.ops.verify.marks import is_unchanged, marks_of
+from kafkalog_core.ops.verify.segment import check_segment
+from kafkalog_core.spark.census.lost import lost_segments
+from kafkalog_core.spark.census.notes import NotesFile, SegmentKey, SegmentNote
+from kafkalog_core.spark.census.volume import NewVolume, Volume, VolumeWriter
+from kafkalog_core.spark.census.watch import BatchWatch, measured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.format.columns import BatchColumns
+    from kafkalog_core.ops.producing.producers import Marker
+    from kafkalog_core.ops.verify.check import SegmentTask
+    from kafkalog_core.ops.verify.handover import Chain
+    from kafkalog_core.ops.verify.verdict import SegmentVerdict
+    from kafkalog_core.ops.verify.work import Depth
+    from kafkalog_core.spark.census.notes import Figures
+    from kafkalog_core.storage.listing import FileInfo
+    from kafkalog_core.storage.partition import Partition
+    from kafkalog_core.storage.segment import Segment
+
+__all__ = ["CensusReader", "CensusReading", "Made", "Row"]
+
+_COLUMNS = tuple(column.name for column in tables.with_path(tables.SEGMENT).columns if column.name != "type")
+
+Row = tuple[object, ...]
+
+
+class Made(NamedTuple):
+    """What a reading has made.
+
+    Args:
+        volume: of the segments that were read; null: none was.
+        kept: segments of earlier volumes that are as they were, by the volume's name.
+        rows: of all segments, by the columns of `segment` rows.
+        read_bytes: bytes of log that were read.
+        unchanged_bytes: bytes of log that were not.
+        findings: about segments that are gone.
+    """
+
+    volume: NewVolume | None
+    kept: Mapping[str, tuple[SegmentKey, ...]]
+    rows: tuple[Row, ...]
+    read_bytes: int
+    unchanged_bytes: int
+    findings: tuple[Finding, ...]
+
+
+class _Known(NamedTuple):
+    volume: Volume
+    file: NotesFile
+    note: SegmentNote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CensusReader:
+    """Who reads a partition for a catalogue; see `ops.verify.readers`.
+
+    Args:
+        path: the partition's directory, absolute.
+        volumes: those that have segments of it.
+        staging: where new files go.
+        depth: how deep it is checked.
+    """
+
+    path: str
+    volumes: tuple[Volume, ...]
+    staging: str
+    depth: Depth
+
+    def open(self) -> CensusReading:
+        """Begin to read. Raises StorageError where earlier notes cannot be read."""
+        return CensusReading(self)
+
+
+class CensusReading:
+    """See `ops.verify.readers.Reading`."""
+
+    def __init__(self, reader: CensusReader) -> None:
+        self._reader = reader
+        self._request = DumpRequest(
+            targets=(), resync=True, max_batch_bytes=reader.depth.max_batch_bytes, level="segments", path=True
+        )
+        self._files: list[NotesFile] = []
+        self._known: dict[SegmentKey, _Known] = {}
+        self._decided: dict[SegmentKey, _Known | None] = {}
+        self._writer: VolumeWriter | None = None
+        self._kept: dict[str, list[SegmentKey]] = {}
+        self._rows: list[Row] = []
+        self._findings: list[Finding] = []
+        self._read_bytes = self._unchanged_bytes = 0
+
+    def __enter__(self) -> Self:
+        for volume in self._reader.volumes:
+            file = NotesFile(volume.notes)
+            self._files.append(file)
+            for key in file.keys(self._reader.path):
+                note = file.note(key)
+                if note is not None:
+                    self._known[key] = _Known(volume, file, note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in self._files:
+            file.close()
+        if self._writer is not None:
+            self._writer.__exit__(kind, error, trace)
+
+    # --- see `ops.verify.readers.Reading` -----------------------------------------------------------------------------
+    def unread_bytes(self, task: SegmentTask) -> int:
+        """Bytes of log that `check` would read."""
+        return 0 if self._known_of(task) is not None else task.segment.size_bytes
+
+    def check(self, task: SegmentTask, chain: Chain, advance: Callable[[int], None]) -> SegmentVerdict:
+        """As `check_segment` says, or said."""
+        file, key = _file_of(task), self._key(task.segment)
+        known = self._known_of(task)
+        if known is not None and known.note.verdict is not None:
+            replay_pieces(known.file.pieces(key), chain)
+            self._keep(known, key, file, task.segment)
+            return known.note.verdict
+        writer = self._started(key)
+        watch = BatchWatch(file, self._request, writer.batches, writer.rows)
+        verdict = check_segment(task, _Tee(chain, writer, key), advance, watch)
+        marks = marks_of(_marked(task.segment))
+        note = None if marks is None else SegmentNote(self._reader.depth.now_ms, marks, watch.figures, verdict)
+        self._add(writer, key, note, file, task.segment, watch.figures)
+        return verdict
+
+    def others(self, partition: Partition, advance: Callable[[int], None]) -> None:
+        """Segments that no broker reads, and those that are gone."""
+        verdicts = [known.note.verdict for known in self._known.values() if known.note.verdict is not None]
+        self._findings += lost_segments(partition, verdicts)
+        unit = unit_of_partition(partition, None, with_path=True)
+        for file, segment in segment_files(partition, unit, with_path=True)[len(unit.files) :]:
+            key = self._key(segment)
+            known = self._known.get(key)
+            if known is not None and known.note.verdict is None and is_unchanged(_marked(segment), known.note.marks):
+                self._keep(known, key, file, segment)
+                continue
+            try:
+                figures = measured(file, unit, self._request, advance)
+            except StorageError:  # whoever lists the partition says so
+                continue
+            marks = marks_of(_marked(segment))
+            note = None if marks is None else SegmentNote(self._reader.depth.now_ms, marks, figures, None)
+            self._add(self._started(key), key, note, file, segment, figures)
+
+    def finish(self) -> Made:
+        """All is read."""
+        volume = None if self._writer is None else self._writer.finish()
+        self._writer = None
+        kept = {name: tuple(keys) for name, keys in self._kept.items()}
+        read, unchanged = self._read_bytes, self._unchanged_bytes
+        return Made(volume, kept, tuple(self._rows), read, unchanged, tuple(self._findings))
+
+    # --- what is known ------------------------------------------------------------------------------------------------
+    def _known_of(self, task: SegmentTask) -> _Known | None:
+        key = self._key(task.segment)
+        if key not in self._decided:
+            known = self._known.get(key)
+            self._decided[key] = known if known is not None and self._stands(known.note, task) else None
+        return self._decided[key]
+
+    def _stands(self, note: SegmentNote, task: SegmentTask) -> bool:
+        verdict = note.verdict
+        if verdict is None or (verdict.is_last, verdict.base_offset) != (task.is_last, task.segment.base_offset):
+            return False
+        is_same_time = is_timeless(verdict, note.now_ms, self._reader.depth.now_ms)
+        return is_same_time and is_unchanged(_marked(task.segment), note.marks)
+
+    def _key(self, segment: Segment) -> SegmentKey:
+        return SegmentKey(self._reader.path, os.path.basename(segment.files[0].path))
+
+    # --- what is made -------------------------------------------------------------------------------------------------
+    def _started(self, key: SegmentKey) -> VolumeWriter:
+        if self._writer is None:
+            stem = f"{zlib.crc32(os.fsencode(key.directory)):08x}"
+            self._writer = VolumeWriter(self._reader.staging, stem)
+        return self._writer
+
+    def _keep(self, known: _Known, key: SegmentKey, file: LogFile, segment: Segment) -> None:
+        self._kept.setdefault(known.volume.name, []).append(key)
+        self._unchanged_bytes += segment.size_bytes
+        self._row(file, segment, known.note.figures)
+
+    def _add(
+        self,
+        writer: VolumeWriter,
+        key: SegmentKey,
+        note: SegmentNote | None,
+        file: LogFile,
+        segment: Segment,
+        figures: Figures,
+    ) -> None:
+        writer.notes.end(key, note)
+        self._read_bytes += segment.size_bytes
+        self._row(file, segment, figures)
+
+    def _row(self, file: LogFile, segment: Segment, figures: Figures) -> None:
+        row = {**file.place.columns, **census_row(file, segment, figures.columns())}
+        self._rows.append(tuple(row.get(name) for name in _COLUMNS))
+
+
+class _Tee:
+    """A chain that notes what goes through it."""
+
+    def __init__(self, chain: Chain, writer: VolumeWriter, key: SegmentKey) -> None:
+        self._chain = chain
+        self._notes = writer.notes
+        self._key = key
+
+    def replay(self, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int] = ()) -> None:
+        """Note a run, and pass it on."""
+        self._notes.add(self._key, Piece.of(batches, markers, holes))
+        self._chain.replay(batches, markers, holes)
+
+    def hole(self) -> None:
+        """Note that something is missing, and pass it on."""
+        self._notes.add(self._key, Piece(0, b"", {}))
+        self._chain.hole()
+
+
+def _marked(segment: Segment) -> list[FileInfo]:
+    """What a verdict on a segment depends on."""
+    return [file for file in (segment.log, segment.index, segment.timeindex) if file is not None]
+
+
+def _file_of(task: SegmentTask) -> LogFile:
+    log = task.segment.files[0]
+    place = place_of(log, task.topic, task.partition, with_path=True)
+    return LogFile(file=log, place=place, state=str(task.segment.state), is_v07=task.is_v07, is_last=task.is_last)

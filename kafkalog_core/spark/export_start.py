@@ -1,0 +1,203 @@
+"""Where the export of a log goes on: behind what was exported, if the log is still the one that it was read from.
+
+The batch that was exported last is looked for in the log. It is found at its place, or, where a cleaner has rewritten
+the segments, wherever its offset stands now. A log that begins behind it was shortened by retention. In all other
+cases the log is not the one that was exported, and somebody has to choose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal, Self
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.findings import Finding, found
+from kafkalog_core.ops.logdirs.compaction import Compaction
+from kafkalog_core.storage.lookups.lookup import PartitionLookup
+from kafkalog_core.storage.lookups.trace import Trace
+from kafkalog_core.storage.source import Source
+
+if TYPE_CHECKING:
+    from kafkalog_core.ops.logdirs.checkpoints import Checkpoints
+    from kafkalog_core.spark.export_logs import Log
+    from kafkalog_core.spark.export_state import Exported, LastBatch
+    from kafkalog_core.storage.scan import ScanOptions
+
+__all__ = ["Asked", "OnChange", "Resume", "Start", "start_of"]
+
+OnChange = Literal["stop", "reload", "continue"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Where a user wants it to begin.
+
+    Args:
+        from_offset: of partitions that are exported for the first time, and of those that are reloaded.
+        from_time_ms: the same, by the first record that is not older.
+        reload: export again what is there already, from that place on.
+        on_change: what is done with a log that is not the one that was exported.
+    """
+
+    from_offset: int | None = None
+    from_time_ms: int | None = None
+    reload: bool = False
+    on_change: OnChange = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """A byte of a file behind the batch that was exported last."""
+
+    path: str
+    position: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Where a log is read from.
+
+    Args:
+        next_offset: first offset that is wanted.
+        resume: where it stands, if that is known.
+        reloads_from: files of earlier runs go away as far as they hold offsets from here on; null: all stay.
+        is_stopped: nothing is exported, as somebody has to choose.
+        findings: why.
+    """
+
+    next_offset: int
+    resume: Resume | None = None
+    reloads_from: int | None = None
+    is_stopped: bool = False
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A log that is another one than it was."""
+
+    code: str
+    details: dict[str, object]
+
+
+_LOWEST: Final = -(1 << 63)
+
+
+def start_of(log: Log, before: Exported | None, asked: Asked, checkpoints: Checkpoints, options: ScanOptions) -> Start:
+    """Where a log is read from. Raises StorageError where it must be searched and cannot be read."""
+    if before is None:
+        return Start(next_offset=_first_wanted(log, asked, options))
+    if asked.reload:
+        if asked.from_offset is None and asked.from_time_ms is None:
+            return Start(next_offset=_lowest(log), reloads_from=_LOWEST)
+        first = min(_first_wanted(log, asked, options), before.next_offset)
+        return Start(next_offset=first, reloads_from=first)
+    with _Search(log, before, checkpoints, options) as search:
+        known = search.find()
+        if isinstance(known, _Change):
+            return _changed(log, before, asked, known, search)
+    start = Start(next_offset=before.next_offset, resume=known)
+    log_start = log.log_start
+    if log_start is not None and log_start > before.next_offset:
+        gone = _found(log, "export.gone-before", offset=before.next_offset, last=log_start - 1)
+        start = replace(start, next_offset=log_start, findings=(gone,))
+    return start
+
+
+def _changed(log: Log, before: Exported, asked: Asked, change: _Change, search: _Search) -> Start:
+    """What becomes of a log that is another one."""
+    end = search.log_end()
+    finding = _found(
+        log, change.code, offset=before.next_offset, going_on=min(before.next_offset, end), **change.details
+    )
+    if asked.on_change == "stop":
+        return Start(next_offset=before.next_offset, is_stopped=True, findings=(finding,))
+    problem = f"{finding.message[:1].lower()}{finding.message[1:]}".rstrip(".")
+    chosen = _found(log, "export.changed-by-choice", problem=problem, choice=asked.on_change)
+    if asked.on_change == "reload":
+        return Start(next_offset=_lowest(log), reloads_from=_LOWEST, findings=(chosen,))
+    return Start(next_offset=min(before.next_offset, end), findings=(chosen,))
+
+
+class _Search:
+    """Looks for the batch that was exported last; a context manager that closes its files."""
+
+    def __init__(self, log: Log, before: Exported, checkpoints: Checkpoints, options: ScanOptions) -> None:
+        self._log = log
+        self._before = before
+        self._checkpoints = checkpoints
+        self._options = options
+        self._lookup = PartitionLookup(log.segments, is_v07=log.is_v07, options=options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._lookup.close()
+
+    def find(self) -> Resume | _Change | None:
+        """Where the log goes on; null: it is the same one, and is read by its offsets."""
+        log, before = self._log, self._before
+        last = before.last_batch
+        if before.topic_id is not None and log.topic_id is not None and before.topic_id != log.topic_id:
+            return _Change("export.other-topic", {"topic_id": log.topic_id, "was": before.topic_id})
+        if last is None:
+            return None
+        try:
+            return self._at_its_place(last) or self._elsewhere(last)
+        except StorageError:
+            return None  # the task that reads it says so
+
+    def log_end(self) -> int:
+        """The log end offset."""
+        return self._lookup.log_end(Trace())[0] if self._log.segments else 0
+
+    def _at_its_place(self, last: LastBatch) -> Resume | None:
+        for file in self._log.unit.files:
+            if file.file.name.raw == last.segment:
+                with Source.open(file.path) as source:
+                    is_there = source.size_bytes >= last.end and _has(source, last.position, last.header)
+                return Resume(file.path, last.end, last.last_offset) if is_there else None
+        return None
+
+    def _elsewhere(self, last: LastBatch) -> Resume | _Change | None:
+        log, before = self._log, self._before
+        if log.log_start is not None and log.log_start > last.last_offset:
+            return None
+        end = self.log_end()
+        shown = before.next_offset - 1
+        if end < before.next_offset:
+            return _Change("export.log-shorter", {"last": shown, "end": end})
+        if not log.is_v07:
+            located = self._lookup.find_offset(last.last_offset, Trace())
+            if located is not None and located.batch.segment.log is not None:
+                batch, path = located.batch, located.batch.segment.log.path
+                with Source.open(path) as source:
+                    if _has(source, batch.position, last.header):
+                        return Resume(path, batch.position + batch.size_bytes, last.last_offset)
+            if Compaction(log.unit, self._checkpoints, self._options).explains_lost_segments:
+                return None  # a cleaner has rewritten the batch, or taken it away
+        return _Change("export.log-changed", {"last": shown})
+
+
+def _has(source: Source, position: int, header: bytes) -> bool:
+    return bytes(source.read(position, len(header))) == header
+
+
+def _first_wanted(log: Log, asked: Asked, options: ScanOptions) -> int:
+    """The first offset that a user asks for."""
+    if asked.from_time_ms is not None and log.segments:
+        with PartitionLookup(log.segments, is_v07=log.is_v07, options=options) as lookup:
+            record = lookup.find_time(asked.from_time_ms, Trace())
+            return lookup.log_end(Trace())[0] if record is None else record.offset
+    return _lowest(log) if asked.from_offset is None else asked.from_offset
+
+
+def _lowest(log: Log) -> int:
+    """An offset that no record of the log is below."""
+    return min((file.base_offset or 0 for file in log.unit.files), default=0)
+
+
+def _found(log: Log, code: str, *, offset: int | None = None, **details: object) -> Finding:
+    return found(code, log.path, topic=log.topic, partition=log.partition, offset=offset, **details)  # type: ignore[arg-type]

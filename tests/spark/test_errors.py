@@ -1,0 +1,120 @@
+"""What Spark and the bridge to it say, as one sentence of ours. The texts are those that PySpark 4.3.0 gave."""
+
+from __future__ import annotations
+
+import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import AnalysisException, PySparkException, PythonException
+
+from kafkalog_core.errors import NotFoundError, WorkerLostError
+from kafkalog_core.spark.errors import SparkError, explained
+
+NO_TABLE = """[TABLE_OR_VIEW_NOT_FOUND] The table or view `nope` cannot be found. Verify the spelling and correctness of \
+the schema and catalog.
+If you did not qualify the name with a schema, verify the current_schema() output, or qualify the name with the correct \
+schema and catalog.
+To tolerate the error on drop use DROP VIEW IF EXISTS or DROP TABLE IF EXISTS. SQLSTATE: 42P01; line 1 pos 14;
+'Project [*]
++- 'UnresolvedRelation [nope], [], false
+"""
+NO_SYNTAX = """
+[PARSE_SYNTAX_ERROR] Syntax error at or near 'selec'. SQLSTATE: 42601 (line 1, pos 0)
+
+== SQL ==
+selec 1
+^^^
+"""
+IN_A_TASK = """
+  An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "/x/tasks.py", line 30, in fail
+    raise OSError(28, "No space left on device", "/out/x")
+OSError: [Errno 28] No space left on device: '/out/x'
+"""
+OURS_IN_A_SOURCE = """[PYTHON_DATA_SOURCE_ERROR] Failed to create Python data source instance: Traceback (most recent \
+call last):
+  File "/x/pyspark/sql/worker/create_data_source.py", line 130, in main
+    data_source = data_source_cls(options=options)
+                  ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "/x/kafkalog_core/spark/source_options.py", line 9, in parsed
+    raise SettingError("there is no option inferSchema")
+kafkalog_core.errors.SettingError: there is no option inferSchema
+
+ SQLSTATE: 38000
+"""
+DIED = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 7.0 failed 3 times, most recent \
+failure: Lost task 0.2 in stage 7.0 (TID 45) (localhost executor driver): org.apache.spark.SparkException: Python \
+worker exited unexpectedly (crashed):
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator$$anonfun$1.applyOrElse(PythonRunner.scala:680)
+Caused by: java.io.EOFException
+\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:398)
+"""
+NO_MASTER = """An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
+: java.lang.IllegalStateException: All masters are unresponsive! Giving up.
+"""
+MEMORY = """An error occurred while calling o1.collectToPython.
+: java.lang.OutOfMemoryError: Java heap space
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "sentence"),
+    [
+        (AnalysisException(NO_TABLE), SparkError, "Spark says: The table or view `nope` cannot be found."),
+        (AnalysisException(NO_SYNTAX), SparkError, "Spark says: Syntax error at or near 'selec'."),
+        (AnalysisException(OURS_IN_A_SOURCE), SparkError, "there is no option inferSchema"),
+        (
+            PythonException(IN_A_TASK),
+            WorkerLostError,
+            "the work failed on Spark, after all its attempts: OSError: [Errno 28] No space left on device: '/out/x' "
+            "(what Spark said: /l)",
+        ),
+        (
+            Py4JError(DIED),
+            WorkerLostError,
+            "the work failed on Spark, after all its attempts: Python worker exited unexpectedly (crashed) "
+            "(what Spark said: /l)",
+        ),
+        (
+            Py4JError(NO_MASTER),
+            SparkError,
+            "no Spark master answers there; --master 'local[*]' needs none (what Spark said: /l)",
+        ),
+        (
+            Py4JError(MEMORY),
+            WorkerLostError,
+            "Spark had not enough memory: --driver-memory 4g, or --conf spark.executor.memory=4g on a cluster, gives "
+            "it more (what Spark said: /l)",
+        ),
+        (
+            Py4JNetworkError("Answer from Java side is empty"),
+            WorkerLostError,
+            "Spark's Java process has ended in the middle of the work (what Spark said: /l)",
+        ),
+        (
+            ConnectionRefusedError(111, "Connection refused"),
+            WorkerLostError,
+            "Spark's Java process has ended in the middle of the work (what Spark said: /l)",
+        ),
+        (
+            PySparkException("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."),
+            SparkError,
+            "Spark's Java process did not start (what Spark said: /l)",
+        ),
+        (PySparkException("x" * 500), SparkError, f"Spark says: {'x' * 397}..."),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_one_sentence(error, kind, sentence):
+    with pytest.raises(kind) as caught, explained("/l"):
+        raise error
+    assert type(caught.value) is kind
+    assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize("error", [ValueError("a bug"), NotFoundError("no such file", path="x"), KeyboardInterrupt()])
+def test_what_is_not_sparks_stays_as_it_is(error):
+    with pytest.raises(type(error)) as caught, explained():
+        raise error
+    assert caught.value is error
