@@ -42,11 +42,27 @@ def session_options(function: Decorated) -> Decorated:
     return cast("Decorated", decorated)
 
 
+def _master(ctx: click.Context, parameter: click.Parameter, text: str) -> str:
+    del ctx, parameter
+    try:
+        check_spelled(text)
+    except SparkError as error:
+        raise click.BadParameter(error.message) from None
+    return text
+
+
+def _memory(ctx: click.Context, parameter: click.Parameter, text: str) -> str:
+    del ctx, parameter
+    if _MEMORY.fullmatch(text) is None:
+        raise click.BadParameter(f"{text!r} is no size as Java spells it: 512m, 4g")
+    return text
+
+
 _OPTIONS = (
     click.option(
         "--master",
         default="local[*]",
-        callback=lambda ctx, parameter, value: _master(value),
+        callback=_master,
         show_default=True,
         metavar="URL",
         help=(
@@ -57,7 +73,7 @@ _OPTIONS = (
     click.option(
         "--driver-memory",
         default="1g",
-        callback=lambda ctx, parameter, value: _memory(value),
+        callback=_memory,
         show_default=True,
         metavar="SIZE",
         help="Heap of the Java process beside this one, as Java spells it: 512m, 4g.",
@@ -76,20 +92,6 @@ _OPTIONS = (
         help="What `kafkalog spark pack` made, for executors that have no kafkalog installed. Repeatable.",
     ),
 )
-
-
-def _master(text: str) -> str:
-    try:
-        check_spelled(text)
-    except SparkError as error:
-        raise click.BadParameter(error.message) from None
-    return text
-
-
-def _memory(text: str) -> str:
-    if _MEMORY.fullmatch(text) is None:
-        raise click.BadParameter(f"{text!r} is no size as Java spells it: 512m, 4g")
-    return text
 
 
 def _parsed(text: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
+from kafkalog_core.catalog_tables import CATALOG
 from kafkalog_core.compact_tables import BIG_KEY, CLEANED_SEGMENT, CLEANING_PASS, COMPACTION
 from kafkalog_core.export_tables import EXPORT
 from kafkalog_core.repair_tables import CHANGE, FETCH, JOURNAL, LOSS, PLAN, SEEK, SETTING, TEXT_FILE, TEXT_LINE
@@ -23,6 +24,7 @@ __all__ = [
     "BATCH",
     "BIG_KEY",
     "BROKER_MESSAGE",
+    "CATALOG",
     "CHANGE",
     "CHECKPOINT",
     "CLEANED_SEGMENT",
@@ -381,6 +383,7 @@ TABLES: Final = {
         BIG_KEY,
         ROLLING,
         ROLLED_SEGMENT,
+        CATALOG,
         EXPORT,
         REPLICA,
         REPLICA_COPY,

@@ -38,6 +38,7 @@ MODULES: Final = (
     LOOPS,
     "constants",
     "programs",
+    "gather_numbers",
     "integers",
     "checksum",
     "json_text",
@@ -52,7 +53,10 @@ MODULES: Final = (
     "inflate",
     "json_members",
     "csv_text",
+    "record_values",
     "ndjson",
+    "gather",
+    "gather_texts",
     "headers",
     "batch_checks",
     "record_checks",
@@ -75,7 +79,8 @@ MODULES: Final = (
     "lz4_block",
 )
 """All whose text is compiled with it."""
-NUMBERS: Final = ("constants", "programs", "clean_numbers")  # of them, those that hold nothing but numbers
+NUMBERS: Final = ("constants", "programs", "clean_numbers", "gather_numbers")
+"""Of them, those that hold nothing but numbers."""
 NATIVE: Final = (
     "short_crc.h",
     "short_crc.pxd",

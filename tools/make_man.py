@@ -86,7 +86,8 @@ def _command_page(full_name: str, short_help: str, command: Explained, context: 
 def _commands(path: str, table: Mapping[str, tuple[str, str]]) -> str:
     """A group's commands, each with its page and what it is for."""
     return "".join(
-        roff.tagged(f"{roff.bold(_page_of(f'{path} {name}'))}(1)", short_help) for name, (_, short_help) in table.items()
+        roff.tagged(f"{roff.bold(_page_of(f'{path} {name}'))}(1)", short_help)
+        for name, (_, short_help) in table.items()
     )
 
 

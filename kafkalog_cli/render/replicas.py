@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from kafkalog_cli.render.writer import Settings, Writer, open_writer
 from kafkalog_core import tables
-from kafkalog_core.findings import Finding
-from kafkalog_core.ops.reading.rows import RowChunk
+from kafkalog_core.ops.replicas.comparison import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kafkalog_core.findings import Finding
     from kafkalog_core.ops.replicas.comparison import Comparison
 
 __all__ = ["ReplicaWriter", "open_replicas"]
@@ -38,10 +38,7 @@ class RowReplicas:
 
     def write(self, item: Comparison | Finding) -> None:
         """Write the rows."""
-        if isinstance(item, Finding):
-            self._writer.write(RowChunk(tables.FINDING, [item.row()]))
-            return
-        for chunk in item.chunks():
+        for chunk in rows_of(item):
             self._writer.write(chunk)
 
     def finish(self, summary: Mapping[str, object]) -> None:

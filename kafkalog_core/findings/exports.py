@@ -10,7 +10,8 @@ __all__ = ["EXPORTS"]
 
 _CHOICE: Final = (
     "See which log is meant. Then either --on-change reload, which takes the partition's files away and exports the "
-    "log as it is, or --on-change continue, which keeps them and goes on from {going_on}."
+    "log as it is, or --on-change continue, which keeps them and goes on at the same offset, or at the log's end where "
+    "that is lower."
 )
 _NOT_BROKEN: Final = "Nothing: the log itself is sound as far as this is concerned."
 
@@ -57,6 +58,24 @@ EXPORTS: Final = {
         "Deletes old segments by retention, or what kafka-delete-records asks for.",
         "Export more often than retention deletes, or take them from another copy of the partition.",
         "The log begins behind what was exported last.",
+    ),
+    "export.header-keys": FindingType(
+        "info",
+        "Some header keys ({keys}, the first at offset {offset}) are no UTF-8: they were written with U+FFFD in place "
+        "of what is none.",
+        "Serves them as they are; Java clients read them with U+FFFD too.",
+        "Where the bytes matter, read them by kafkalog dump --records --bytes base64.",
+        "A column of text cannot hold what is no UTF-8. Keys and values of records, and values of headers, are bytes "
+        "and stay what they are.",
+    ),
+    "export.held-back": FindingType(
+        "info",
+        "The log ends in {size_bytes} bytes that are no whole batch, from byte {position} on: they are exported when "
+        "they are one.",
+        "Writes the rest of it, or, where it died in the middle, cuts it off when it starts.",
+        "Nothing needs to be done.",
+        "A batch is being written at this moment, or was when the broker stopped or the copy was made. Where a clean "
+        "shutdown is marked it is damage, log.torn-tail.",
     ),
     "export.read-later": FindingType(
         "info",

@@ -21,10 +21,18 @@ _TRACEBACK: Final = "Traceback (most recent call last):"
 _CONDITION: Final = re.compile(r"^\[([A-Z0-9_.]+)\]\s*")
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
 _LOST: Final = ("Job aborted", "Task failed", "exited unexpectedly", "cancelled because SparkContext was shut down")
+_NO_ANSWER: Final = "Answer from Java side is empty"
 _TASK_ERROR: Final = "PythonException"
-_UNREACHABLE: Final = ("All masters are unresponsive", "on a stopped SparkContext", "Could not parse Master URL", "Invalid master URL")
+_UNREACHABLE: Final = (
+    "All masters are unresponsive",
+    "on a stopped SparkContext",
+    "Could not parse Master URL",
+    "Invalid master URL",
+)
 _NOT_STARTED: Final = "JAVA_GATEWAY_EXITED"
-_ADVICE: Final = re.compile(r" (?:This stopped SparkContext|Verify the spelling|If you did not|To tolerate|If necessary set|Use `try_).*$")
+_ADVICE: Final = re.compile(
+    r" (?:This stopped SparkContext|Verify the spelling|If you did not|To tolerate|If necessary set|Use `try_).*$"
+)
 """What Spark says of its own settings and statements behind what is wrong."""
 
 _MEMORY: Final = ("OutOfMemoryError", "MemoryError", "maxResultSize")
@@ -60,26 +68,37 @@ def _is_foreign(error: Exception) -> bool:
 
 def _ours(error: Exception, log: str | None) -> KafkalogError:
     text = _text(error)
-    place = "" if log is None else f" (what Spark said: {log})"
-    if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
-        return WorkerLostError(f"Spark's Java process has ended in the middle of the work{place}")
-    if any(word in text for word in _MEMORY):
-        hint = "--driver-memory 4g, or --conf spark.executor.memory=4g on a cluster, gives it more"
-        return WorkerLostError(f"Spark had not enough memory: {hint}{place}")
     thrown = _thrown_by_python(text)
-    if thrown is not None and thrown[0].startswith(_OURS):
+    if thrown is not None and thrown[0].startswith(_OURS) and not _is_end(error, text):
         return SparkError(thrown[1])
-    if type(error).__name__ == _TASK_ERROR or any(word in text for word in _LOST):
-        reason = f"{thrown[0]}: {thrown[1]}" if thrown else _reason(text)
-        return WorkerLostError(f"the work failed on Spark, after all its attempts: {reason}{place}")
+    place = "" if log is None else f" (what Spark said: {log})"
+    lost = _lost(error, text, thrown)
+    if lost is not None:
+        return WorkerLostError(f"{lost}{place}")
     if any(word in text for word in _UNREACHABLE):
         return SparkError(f"no Spark master answers there; --master 'local[*]' needs none{place}")
     if _NOT_STARTED in text:
         said = _last_words(log)
         return SparkError(f"Spark's Java process did not start{f': {said}' if said else ''}{place}")
-    if thrown is not None:
-        return SparkError(f"{thrown[0]}: {thrown[1]}")
-    return SparkError(f"Spark says: {_sentence(text)}")
+    return SparkError(f"{thrown[0]}: {thrown[1]}" if thrown else f"Spark says: {_sentence(text)}")
+
+
+def _lost(error: Exception, text: str, thrown: tuple[str, str] | None) -> str | None:
+    """How work was lost that had begun; null: it had not."""
+    if _is_end(error, text):
+        return "Spark's Java process has ended in the middle of the work"
+    if any(word in text for word in _MEMORY):
+        hint = "--driver-memory 4g, or --conf spark.executor.memory=4g on a cluster, gives it more"
+        return f"Spark had not enough memory: {hint}"
+    if type(error).__name__ == _TASK_ERROR or any(word in text for word in _LOST):
+        reason = f"{thrown[0]}: {thrown[1]}" if thrown else _reason(text)
+        return f"the work failed on Spark, after all its attempts: {reason}"
+    return None
+
+
+def _is_end(error: Exception, text: str) -> bool:
+    """Whether nobody answers any more."""
+    return isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError" or _NO_ANSWER in text
 
 
 def _text(error: Exception) -> str:

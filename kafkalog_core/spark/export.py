@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kafkalog_core.spark.parquet import Compression
     from kafkalog_core.storage.changing.writer import Disk
 
-__all__ = ["EXPORT_KIND", "Asked", "ExportRequest", "export"]
+__all__ = ["COMMIT_BYTES", "EXPORT_KIND", "Asked", "ExportRequest", "export"]
 
 EXPORT_KIND: Final = "export"
 COMMIT_BYTES: Final = 16 * 1024 * 1024 * 1024
@@ -79,7 +79,7 @@ def export(
     now_ms: int,
     progress: Progress = NO_PROGRESS,
     disk: Disk | None = None,
-) -> Iterator[RowChunk]:
+) -> Generator[RowChunk, None, None]:
     """Findings and one `export` row a partition, each when what it tells of is committed.
 
     Args:

@@ -91,7 +91,7 @@ class RecordFile:
 
     def finding(self) -> Finding | None:
         """Header keys that had to be changed, as a column of text holds nothing else."""
-        if self._rows is None or not self._rows.replaced_header_keys:
+        if self._rows is None:
             return None
         from kafkalog_core.spark.arrow import header_key_finding  # noqa: PLC0415 -- where there is work for it
 

@@ -28,7 +28,7 @@ __all__ = ["Log", "find_logs"]
 
 @dataclass(slots=True, kw_only=True)
 class Log:
-    """One partition; `findings` are what is known of its directory."""
+    """One partition; `findings` are what of its directory keeps records from being read: indexes are of no account."""
 
     topic: str
     partition: int
@@ -65,7 +65,7 @@ def find_logs(targets: Sequence[Target]) -> tuple[list[Log], list[Finding]]:
                 path=target.path,
             )
         if isinstance(target, LogDirTarget):
-            findings += [finding for finding in target.log_dir.findings if finding.severity != "info"]
+            findings += [finding for finding in target.log_dir.findings if finding.severity == "error"]
             log_dir = target.log_dir.path if target.log_dir.is_broker_dir else None
             places += ((place, log_dir, False) for place in target.partitions)
         else:
@@ -129,7 +129,7 @@ def _log(place: PartitionPath, log_dir: str | None) -> Log:
         segments=tuple(segment for segment in partition.segments if segment.log is not None),
         is_v07=partition.format == "v07",
         topic_id=_topic_id(partition),
-        findings=[item for item in partition.findings if item.severity != "info" or item.hides_records],
+        findings=[item for item in partition.findings if item.severity == "error" or item.hides_records],
     )
 
 

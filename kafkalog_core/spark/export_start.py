@@ -108,9 +108,7 @@ def start_of(log: Log, before: Exported | None, asked: Asked, checkpoints: Check
 def _changed(log: Log, before: Exported, asked: Asked, change: _Change, search: _Search) -> Start:
     """What becomes of a log that is another one."""
     end = search.log_end()
-    finding = _found(
-        log, change.code, offset=before.next_offset, going_on=min(before.next_offset, end), **change.details
-    )
+    finding = _found(log, change.code, offset=before.next_offset, **change.details)
     if asked.on_change == "stop":
         return Start(next_offset=before.next_offset, is_stopped=True, findings=(finding,))
     problem = f"{finding.message[:1].lower()}{finding.message[1:]}".rstrip(".")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import FINDING_TYPES, Finding, found
 from kafkalog_core.findings.logs import DAMAGE_CODES
+from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.ops.reading.chunks import RecordChunk
 from kafkalog_core.ops.reading.file_codes import code_of_error
 from kafkalog_core.ops.reading.logfiles import Unit
@@ -131,7 +132,7 @@ class _Exporter:
         )
         try:
             for chunk in self._reader.rows(split.file, unit, None, split.part):
-                self._take(chunk, split.path)
+                self._take(chunk, split)
         except WriteError:
             raise
         except StorageError as error:
@@ -147,12 +148,17 @@ class _Exporter:
         if mark is not None:
             self._last = LastBatch.of(mark, os.path.basename(split.path))
 
-    def _take(self, chunk: Chunk, path: str) -> None:
+    def _take(self, chunk: Chunk, split: Split) -> None:
         if isinstance(chunk, RecordChunk):
             self._file.add(chunk)
             return
         for row in chunk.rows():
-            finding = _finding_of_row(row) if "code" in row else _finding_of_damage(row, path)
+            if "code" in row:
+                finding = _finding_of_row(row)
+            elif _is_unfinished(row, split):
+                finding = _held_back(row, split.path)
+            else:
+                finding = _finding_of_damage(row, split.path)
             if finding.code not in _EXPECTED:
                 self._put(finding)
 
@@ -176,6 +182,19 @@ def _finding_of_row(row: Mapping[str, object]) -> Finding:
     """A `finding` row of a reader as the value that it came of."""
     values = {name: value for name, value in row.items() if name not in {"type", "file"}}
     return Finding(path=str(row["file"]), **values)  # type: ignore[arg-type]
+
+
+def _is_unfinished(row: Mapping[str, object], split: Split) -> bool:
+    """Whether it is the end of a log that somebody writes to, or that a broker would cut: no record is lost in it."""
+    if row["reason"] != "torn-tail" or not split.file.is_last:
+        return False
+    return split.log_dir is None or not os.path.exists(f"{split.log_dir}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}")
+
+
+def _held_back(row: Mapping[str, object], path: str) -> Finding:
+    names = ("topic", "partition", "position", "size_bytes")
+    place = {name: row[name] for name in names}
+    return found("export.held-back", path, offset=cast("int | None", row["next_offset"]), **place)  # type: ignore[arg-type]
 
 
 def _finding_of_damage(row: Mapping[str, object], path: str) -> Finding:

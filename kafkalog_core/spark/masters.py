@@ -1,4 +1,4 @@
-"""What can be told of a master before Java is started: how its address is spelled, and whether anybody answers there."""
+"""What can be told of a master before Java is started: how it is spelled, and whether anybody answers there."""
 
 from __future__ import annotations
 

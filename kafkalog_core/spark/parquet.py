@@ -1,8 +1,15 @@
-"""One Parquet file of rows, written by the task that has them."""
+"""One Parquet file of rows, written by the task that has them.
+
+What was measured decides how: names and places travel as numbers into dictionaries, what steps from row to row
+(offsets, times) is stored as differences, keys and values as they are, and minima and maxima are kept only where a
+reader can skip by them.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
 
 import pyarrow as pa
@@ -12,15 +19,20 @@ from kafkalog_core.spark.arrow import ArrowRows
 from kafkalog_core.spark.schema import arrow_schema, columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
 
-    from kafkalog_core.tables import Table
+    from kafkalog_core.tables import Column, Table
 
-__all__ = ["Compression", "ParquetFile", "Written"]
+__all__ = ["GATHERED_ROWS", "ROW_GROUP_BYTES", "Compression", "ParquetFile", "Written"]
 
 Compression = Literal["none", "snappy", "zstd"]
-ROW_GROUP_BYTES: Final = 128 * 1024 * 1024
+ROW_GROUP_BYTES: Final = 128 * 1024 * 1024  # in memory; that of most of Spark's readers
+GATHERED_ROWS: Final = 100_000
+_ROWS_AT_ONCE: Final = 16 * 1024  # that the encoders take; by 1,024, as they would, costs a tenth
+_STEPPING: Final = frozenset({"offset", "base_offset", "last_offset", "timestamp_ms", "max_timestamp_ms", "sequence"})
+_OWN: Final = frozenset({"key", "value"})
+"""No two are alike, as a rule: a dictionary costs time and gains nothing."""
 
 
 class Written(NamedTuple):
@@ -31,7 +43,20 @@ class Written(NamedTuple):
 
 
 class ParquetFile:
-    """A Parquet file in the making. What ends by an exception is closed and taken away."""
+    """A Parquet file in the making, finished by `close`. Rows are held until they make a row group.
+
+    As a context manager it is closed at the end, or taken away where an exception ends it. Nothing is synced to disk
+    here: whoever makes the file part of something does that.
+
+    Args:
+        path: the file, which must not be there.
+        table: of its rows.
+        names: its columns, in this order; None: all.
+        compression: of its pages.
+        row_group_bytes: so much of rows in memory becomes a row group.
+
+    Raises OSError, wherever the file is worked on, where it cannot be written.
+    """
 
     def __init__(
         self,
@@ -44,23 +69,50 @@ class ParquetFile:
     ) -> None:
         self._path = path
         self._table = table
-        self._names = tuple(column.name for column in columns_of(table, names))
+        self._columns = columns_of(table, names)
+        self._names = [column.name for column in self._columns]
+        self._compression = compression
+        self._row_group_bytes = row_group_bytes
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
         self._rows = 0
-        self._writer = pq.ParquetWriter(path, arrow_schema(table, names), compression=compression, store_schema=False)
+        self._writer: pq.ParquetWriter | None = None
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        self._sink = pa.OSFile(path, "wb")
 
     def gatherer(self) -> ArrowRows:
-        """What makes batches for it out of chunks."""
-        return ArrowRows(self._table, self._names, batch_rows=200_000, dictionary=True)
+        """What makes batches for it out of chunks of records or batches."""
+        return ArrowRows(self._table, self._names, batch_rows=GATHERED_ROWS, dictionary=True)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows."""
-        self._writer.write_batch(batch)
+        """Add rows: of its gatherer, or with exactly the columns of `arrow_schema`."""
+        if self._held and not batch.schema.equals(self._held[0].schema):
+            self._write_held()
+        self._held.append(batch)
+        self._held_bytes += batch.nbytes
         self._rows += batch.num_rows
+        if self._held_bytes >= self._row_group_bytes:
+            self._write_held()
 
     def close(self) -> Written:
         """Finish the file."""
+        self._write_held()
+        if self._writer is None:
+            self._writer = self._open(arrow_schema(self._table, self._names))
         self._writer.close()
+        self._sink.close()
         return Written(self._rows, os.path.getsize(self._path))
+
+    def abandon(self) -> None:
+        """Take it away."""
+        with suppress(OSError, pa.ArrowException):
+            if self._writer is not None:
+                self._writer.close()
+        with suppress(OSError, pa.ArrowException):
+            self._sink.close()
+        with suppress(OSError):
+            os.unlink(self._path)
 
     def __enter__(self) -> Self:
         return self
@@ -69,4 +121,47 @@ class ParquetFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
-            self.close()
+            if not self._sink.closed:
+                self.close()
+        else:
+            self.abandon()
+
+    def _write_held(self) -> None:
+        """What is held, as one row group."""
+        if not self._held:
+            return
+        held, self._held, self._held_bytes = self._held, [], 0
+        rows = _one_table(held)
+        if self._writer is None:
+            self._writer = self._open(rows.schema)
+        if rows.schema != self._writer.schema:
+            rows = rows.cast(self._writer.schema)
+        self._writer.write_table(rows, row_group_size=rows.num_rows)
+
+    def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
+        is_of_records = "key" in self._table.names
+        stepping = [name for name in self._names if name in _STEPPING]
+        dictionaries = [path for column in self._columns if column.name not in _STEPPING for path in _paths(column)]
+        return pq.ParquetWriter(
+            self._sink,
+            schema,
+            compression=self._compression,
+            use_dictionary=dictionaries or False,
+            column_encoding=dict.fromkeys(stepping, "DELTA_BINARY_PACKED") or None,
+            write_statistics=(stepping or False) if is_of_records else True,
+            write_batch_size=_ROWS_AT_ONCE,
+            store_schema=False,  # it would tell readers of dictionaries, which are ours alone
+        )
+
+
+def _paths(column: Column) -> Iterator[str]:
+    """What of a column is written with a dictionary, as Parquet names it."""
+    if column.kind == "headers":
+        yield f"{column.name}.list.element.key"
+    elif column.name not in _OWN and column.kind not in {"bool", "map", "double"}:
+        yield column.name
+
+
+def _one_table(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    """All rows, whose dictionaries are made one where they differ: a row group has one of a column."""
+    return pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches]).unify_dictionaries()

@@ -24,7 +24,6 @@ from kafkalog_core.spark.quiet import LOG_CONF, SparkLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from types import FrameType
 
     from pyspark.sql import SparkSession

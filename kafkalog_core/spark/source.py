@@ -53,13 +53,9 @@ class KafkaLog(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Read records as they come."""
-        from kafkalog_core.spark.schema import SPARK_TABLES  # noqa: PLC0415 - see above
-        from kafkalog_core.spark.source_options import source_options  # noqa: PLC0415 - see above
-        from kafkalog_core.spark.source_reader import names_of  # noqa: PLC0415 - see above
         from kafkalog_core.spark.stream import KafkaLogStream  # noqa: PLC0415 - see above
 
-        options = source_options(self.options, is_stream=True)
-        return KafkaLogStream(options, names_of(schema, SPARK_TABLES[options.table]))
+        return KafkaLogStream(dict(self.options), schema)
 
 
 class KafkaLogReader(DataSourceReader):

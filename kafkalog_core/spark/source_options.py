@@ -56,7 +56,7 @@ OPTIONS: Final[dict[str, Option]] = {
         "true: only what a read_committed consumer gets, up to the log's end; or high-watermark", _DATA
     ),
     "resync": Option("true: search for batches behind damage", _DATA),
-    "splitBytes": Option("bytes of log a task reads, about: 64m", _LOGS),
+    "splitBytes": Option("bytes of log a task reads, about: 64m", (*_LOGS, *_STREAM)),
     "batchRows": Option("rows that go to Spark at once", (*_DATA, *_STREAM)),
     "batchBytes": Option("bytes of rows that go to Spark at once: 64m", (*_DATA, *_STREAM)),
     "maxBatchBytes": Option("the largest batch that is read, inflated too: 256m", (*_ALL, *_STREAM)),
@@ -93,6 +93,7 @@ class SourceOptions:
     level: Level
     now_ms: int | None
     ignores_unreadable: bool
+    refuses_damage: bool
     starts_at: Starting
     max_bytes_per_trigger: int | None
     fails_on_loss: bool
@@ -106,6 +107,7 @@ def source_options(given: Mapping[str, str], *, is_stream: bool = False) -> Sour
     values = _named(given)
     table = _one_of(values, "table", _ALL)
     _check_use(values, "stream" if is_stream else table, table)
+    fails_on_loss = _flag(values, "failOnDataLoss", default=True)
     return SourceOptions(
         table=cast("TableName", table),
         paths=_paths(values),
@@ -119,10 +121,11 @@ def source_options(given: Mapping[str, str], *, is_stream: bool = False) -> Sour
         max_batch_bytes=_size(values, "maxBatchBytes", MAX_BATCH_BYTES),
         level=cast("Level", _one_of(values, "level", ("records", "checksums", "headers"))),
         now_ms=_time(values, "now"),
-        ignores_unreadable=_flag(values, "ignoreUnreadable", default=False),
+        ignores_unreadable=_flag(values, "ignoreUnreadable", default=False) or (is_stream and not fails_on_loss),
+        refuses_damage=is_stream and fails_on_loss,
         starts_at=cast("Starting", _one_of(values, "startingOffsets", ("earliest", "latest"))),
         max_bytes_per_trigger=_size(values, "maxBytesPerTrigger", 0) or None,
-        fails_on_loss=_flag(values, "failOnDataLoss", default=True),
+        fails_on_loss=fails_on_loss,
     )
 
 

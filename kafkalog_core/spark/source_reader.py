@@ -136,6 +136,14 @@ def _refuse(row: dict[str, object], options: SourceOptions) -> None:
         raise StorageError(message, path=str(row["file"]))
 
 
+def _refuse_damage(row: dict[str, object]) -> None:
+    """A stream has no table of findings beside it, so it ends where it would pass over records."""
+    if row["severity"] == "error":
+        place = f"{row['topic']}-{row['partition']}/{row['segment']}"
+        message = f"{row['reason']} at byte {row['position']}: {row['detail']}; option failOnDataLoss=false goes on"
+        raise StorageError(message, path=place)
+
+
 # --- in the tasks -----------------------------------------------------------------------------------------------------
 def read(work: Work, options: SourceOptions, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a piece of work. Raises StorageError for a file that cannot be read, unless such are left out."""
@@ -154,16 +162,21 @@ def read(work: Work, options: SourceOptions, names: Sequence[str]) -> Iterator[p
 def read_chunks(chunks: Iterable[Chunk], options: SourceOptions, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of the table that chunks have; what they say beside them means rows that are missing, or nothing."""
     table = SPARK_TABLES[options.table]
-    rows = ArrowRows(table, names, batch_rows=options.batch_rows, batch_bytes=options.batch_bytes)
+    rows: ArrowRows | None = None
     for chunk in chunks:
-        if chunk.table.name == table.name and table.name == "segment":
+        if chunk.table.name == "segment":
             yield rows_to_arrow(table, chunk.rows(), names)
         elif chunk.table.name == table.name:
+            rows = rows or ArrowRows(table, names, batch_rows=options.batch_rows, batch_bytes=options.batch_bytes)
             yield from rows.add(chunk)
         elif chunk.table.name == "finding":
             for row in chunk.rows():
                 _refuse(row, options)
-    yield from rows.flush()
+        elif chunk.table.name == "damage" and options.refuses_damage:
+            for row in chunk.rows():
+                _refuse_damage(row)
+    if rows is not None:
+        yield from rows.flush()
 
 
 def _findings(work: Check, options: SourceOptions, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
-import math
 import re
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import SelectionError
-from kafkalog_core.ops.reading.rows import RowChunk, bytes_member
 from kafkalog_core.spark.paths import local_paths
 from kafkalog_core.spark.schema import SPARK_TABLES
 from kafkalog_core.spark.source_options import OPTIONS
-from kafkalog_core.table_kinds import Column, new_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from pyspark.sql import DataFrame, Row, SparkSession
-    from pyspark.sql.types import DataType
+    from pyspark.sql import DataFrame, SparkSession
 
-    from kafkalog_core.ops.reading.rows import BytesMode
-    from kafkalog_core.table_kinds import Kind, Table
 
-__all__ = ["Sources", "VIEWS", "chunks", "query", "register_views", "table_of"]
+__all__ = ["VIEWS", "Sources", "check_options", "query", "register_views"]
 
 VIEWS: Final = (*SPARK_TABLES, "partitions")
 """All views there may be; `partitions` comes from a catalogue alone."""
 _OF_CATALOG: Final = frozenset({"batches", "segments", "findings", "partitions"})
-_CHUNK_ROWS: Final = 1000
 _LOOKS: Final = re.compile(r"\s*(?:show|desc|describe|explain)\b", re.IGNORECASE)
 """Statements that are no queries, and change nothing either."""
-_COMMENTS: Final = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
-_KINDS: Final[Mapping[str, Kind]] = {"binary": "bytes", "boolean": "bool", "double": "double", "float": "double"}
-_INTEGERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
+_COMMENTS: Final = re.compile(r"(?P<text>'(?:[^'\\]|\\.)*')|--[^\n]*|/\*.*?\*/", re.DOTALL)
+"""Comments; two dashes inside of a text are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,17 +53,34 @@ def query(spark: SparkSession, text: str, sources: Sources) -> DataFrame:
     """
     statement = text.strip().rstrip(";").rstrip()
     register_views(spark, sources, names_in(statement))
-    if not _LOOKS.match(_COMMENTS.sub(" ", statement)):
-        spark.sql(f"SELECT * FROM (\n{statement}\n)")  # where only a query can stand: what changes anything is refused
+    if not _LOOKS.match(_without_comments(statement)):
+        _check_query(spark, statement)
     return spark.sql(statement)
+
+
+def _check_query(spark: SparkSession, statement: str) -> None:
+    """Have it read at a place where only a query can stand. Raises SelectionError for what would change something."""
+    from pyspark.errors import ParseException  # noqa: PLC0415 - heavy
+
+    try:
+        spark.sql(f"SELECT * FROM (\n{statement}\n)")  # noqa: S608 - it is the user's own, on a machine of theirs
+    except ParseException:
+        spark.sql(f"EXPLAIN {statement}")  # tells where it is wrong, and carries nothing out
+        raise SelectionError(
+            "only queries are taken: SELECT, WITH ... SELECT, VALUES, SHOW, DESCRIBE, EXPLAIN; nothing has been done"
+        ) from None
 
 
 def names_in(statement: str) -> list[str]:
     """The views that a statement may mean; SHOW means all."""
-    text = _COMMENTS.sub(" ", statement).lower()
+    text = _without_comments(statement).lower()
     if text.lstrip().startswith("show"):
         return list(VIEWS)
     return [name for name in VIEWS if re.search(rf"\b{name}\b", text)]
+
+
+def _without_comments(statement: str) -> str:
+    return _COMMENTS.sub(lambda found: found["text"] or " ", statement)
 
 
 def register_views(spark: SparkSession, sources: Sources, names: Iterable[str] = VIEWS) -> list[str]:
@@ -129,85 +135,3 @@ def _from_disks(spark: SparkSession, name: str, paths: list[str], options: Mappi
     uses = {each.lower(): option.tables for each, option in OPTIONS.items()}
     own = {each: value for each, value in options.items() if not uses[each.lower()] or name in uses[each.lower()]}
     return spark.read.format("kafkalog").option("table", name).options(**own).load(paths)
-
-
-# --- rows for other forms of output -----------------------------------------------------------------------------------
-def table_of(frame: DataFrame) -> Table:
-    """The result's columns as a table of `row` rows; names that stand there twice get a number."""
-    names: list[str] = ["type"]
-    for each in frame.schema.names:
-        name, number = each, 2
-        while name in names:
-            name, number = f"{each}_{number}", number + 1
-        names.append(name)
-    kinds = [_kind(each.dataType) for each in frame.schema.fields]
-    return new_table("row", *(Column(name, kind, "") for name, kind in zip(names[1:], kinds, strict=True)))
-
-
-def _kind(of: DataType) -> Kind:
-    name = of.simpleString()
-    return "int64" if name in _INTEGERS else _KINDS.get(name, "string")
-
-
-def chunks(frame: DataFrame, table: Table, bytes_mode: BytesMode = "auto") -> Iterator[RowChunk]:
-    """The rows of a result, some at a time; one part of it is in memory."""
-    types = [each.dataType for each in frame.schema.fields]
-    names = table.names[1:]
-    rows = frame.toLocalIterator()
-    while True:
-        some = [_row(names, types, row, bytes_mode) for row in islice(rows, _CHUNK_ROWS)]
-        if not some:
-            return
-        yield RowChunk(table, some)
-
-
-def _row(names: tuple[str, ...], types: list[DataType], row: Row, mode: BytesMode) -> dict[str, object]:
-    return {
-        name: bytes(value) if isinstance(value, bytes | bytearray) else plain(value, kind, mode)
-        for name, kind, value in zip(names, types, row, strict=True)
-    }
-
-
-def plain(value: Any, of: DataType, mode: BytesMode) -> object:
-    """A value of Spark's as JSON has it: moments in UTC, decimals exact, structs as objects."""
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, bytes | bytearray):
-        return bytes_text(bytes(value), mode)
-    if isinstance(value, decimal.Decimal):
-        return str(value)
-    if isinstance(value, datetime.datetime):
-        return _moment(value, is_local=of.typeName() == "timestamp")
-    if isinstance(value, dict | list | tuple):
-        return _nested(value, of, mode)
-    return str(value)
-
-
-def bytes_text(value: bytes, mode: BytesMode) -> str:
-    """Bytes inside of other values: text where they are exactly that, else base64; or as is asked for."""
-    return bytes_member("value", value, mode)[1] or ""
-
-
-def _moment(value: datetime.datetime, *, is_local: bool) -> str:
-    """A timestamp of Spark's comes as a local time without a zone."""
-    if is_local:
-        value = value.astimezone(datetime.UTC).replace(tzinfo=None)
-        return value.isoformat() + "Z"
-    return value.isoformat()
-
-
-def _nested(value: Any, of: Any, mode: BytesMode) -> object:
-    if isinstance(value, dict):
-        return {str(plain(key, of.keyType, mode)): plain(item, of.valueType, mode) for key, item in value.items()}
-    if isinstance(value, list):
-        return [plain(item, of.elementType, mode) for item in value]
-    result: dict[str, object] = {}
-    for each, item in zip(of.fields, value, strict=True):
-        if each.dataType.typeName() == "binary":
-            name, text = bytes_member(each.name, cast("bytes | None", item and bytes(item)), mode)
-            result[name] = text
-        else:
-            result[each.name] = plain(item, each.dataType, mode)
-    return result

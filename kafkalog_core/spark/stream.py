@@ -9,6 +9,7 @@ retention deletes before it is read: both end the query with a sentence, or are 
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -19,13 +20,16 @@ from kafkalog_core.ops.reading.logfiles import Unit, unit_of_partition
 from kafkalog_core.ops.reading.positions import Loss, Position, end_of, go_on, parts_between
 from kafkalog_core.ops.reading.splits import cut
 from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, resolve, same_partitions
-from kafkalog_core.spark.source_reader import Splits, read
+from kafkalog_core.spark.schema import SPARK_TABLES
+from kafkalog_core.spark.source_options import source_options
+from kafkalog_core.spark.source_reader import Splits, names_of, read
 from kafkalog_core.storage.partition import read_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
     from kafkalog_core.spark.source_options import SourceOptions
     from kafkalog_core.storage.logdir import PartitionPath
@@ -37,12 +41,24 @@ Offsets = dict[str, dict[str, int]]
 
 
 class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Looks on the driver for what has come; plain values, as it travels to all tasks."""
+    """Looks on the driver for what has come; plain values, as it travels to all tasks.
 
-    def __init__(self, options: SourceOptions, names: tuple[str, ...]) -> None:
-        self._options = options
-        self._names = names
+    What is wrong with options and schema is said by the first that needs them: from the making of a stream Spark tells
+    another error than the one that is raised.
+    """
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        self._given = given
+        self._schema = schema
         self._target: dict[str, Position] | None = None
+
+    @cached_property
+    def _options(self) -> SourceOptions:
+        return source_options(self._given, is_stream=True)
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return names_of(self._schema, SPARK_TABLES[self._options.table])
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """Where a new query starts: the start of all partitions, or their end as it is now."""

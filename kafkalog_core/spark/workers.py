@@ -8,6 +8,7 @@ value too, as Spark would keep nothing but its text and try the task again.
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as NotYetError
@@ -16,8 +17,9 @@ from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkalog_core.errors import KafkalogError
+from kafkalog_core.format.kernels.loops import SOURCE_HASH
 from kafkalog_core.ops.progress import NO_PROGRESS
-from kafkalog_core.spark.errors import explained
+from kafkalog_core.spark.errors import SparkError, explained
 from kafkalog_core.spark.quiet import LOG_CONF
 
 if TYPE_CHECKING:
@@ -37,6 +39,11 @@ _TASK_BYTES: Final = 32 * 1024 * 1024
 """Of pieces that read less, several become one task: a task costs about as much as reading so much."""
 
 _MOST_PIECES: Final = 16
+
+_OTHER_KERNELS: Final = (
+    "{python} on {host} has another kafkalog than this one, or one without compiled kernels; install the same there, or "
+    "send it along: --archives with what `kafkalog spark pack` makes"
+)
 
 _Result = TypeVar("_Result")
 _Piece = tuple[Any, ...]
@@ -85,7 +92,7 @@ class SparkWorkers:
 
     def task_of(self, work_of: Callable[..., _Result]) -> Callable[..., _Result | Raised]:
         """What calls `work_of(*piece, advance)` on an executor; an error of ours becomes a value."""
-        return _Task(work_of, self.read_bytes)
+        return _Task(work_of, self.read_bytes, SOURCE_HASH)
 
     def collect(self, rdd: RDD[Any]) -> list[Any]:
         """All elements, as `RDD.collect` gives them, but with progress, and with an end at Ctrl-C.
@@ -162,8 +169,12 @@ class _Task:
 
     work_of: Callable[..., Any]
     read_bytes: Accumulator[int]
+    kernels: str
+    """What the driver's kernels were built from."""
 
     def __call__(self, *piece: Any) -> Any:
+        if self.kernels != SOURCE_HASH:
+            return Raised(SparkError(_OTHER_KERNELS.format(host=os.uname().nodename, python=sys.executable)))
         try:
             return self.work_of(*piece, self.read_bytes.add)
         except KafkalogError as error:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SPARK_HOME = Path(pyspark.__file__).parent
 MASTER, WORKER = (f"org.apache.spark.deploy.{name}" for name in ("master.Master", "worker.Worker"))
 EXECUTOR, PYTHON = "CoarseGrainedExecutorBackend", "pyspark.daemon"
+PORTS = ("--port", "0", "--webui-port", "0")
 SECONDS = 90
 URL = re.compile(r"Starting Spark master at (spark://\S+)")
 
@@ -86,8 +87,7 @@ class Cluster:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK", "SPARK"))}
         with (self.directory / f"{name}.log").open("wb") as log:
             self.daemons[name] = subprocess.Popen(
-                [SPARK_HOME / "bin" / "spark-class", main, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-                + list(options),
+                [SPARK_HOME / "bin" / "spark-class", main, "--host", "127.0.0.1", *PORTS, *options],
                 cwd=self.directory,
                 env=kept | java_environment(kept) | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"},
                 stdin=subprocess.DEVNULL,

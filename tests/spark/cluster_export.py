@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkalog_core.ops.report import Report
@@ -19,6 +20,9 @@ from kafkalog_core.spark.workers import SparkWorkers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+ROOT = str(Path(__file__).resolve().parents[2])
+"""Every machine sees kafkalog at the same place: one of the ways to have it on a cluster."""
 
 SECONDS = 0.5
 PIECE_BYTES = 64 * 1024
@@ -45,14 +49,14 @@ class SlowWorkers:
 
 
 def main(master: str, log_dir: str, output: str) -> None:
-    confs = {"spark.executor.memory": "512m", "spark.executor.cores": "1"}
+    confs = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.executorEnv.PYTHONPATH": ROOT}
     targets = tuple(resolve([log_dir], Selection()))
     request = ExportRequest(targets=targets, output=output, piece_bytes=PIECE_BYTES)
     with spark_session(SessionSettings(master=master, confs=confs)) as spark:
         workers = SlowWorkers(SparkWorkers(spark))
         for chunk in export(workers, request, Report(), run_id="killed", now_ms=1_700_000_000_000):
             for row in chunk.rows():
-                print(row, flush=True)
+                sys.stdout.write(f"{row}\n")
 
 
 if __name__ == "__main__":

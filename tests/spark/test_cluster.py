@@ -99,7 +99,7 @@ def test_an_archive_is_all_that_executors_need(cluster, log_dir, tmp_path):
     python = str(tmp_path / "bare" / "bin" / "python")
     working = run("-c", WHERE + PROGRAM, cluster.url, archive, log_dir, PYSPARK_PYTHON=python)
     out, err = working.communicate(timeout=240)
-    assert (working.returncode, err) == (0, "")
+    assert (err, working.returncode) == ("", 0)
     *places, count = out.splitlines()
     assert int(count) == PARTITIONS * PIECES * RECORDS // 2
     assert len(places) == 2
@@ -123,7 +123,7 @@ def test_what_is_killed_in_the_middle_of_an_export(cluster, log_dir, tmp_path):
         out, err = exporting.communicate(timeout=240)
     finally:
         exporting.kill()
-    assert (exporting.returncode, err) == (0, "")
+    assert (err, exporting.returncode) == ("", 0)
     assert out.count("'records': 1024") == PARTITIONS, out
     for number in range(PARTITIONS):
         files = sorted((output / f"topic={TOPIC}" / f"partition={number}").glob("*.parquet"))

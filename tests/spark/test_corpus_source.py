@@ -10,8 +10,8 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import pytest
-from kafkalog_core.spark.source import KafkaLog
 
+from kafkalog_core.spark.source import KafkaLog
 from tests.corpus import archives, faults
 from tests.corpus.dumping import dump
 from tests.corpus.snapshots import Snapshot, snapshots

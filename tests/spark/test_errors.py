@@ -9,10 +9,10 @@ from pyspark.errors import AnalysisException, PySparkException, PythonException
 from kafkalog_core.errors import NotFoundError, WorkerLostError
 from kafkalog_core.spark.errors import SparkError, explained
 
-NO_TABLE = """[TABLE_OR_VIEW_NOT_FOUND] The table or view `nope` cannot be found. Verify the spelling and correctness of \
-the schema and catalog.
-If you did not qualify the name with a schema, verify the current_schema() output, or qualify the name with the correct \
-schema and catalog.
+NO_TABLE = """[TABLE_OR_VIEW_NOT_FOUND] The table or view `nope` cannot be found. Verify the spelling and \
+correctness of the schema and catalog.
+If you did not qualify the name with a schema, verify the current_schema() output, or qualify the name \
+with the correct schema and catalog.
 To tolerate the error on drop use DROP VIEW IF EXISTS or DROP TABLE IF EXISTS. SQLSTATE: 42P01; line 1 pos 14;
 'Project [*]
 +- 'UnresolvedRelation [nope], [], false
@@ -67,14 +67,18 @@ MEMORY = """An error occurred while calling o1.collectToPython.
         (
             PythonException(IN_A_TASK),
             WorkerLostError,
-            "the work failed on Spark, after all its attempts: OSError: [Errno 28] No space left on device: '/out/x' "
-            "(what Spark said: /l)",
+            (
+                "the work failed on Spark, after all its attempts: OSError: [Errno 28] No space left on device: "
+                "'/out/x' (what Spark said: /l)"
+            ),
         ),
         (
             Py4JError(DIED),
             WorkerLostError,
-            "the work failed on Spark, after all its attempts: Python worker exited unexpectedly (crashed) "
-            "(what Spark said: /l)",
+            (
+                "the work failed on Spark, after all its attempts: Python worker exited unexpectedly (crashed) "
+                "(what Spark said: /l)"
+            ),
         ),
         (
             Py4JError(NO_MASTER),
@@ -84,8 +88,10 @@ MEMORY = """An error occurred while calling o1.collectToPython.
         (
             Py4JError(MEMORY),
             WorkerLostError,
-            "Spark had not enough memory: --driver-memory 4g, or --conf spark.executor.memory=4g on a cluster, gives "
-            "it more (what Spark said: /l)",
+            (
+                "Spark had not enough memory: --driver-memory 4g, or --conf spark.executor.memory=4g on a cluster, "
+                "gives it more (what Spark said: /l)"
+            ),
         ),
         (
             Py4JNetworkError("Answer from Java side is empty"),

@@ -9,10 +9,10 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from kafkalog_core.spark.export import ExportRequest, export
 
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.spark.export import ExportRequest, export
 from tests.spark.growing import GrowingLog
 from tests.spark.judging import InlineWorkers, Row, parquet_rows
 
@@ -41,15 +41,17 @@ class Exporting:
         targets = tuple(resolve([str(self.log.directory)]))
         request = ExportRequest(targets=targets, output=str(self.output), **options)  # type: ignore[arg-type]
         chunks = export(
-            workers or InlineWorkers(), request, Report(), run_id=f"run-{self.runs}", now_ms=NOW_MS + self.runs
+            workers or InlineWorkers(), request, Report(), run_id=f"run-{self.runs:03}", now_ms=NOW_MS + self.runs
         )
         rows = [{"type": chunk.table.name, **row} for chunk in chunks for row in chunk.rows()]
         self.told += rows
         return rows
 
     def data(self) -> dict[int, Row]:
-        """The data records in Parquet by offset."""
+        """The data records in Parquet by offset, each of them once and in order."""
         rows = parquet_rows(self.output).get(("grown", 0), [])
+        offsets = [int(str(row["offset"])) for row in rows]
+        assert offsets == sorted(set(offsets))
         return {int(str(row["offset"])): row for row in rows if row["control_type"] is None}
 
     def files(self) -> dict[str, int]:

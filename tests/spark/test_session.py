@@ -48,7 +48,7 @@ def start(how: str, directory: Path, **environment: str) -> subprocess.Popen[str
 
 
 def processes_of(group: int) -> list[str]:
-    """Command lines of the processes of a session of the operating system, the daemons of Spark's in their own groups."""
+    """Command lines of the processes of a session of the operating system, whatever their own groups are."""
     found = []
     for entry in Path("/proc").iterdir():
         try:

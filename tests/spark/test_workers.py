@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import ChecksumError, WorkerLostError
+from kafkalog_core.spark.errors import SparkError
 from kafkalog_core.spark.workers import Raised, SparkWorkers, attempt_name
 from tests.spark import tasks
 
@@ -98,6 +99,13 @@ def test_jobs_of_another_kind(spark):
     assert told.read_bytes == 100
     with pytest.raises(ChecksumError):
         workers.collect(rdd.map(workers.task_of(tasks.fail_with_ours)))
+
+
+def test_executors_with_another_kafkalog_are_refused(spark, monkeypatch):
+    workers = SparkWorkers(spark)
+    monkeypatch.setattr("kafkalog_core.spark.workers.SOURCE_HASH", "of another release")
+    with pytest.raises(SparkError, match="has another kafkalog than this one, or one without compiled kernels"):
+        list(workers.map(tasks.double, [(1,)]))
 
 
 def test_small_pieces_share_a_task(spark):

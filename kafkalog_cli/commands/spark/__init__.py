@@ -12,6 +12,14 @@ from kafkalog_cli.exits import ExitStatus
 __all__ = ["JOBS", "spark_group"]
 
 JOBS: Final = {
+    "catalog": (
+        "kafkalog_cli.commands.spark.catalog:catalog_command",
+        "Make a catalogue of disks as Parquet, and bring it up to date.",
+    ),
+    "export": (
+        "kafkalog_cli.commands.spark.export:export_command",
+        "Export records to Parquet, and go on where the last run has ended.",
+    ),
     "pack": (
         "kafkalog_cli.commands.spark.pack:pack_command",
         "Pack kafkalog for the executors of a cluster.",

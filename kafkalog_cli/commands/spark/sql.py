@@ -13,8 +13,9 @@ from kafkalog_cli.render import open_query
 from kafkalog_cli.spark_options import session_options
 from kafkalog_core.ops.report import Report
 from kafkalog_core.spark.paths import local_paths
+from kafkalog_core.spark.query_rows import chunks, table_of
 from kafkalog_core.spark.session import spark_session
-from kafkalog_core.spark.sql import Sources, check_options, chunks, query, table_of
+from kafkalog_core.spark.sql import Sources, check_options, query
 
 if TYPE_CHECKING:
     from kafkalog_core.ops.reading.rows import BytesMode

@@ -20,6 +20,7 @@ from kafkalog_cli.verifying import verdict_options, write_all
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.size import log_bytes
+from kafkalog_core.spark.paths import local_paths
 from kafkalog_core.spark.session import spark_session
 from kafkalog_core.spark.verify import verify
 from kafkalog_core.spark.workers import SparkWorkers
@@ -59,7 +60,7 @@ def verify_command(paths: tuple[str, ...], selection: Selection, session: Sessio
     """
     report = Report(fail_on=given["fail_on"])
     request = VerifyRequest(
-        targets=resolve_readable(paths, selection, report),
+        targets=resolve_readable(local_paths(paths), selection, report),
         level=given["level"],
         now_ms=time.time_ns() // 1_000_000,
         max_batch_bytes=given["max_batch_bytes"],

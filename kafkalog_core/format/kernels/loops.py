@@ -15,6 +15,8 @@ from kafkalog_core.format.kernels.batch_checks import check_batches
 from kafkalog_core.format.kernels.clean_judge import judge, take_rows
 from kafkalog_core.format.kernels.clean_write import finish_batch, note_batch, write_batches, write_records
 from kafkalog_core.format.kernels.damaged_walk import walk_over, weave
+from kafkalog_core.format.kernels.gather import gather_rows
+from kafkalog_core.format.kernels.gather_texts import gather_headers, gather_texts, measure_rows
 from kafkalog_core.format.kernels.headers import find_contradiction, find_outside
 from kafkalog_core.format.kernels.heavy_keys import weigh_keys
 from kafkalog_core.format.kernels.index_checks import check_offset_entries
@@ -55,12 +57,16 @@ __all__ = [
     "find_outside",
     "find_producer",
     "finish_batch",
+    "gather_headers",
+    "gather_rows",
+    "gather_texts",
     "index_producers",
     "inflate_rows",
     "is_ordered",
     "judge",
     "map_records",
     "mark_disorder",
+    "measure_rows",
     "merge_entries",
     "note_batch",
     "pack_entries",

@@ -17,24 +17,18 @@ from array import array
 from kafkalog_core.format.kernels.bounds import exact_bytes, most_bytes
 from kafkalog_core.format.kernels.constants import (
     B_ATTRIBUTES,
-    B_BASE_OFFSET,
     B_COMPUTED,
     B_CRC,
     B_FORMAT,
     B_SEQUENCE,
     CONTROL,
-    CONTROL_TYPES,
-    MAX_SEQUENCE,
     R_ATTRIBUTES,
     R_BATCH,
     R_HEADER_COUNT,
     R_HEADERS,
-    R_KEY,
-    R_KEY_SIZE,
     R_OFFSET,
 )
 from kafkalog_core.format.kernels.csv_text import put_csv_bytes, put_quoted
-from kafkalog_core.format.kernels.integers import wrapped
 from kafkalog_core.format.kernels.json_members import put_bytes, put_headers
 from kafkalog_core.format.kernels.json_text import put_again, put_int, put_piece
 from kafkalog_core.format.kernels.programs import (
@@ -67,6 +61,7 @@ from kafkalog_core.format.kernels.programs import (
     OPERATION_SIZE,
     PIECE_NULL,
 )
+from kafkalog_core.format.kernels.record_values import control_kind, sequence_of
 
 __all__ = ["write_rows"]
 
@@ -188,7 +183,7 @@ def _put_line(
             start = r[R_HEADERS * r_capacity + row]
             at = put_headers(p, h, h_capacity, start, r[R_HEADER_COUNT * r_capacity + row], t, s, y, mode, w, at)
         elif operation == OP_SEQUENCE:
-            at = put_int(_sequence(b, b_capacity, batch, r[R_OFFSET * r_capacity + row]), w, at)
+            at = put_int(sequence_of(b, b_capacity, batch, r[R_OFFSET * r_capacity + row]), w, at)
         elif operation == OP_HEAD:
             _keep_head(c, batch, line, at, step)
         elif operation == OP_TAIL:
@@ -298,25 +293,6 @@ def _put_rare(
 
 
 @cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _sequence(
-    b: cython.pointer[cython.longlong],
-    capacity: cython.Py_ssize_t,
-    batch: cython.Py_ssize_t,
-    offset: cython.longlong,
-) -> cython.longlong:
-    """Sequence number of a record: base + offset delta, wrapping at 2^31 (DefaultRecordBatch.incrementSequence)."""
-    base: cython.longlong = b[B_SEQUENCE * capacity + batch]
-    delta: cython.longlong = wrapped(offset - b[B_BASE_OFFSET * capacity + batch])
-    if base < 0:
-        return -1
-    if base > MAX_SEQUENCE - delta:
-        return delta - (MAX_SEQUENCE - base) - 1
-    return base + delta
-
-
-@cython.cfunc
 @cython.exceptval(check=False)
 def _put_control(
     p: cython.pointer[cython.const[cython.uchar]],
@@ -333,10 +309,6 @@ def _put_control(
     at: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
     """Name of the control type in the record's key (ControlRecordType.parseTypeId)."""
-    kind: cython.longlong = CONTROL_TYPES
-    start: cython.Py_ssize_t = r[R_KEY * r_capacity + row]
     if (b[B_ATTRIBUTES * b_capacity + batch] & CONTROL) == 0:
         return put_piece(t, s, PIECE_NULL, w, at)
-    if r[R_KEY_SIZE * r_capacity + row] >= 4 and p[start] < 0x80 and p[start + 2] == 0 and p[start + 3] < CONTROL_TYPES:
-        kind = p[start + 3]
-    return put_piece(t, s, first_name + kind, w, at)
+    return put_piece(t, s, first_name + control_kind(p, r, r_capacity, row), w, at)

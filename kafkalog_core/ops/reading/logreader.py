@@ -111,8 +111,7 @@ class LogReader:
             if waiting:
                 yield self.damages(waiting, file)
             self._spans[file.path], self._last = span, last
-            if part.end is None:  # said once of a file
-                yield from self._changes(source, file, last)
+            yield from self._changes(source, file, last, part)
 
     def measure(self, file: LogFile, unit: Unit, stats: LogStats) -> Iterator[Chunk]:
         """Figures of one file into `stats`; rows of its damage alone. Raises StorageError where it cannot be opened."""
@@ -184,7 +183,11 @@ class LogReader:
         """See `damage_severity`."""
         return damage_severity(damage, source, file, unit)
 
-    def _changes(self, source: Source, file: LogFile, last: Mark | None) -> Iterator[Chunk]:
+    def _changes(self, source: Source, file: LogFile, last: Mark | None, part: FilePart = WHOLE) -> Iterator[Chunk]:
+        if part.end is not None:  # the rest is said once of a file, behind its last part
+            if source.size_bytes < part.end:
+                yield self.changed(Change.SHRANK, file)
+            return
         change = source.refresh()
         if change in {Change.GREW, Change.MODIFIED} and last is not None and not last.stands_in(source):
             change = Change.SHRANK  # and has grown again since

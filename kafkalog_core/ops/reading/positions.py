@@ -162,8 +162,14 @@ def _mark(source: Source, position: int, end: int) -> int:
 
 
 def _by_offset(unit: Unit, start: Position, on_loss: Callable[[Loss], None]) -> Position:
-    """The place of an offset, where its segment was cut, cleaned or written anew."""
+    """The place of an offset, where its segment was cleaned, or was cut and perhaps written anew.
+
+    The last segment of a log is never cleaned; of others the offsets are what counts.
+    """
     file = [file for file in unit.files if _base(file) <= start.offset][-1]
+    if file is unit.files[-1] and _base(file) <= start.segment:
+        said = f"the log was read up to offset {start.offset}, then it was cut back to a lower one"
+        on_loss(Loss(f"{said}: records that were read are gone, and others may have come in their place", file.path))
     end = _base(file)
     with Source.open(file.path) as source:
         for item in scan(source, base_offset=file.base_offset):
@@ -173,9 +179,6 @@ def _by_offset(unit: Unit, start: Position, on_loss: Callable[[Loss], None]) -> 
                 if last >= start.offset:
                     return Position(_base(file), item.batches.column("position")[row], start.offset)
                 end = last + 1
-        if file is unit.files[-1] and end < start.offset:
-            said = f"the log had been read up to offset {start.offset} and ends at offset {end} now: it was cut back"
-            on_loss(Loss(said, file.path))
         return Position(_base(file), walk_lengths(source, 0, source.size_bytes).position, end)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.replicas.ledger import Range
     from kafkalog_core.ops.replicas.verdict import Verdict
 
-__all__ = ["Comparison", "ReplicaTask", "compare"]
+__all__ = ["Comparison", "ReplicaTask", "compare", "rows_of"]
 
 Row = dict[str, object]
 _PAIR = 2
@@ -78,6 +78,14 @@ class Comparison:
         ):
             if rows:
                 yield RowChunk(table, rows)
+
+
+def rows_of(item: Comparison | Finding) -> Iterator[RowChunk]:
+    """All rows of a comparison; or of a finding that is of none."""
+    if isinstance(item, Finding):
+        yield RowChunk(tables.FINDING, [item.row()])
+    else:
+        yield from item.chunks()
 
 
 def compare(task: ReplicaTask, advance: Callable[[int], None]) -> Comparison:

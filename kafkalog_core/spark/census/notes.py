@@ -122,7 +122,7 @@ class NotesWriter:
         return os.path.getsize(self._path)
 
     def _write(self, key: SegmentKey, note: str | None) -> None:
-        pieces = self._pieces or [None]
+        pieces: list[Piece | None] = [*self._pieces] or [None]
         columns = [
             [os.fsencode(key.directory)] * len(pieces),
             [os.fsencode(key.segment)] * len(pieces),

@@ -91,7 +91,7 @@ class CensusReader:
     depth: Depth
 
     def open(self) -> CensusReading:
-        """Begin to read. Raises StorageError where earlier notes cannot be read."""
+        """Begin to read."""
         return CensusReading(self)
 
 
@@ -114,7 +114,10 @@ class CensusReading:
 
     def __enter__(self) -> Self:
         for volume in self._reader.volumes:
-            file = NotesFile(volume.notes)
+            try:
+                file = NotesFile(volume.notes)
+            except StorageError:  # nothing is known of its segments: they are read again, and it goes away
+                continue
             self._files.append(file)
             for key in file.keys(self._reader.path):
                 note = file.note(key)

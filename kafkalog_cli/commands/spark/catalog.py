@@ -1,0 +1,102 @@
+"""`kafkalog spark catalog`: a census of many disks as Parquet, brought up to date by each run."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog_cli import options
+from kafkalog_cli.command import Command, Example
+from kafkalog_cli.exits import ExitStatus, status_of
+from kafkalog_cli.interrupt import Stopped
+from kafkalog_cli.render import Settings, open_writer
+from kafkalog_cli.repair import clock_ms, watched
+from kafkalog_cli.spark_options import session_options
+from kafkalog_cli.verifying import level_option
+from kafkalog_core import tables
+from kafkalog_core.errors import KafkalogError
+from kafkalog_core.ops.report import Report
+from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.ops.verify.size import log_bytes
+from kafkalog_core.spark.catalog import CatalogRequest, catalog
+from kafkalog_core.spark.paths import local_paths
+from kafkalog_core.spark.session import spark_session
+from kafkalog_core.spark.workers import SparkWorkers
+
+if TYPE_CHECKING:
+    from kafkalog_core.ops.selecting.selection import Selection
+    from kafkalog_core.spark.session import SessionSettings
+
+__all__ = ["catalog_command"]
+
+EXAMPLES = (
+    Example("kafkalog spark catalog --to /data/catalog /mnt/broker-*/kafka", "All disks; later what has changed"),
+    Example(
+        "kafkalog spark sql --catalog /data/catalog "
+        '"select topic, sum(size_bytes) bytes from segments group by topic order by bytes desc"',
+        "What takes the room, by what the catalogue says",
+    ),
+)
+
+
+@click.command(name="catalog", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@options.targets_argument
+@click.option(
+    "--to",
+    metavar="DIR",
+    required=True,
+    type=click.Path(readable=False),
+    help="The directory to write: new, empty, or a catalogue, which is brought up to date.",
+)
+@level_option
+@options.selection_options
+@options.limit_options
+@options.verdict_output_option
+@session_options
+def catalog_command(paths: tuple[str, ...], selection: Selection, session: SessionSettings, **given: Any) -> int:
+    """Make a catalogue of disks: segments, batches, partitions and findings as Parquet in DIR.
+
+    PATH is a log directory, a partition directory or a glob of them: name all that the catalogue is to hold, as what
+    is not named leaves it. Each segment is read once, and checked as kafkalog verify does. The next run into the same
+    DIR reads only segments that are new or have changed: size, time of change, inode, and 64 KiB at both ends of their
+    files. All of a run appears in one step; a run that is killed leaves the catalogue as it was. Behind damage is
+    searched for what is whole, as dump --resync does. Shown are the partitions, and what is gone since the last run;
+    all findings are in DIR, and one of severity error makes the exit status 4.
+    """
+    report = Report()
+    (to,) = local_paths([given["to"]])
+    request = CatalogRequest(
+        targets=tuple(resolve(local_paths(paths), selection)),
+        output=to,
+        now_ms=clock_ms(),
+        level=given["level"],
+        max_batch_bytes=given["max_batch_bytes"],
+    )
+    return _show(request, report, session, options.chosen_output(given["output"]))
+
+
+def _show(request: CatalogRequest, report: Report, session: SessionSettings, output: str) -> int:
+    writer = open_writer(output, Settings(tables=(tables.CATALOG, tables.FINDING)))
+    run_id = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(request.now_ms // 1000))}-{os.urandom(4).hex()}"
+    try:
+        with spark_session(session) as spark, watched() as progress:
+            if sys.stderr.isatty():
+                progress.expect(log_bytes(request.targets))
+            workers = SparkWorkers(spark, progress)
+            with closing(catalog(workers, request, report, run_id=run_id, progress=progress)) as chunks:
+                for chunk in chunks:
+                    writer.write(chunk)
+    except Stopped:
+        writer.finish(report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)})
+        raise
+    except KafkalogError as error:
+        if report.rows:
+            writer.finish(report.summary_row() | {"exit_status": int(status_of(error))})
+        raise
+    writer.finish(report.summary_row())
+    return int(report.exit_status)

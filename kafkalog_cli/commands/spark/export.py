@@ -1,0 +1,166 @@
+"""`kafkalog spark export`: records as Parquet, by topic and partition; each run adds what is new."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog_cli import options, params
+from kafkalog_cli.command import Command, Example
+from kafkalog_cli.exits import ExitStatus, status_of
+from kafkalog_cli.interrupt import Stopped
+from kafkalog_cli.render import Settings, open_writer
+from kafkalog_cli.repair import clock_ms, watched
+from kafkalog_cli.spark_options import session_options
+from kafkalog_cli.targets import resolve_readable
+from kafkalog_core import tables
+from kafkalog_core.errors import KafkalogError
+from kafkalog_core.ops.report import Report
+from kafkalog_core.spark.export import COMMIT_BYTES, Asked, ExportRequest, export
+from kafkalog_core.spark.export_plan import PIECE_BYTES
+from kafkalog_core.spark.paths import local_paths
+from kafkalog_core.spark.session import spark_session
+from kafkalog_core.spark.workers import SparkWorkers
+
+if TYPE_CHECKING:
+    from kafkalog_core.ops.selecting.selection import Selection
+    from kafkalog_core.spark.session import SessionSettings
+
+__all__ = ["export_command"]
+
+EXAMPLES = (
+    Example("kafkalog spark export --to /data/records /mnt/broker-1/kafka", "All records of a disk; later what is new"),
+    Example(
+        "kafkalog spark export --topic 'orders*' --from-time 2025-03-01 --to /data/orders /mnt/broker-1/kafka",
+        "Some topics, from the first record of a day on",
+    ),
+    Example(
+        "kafkalog spark export --topic orders --partition 3 --reload --from-offset 120000 --to /data/orders "
+        "/mnt/broker-1/kafka",
+        "Export a partition again from an offset on, in the place of what is there",
+    ),
+)
+
+
+@click.command(name="export", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@options.targets_argument
+@click.option(
+    "--to",
+    metavar="DIR",
+    required=True,
+    type=click.Path(readable=False),
+    help="The directory to write: new, empty, or one of an earlier run, which is gone on with.",
+)
+@click.option(
+    "--from-offset",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Begin there, in partitions that were not exported before or are reloaded.  [default: the log's start]",
+)
+@click.option(
+    "--from-time",
+    "from_time_ms",
+    type=params.parse_time_ms,
+    metavar="TIME",
+    help="The same, at the first record that is not older: milliseconds since 1970, or ISO 8601.",
+)
+@click.option(
+    "--reload",
+    is_flag=True,
+    help=(
+        "Export again what was exported before, from --from-offset or --from-time on, and take the old rows away in "
+        "the same step."
+    ),
+)
+@click.option(
+    "--on-change",
+    type=click.Choice(("stop", "reload", "continue")),
+    default="stop",
+    show_default=True,
+    help=(
+        "What to do with a log that is not the one that was exported: it was truncated, written anew, or is of another "
+        "topic. stop: leave the partition as it is, with a finding. reload: export it anew. continue: keep what is "
+        "there and go on at the same offset, or at the log's end where that is lower."
+    ),
+)
+@click.option(
+    "--compression",
+    type=click.Choice(("snappy", "zstd", "none")),
+    default="snappy",
+    show_default=True,
+    help="Of the Parquet files.",
+)
+@click.option(
+    "--file-bytes",
+    "piece_bytes",
+    type=params.parse_size,
+    default=str(PIECE_BYTES),
+    metavar="SIZE",
+    help="Bytes of log that one task reads and one file holds, about.  [default: 128MiB]",
+)
+@click.option(
+    "--commit-bytes",
+    type=params.parse_size,
+    default=str(COMMIT_BYTES),
+    metavar="SIZE",
+    help="Bytes of log after which is committed what is done: what a killed run has to do again.  [default: 16GiB]",
+)
+@options.selection_options
+@options.limit_options
+@options.verdict_output_option
+@session_options
+def export_command(paths: tuple[str, ...], selection: Selection, session: SessionSettings, **given: Any) -> int:
+    """Export records to Parquet: DIR/topic=T/partition=N/*.parquet.
+
+    PATH is a log directory, a partition directory or a glob of them. The next run into the same DIR goes on behind what
+    was exported. How far each partition is, is committed in one step with its files: a run that is killed, and a task
+    that is done twice, neither lose nor double a record; Ctrl-C keeps what is committed by then. Damaged places are
+    findings, shown and kept in DIR/_kafkalog/findings, and what is whole around them is exported; then the exit status
+    is 4. A partition that is on several of the disks is refused: name the copy that counts, see kafkalog spark
+    replicas. Offsets that retention took before they were exported are told.
+    """
+    if given["from_offset"] is not None and given["from_time_ms"] is not None:
+        raise click.UsageError("--from-offset and --from-time both say where to begin: give one of them")
+    report = Report()
+    (to,) = local_paths([given["to"]])
+    request = ExportRequest(
+        targets=resolve_readable(local_paths(paths), selection, report),
+        output=to,
+        asked=Asked(
+            from_offset=given["from_offset"],
+            from_time_ms=given["from_time_ms"],
+            reload=given["reload"],
+            on_change=given["on_change"],
+        ),
+        compression=given["compression"],
+        piece_bytes=max(1, given["piece_bytes"]),
+        commit_bytes=max(1, given["commit_bytes"]),
+        max_batch_bytes=given["max_batch_bytes"],
+    )
+    return _show(request, report, session, options.chosen_output(given["output"]))
+
+
+def _show(request: ExportRequest, report: Report, session: SessionSettings, output: str) -> int:
+    """Write all rows and the summary; where the export ends early, that is said after what is committed."""
+    writer = open_writer(output, Settings(tables=(tables.EXPORT, tables.FINDING)))
+    now_ms = clock_ms()
+    run_id = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now_ms // 1000))}-{os.urandom(4).hex()}"
+    try:
+        with spark_session(session) as spark, watched() as progress:
+            workers = SparkWorkers(spark, progress)
+            with closing(export(workers, request, report, run_id=run_id, now_ms=now_ms, progress=progress)) as chunks:
+                for chunk in chunks:
+                    writer.write(chunk)
+    except Stopped:
+        writer.finish(report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)})
+        raise
+    except KafkalogError as error:
+        if report.rows:
+            writer.finish(report.summary_row() | {"exit_status": int(status_of(error))})
+        raise
+    writer.finish(report.summary_row())
+    return int(report.exit_status)

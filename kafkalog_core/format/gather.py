@@ -1,0 +1,212 @@
+"""Rows of records and batches in buffers as Arrow lays them out: which columns, and the room for them.
+
+Nothing here knows Arrow's libraries: a buffer is whatever `allocate` gives that can be written to. What a column is
+made of for each format is that of the JSON lines (`template.py`), so that all outputs say the same.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from kafkalog_core.format.columns import FORMAT_NAMES, FORMAT_V07
+from kafkalog_core.format.kernels import gather_numbers as numbers
+from kafkalog_core.format.template import FORMATS, NAMING, Pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafkalog_core.tables import Column, Kind
+
+    Allocate = Callable[[int], Any]
+
+__all__ = ["TEXT_COLUMNS", "Cells", "GatherPlan", "Headers", "Room", "Texts"]
+
+TEXT_COLUMNS: Final = {"key": numbers.WANTS_KEY, "value": numbers.WANTS_VALUE, "headers": numbers.WANTS_HEADERS}
+"""Columns that are in buffers of their own, and the kernel's bits for them."""
+ALIGNMENT: Final = 64  # of each column in its buffer, as Arrow advises
+_WIDTHS: Final[dict[Kind, int]] = {"string": 1, "bool": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint32": 8}
+
+
+class GatherPlan(Pieces):
+    """What stands in which slot, for each format: a program for the kernel `gather_rows`.
+
+    `names` has for each slot of kind string what its numbers mean; those of kind bool are 0 and 1.
+    """
+
+    def __init__(self, columns: Sequence[Column], *, is_record: bool) -> None:
+        super().__init__("auto")
+        self.columns = tuple(column for column in columns if column.name not in TEXT_COLUMNS)
+        self.wanted = sum(TEXT_COLUMNS.get(column.name, 0) for column in columns)
+        self.slots = len(self.columns)
+        self.names: list[list[str]] = [[] for _ in self.columns]
+        self.entries = array("q", [0] * (FORMAT_V07 + 1))
+        operations: list[int] = []
+        for batch_format in FORMATS:
+            self.entries[batch_format] = len(operations) // numbers.GATHER_SIZE
+            for slot, column in enumerate(self.columns):
+                self._slot = slot
+                operations += self._program(column, batch_format, is_record=is_record)
+        self.operations = array("q", operations or [0])
+
+    def spelled(self, value: object) -> str:
+        """See Pieces."""
+        return str(value)
+
+    def piece(self, *pieces: str) -> int:
+        """Number of the first of these names, which follow each other."""
+        names = self.names[self._slot]
+        for first in range(len(names)):
+            if names[first : first + len(pieces)] == [*pieces]:
+                return first
+        names += pieces
+        return len(names) - len(pieces)
+
+    def _program(self, column: Column, batch_format: int, *, is_record: bool) -> tuple[int, int, int]:
+        if column.name == "format":
+            return numbers.G_CONSTANT, 0, self.piece(FORMAT_NAMES[batch_format])
+        operation = self.operation(column.name, batch_format, is_record=is_record)
+        if operation is None:
+            return numbers.G_NULL, 0, 0
+        kind, a, b = operation
+        if column.kind == "bool" and kind in NAMING | {"batch_crc_ok"}:
+            b = 0
+        return numbers.GATHERS.index(kind), a, b
+
+    def width(self, slot: int) -> int:
+        """Bytes of a value."""
+        return _WIDTHS[self.columns[slot].kind]
+
+
+class Room:
+    """A buffer that can be written to; `cells` are its bytes as numbers of one width."""
+
+    __slots__ = ("_allocate", "_code", "cells", "owner", "view")
+    view: memoryview
+
+    def __init__(self, size: int, allocate: Allocate, code: Literal["B", "i"] = "B") -> None:
+        self._allocate = allocate
+        self._code = code
+        self.renew(size)
+
+    def renew(self, size: int | None = None) -> None:
+        """Another buffer, of the same size unless another one is said; the old one belongs to whoever has it."""
+        size = len(self.view) if size is None else _aligned(max(1, size))
+        self.owner = self._allocate(size)
+        self.view = memoryview(self.owner).cast("B")
+        self.cells = self.view.cast(self._code)
+
+    def reserve(self, size: int, used: int) -> None:
+        """Make room for `size` bytes; `used` bytes stay."""
+        if size <= len(self.view):
+            return
+        before = self.view
+        self.renew(max(size, 2 * len(before)))
+        self.view[:used] = before[:used]
+
+
+class Cells:
+    """Room for the slots of a plan and their bits of validity, all in one buffer."""
+
+    def __init__(self, plan: GatherPlan, rows: int, allocate: Allocate) -> None:
+        self._widths = [plan.width(slot) for slot in range(plan.slots)]
+        self.rows = rows
+        self.slots = array("q", [0] * max(1, plan.slots * numbers.SLOT_SIZE))
+        at = 0
+        for slot, width in enumerate(self._widths):
+            first = slot * numbers.SLOT_SIZE
+            self.slots[first + numbers.SLOT_WIDTH] = width
+            self.slots[first + numbers.SLOT_START] = at // width
+            at += _aligned(rows * width)
+        self._bits_start = at
+        for slot in range(plan.slots):
+            self.slots[slot * numbers.SLOT_SIZE + numbers.SLOT_VALID] = at
+            at += _aligned(-(-rows // 8))
+        self.room = Room(at, allocate)
+        self.clear()
+
+    def clear(self, *, renewed: bool = False) -> None:
+        """No rows; `renewed`: in a new buffer."""
+        if renewed:
+            self.room.renew()
+        view = self.by_1 = self.room.view
+        self.by_2, self.by_4, self.by_8 = view.cast("h"), view.cast("i"), view.cast("q")
+        view[self._bits_start :] = b"\xff" * (len(view) - self._bits_start)
+        for slot in range(len(self._widths)):
+            first = slot * numbers.SLOT_SIZE + numbers.SLOT_NULLS
+            self.slots[first : first + 3] = array("q", [0, 0, 0])
+
+    def nulls(self, slot: int) -> int:
+        """How many rows of a slot are null."""
+        return self.slots[slot * numbers.SLOT_SIZE + numbers.SLOT_NULLS]
+
+    def uniform(self, slot: int) -> int | None:
+        """The value that all rows of a slot have, nulls counting as 0; None: they differ."""
+        first = slot * numbers.SLOT_SIZE
+        return None if self.slots[first + numbers.SLOT_MIXED] else self.slots[first + numbers.SLOT_FIRST]
+
+    def spans(self, slot: int, rows: int) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Where values and bits of the first rows of a slot stand: byte and size."""
+        first, width = slot * numbers.SLOT_SIZE, self._widths[slot]
+        start, valid = self.slots[first + numbers.SLOT_START] * width, self.slots[first + numbers.SLOT_VALID]
+        return (start, rows * width), (valid, -(-rows // 8))
+
+
+class Texts:
+    """Room for the bytes of a column, where each begins, and their bits of validity."""
+
+    def __init__(self, rows: int, size: int, allocate: Allocate) -> None:
+        self.starts = Room(4 * (rows + 1), allocate, "i")
+        self.bits = Room(-(-rows // 8), allocate)
+        self.texts = Room(size, allocate)
+        self.nulls = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """No rows."""
+        self.nulls = 0
+        self.starts.cells[0] = 0
+        set_bits(self.bits)
+
+
+class Headers:
+    """Room for the headers of records: where those of each begin, then the same of their keys and values."""
+
+    def __init__(self, rows: int, headers: int, size: int, allocate: Allocate) -> None:
+        self.starts = Room(4 * (rows + 1), allocate, "i")
+        self.bits = Room(-(-rows // 8), allocate)
+        self.key_starts = Room(4 * (headers + 1), allocate, "i")
+        self.value_starts = Room(4 * (headers + 1), allocate, "i")
+        self.value_bits = Room(-(-headers // 8), allocate)
+        self.keys = Room(size, allocate)
+        self.values = Room(size, allocate)
+        self.told = array("q", [0] * numbers.TOLD_SIZE)
+        self.clear()
+
+    def clear(self) -> None:
+        """No rows."""
+        self.told[:] = array("q", [0] * numbers.TOLD_SIZE)
+        for room in (self.starts, self.key_starts, self.value_starts):
+            room.cells[0] = 0
+        set_bits(self.bits)
+        set_bits(self.value_bits)
+
+    def reserve(self, before: Sequence[int], after: Sequence[int]) -> None:
+        """Make room for what was gathered and for what will have been (`DONE_*`)."""
+        held, wanted = before[numbers.DONE_HEADERS], after[numbers.DONE_HEADERS]
+        self.key_starts.reserve(4 * (wanted + 1), 4 * (held + 1))
+        self.value_starts.reserve(4 * (wanted + 1), 4 * (held + 1))
+        size = len(self.value_bits.view)
+        self.value_bits.reserve(-(-wanted // 8), size)
+        set_bits(self.value_bits, size)
+        self.keys.reserve(after[numbers.DONE_HEADER_KEYS], before[numbers.DONE_HEADER_KEYS])
+        self.values.reserve(after[numbers.DONE_HEADER_VALUES], before[numbers.DONE_HEADER_VALUES])
+
+
+def set_bits(room: Room, first: int = 0) -> None:
+    """All bits from a byte on: no row is null."""
+    room.view[first:] = b"\xff" * (len(room.view) - first)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT

@@ -1,0 +1,294 @@
+"""A catalogue holds what dump and verify say, after every run; and nothing is read twice that has not changed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from kafkalog_cli.main import cli
+from kafkalog_core.errors import RefusedError, SelectionError
+from kafkalog_core.ops.dump import DumpRequest, dump
+from kafkalog_core.ops.report import Report
+from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.ops.verify import engine, work
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
+from kafkalog_core.spark.catalog import CatalogRequest, catalog
+from kafkalog_core.spark.census import tidy
+from kafkalog_core.spark.commit import read_manifest
+from kafkalog_core.spark.read_catalog import read_catalog
+from kafkalog_core.spark.schema import spark_text
+from kafkalog_core.storage.changing.writer import Disk
+from tests.ops.verify.dirs import write_log_dir
+from tests.ops.verify.partitions import PartitionWriter
+from tests.ops.verify.test_state import NOW_MS
+from tests.spark.judging import InlineWorkers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+class Catalog:
+    """A catalogue of some paths, and what is to be in it."""
+
+    def __init__(self, output: Path, *paths: Path) -> None:
+        self.output = output
+        self._paths = [str(path) for path in paths]
+        self._runs = 0
+
+    def run(self, workers=None, *, now_ms=NOW_MS, level="records", disk=None):
+        """One run: what was read, what was not, and the codes of what is gone."""
+        self._runs += 1
+        request = CatalogRequest(
+            targets=tuple(resolve(self._paths)), output=str(self.output), now_ms=now_ms, level=level
+        )
+        chunks = catalog(workers, request, Report(), run_id=f"run-{self._runs}", disk=disk)
+        rows = [row for chunk in chunks for row in chunk.rows()]
+        parts = [row for row in rows if row["type"] == "catalog"]
+        codes = [row["code"] for row in rows if row["type"] == "finding"]
+        return sum(row["read_bytes"] for row in parts), sum(row["unchanged_bytes"] for row in parts), codes
+
+    def rows(self, table: str) -> list[str]:
+        """All rows of a table of the catalogue."""
+        files = sorted((self.output / table).glob("*.parquet"))
+        return [_text(row) for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+
+    def files(self, table: str) -> set[str]:
+        """Names of its files."""
+        return {file.name for file in (self.output / table).iterdir()}
+
+    def assert_right(self, gone: int = 0, level: str = "records") -> None:
+        """All tables against dump and verify on the same disk; behind verify's findings are those of what is gone."""
+        targets = tuple(resolve(self._paths))
+        request = VerifyRequest(targets=targets, now_ms=NOW_MS, level=level)
+        findings = [_text(finding.row()) for verdict in verify(request) for finding in verdict.findings]
+        found = self.rows("findings")
+        assert sorted(row for row in found if '"code": "catalog.' not in row) == sorted(findings)
+        assert len(found) == len(findings) + gone
+        for level_of_rows, name in (("batches", "batch"), ("segments", "segment")):
+            dumped = dump(DumpRequest(targets=targets, level=level_of_rows, resync=True, path=True), Report())
+            wanted = [_text(row) for chunk in dumped if chunk.table.name == name for row in chunk.rows()]
+            assert sorted(self.rows(level_of_rows)) == sorted(wanted)
+
+
+def _text(row) -> str:
+    values = {name: spark_text(value) if isinstance(value, str) else value for name, value in row.items()}
+    values.pop("type", None)
+    return json.dumps(values, sort_keys=True)
+
+
+def write(path: Path, segments: int = 4, **options) -> PartitionWriter:
+    writer = PartitionWriter(path, **options)
+    writer.begin()
+    for _ in range(segments):
+        writer.segment()
+    return writer
+
+
+def log_bytes(path: Path, pattern: str = "*.log") -> int:
+    return sum(log.stat().st_size for log in path.rglob(pattern))
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> Path:
+    """A log directory with partitions of producers and transactions, damage, and files that no broker reads."""
+    write_log_dir(tmp_path / "kafka", ["s-0", "s-1"])
+    write(tmp_path / "kafka" / "a-0")
+    damaged = write(tmp_path / "kafka" / "b-0", segments=3, value_bytes=300)
+    log = tmp_path / "kafka" / "b-0" / f"{damaged.bases[1]:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[200] ^= 1
+    log.write_bytes(data)
+    shutil.copy(log, log.with_name(f"{log.name}.deleted"))
+    return tmp_path / "kafka"
+
+
+@pytest.fixture
+def held(tmp_path: Path, kafka: Path) -> Catalog:
+    """A catalogue of it that was made already."""
+    made = Catalog(tmp_path / "catalog", kafka)
+    made.run()
+    return made
+
+
+# --- the tables -------------------------------------------------------------------------------------------------------
+def test_it_holds_what_dump_and_verify_say(tmp_path: Path, kafka: Path) -> None:
+    made = Catalog(tmp_path / "catalog", kafka)
+    assert made.run() == (log_bytes(kafka, "*.log*"), 0, [])
+    made.assert_right()
+    assert any("batch.crc-mismatch" in row for row in made.rows("findings"))
+    assert any('"state": "deleted"' in row for row in made.rows("segments"))
+    assert len(made.rows("partitions")) == 4
+
+
+def test_what_has_not_changed_is_not_read_and_nothing_is_written(held: Catalog, kafka: Path) -> None:
+    files = {file: file.stat().st_mtime_ns for file in held.output.rglob("*") if file.is_file()}
+    assert held.run(now_ms=NOW_MS + 1000) == (0, log_bytes(kafka, "*.log*"), [])
+    assert {file: file.stat().st_mtime_ns for file in held.output.rglob("*") if file.is_file()} == files
+    assert read_manifest(str(held.output)).number == 1
+
+
+def test_large_partitions_are_read_in_pieces(tmp_path: Path, kafka: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "SPLIT_BYTES", 0)
+    monkeypatch.setattr(work, "SPLIT_BYTES", 0)
+    monkeypatch.setattr(engine, "_ALONE_PIECES", 1)
+    made = Catalog(tmp_path / "catalog", kafka)
+    assert made.run(InlineWorkers()) == (log_bytes(kafka, "*.log*"), 0, [])
+    made.assert_right()
+    assert made.run(InlineWorkers()) == (0, log_bytes(kafka, "*.log*"), [])
+    made.assert_right()
+
+
+# --- disks that change ------------------------------------------------------------------------------------------------
+def test_a_log_grows_and_is_rolled(tmp_path: Path) -> None:
+    writer = write(tmp_path / "t-0")
+    made = Catalog(tmp_path / "catalog", tmp_path / "t-0")
+    made.run()
+    for change in (writer.append, writer.segment, lambda: None, writer.append):
+        last = tmp_path / "t-0" / f"{writer.bases[-1]:020d}.log"
+        before = log_bytes(tmp_path / "t-0") - last.stat().st_size
+        change()
+        read_bytes, unchanged_bytes, codes = made.run()
+        assert unchanged_bytes >= before
+        assert read_bytes + unchanged_bytes == log_bytes(tmp_path / "t-0")
+        assert codes == []
+        made.assert_right()
+
+
+def test_retention_takes_segments_away(tmp_path: Path) -> None:
+    writer = write(tmp_path / "t-0", segments=5)
+    made = Catalog(tmp_path / "catalog", tmp_path / "t-0")
+    made.run()
+    for base in writer.bases[:2]:
+        for file in (tmp_path / "t-0").glob(f"{base:020d}.*"):
+            file.unlink()
+    assert made.run() == (0, log_bytes(tmp_path / "t-0"), ["catalog.segments-deleted"])
+    made.assert_right(gone=1)
+    assert made.run()[2] == []
+    made.assert_right()
+
+
+def test_what_is_lost_is_told(held: Catalog, kafka: Path) -> None:
+    logs = sorted((kafka / "a-0").glob("*.log"))
+    logs[2].unlink()
+    shutil.rmtree(kafka / "s-1")
+    assert sorted(held.run()[2]) == ["catalog.partition-gone", "catalog.segment-lost"]
+    held.assert_right(gone=2)
+    [lost] = [json.loads(row) for row in held.rows("findings") if "catalog.segment-lost" in row]
+    assert (lost["file"], lost["offset"], lost["severity"]) == (str(logs[2]), int(logs[2].stem), "warning")
+
+
+def test_a_segment_of_the_same_size_that_was_written_anew_is_read(held: Catalog, kafka: Path) -> None:
+    log = sorted((kafka / "a-0").glob("*.log"))[0]
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 1
+    log.write_bytes(data)
+    assert held.run()[0] == log.stat().st_size
+    held.assert_right()
+
+
+def test_a_partition_that_is_not_named_leaves_without_a_word(tmp_path: Path, kafka: Path, held: Catalog) -> None:
+    fewer = Catalog(held.output, kafka / "a-0")
+    fewer._runs = 10
+    assert fewer.run()[2] == []
+    fewer.assert_right()
+    assert len(fewer.rows("partitions")) == 1
+
+
+def test_another_level_reads_everything_again(held: Catalog, kafka: Path) -> None:
+    assert held.run(level="checksums") == (log_bytes(kafka, "*.log*"), 0, [])
+    held.assert_right(level="checksums")
+
+
+def test_notes_that_cannot_be_read_are_made_again(held: Catalog, kafka: Path) -> None:
+    for file in (held.output / "_notes").iterdir():
+        file.write_bytes(b"PAR1 no more")
+    assert held.run()[0] == log_bytes(kafka, "*.log*")
+    held.assert_right()
+
+
+# --- files of the catalogue -------------------------------------------------------------------------------------------
+def test_many_small_files_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tidy, "MOST_SMALL", 4)
+    monkeypatch.setattr("kafkalog_core.spark.census.shelf.MOST_SMALL", 4)
+    write_log_dir(tmp_path / "kafka", [])
+    writers = [write(tmp_path / "kafka" / f"t-{number}", segments=2) for number in range(6)]
+    made = Catalog(tmp_path / "catalog", tmp_path / "kafka")
+    made.run()
+    assert len(made.files("batches")) == len(made.files("_notes")) == 1
+    made.assert_right()
+    for writer in writers[:2]:
+        last = writer.path / f"{writer.bases[-1]:020d}.log"
+        writer.append()
+        assert made.run(InlineWorkers())[0] == last.stat().st_size
+        made.assert_right()
+    assert made.run()[:2] == (0, log_bytes(tmp_path / "kafka"))
+    assert len(made.files("batches")) <= 4
+
+
+class _Full(Disk):
+    """Fails at one kind of step."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def step(self, what: str, path: str) -> None:
+        if what == self._what and "/commits/" in path:
+            raise KeyboardInterrupt
+
+
+def test_a_run_that_dies_leaves_it_as_it_was(held: Catalog, kafka: Path) -> None:
+    before = {table: held.rows(table) for table in ("segments", "batches", "findings", "partitions")}
+    (kafka / "s-0" / f"{0:020d}.log").write_bytes(bytes(200))
+    with pytest.raises(KeyboardInterrupt):
+        held.run(disk=_Full("rename"))
+    assert {table: held.rows(table) for table in before} == before
+    held.run()
+    held.assert_right()
+
+
+def test_files_relative_paths_and_other_outputs_are_refused(tmp_path: Path, kafka: Path) -> None:
+    def run(path, output=tmp_path / "catalog"):
+        request = CatalogRequest(targets=tuple(resolve([str(path)])), output=str(output), now_ms=NOW_MS)
+        list(catalog(None, request, Report(), run_id="run"))
+
+    with pytest.raises(SelectionError, match="a file; a catalogue"):
+        run(kafka / "meta.properties")
+    with pytest.raises(RefusedError):
+        run(kafka, kafka / "catalog")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    with pytest.raises(RefusedError):
+        run(kafka, tmp_path / "other")
+
+
+# --- through Spark ----------------------------------------------------------------------------------------------------
+def test_the_command_and_its_tables_through_spark(tmp_path: Path, kafka: Path, spark: SparkSession) -> None:
+    output = tmp_path / "catalog"
+    arguments = ["spark", "catalog", "--to", str(output), "--output", "ndjson", str(kafka)]
+    first, second = (CliRunner().invoke(cli, arguments, catch_exceptions=False) for _ in range(2))
+    assert (first.exit_code, second.exit_code) == (4, 4)
+    summaries = [json.loads(result.stdout.splitlines()[-1]) for result in (first, second)]
+    assert summaries[0]["unchanged_bytes"] == 0
+    assert summaries[1]["unchanged_bytes"] == summaries[1]["bytes"] == log_bytes(kafka, "*.log*")
+    frames = read_catalog(spark, str(output))
+    made = Catalog(output, kafka)
+    for name, frame in frames.items():
+        assert sorted(_text(row.asDict()) for row in frame.collect()) == sorted(made.rows(name))
+    assert frames["segments"].where("state = 'deleted'").count() == 1
+
+
+def test_verify_through_spark_says_what_verify_says(kafka: Path, spark: SparkSession) -> None:
+    results = [
+        CliRunner().invoke(cli, [*command, "--output", "ndjson", str(kafka)], catch_exceptions=False)
+        for command in (("spark", "verify"), ("verify",))
+    ]
+    assert results[0].stdout == results[1].stdout
+    assert results[0].exit_code == results[1].exit_code == 4

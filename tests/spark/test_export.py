@@ -1,0 +1,462 @@
+"""The export without Spark: what it does with logs that are not as they were, and when it dies or is refused."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from kafkalog_core.errors import AccessError, RefusedError, SelectionError, StorageError
+from kafkalog_core.spark import parquet
+from kafkalog_core.spark.commit import Output, read_manifest, roll_forward
+from kafkalog_core.spark.manifest import live_files
+from kafkalog_core.storage.changing.writer import Disk, WriteError
+from kafkalog_core.storage.source import Source
+from tests.build import message_v07
+from tests.build_files import partition_metadata
+from tests.spark.exporting import START_MS, Run, batches, offsets_in, records, values_in, write_log
+from tests.spark.judging import InlineWorkers
+from tests.spark.test_commit import DyingDisk, KilledError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+UUID = "AAAAAAAAAAAAAAAAAAAAAQ"
+OTHER_UUID = "AAAAAAAAAAAAAAAAAAAAAg"
+
+
+@pytest.fixture(autouse=True)
+def _fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked of the disk is in the order of its steps, and no power is lost here."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """`t-0`, with offsets 0 to 99 in two segments."""
+    write_log(tmp_path / "t-0", 0, batches(0, 50))
+    write_log(tmp_path / "t-0", 50, batches(50, 100))
+    return tmp_path / "t-0"
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+# --- what is exported -------------------------------------------------------------------------------------------------
+def test_rows_and_state(log: Path, out: Path) -> None:
+    run = Run(out, log)
+    assert offsets_in(out) == list(range(100))
+    row = run.exported["t-0"]
+    assert (row["state"], row["records"], row["from_offset"], row["next_offset"]) == ("exported", 100, 0, 100)
+    assert row["files"] == len(list(out.glob("topic=t/partition=0/*.parquet"))) > 2
+    assert row["file_bytes"] == sum(path.stat().st_size for path in out.glob("topic=*/*/*"))
+    summary = run.report.summary_row()
+    assert (summary["records"], summary["batches"], summary["files"], summary["partitions"]) == (100, 20, 2, 1)
+    assert (summary["bytes"], summary["bytes_total"], summary["rows"]) == (row["log_bytes"], row["log_bytes"], 1)
+    run = Run(out, log)
+    assert (run.exported["t-0"]["state"], run.report.summary_row()["files_total"]) == ("unchanged", 0)
+    assert read_manifest(str(out)).number == 1
+
+
+def test_columns_of_the_files(log: Path, out: Path) -> None:
+    Run(out, log)
+    schema = pq.read_schema(next(out.glob("topic=t/partition=0/*.parquet")))
+    assert {"topic", "partition", "type"}.isdisjoint(schema.names)
+    assert schema.names[:3] == ["segment", "position", "offset"]
+
+
+def test_a_task_that_is_done_twice_counts_once(log: Path, out: Path) -> None:
+    class Twice(InlineWorkers):
+        def map(self, work_of: Callable[..., Any], pieces: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+            def both() -> Iterator[tuple[Any, ...]]:
+                for piece in pieces:
+                    work_of(*piece, lambda _: None)
+                    yield piece
+
+            return super().map(work_of, both())
+
+    Run(out, log, workers=Twice())
+    assert offsets_in(out) == list(range(100))
+    assert not list((out / "_kafkalog/staging").iterdir())
+
+
+@pytest.mark.parametrize(("asked", "first"), [({"from_offset": 33}, 33), ({"from_time_ms": START_MS + 40_500}, 41)])
+def test_where_a_first_export_begins(log: Path, out: Path, asked: dict[str, int], first: int) -> None:
+    Run(out, log, **asked)
+    assert offsets_in(out) == list(range(first, 100))
+    with (log / f"{50:020}.log").open("ab") as file:
+        file.write(batches(100, 110))
+    Run(out, log, from_offset=5)
+    assert offsets_in(out) == list(range(first, 110)), "what is exported already goes on where it was"
+
+
+def test_from_a_time_that_has_not_come(log: Path, out: Path) -> None:
+    Run(out, log, from_time_ms=START_MS * 2)
+    assert not offsets_in(out)
+    with (log / f"{50:020}.log").open("ab") as file:
+        file.write(batches(100, 110))
+    Run(out, log)
+    assert offsets_in(out) == list(range(100, 110))
+
+
+def test_a_log_of_0_7_goes_on_at_its_address(tmp_path: Path, out: Path) -> None:
+    path = tmp_path / "t-0" / f"{0:020}.kafka"
+    path.parent.mkdir()
+    path.write_bytes(b"".join(message_v07(b"m%d" % number) for number in range(5)))
+    Run(out, path.parent)
+    Run(out, path.parent)
+    with path.open("ab") as file:
+        file.write(b"".join(message_v07(b"m%d" % number) for number in range(5, 8)))
+    Run(out, path.parent)
+    assert values_in(out) == [b"m%d" % number for number in range(8)]
+
+
+# --- logs that are not what they were ---------------------------------------------------------------------------------
+def rewrite(log: Path, first: int, end: int, word: str = "w") -> None:
+    """From an offset on another leader's records."""
+    write_log(log, 50, batches(50, first) + batches(first, end, word=word, leader_epoch=3))
+
+
+@pytest.mark.parametrize(
+    ("first", "end", "code"),
+    [(80, 120, "export.log-changed"), (80, 100, "export.log-changed"), (80, 90, "export.log-shorter")],
+)
+def test_a_log_that_was_written_anew(log: Path, out: Path, first: int, end: int, code: str) -> None:
+    Run(out, log)
+    rewrite(log, first, end)
+    run = Run(out, log)
+    assert run.codes == [code]
+    assert run.exported["t-0"]["state"] == "stopped"
+    assert run.report.exit_status == 4
+    assert "--on-change reload" in str(run.findings[0]["cure"])
+    assert values_in(out) == [record.value for record in records(range(100))], "nothing is done until somebody chooses"
+    run = Run(out, log, on_change="reload")
+    assert run.codes == ["export.changed-by-choice"]
+    assert values_in(out) == [record.value for record in (*records(range(first)), *records(range(first, end), "w"))]
+    assert run.exported["t-0"]["removed_records"] == 100
+    assert not Run(out, log).findings
+
+
+def test_going_on_in_a_log_that_was_cut(log: Path, out: Path) -> None:
+    Run(out, log)
+    rewrite(log, 80, 90)
+    run = Run(out, log, on_change="continue")
+    assert (run.codes, run.exported["t-0"]["next_offset"]) == (["export.changed-by-choice"], 90)
+    rewrite(log, 80, 95)
+    assert not Run(out, log).findings
+    assert offsets_in(out) == sorted([*range(100), *range(90, 95)])
+    rewrite(log, 70, 110, word="x")
+    assert Run(out, log).codes == ["export.log-changed"]
+    Run(out, log, on_change="continue")
+    assert offsets_in(out) == sorted([*range(100), *range(90, 110)])
+
+
+def test_a_topic_that_was_made_anew(log: Path, out: Path) -> None:
+    (log / "partition.metadata").write_bytes(partition_metadata(UUID))
+    Run(out, log)
+    (log / "partition.metadata").write_bytes(partition_metadata(OTHER_UUID))
+    run = Run(out, log)
+    assert run.codes == ["export.other-topic"]
+    assert UUID in str(run.findings[0]["message"])
+    assert Run(out, log, on_change="reload").codes == ["export.changed-by-choice"]
+    assert not Run(out, log).findings
+    assert offsets_in(out) == list(range(100))
+
+
+def test_segments_that_were_put_together(log: Path, out: Path) -> None:
+    """As a cleaner does: the same batches elsewhere. What is new behind them is read, and nothing twice."""
+    Run(out, log)
+    (log / f"{50:020}.log").unlink()
+    write_log(log, 0, batches(0, 110))
+    assert not Run(out, log).findings
+    assert offsets_in(out) == list(range(110))
+
+
+def test_a_log_that_was_cleaned(tmp_path: Path, out: Path) -> None:
+    """The batch that was exported last is gone, or shorter: of a log that is known to be compacted that is no news."""
+    log = tmp_path / "__consumer_offsets-0"
+    write_log(log, 0, batches(0, 100))
+    Run(out, log)
+    write_log(log, 0, batches(0, 40) + batches(100, 110))
+    assert not Run(out, log).findings
+    assert offsets_in(out, "__consumer_offsets") == list(range(110))
+
+
+def test_a_log_that_is_empty_now(log: Path, out: Path) -> None:
+    Run(out, log)
+    for path in log.iterdir():
+        path.unlink()
+    write_log(log, 100, b"")
+    assert not Run(out, log).findings, "all was deleted by retention"
+    (log / f"{100:020}.log").rename(log / f"{0:020}.log")
+    assert Run(out, log).codes == ["export.log-shorter"]
+
+
+def test_a_gap_behind_what_was_exported(log: Path, out: Path) -> None:
+    Run(out, log)
+    write_log(log, 120, batches(120, 130))
+    run = Run(out, log)
+    assert run.codes == ["segment.gap"]
+    assert run.findings[0]["offset"] == 100
+    assert offsets_in(out) == [*range(100), *range(120, 130)]
+    assert not Run(out, log).findings
+
+
+# --- reloading --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("low", [0, 7, 10, 50, 73, 99, 100, 5000])
+def test_reload_from_an_offset(log: Path, out: Path, low: int) -> None:
+    Run(out, log)
+    write_log(log, 0, batches(0, 50, word="w"))
+    rewrite(log, 50, 100)
+    run = Run(out, log, reload=True, from_offset=low)
+    assert values_in(out) == [record.value for record in (*records(range(low))[:100], *records(range(low, 100), "w"))]
+    row = run.exported["t-0"]
+    assert row["removed_records"] == row["records"] == max(0, 100 - low)
+    assert {str(path.relative_to(out)) for path in out.glob("topic=*/*/*.parquet")} == data_names(out)
+
+
+def data_names(out: Path) -> set[str]:
+    """Names of the files that hold records, by the commits."""
+    return {name for name in live_files(str(out)) if name.startswith("topic=")}
+
+
+def test_reload_from_a_time_and_from_the_start(log: Path, out: Path) -> None:
+    Run(out, log)
+    write_log(log, 0, batches(0, 50, word="w"))
+    rewrite(log, 50, 100)
+    Run(out, log, reload=True, from_time_ms=START_MS + 60_000)
+    assert values_in(out) == [record.value for record in (*records(range(60)), *records(range(60, 100), "w"))]
+    Run(out, log, reload=True)
+    assert values_in(out) == [record.value for record in records(range(100), "w")]
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+def test_two_copies_of_a_partition(log: Path, out: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "disk2" / "t-0"
+    shutil.copytree(log, copy)
+    with pytest.raises(RefusedError, match=f"t-0 is also in {log}.*spark replicas"):
+        Run(out, log, copy)
+    assert not out.exists()
+
+
+def test_directories_that_are_not_served(log: Path, out: Path) -> None:
+    log_dir = log.parent
+    (log_dir / "meta.properties").write_text("version=0\nbroker.id=1\n")
+    moving = log_dir / f"t-0.{'0123456789abcdef' * 2}-future"
+    shutil.copytree(log, moving)
+    out = log_dir.with_name(f"{log_dir.name}-out")
+    run = Run(out, log_dir)
+    assert (run.codes.count("export.left-out"), len(offsets_in(out))) == (1, 100)
+    other = log_dir.with_name(f"{log_dir.name}-out2")
+    Run(other, moving)
+    assert offsets_in(other) == list(range(100)), "one that is named is read"
+
+
+def test_a_file_by_itself(log: Path, out: Path) -> None:
+    with pytest.raises(SelectionError, match="a file by itself"):
+        Run(out, log / f"{0:020}.log")
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
+def test_damage_is_told_and_kept_and_the_rest_is_exported(log: Path, out: Path) -> None:
+    data = bytearray((log / f"{0:020}.log").read_bytes())
+    size = len(batches(0, 5))
+    data[2 * size + 16] ^= 0xFF  # the third batch's magic: lengths are lost up to the segment's end
+    (log / f"{0:020}.log").write_bytes(data)
+    run = Run(out, log)
+    assert offsets_in(out) == [*range(10), *range(50, 100)]
+    assert run.codes == ["log.unknown-magic", "segment.gap"]
+    assert run.report.exit_status == 4
+    assert run.report.summary_row()["damage_count"] == 1
+    kept = [row for path in out.glob("_kafkalog/findings/*.parquet") for row in pq.ParquetFile(path).read().to_pylist()]
+    assert [row["code"] for row in kept] == run.codes
+    assert not Run(out, log).findings, "it is told once"
+
+
+def test_what_a_broker_is_writing_is_held_back(log: Path, out: Path) -> None:
+    whole = batches(100, 105)
+    tail = log / f"{50:020}.log"
+    before = tail.read_bytes()
+    tail.write_bytes(before + whole[:30])
+    run = Run(out, log)
+    assert (run.codes, run.report.exit_status) == (["export.held-back"], 0)
+    tail.write_bytes(before + whole)
+    assert not Run(out, log).findings
+    assert offsets_in(out) == list(range(105))
+    tail.write_bytes(before + whole + whole[:30])
+    (log.parent / "meta.properties").write_text("version=0\nbroker.id=1\n")
+    (log.parent / ".kafka_cleanshutdown").touch()
+    other = log.parent.with_name(f"{log.parent.name}-out")
+    assert Run(other, log).codes == ["log.torn-tail"], "a broker that stopped cleanly leaves none"
+
+
+@pytest.fixture
+def unreadable(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Names of files that the system refuses to open."""
+    names: set[str] = set()
+    opened = Source.open.__func__  # type: ignore[attr-defined]
+
+    def open_(cls: type[Source], path: str) -> Source:
+        if os.path.basename(path) in names:
+            raise AccessError("no permission to read it", path=str(path))
+        return opened(cls, path)
+
+    monkeypatch.setattr(Source, "open", classmethod(open_))
+    return names
+
+
+def test_a_segment_that_cannot_be_opened_is_tried_again(log: Path, out: Path, unreadable: set[str]) -> None:
+    unreadable.add(f"{0:020}.log")
+    run = Run(out, log)
+    assert (run.codes, run.exported["t-0"]["unread_segments"]) == (["file.not-readable"], 1)
+    assert offsets_in(out) == list(range(50, 100))
+    run = Run(out, log)
+    assert (run.codes, read_manifest(str(out)).number) == (["file.not-readable"], 1)
+    unreadable.clear()
+    run = Run(out, log)
+    assert (run.codes, run.exported["t-0"]["unread_segments"]) == (["export.read-later"], 0)
+    assert offsets_in(out) == list(range(100))
+    assert not Run(out, log).findings
+
+
+def test_a_segment_that_could_not_be_opened_and_is_gone(log: Path, out: Path, unreadable: set[str]) -> None:
+    unreadable.add(f"{0:020}.log")
+    Run(out, log)
+    (log / f"{0:020}.log").unlink()
+    run = Run(out, log)
+    assert run.codes == ["export.gone-before"]
+    assert "Offsets 0 to 49 were deleted" in str(run.findings[0]["message"])
+    assert not Run(out, log).findings
+
+
+def test_the_last_segment_cannot_be_opened(log: Path, out: Path, unreadable: set[str]) -> None:
+    unreadable.add(f"{50:020}.log")
+    run = Run(out, log)
+    assert (run.codes, run.exported["t-0"]["next_offset"]) == (["file.not-readable"], 50)
+    unreadable.clear()
+    assert not Run(out, log).findings
+    assert offsets_in(out) == list(range(100))
+
+
+def test_a_file_that_some_tasks_can_open_and_others_not(
+    log: Path, out: Path, unreadable: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kafkalog_core.spark import export as module  # noqa: PLC0415 -- whose function is replaced
+
+    done = []
+
+    def flaky(piece: object, advance: Callable[[int], None]) -> object:
+        unreadable.clear()
+        if len(done) == 1:
+            unreadable.add(f"{0:020}.log")
+        done.append(piece)
+        return work(piece, advance)  # type: ignore[arg-type]
+
+    class Here:
+        jobs, scratch = 1, None
+
+        def map(self, work_of: Callable[..., Any], pieces: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+            return (work_of(*piece, lambda _: None) for piece in pieces)
+
+    work = module.export_piece
+    monkeypatch.setattr(module, "export_piece", flaky)
+    with pytest.raises(StorageError, match="one task could read it and another could not"):
+        Run(out, log, workers=Here())
+    assert not offsets_in(out)
+
+
+# --- dying ------------------------------------------------------------------------------------------------------------
+def grow(log: Path) -> None:
+    with (log / f"{50:020}.log").open("ab") as file:
+        file.write(batches(100, 130))
+    write_log(log, 130, batches(130, 150))
+
+
+@pytest.mark.parametrize("commit_bytes", [1, 1 << 30])
+def test_killed_at_any_step(log: Path, tmp_path: Path, commit_bytes: int) -> None:
+    Run(tmp_path / "first", log)
+    grow(log)
+    at = 0
+    while True:
+        out = tmp_path / f"out-{at}"
+        shutil.copytree(tmp_path / "first", out)
+        disk = DyingDisk(at)
+        try:
+            Run(out, log, disk=disk, commit_bytes=commit_bytes)
+        except KilledError:
+            pass
+        else:
+            break
+        manifest = roll_forward(str(out), "export")
+        there = offsets_in(out)
+        assert there == list(range(len(there)))
+        assert commit_bytes == 1 or len(there) == (100 if manifest.number == 1 else 150)
+        Run(out, log)
+        assert offsets_in(out) == list(range(150))
+        at += 3 if commit_bytes == 1 else 1
+    assert at > 30
+    assert offsets_in(out) == list(range(150))
+
+
+def test_killed_while_reloading(log: Path, tmp_path: Path) -> None:
+    Run(tmp_path / "first", log)
+    rewrite(log, 50, 100)
+    old = [record.value for record in records(range(100))]
+    new = [record.value for record in (*records(range(50)), *records(range(50, 100), "w"))]
+    at = 0
+    while True:
+        out = tmp_path / f"out-{at}"
+        shutil.copytree(tmp_path / "first", out)
+        try:
+            Run(out, log, disk=DyingDisk(at), commit_bytes=1, reload=True, from_offset=48)
+        except KilledError:
+            pass
+        else:
+            break
+        manifest = roll_forward(str(out), "export")
+        assert values_in(out) == (old if manifest.number == 1 else new)
+        at += 2
+    assert values_in(out) == new
+
+
+def test_a_disk_that_is_full_in_a_task(log: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Run(out, log)
+    grow(log)
+    with monkeypatch.context() as patched:
+
+        def close(_: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        patched.setattr(parquet.ParquetFile, "close", close)
+        with pytest.raises(WriteError, match="no space left on device"):
+            Run(out, log)
+    assert offsets_in(out) == list(range(100))
+    assert not list((out / "_kafkalog/staging").iterdir())
+    Run(out, log)
+    assert offsets_in(out) == list(range(150))
+
+
+@pytest.mark.parametrize("at", range(0, 60, 5))
+def test_a_disk_that_is_full_at_a_step(log: Path, out: Path, at: int) -> None:
+    Run(out, log)
+    grow(log)
+    try:
+        Run(out, log, disk=DyingDisk(at, errno.ENOSPC))
+    except StorageError as error:
+        assert "no space left" in str(error)  # noqa: PT017 -- at some steps nothing fails
+    Run(out, log, disk=Disk())
+    assert offsets_in(out) == list(range(150))
+
+
+def test_a_state_that_is_none(log: Path, out: Path) -> None:
+    with Output.open(str(out), "export") as output:
+        output.begin("x").commit({"partitions": {"t": {"0": {}}}}, now_ms=1)
+    with pytest.raises(RefusedError, match="not one of an export"):
+        Run(out, log)
