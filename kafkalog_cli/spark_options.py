@@ -32,6 +32,7 @@ def session_options(function: Decorated) -> Decorated:
             driver_memory=options.pop("driver_memory"),
             confs=dict(map(_parsed, options.pop("confs"))),
             archives=options.pop("archives"),
+            is_light=True,
             shows_log=os.environ.get("KAFKALOG_DEBUG") == "1",
         )
         return function(*arguments, session=session, **options)

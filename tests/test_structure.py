@@ -19,6 +19,7 @@ WRITERS = {
     "kafkalog_core/ops/reindexing/steps.py": "removes the temporary files that its own processes make",
     "kafkalog_core/ops/cleaning/spool.py": "temporary files of its own: what a simulated clean leaves for the next one",
     "kafkalog_core/storage/changing/writer.py": "the one door through which a broker's files are changed",
+    "kafkalog_core/spark/parquet.py": "writes a Parquet file of a job's output, and removes it where that fails",
     "kafkalog_cli/outfile.py": "writes the file that a user asked for, never among those of a broker",
 }
 

@@ -29,7 +29,7 @@ REPLICAS: Final = {
     ),
     "replicas.damaged": FindingType(
         "error",
-        "This copy is damaged ({reason}); another one has {records} records that it cannot give any more.",
+        "This copy is damaged; another one has {records} records that it cannot give any more: {reason}.",
         None,
         "Keep the other copy, delete this directory, and let its broker fetch it anew. kafkalog verify names all that "
         "is wrong.",
@@ -37,8 +37,8 @@ REPLICAS: Final = {
     ),
     "replicas.missing": FindingType(
         "error",
-        "{records} records are missing in this copy without damage: another one has them, and no cleaner has been "
-        "there.",
+        "This copy lacks {records} records without being damaged there: another one has them, and no cleaner has been "
+        "at work.",
         "Does not notice: it serves the log with the hole in it.",
         "Keep the other copy, delete this directory, and let its broker fetch it anew.",
         "A segment was deleted or cut while the broker was down, or a recovery has cut one in the middle.",

@@ -5,7 +5,7 @@ Nothing is written. How it is carried out says `ops.cleaning.planning`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import SelectionError
@@ -24,21 +24,25 @@ from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
 from kafkalog_core.storage.partition import read_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from kafkalog_core.ops.cleaning.forecast import CompactForecast
     from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
+    from kafkalog_core.ops.logdirs.segment_views import PartitionView
     from kafkalog_core.ops.plans.sites import Site
     from kafkalog_core.ops.pool import Workers
     from kafkalog_core.ops.releases.release_evidence import ReleaseGuess
     from kafkalog_core.ops.releases.settings import Settings
     from kafkalog_core.ops.report import Report
     from kafkalog_core.ops.selecting.targets import Target
-    from kafkalog_core.storage.partition import Partition
+    from kafkalog_core.storage.logdir import PartitionPath
 
 __all__ = ["CompactRequest", "compact", "count_forecast", "tasks_of"]
 
 _NO_SETTINGS: Final = SettingsRequest()
+_DRAFTS_A_PIECE: Final = 32
+"""Partitions that are looked at in one go: a few reads at the ends of its files are all that one takes."""
+
 _SHARED_BYTES: Final = 64 * 1024 * 1024
 """Less log than this is read before other processes have started."""
 
@@ -83,7 +87,8 @@ def compact(
 
     Raises SelectionError for a file by itself, SettingError for settings that no broker takes.
     """
-    tasks = [task for site in sites_of(request.targets) for task in tasks_of(site, request)]
+    drafts = [draft for site in sites_of(request.targets) for draft in _drafts_of(site, request)]
+    tasks = list(_read_all(drafts, workers))
     check_now([task.view for task in tasks if task.view is not None], request.now_ms)
     report.expect(partitions=len(tasks))
     size_bytes = sum(task.expected_bytes for task in tasks)
@@ -105,8 +110,16 @@ def _forecasts(tasks: list[CompactTask], size_bytes: int, jobs: int, progress: P
         yield from pool.map(simulate, ((task.light(),) for task in tasks))
 
 
-def tasks_of(site: Site, request: CompactRequest) -> Iterable[CompactTask]:
-    """The partitions of a site; of a request its targets do not count. Raises SelectionError and SettingError."""
+def tasks_of(site: Site, request: CompactRequest, workers: Workers | None = None) -> Iterable[CompactTask]:
+    """The partitions of a site; of a request its targets do not count. Raises SelectionError and SettingError.
+
+    `workers`: who looks at the files; null: this process.
+    """
+    return _read_all(list(_drafts_of(site, request)), workers)
+
+
+def _drafts_of(site: Site, request: CompactRequest) -> Iterator[CompactTask]:
+    """The partitions of a site, before any file of them is looked at."""
     if site.files:
         raise SelectionError(
             "compaction is of whole partitions: name the directory of the partition", path=site.files[0].path
@@ -118,7 +131,7 @@ def tasks_of(site: Site, request: CompactRequest) -> Iterable[CompactTask]:
     around = _Around(guess, settings, broker_dir, cleaned_topics(broker_dir))
     for place in site.partitions:
         if place.name.state is not DirectoryState.DELETE:
-            yield _task(read_partition(place.path), request, around)
+            yield _draft(place, request, around)
 
 
 class _Around(NamedTuple):
@@ -130,25 +143,21 @@ class _Around(NamedTuple):
     cleaned: frozenset[str]
 
 
-def _task(partition: Partition, request: CompactRequest, around: _Around) -> CompactTask:
-    settings, cleaned = around.settings, around.cleaned
-    topic = with_known_policy(settings.for_topic(partition.topic), is_cleaned=partition.topic in cleaned)
-    never = why_not_current(partition.name.state) or why_never_cleaned(settings, topic, has_cleaned=bool(cleaned))
-    view = None
-    if never is None:
-        check_cleaner_settings(settings, topic)
-        view = read_partition_view(partition, around.broker_dir, topic, around.guess.release)
-    task = CompactTask(
-        path=partition.path,
-        topic=partition.topic,
-        partition=partition.partition,
-        view=view,
+def _draft(place: PartitionPath, request: CompactRequest, around: _Around) -> CompactTask:
+    settings, cleaned, name = around.settings, around.cleaned, place.name
+    topic = with_known_policy(settings.for_topic(name.topic), is_cleaned=name.topic in cleaned)
+    never = why_not_current(name.state) or why_never_cleaned(settings, topic, has_cleaned=bool(cleaned))
+    draft = CompactTask(
+        path=place.path,
+        topic=name.topic,
+        partition=name.partition,
+        view=None,
         broker_dir=around.broker_dir,
         guess=around.guess,
         settings=settings,
         of_topic=topic,
         never=never,
-        size_bytes=sum(segment.log.size_bytes for segment in partition.segments if segment.log is not None),
+        size_bytes=0,
         now_ms=request.now_ms,
         memory_bytes=request.memory_bytes,
         max_passes=request.max_passes,
@@ -157,8 +166,38 @@ def _task(partition: Partition, request: CompactRequest, around: _Around) -> Com
         max_batch_bytes=request.max_batch_bytes,
     )
     if never is None:
-        task.config()  # settings that cannot be are said before anything is shown
-    return task
+        check_cleaner_settings(settings, topic)
+        draft.config()  # settings that cannot be are said before anything is shown
+    return draft
+
+
+def _read_all(drafts: list[CompactTask], workers: Workers | None) -> Iterator[CompactTask]:
+    if workers is None:
+        found: Iterable[tuple[PartitionView | None, int]] = map(_read, drafts)
+    else:
+        pieces = (
+            (tuple(each.light() for each in drafts[first : first + _DRAFTS_A_PIECE]),)
+            for first in range(0, len(drafts), _DRAFTS_A_PIECE)
+        )
+        found = (each for some in workers.map(read_some, pieces) for each in some)
+    for draft, (view, size_bytes) in zip(drafts, found, strict=True):
+        yield replace(draft, view=view, size_bytes=size_bytes)
+
+
+def read_some(
+    drafts: tuple[CompactTask, ...], advance: Callable[[int], None]
+) -> list[tuple[PartitionView | None, int]]:
+    """The work of others: what the files of some partitions say of their segments, and the bytes of their logs."""
+    advance(0)
+    return [_read(draft) for draft in drafts]
+
+
+def _read(draft: CompactTask) -> tuple[PartitionView | None, int]:
+    partition = read_partition(draft.path)
+    view = None
+    if draft.never is None:
+        view = read_partition_view(partition, draft.broker_dir, draft.of_topic, draft.guess.release)
+    return view, sum(segment.log.size_bytes for segment in partition.segments if segment.log is not None)
 
 
 def count_forecast(forecast: CompactForecast, report: Report) -> None:

@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkalog_core.ops.cleaning import to_dir
 from kafkalog_core.ops.cleaning.map_parts import MapPart, PartHead, merged_map, packed_part, parts_of
+from kafkalog_core.ops.cleaning.simulation import CompactTask
 from kafkalog_core.ops.compact import compact as simulate_all
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
 from kafkalog_core.spark.workers import Raised, SparkWorkers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from pyspark import RDD
 
     from kafkalog_core.ops.cleaning.forecast import CompactForecast
-    from kafkalog_core.ops.cleaning.simulation import CompactTask
     from kafkalog_core.ops.compact import CompactRequest
     from kafkalog_core.ops.pool import Workers
     from kafkalog_core.ops.report import Report
 
 __all__ = ["DEFAULT_GIANT_BYTES", "compact", "compact_to"]
 
-DEFAULT_GIANT_BYTES: Final = 512 * 1024 * 1024
-"""Of a log with less than this, reading is over before several tasks have begun."""
+DEFAULT_GIANT_BYTES: Final = 4 * 1024 * 1024 * 1024
+"""Of a log with less than this, reading is over by the time the maps of its parts have gone through the shuffle."""
 
 _Result = TypeVar("_Result")
 _Piece = tuple[Any, ...]
@@ -92,9 +92,9 @@ def _sharing(workers: Workers, giant_bytes: int, *, forced: bool) -> Workers:
 
 
 class _GiantWorkers:
-    """Workers for pieces that begin with a `CompactTask`; several of them share those of giants.
+    """Workers of whom several share a piece that begins with the `CompactTask` of a giant.
 
-    `work_of` is called as `work_of(*piece, advance, known)`, where `known` is a giant's map.
+    There `work_of` is called as `work_of(*piece, advance, known)`, where `known` is the giant's map.
     """
 
     scratch: None = None
@@ -112,17 +112,19 @@ class _GiantWorkers:
     def map(self, work_of: Callable[..., _Result], pieces: Iterable[_Piece]) -> Iterator[_Result]:
         """See `Workers`."""
         known = list(pieces)
-        giants = self._giants([piece[0] for piece in known])
+        giants = self._giants(
+            {number: each[0] for number, each in enumerate(known) if isinstance(each[0], CompactTask)}
+        )
         if not giants:
             return self._workers.map(work_of, known)
         return self._map_shared(work_of, known, giants)
 
-    def _giants(self, tasks: Sequence[CompactTask]) -> dict[int, tuple[MapPart, ...]]:
+    def _giants(self, tasks: Mapping[int, CompactTask]) -> dict[int, tuple[MapPart, ...]]:
         """Places of giants, and the parts that their maps are made of."""
-        share = sum(task.expected_bytes for task in tasks) / self.jobs
+        share = sum(task.expected_bytes for task in tasks.values()) / self.jobs
         large = [
             number
-            for number, task in enumerate(tasks)
+            for number, task in tasks.items()
             if task.size_bytes >= self._giant_bytes and task.expected_bytes > share
         ]
         most = max(2, self.jobs // max(1, len(large)))

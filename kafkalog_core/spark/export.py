@@ -24,6 +24,7 @@ from kafkalog_core.spark.export_start import Asked, start_of
 from kafkalog_core.spark.export_state import States
 from kafkalog_core.spark.export_task import Piece, export_piece
 from kafkalog_core.spark.manifest import INNER
+from kafkalog_core.spark.out_place import refuse_inside
 from kafkalog_core.storage.scan import ScanOptions
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class ExportRequest:
         piece_bytes: of log that one task reads and one file holds, about.
         commit_bytes: of log, about, after which is committed what is done by then.
         max_batch_bytes: the largest batch that is read, inflated too.
+        syncs: whether files are brought to the disk before they are committed. Where not, a machine that loses its
+            power may leave a commit with files that are not whole; a process that is killed does not.
     """
 
     targets: tuple[Target, ...]
@@ -68,6 +71,7 @@ class ExportRequest:
     piece_bytes: int = PIECE_BYTES
     commit_bytes: int = COMMIT_BYTES
     max_batch_bytes: int = MAX_BATCH_BYTES
+    syncs: bool = True
 
 
 def export(
@@ -96,6 +100,7 @@ def export(
     """
     if not _RUN_ID.fullmatch(run_id):
         raise ValueError(f"no id for a run: {run_id!r}")
+    refuse_inside(request.output, [target.path for target in request.targets])
     logs, findings = find_logs(request.targets)
     with Output.open(request.output, EXPORT_KIND, disk) as output:
         states = States.from_json(output.state, output.path)
@@ -191,6 +196,7 @@ class _Run:
                         stem=f"part-{self.run_id}-{self.pieces:06}",
                         folder=plan.folder,
                         compression=self.request.compression,
+                        syncs=self.request.syncs,
                     ),
                 )
 

@@ -33,13 +33,15 @@ class RecordFile:
         stem: how its name begins.
         folder: the directory that it comes to lie in, below the output.
         compression: of its pages.
+        syncs: whether it is brought to the disk.
     """
 
-    def __init__(self, staging: str, stem: str, folder: str, compression: Compression) -> None:
+    def __init__(self, staging: str, stem: str, folder: str, compression: Compression, *, syncs: bool = True) -> None:
         self._staged = attempt_name(stem)
         self._folder = folder
         self._path = f"{staging}/{self._staged}"
         self._compression = compression
+        self._syncs = syncs
         self._file: ParquetFile | None = None
         self._rows: ArrowRows | None = None
         self._first: int | None = None
@@ -75,7 +77,7 @@ class RecordFile:
                 raise write_error(self._path, error) from error
 
     def finish(self) -> Part | None:
-        """The file, on the disk; null: it has no record. Raises WriteError."""
+        """The finished file; null: it has no record. Raises WriteError."""
         if self._rows is not None:
             for batch in self._rows.flush():
                 self.write(batch)
@@ -85,7 +87,8 @@ class RecordFile:
             written = self._file.close()
         except OSError as error:
             raise write_error(self._path, error) from error
-        sync_file(self._path)
+        if self._syncs:
+            sync_file(self._path)
         info = {"first_offset": self._first, "last_offset": self._last}
         return Part(self._staged, f"{self._folder}/{self._staged}", written.rows, os.path.getsize(self._path), info)
 

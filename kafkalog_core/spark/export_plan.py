@@ -69,6 +69,8 @@ class Plan:
     _spans: dict[str, Span] = field(default_factory=dict)
     _seeds: dict[str, Span] = field(default_factory=dict)
     """What earlier runs have seen of the file that is read on."""
+    _failed: set[str] = field(default_factory=set)
+    """Paths that could not be opened."""
     _read: list[LogFile] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -103,9 +105,7 @@ class Plan:
         """Whether its state is another one than before; where its directory is does not count."""
         if self.start.is_stopped:
             return False
-        return self.before is None or replace(self.state, path="", topic_id=None) != replace(
-            self.before, path="", topic_id=None
-        )
+        return self.before is None or replace(self.state, path=self.before.path) != self.before
 
     @property
     def files_to_read(self) -> int:
@@ -211,9 +211,12 @@ class Plan:
     # --- what has come of it ------------------------------------------------------------------------------------------
     def take(self, work: Work, result: PieceResult) -> None:
         """A piece is done. Raises StorageError where a file could be read in part alone."""
-        self.findings += result.findings
-        for (severity, _), count in result.counts.items():
-            self.counts[severity] += count
+        for finding in result.findings:
+            if finding.code == result.failed.get(finding.path) and finding.path in self._failed:
+                continue  # another part of the same file has told it
+            self.findings.append(finding)
+            self.counts[finding.severity] += 1 + finding.more
+        self._failed.update(result.failed)
         self.log_bytes += result.totals["bytes"]
         if result.part is not None:
             self.add_file(result.part)

@@ -47,6 +47,7 @@ class Piece:
         stem: how its name begins.
         folder: the directory that it comes to lie in, below the output.
         compression: of the file.
+        syncs: whether the file is brought to the disk before it counts.
     """
 
     splits: tuple[Split, ...]
@@ -55,6 +56,7 @@ class Piece:
     stem: str
     folder: str
     compression: Compression
+    syncs: bool = True
 
 
 class Span(NamedTuple):
@@ -74,8 +76,7 @@ class PieceResult:
         spans: by path; of files that could not be opened there is none.
         failed: those, by path: the code of what happened.
         last_batch: the last one of the last file that had any.
-        findings: what is wrong, some of each kind one by one.
-        counts: findings by severity and code, all of them.
+        findings: what is wrong; of many of a kind in one file the last that is told says how many more there are.
         totals: figures of the summary by name.
     """
 
@@ -84,7 +85,6 @@ class PieceResult:
     failed: Mapping[str, str]
     last_batch: LastBatch | None
     findings: tuple[Finding, ...]
-    counts: Mapping[tuple[str, str], int]
     totals: Mapping[str, int]
 
 
@@ -99,8 +99,7 @@ class _Exporter:
         self._report = Report()
         self._reader = LogReader(piece.request, self._report, _Advance(advance))
         self._sink = Sink(piece.splits[0].topic, piece.splits[0].partition)
-        self._file = RecordFile(piece.staging, piece.stem, piece.folder, piece.compression)
-        self._counts: dict[tuple[str, str], int] = {}
+        self._file = RecordFile(piece.staging, piece.stem, piece.folder, piece.compression, syncs=piece.syncs)
         self._spans: dict[str, Span] = {}
         self._failed: dict[str, str] = {}
         self._last: LastBatch | None = None
@@ -113,7 +112,7 @@ class _Exporter:
             part = self._file.finish()
         finding = self._file.finding()
         if finding is not None:
-            self._put(finding)
+            self._sink.put(finding)
         report = self._report
         names = ("files", "bytes", "batches", "records", "damage_count", "damage_bytes")
         return PieceResult(
@@ -122,7 +121,6 @@ class _Exporter:
             failed=self._failed,
             last_batch=self._last,
             findings=self._sink.findings,
-            counts=self._counts,
             totals={name: getattr(report, name) for name in names},
         )
 
@@ -138,7 +136,7 @@ class _Exporter:
         except StorageError as error:
             code = code_of_error(error)
             self._failed[split.path] = code
-            self._put(found(code, split.path, reason=error.message, topic=split.topic, partition=split.partition))
+            self._sink.put(found(code, split.path, reason=error.message, topic=split.topic, partition=split.partition))
         span = self._reader.take_spans().get(split.path)
         if span is None:  # it went away, or another file has its name now
             self._failed.setdefault(split.path, "file.replaced-since")
@@ -160,12 +158,7 @@ class _Exporter:
             else:
                 finding = _finding_of_damage(row, split.path)
             if finding.code not in _EXPECTED:
-                self._put(finding)
-
-    def _put(self, finding: Finding) -> None:
-        key = (finding.severity, finding.code)
-        self._counts[key] = self._counts.get(key, 0) + 1
-        self._sink.put(finding)
+                self._sink.put(finding)
 
 
 class _Advance:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.spark.manifest import INNER, commit_numbers, read_commit
 from kafkalog_core.storage.logdir import holds_segments, is_broker_dir
 from kafkalog_core.storage.source import open_error
 
-__all__ = ["check_place"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["check_place", "refuse_inside"]
 
 
 def check_place(path: str, kind: str) -> None:
@@ -33,6 +37,14 @@ def check_place(path: str, kind: str) -> None:
             f"not empty, and nothing that a run of this job has made: it holds {file!r}; name a new or empty directory",
             path=path,
         )
+
+
+def refuse_inside(path: str, sources: Iterable[str]) -> None:
+    """Raise RefusedError for an output inside of what is read: the next run would read it too."""
+    there = os.path.realpath(path)
+    for source in sources:
+        if f"{there}/".startswith(f"{os.path.realpath(source).rstrip('/')}/"):
+            raise RefusedError(f"inside of {source}, which is read; name a directory outside", path=path)
 
 
 def _first_file(path: str) -> str | None:

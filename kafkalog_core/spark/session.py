@@ -41,6 +41,9 @@ _END_SECONDS: Final = 10
 _LOOPBACK: Final = "127.0.0.1"
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_LIGHT: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Compiles quickly rather than well, without threads for either: a job of ours asks a JVM to hand out its tasks."""
+
 _PYTHON_PATH: Final = "spark.executorEnv.PYTHONPATH"
 _LOGGERS: Final = (None, "SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """The root is what the bridge to the JVM tells of Ctrl-C."""
@@ -65,6 +68,7 @@ class SessionSettings:
         confs: Spark's own settings; they go before ours.
         archives: what `kafkalog spark pack` has made, for executors where kafkalog is not installed.
         app_name: how the cluster lists the work.
+        is_light: for work that Python does: Java then starts in half the time, but computes more slowly on many rows.
         shows_log: whether what Spark itself says goes to stderr; else it goes to a file.
     """
 
@@ -73,6 +77,7 @@ class SessionSettings:
     confs: Mapping[str, str] = field(default_factory=dict)
     archives: Sequence[str] = ()
     app_name: str = "kafkalog"
+    is_light: bool = False
     shows_log: bool = False
 
 
@@ -210,7 +215,8 @@ def _confs(settings: SessionSettings, log: SparkLog) -> dict[str, str]:
     result |= {**settings.confs, **added}
     result["spark.master"] = f"local[{master[1] or 1},{_LOCAL_ATTEMPTS}]" if master else settings.master
     logging = f'-Dlog4j2.configurationFile="{_LOGGING.as_uri()}"'
-    result[_JAVA_OPTIONS] = " ".join(filter(None, (logging, settings.confs.get(_JAVA_OPTIONS))))
+    options = settings.confs.get(_JAVA_OPTIONS) or (_LIGHT if settings.is_light else "")
+    result[_JAVA_OPTIONS] = f"{logging} {options}".rstrip()
     if result.get(_PUSHDOWN, "false") != "false":
         raise SparkError(f"{_PUSHDOWN} must stay false: with it, this release of Spark may give wrong rows")
     return result

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import SelectionError, StorageError
 from kafkalog_core.ops.dump import DumpRequest, dump
+from kafkalog_core.ops.reading.chunks import BatchChunk, RecordChunk
 from kafkalog_core.ops.reading.splits import Split, plan_splits, read_split
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.selecting.targets import LogDirTarget, resolve
@@ -166,7 +167,7 @@ def read_chunks(chunks: Iterable[Chunk], options: SourceOptions, names: Sequence
     for chunk in chunks:
         if chunk.table.name == "segment":
             yield rows_to_arrow(table, chunk.rows(), names)
-        elif chunk.table.name == table.name:
+        elif isinstance(chunk, RecordChunk | BatchChunk):
             rows = rows or ArrowRows(table, names, batch_rows=options.batch_rows, batch_bytes=options.batch_bytes)
             yield from rows.add(chunk)
         elif chunk.table.name == "finding":

@@ -367,7 +367,7 @@ class _Scanner:
             stop, _ = self._walk(entry, position, self._probe)
             if self._probe.count:
                 return position, True
-            if stop not in _PASSABLE:
+            if stop not in _PASSABLE and not len(header) < len(entry) < size:  # a part that the disk cannot read
                 return position, False
             position += size
         return position, position == self._end

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from io import FileIO
     from types import TracebackType
 
-__all__ = ["WINDOW_BYTES", "Change", "Source", "UnreadableError"]
+__all__ = ["PEEK_BYTES", "WINDOW_BYTES", "Change", "Source", "UnreadableError"]
 
 WINDOW_BYTES: Final = 1024 * 1024
+PEEK_BYTES: Final = 17
+"""Kafka's HEADER_SIZE_UP_TO_MAGIC: enough to go on from batch to batch."""
 _UNREADABLE_ERRNOS: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
 _MAX_UNREADABLE_BYTES: Final = 1024 * 1024
 
@@ -67,6 +69,7 @@ class Source:
         self.size_bytes = self._opened.st_size
         self._buffer = bytearray(min(WINDOW_BYTES, self.size_bytes))  # most files are small
         self._view = memoryview(self._buffer)
+        self._small = memoryview(bytearray(PEEK_BYTES))
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
@@ -96,6 +99,12 @@ class Source:
         """The inode of the open file."""
         return self._opened.st_ino
 
+    @property
+    def version(self) -> tuple[int, int, int, int]:
+        """By what the open file, as it was at open, is known: device, inode, size and time of change."""
+        opened = self._opened
+        return opened.st_dev, opened.st_ino, opened.st_size, opened.st_mtime_ns
+
     def window(self, position: int, size_bytes: int = WINDOW_BYTES) -> memoryview:
         """Bytes from `position` on, valid until the next call.
 
@@ -112,6 +121,16 @@ class Source:
             self._buffer = bytearray(WINDOW_BYTES)
             self._view = memoryview(self._buffer)
         return self._view[: self._fill(self._view[:wanted], position)]
+
+    def peek(self, position: int) -> memoryview:
+        """The next `PEEK_BYTES` bytes, fewer at the end of the file, valid until the next call: cheaper than a window.
+
+        Raises UnreadableError.
+        """
+        try:
+            return self._small[: self._pread(self._small, position)]
+        except OSError:
+            return self.window(position, PEEK_BYTES)
 
     def read(self, position: int, size_bytes: int) -> bytes:
         """A copy of `size_bytes` bytes from `position` on, fewer at the end of the file."""

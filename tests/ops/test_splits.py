@@ -164,13 +164,15 @@ def test_pieces_of_real_logs_are_the_whole(corpus: Path) -> None:
     assert compared > 500
 
 
-@pytest.mark.parametrize("position", [0, 4096, 30_000])
-def test_a_disk_that_cannot_read_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, position: int) -> None:
-    log = write_segments(tmp_path / "topic-0", {0: b"".join(batch_v2(records(n, 1, size=5000)) for n in range(12))})
+@pytest.mark.parametrize("bad", [(0,), (4096,), (28_672,), (8192, 12_288, 16_384), (4096, 16_384, 28_672)])
+def test_a_disk_that_cannot_read_some_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: tuple[int, ...]
+) -> None:
+    log = write_segments(tmp_path / "topic-0", {0: b"".join(batch_v2(records(n, 1, size=12_000)) for n in range(8))})
     original = Source._pread
 
     def pread(source: Source, target: memoryview, at: int) -> int:
-        if at < position + 4096 and at + len(target) > position:
+        if any(at < position + 4096 and at + len(target) > position for position in bad):
             raise OSError(errno.EIO, "bad sector")
         return original(source, target, at)
 
@@ -179,7 +181,7 @@ def test_a_disk_that_cannot_read_a_block(tmp_path: Path, monkeypatch: pytest.Mon
     request = DumpRequest(targets=targets, level="records")
     whole = dump_rows(log, level="records")
     assert any(row["type"] == "damage" for row in whole)
-    for split_bytes in (1000, 5100, 20_000):
+    for split_bytes in (2000, 12_100, 50_000):
         assert data_rows(rows_of(plan_splits(request, split_bytes).splits, request)) == data_rows(whole)
 
 

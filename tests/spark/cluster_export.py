@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROOT = str(Path(__file__).resolve().parents[2])
 """Every machine sees kafkalog at the same place: one of the ways to have it on a cluster."""
 
-SECONDS = 0.5
+SECONDS = 0.25
 PIECE_BYTES = 64 * 1024
 
 
@@ -52,7 +52,7 @@ def main(master: str, log_dir: str, output: str) -> None:
     confs = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.executorEnv.PYTHONPATH": ROOT}
     targets = tuple(resolve([log_dir], Selection()))
     request = ExportRequest(targets=targets, output=output, piece_bytes=PIECE_BYTES)
-    with spark_session(SessionSettings(master=master, confs=confs)) as spark:
+    with spark_session(SessionSettings(master=master, confs=confs, is_light=True)) as spark:
         workers = SlowWorkers(SparkWorkers(spark))
         for chunk in export(workers, request, Report(), run_id="killed", now_ms=1_700_000_000_000):
             for row in chunk.rows():

@@ -35,5 +35,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session on two cores of this machine."""
-    with spark_session(SessionSettings(master="local[2]")) as session:
+    with spark_session(SessionSettings(master="local[2]", is_light=True)) as session:
         yield session

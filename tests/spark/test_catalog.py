@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from typing import TYPE_CHECKING
 
@@ -19,11 +21,12 @@ from kafkalog_core.ops.verify import engine, work
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.spark.catalog import CatalogRequest, catalog
-from kafkalog_core.spark.census import tidy
 from kafkalog_core.spark.commit import read_manifest
+from kafkalog_core.spark.parquet import ParquetFile
 from kafkalog_core.spark.read_catalog import read_catalog
 from kafkalog_core.spark.schema import spark_text
-from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.storage.changing.writer import Disk, WriteError
+from tests.corpus.snapshots import snapshots
 from tests.ops.verify.dirs import write_log_dir
 from tests.ops.verify.partitions import PartitionWriter
 from tests.ops.verify.test_state import NOW_MS
@@ -146,6 +149,16 @@ def test_large_partitions_are_read_in_pieces(tmp_path: Path, kafka: Path, monkey
     made.assert_right()
 
 
+@pytest.mark.corpus
+def test_all_disks_of_the_corpus_in_one_catalogue(tmp_path: Path, corpus: Path) -> None:
+    log_dirs = sorted({corpus / snapshot.log_dir for snapshot in snapshots() if snapshot.fault is None})
+    made = Catalog(tmp_path / "catalog", *log_dirs)
+    read_bytes, unchanged_bytes, codes = made.run(InlineWorkers())
+    assert (unchanged_bytes, codes) == (0, [])
+    made.assert_right()
+    assert made.run(InlineWorkers()) == (0, read_bytes, [])
+
+
 # --- disks that change ------------------------------------------------------------------------------------------------
 def test_a_log_grows_and_is_rolled(tmp_path: Path) -> None:
     writer = write(tmp_path / "t-0")
@@ -186,7 +199,7 @@ def test_what_is_lost_is_told(held: Catalog, kafka: Path) -> None:
 
 
 def test_a_segment_of_the_same_size_that_was_written_anew_is_read(held: Catalog, kafka: Path) -> None:
-    log = sorted((kafka / "a-0").glob("*.log"))[0]
+    log = min((kafka / "a-0").glob("*.log"))
     data = bytearray(log.read_bytes())
     data[-1] ^= 1
     log.write_bytes(data)
@@ -216,7 +229,6 @@ def test_notes_that_cannot_be_read_are_made_again(held: Catalog, kafka: Path) ->
 
 # --- files of the catalogue -------------------------------------------------------------------------------------------
 def test_many_small_files_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tidy, "MOST_SMALL", 4)
     monkeypatch.setattr("kafkalog_core.spark.census.shelf.MOST_SMALL", 4)
     write_log_dir(tmp_path / "kafka", [])
     writers = [write(tmp_path / "kafka" / f"t-{number}", segments=2) for number in range(6)]
@@ -250,6 +262,23 @@ def test_a_run_that_dies_leaves_it_as_it_was(held: Catalog, kafka: Path) -> None
     with pytest.raises(KeyboardInterrupt):
         held.run(disk=_Full("rename"))
     assert {table: held.rows(table) for table in before} == before
+    held.run()
+    held.assert_right()
+
+
+@pytest.mark.parametrize("what", ["write", "close"])
+def test_a_full_disk_is_a_sentence(held: Catalog, kafka: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    before = held.rows("batches")
+    (kafka / "a-0" / f"{0:020d}.timeindex").write_bytes(bytes(12))
+
+    def full(*_arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(ParquetFile, what, full)
+    with pytest.raises(WriteError, match="no space left on device"):
+        held.run(InlineWorkers())
+    monkeypatch.undo()
+    assert held.rows("batches") == before
     held.run()
     held.assert_right()
 

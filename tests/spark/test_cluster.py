@@ -33,7 +33,7 @@ import sys
 from kafkalog_core.spark.session import SessionSettings, spark_session
 from kafkalog_core.spark.workers import SparkWorkers
 confs = {"spark.executor.memory": "512m", "spark.executor.cores": "1"}
-with spark_session(SessionSettings(master=sys.argv[1], archives=sys.argv[2:3], confs=confs)) as spark:
+with spark_session(SessionSettings(master=sys.argv[1], archives=sys.argv[2:3], confs=confs, is_light=True)) as spark:
     print(*sorted(set(SparkWorkers(spark).map(print_where, ((number,) for number in range(8))))), sep="\\n")
     print(spark.read.format("kafkalog").load(sys.argv[3]).where("offset % 2 = 0").count())
 """

@@ -94,7 +94,7 @@ def test_spark_runs_on_the_java_of_the_wheel(tmp_path):
         "from kafkalog_core.spark.session import SessionSettings, spark_session\n"
         "from kafkalog_core.spark.workers import SparkWorkers\n"
         "from tests.spark.tasks import double\n"
-        "with spark_session(SessionSettings(master='local[1]')) as spark:\n"
+        "with spark_session(SessionSettings(master='local[1]', is_light=True)) as spark:\n"
         "    print(sum(SparkWorkers(spark).map(double, [(21,)])))\n"
         "    print('java-runtime' in spark._jvm.java.lang.System.getProperty('java.home'))\n"
         "    frame = spark.range(5); frame.write.parquet('there'); print(spark.read.parquet('there').count())\n"

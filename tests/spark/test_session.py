@@ -24,7 +24,7 @@ from kafkalog_core.spark.workers import SparkWorkers
 from tests.spark.tasks import wait
 try:
     print("begun", flush=True)
-    with spark_session(SessionSettings(master="local[2]")) as spark:
+    with spark_session(SessionSettings(master="local[2]", is_light=True)) as spark:
         if sys.argv[1] == "sql":
             print("session", flush=True)
             spark.range(10**13).selectExpr("sum(id % 7)").collect()
@@ -124,6 +124,14 @@ def test_settings_of_the_user_go_before_ours():
     assert result["spark.driver.memory"] == "3g"
     assert result["spark.driver.extraJavaOptions"].startswith("-Dlog4j2.")
     assert result["spark.driver.extraJavaOptions"].endswith(" -Xss4m")
+
+
+def test_a_light_java_is_left_to_the_users_own_options():
+    assert confs_of(SessionSettings(is_light=True))["spark.driver.extraJavaOptions"].endswith("-XX:+UseSerialGC")
+    confs = {"spark.driver.extraJavaOptions": "-XX:+UseZGC"}
+    options = confs_of(SessionSettings(is_light=True, confs=confs))["spark.driver.extraJavaOptions"]
+    assert "UseSerialGC" not in options
+    assert options.endswith(" -XX:+UseZGC")
 
 
 def test_filters_are_never_pushed_down(spark):

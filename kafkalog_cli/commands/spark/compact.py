@@ -63,7 +63,7 @@ EXAMPLES = (
     metavar="SIZE",
     help=(
         "Several tasks find the latest offsets of the keys of a partition with so much log, and more of it than a "
-        "core's share.  [default: 512 MiB]"
+        "core's share.  [default: 4 GiB]"
     ),
 )
 @now_option

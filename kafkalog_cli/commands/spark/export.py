@@ -20,8 +20,9 @@ from kafkalog_cli.targets import resolve_readable
 from kafkalog_core import tables
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.report import Report
-from kafkalog_core.spark.export import COMMIT_BYTES, Asked, ExportRequest, export
+from kafkalog_core.spark.export import COMMIT_BYTES, EXPORT_KIND, Asked, ExportRequest, export
 from kafkalog_core.spark.export_plan import PIECE_BYTES
+from kafkalog_core.spark.out_place import check_place, refuse_inside
 from kafkalog_core.spark.paths import local_paths
 from kafkalog_core.spark.session import spark_session
 from kafkalog_core.spark.workers import SparkWorkers
@@ -109,6 +110,16 @@ EXAMPLES = (
     metavar="SIZE",
     help="Bytes of log after which is committed what is done: what a killed run has to do again.  [default: 16GiB]",
 )
+@click.option(
+    "--sync/--no-sync",
+    "syncs",
+    default=True,
+    show_default=True,
+    help=(
+        "Bring every file to the disk before it is committed, so that a loss of power loses nothing. Without it the "
+        "export need not wait for the disk."
+    ),
+)
 @options.selection_options
 @options.limit_options
 @options.verdict_output_option
@@ -140,7 +151,10 @@ def export_command(paths: tuple[str, ...], selection: Selection, session: Sessio
         piece_bytes=max(1, given["piece_bytes"]),
         commit_bytes=max(1, given["commit_bytes"]),
         max_batch_bytes=given["max_batch_bytes"],
+        syncs=given["syncs"],
     )
+    check_place(to, EXPORT_KIND)  # before Spark takes its time to start
+    refuse_inside(to, [target.path for target in request.targets])
     return _show(request, report, session, options.chosen_output(given["output"]))
 
 

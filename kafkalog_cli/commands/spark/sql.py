@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -101,7 +102,7 @@ def sql_command(
     )
     check_options(sources.options)
     report = Report()
-    with spark_session(session) as spark:
+    with spark_session(replace(session, is_light=False)) as spark:  # here the JVM computes
         frame = query(spark, statement, sources)
         table = table_of(frame)
         mode = cast("BytesMode", bytes_mode)

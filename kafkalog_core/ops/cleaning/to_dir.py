@@ -97,7 +97,7 @@ class _Writing:
         self._to = to
         self._disk = disk
         self._workers = workers
-        self._tasks = list(tasks_of(site, request))
+        self._tasks = list(tasks_of(site, request, workers))
         check_now([task.view for task in self._tasks if task.view is not None], request.now_ms)
 
     def forecasts(self, progress: Progress) -> list[CompactForecast]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns
-from kafkalog_core.format.layout import MAX_INT32
+from kafkalog_core.format.layout import ENVELOPE, LOG_OVERHEAD, MAX_INT32
 from kafkalog_core.storage.framing import LogFraming
 from kafkalog_core.storage.scan import Damage, Run, scan
 from kafkalog_core.storage.source import UnreadableError
@@ -29,6 +29,7 @@ __all__ = ["WHOLE", "FilePart", "Walk", "last_good", "part_items", "walk_lengths
 
 _JUMP_BYTES: Final = 2048
 """Entries from this size on are passed over by their headers; smaller ones are walked in windows."""
+_SIZE: Final = slice(ENVELOPE.at("size"), LOG_OVERHEAD)
 _DENSE_BYTES: Final = 256 * 1024
 _LOOKED_AT: Final = 64
 """Batches before a part of which one with a right checksum is looked for; else the whole file is scanned up to it."""
@@ -99,7 +100,7 @@ def _scan_start(source: Source, part: FilePart, options: ScanOptions) -> int | N
     """Where a scan has to begin so that it comes to the part as one from the file's start would; None: none comes."""
     if part.start <= part.begin:
         return part.begin
-    walk = walk_lengths(source, part.begin, part.start)
+    walk = _last_walk.to(source, part)
     if walk.is_broken:
         return None
     found = last_good(source, walk.before, options.max_batch_bytes)
@@ -118,17 +119,43 @@ class Walk(NamedTuple):
     is_broken: bool = False
 
 
-def walk_lengths(source: Source, position: int, end: int) -> Walk:
-    """Follow the lengths of a `.log` file's entries from one of them to the first that starts at `end` or behind it."""
+class _LastWalk:
+    """How far the file that was walked last was walked: whoever reads its parts one by one walks it once."""
+
+    def __init__(self) -> None:
+        self._version: tuple[int, ...] = ()
+        self._begin = 0
+        self._walk = Walk(0, deque())
+
+    def to(self, source: Source, part: FilePart) -> Walk:
+        """The walk to a part's start, going on from the last one of the same, unchanged file."""
+        is_known = (self._version, self._begin) == (source.version, part.begin) and self._walk.position <= part.start
+        before = self._walk if is_known else Walk(part.begin, deque())
+        walk = walk_lengths(source, before.position, part.start, before.before)
+        if not walk.is_broken:
+            self._version, self._begin, self._walk = source.version, part.begin, walk
+        return walk
+
+
+_last_walk: Final = _LastWalk()
+
+
+def walk_lengths(source: Source, position: int, end: int, passed_before: Iterable[tuple[int, int]] = ()) -> Walk:
+    """Follow the lengths of a `.log` file's entries from one of them to the first that starts at `end` or behind it.
+
+    `passed_before` are entries that an earlier walk has passed.
+    """
     framing, columns = LogFraming(0), BatchColumns(BATCH_ROWS)
-    before: deque[tuple[int, int]] = deque(maxlen=_LOOKED_AT)
+    peek, file_end = source.peek, source.size_bytes
+    min_bytes, header_bytes = framing.min_entry_bytes, framing.header_bytes
+    before = deque(passed_before, maxlen=_LOOKED_AT)
     while position < end:
         try:
-            header = source.window(position, framing.header_bytes)
+            header = peek(position)
         except UnreadableError:
             return Walk(position, before, is_broken=True)
-        size = framing.entry_bytes(header) if len(header) == framing.header_bytes else 0
-        if not framing.min_entry_bytes <= size <= source.size_bytes - position:
+        size = LOG_OVERHEAD + int.from_bytes(header[_SIZE], "big", signed=True) if len(header) == header_bytes else 0
+        if not min_bytes <= size <= file_end - position:
             return Walk(position, before, is_broken=True)
         passed = 0
         if size < _JUMP_BYTES:

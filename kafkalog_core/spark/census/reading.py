@@ -22,7 +22,7 @@ from kafkalog_core.ops.verify.marks import is_unchanged, marks_of
 from kafkalog_core.ops.verify.segment import check_segment
 from kafkalog_core.spark.census.lost import lost_segments
 from kafkalog_core.spark.census.notes import NotesFile, SegmentKey, SegmentNote
-from kafkalog_core.spark.census.volume import NewVolume, Volume, VolumeWriter
+from kafkalog_core.spark.census.volume import NewVolume, Volume, VolumeWriter, writing
 from kafkalog_core.spark.census.watch import BatchWatch, measured
 
 if TYPE_CHECKING:
@@ -139,23 +139,24 @@ class CensusReading:
         return 0 if self._known_of(task) is not None else task.segment.size_bytes
 
     def check(self, task: SegmentTask, chain: Chain, advance: Callable[[int], None]) -> SegmentVerdict:
-        """As `check_segment` says, or said."""
+        """As `check_segment` says, or said. Raises WriteError."""
         file, key = _file_of(task), self._key(task.segment)
         known = self._known_of(task)
         if known is not None and known.note.verdict is not None:
             replay_pieces(known.file.pieces(key), chain)
             self._keep(known, key, file, task.segment)
             return known.note.verdict
-        writer = self._started(key)
-        watch = BatchWatch(file, self._request, writer.batches, writer.rows)
-        verdict = check_segment(task, _Tee(chain, writer, key), advance, watch)
-        marks = marks_of(_marked(task.segment))
-        note = None if marks is None else SegmentNote(self._reader.depth.now_ms, marks, watch.figures, verdict)
-        self._add(writer, key, note, file, task.segment, watch.figures)
+        with writing(self._reader.staging):
+            writer = self._started(key)
+            watch = BatchWatch(file, self._request, writer.batches, writer.rows)
+            verdict = check_segment(task, _Tee(chain, writer, key), advance, watch)
+            marks = marks_of(_marked(task.segment))
+            note = None if marks is None else SegmentNote(self._reader.depth.now_ms, marks, watch.figures, verdict)
+            self._add(writer, key, note, file, task.segment, watch.figures)
         return verdict
 
     def others(self, partition: Partition, advance: Callable[[int], None]) -> None:
-        """Segments that no broker reads, and those that are gone."""
+        """Segments that no broker reads, and those that are gone. Raises WriteError."""
         verdicts = [known.note.verdict for known in self._known.values() if known.note.verdict is not None]
         self._findings += lost_segments(partition, verdicts)
         unit = unit_of_partition(partition, None, with_path=True)
@@ -171,11 +172,13 @@ class CensusReading:
                 continue
             marks = marks_of(_marked(segment))
             note = None if marks is None else SegmentNote(self._reader.depth.now_ms, marks, figures, None)
-            self._add(self._started(key), key, note, file, segment, figures)
+            with writing(self._reader.staging):
+                self._add(self._started(key), key, note, file, segment, figures)
 
     def finish(self) -> Made:
-        """All is read."""
-        volume = None if self._writer is None else self._writer.finish()
+        """All is read. Raises WriteError."""
+        with writing(self._reader.staging):
+            volume = None if self._writer is None else self._writer.finish()
         self._writer = None
         kept = {name: tuple(keys) for name, keys in self._kept.items()}
         read, unchanged = self._read_bytes, self._unchanged_bytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.spark.census.volume import writing
 from kafkalog_core.spark.commit import Part, attempt_name, sync_file
 from kafkalog_core.spark.parquet import ParquetFile
 from kafkalog_core.spark.rows import rows_to_arrow
@@ -19,9 +20,9 @@ _ROWS: Final = 50_000
 
 
 def write_table(staging: str, name: str, run_id: str, table: Table, rows: Sequence[Mapping[str, object]]) -> Part:
-    """Write rows into the staging directory, for the directory `name` of the output."""
+    """Write rows into the staging directory, for the directory `name` of the output. Raises WriteError."""
     staged = attempt_name(name)
-    with ParquetFile(f"{staging}/{staged}", table, compression="zstd") as file:
+    with writing(staging), ParquetFile(f"{staging}/{staged}", table, compression="zstd") as file:
         for first in range(0, len(rows), _ROWS):
             file.write(rows_to_arrow(table, rows[first : first + _ROWS]))
         written = file.close()

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.spark.census.notes import NotesFile
-from kafkalog_core.spark.census.volume import NewVolume, VolumeWriter
+from kafkalog_core.spark.census.volume import NewVolume, VolumeWriter, writing
 from kafkalog_core.spark.schema import spark_text
 
 if TYPE_CHECKING:
@@ -52,8 +52,11 @@ def bins(sources: Iterable[Source]) -> Iterator[tuple[Source, ...]]:
 
 
 def merge(sources: tuple[Source, ...], staging: str, advance: Callable[[int], None]) -> NewVolume:
-    """One volume of the wanted segments of several. Raises StorageError where one of them cannot be read."""
-    with VolumeWriter(staging, "merged") as writer:
+    """One volume of the wanted segments of several.
+
+    Raises StorageError where one of them cannot be read, or this one not written.
+    """
+    with writing(staging), VolumeWriter(staging, "merged") as writer:
         for source in sources:
             for table in _wanted(source):
                 for batch in table.to_batches(max_chunksize=_ROWS):

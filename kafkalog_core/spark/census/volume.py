@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kafkalog_core.spark.census.notes import NotesWriter
 from kafkalog_core.spark.commit import attempt_name, sync_file
+from kafkalog_core.spark.export_file import write_error
 from kafkalog_core.spark.parquet import ParquetFile, Written
 from kafkalog_core.spark.schema import BATCHES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
     from kafkalog_core.spark.census.notes import SegmentKey
 
-__all__ = ["NewVolume", "Volume", "VolumeWriter"]
+__all__ = ["NewVolume", "Volume", "VolumeWriter", "writing"]
+
+
+@contextmanager
+def writing(staging: str) -> Iterator[None]:
+    """What the system says of a file that is written here is a WriteError; whatever is read has errors of its own."""
+    try:
+        yield
+    except OSError as error:
+        raise write_error(staging, error) from error
 
 
 class Volume(NamedTuple):

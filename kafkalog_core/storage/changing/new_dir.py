@@ -200,9 +200,8 @@ class NewDir(NewTree):
     def parts(self) -> Parts:
         """Where others make directories of it, each by itself, for `adopt`. Raises WriteError."""
         if self._parts is None:
-            path = self.path + _PARTS
-            self._disk.make_directory(path, self._of_directories)
-            self._parts = path
+            self._parts = self.path + _PARTS
+            self._disk.make_directory(self._parts, self._of_directories)
         return Parts(path=self._parts, like=self._like)
 
     def adopt(self, home: str, name: str) -> None:
@@ -227,7 +226,8 @@ class NewDir(NewTree):
         _remove_all(self._disk, ended)  # where an earlier run could not take all of it away
         with suppress(StorageError):
             self._disk.rename(self._parts, ended)
-        _remove_all(self._disk, ended)
+        for path in (ended, self._parts):
+            _remove_all(self._disk, path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

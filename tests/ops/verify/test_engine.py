@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 
 from kafkalog_core.errors import NotFoundError
 from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.ops.verify import engine, motion, work
+from kafkalog_core.ops.verify import engine, handover, motion, work
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
@@ -41,9 +42,31 @@ class Acting:
             act()
 
 
-def check(*paths, jobs=1, progress=None, keeper=None):
+class Elsewhere:
+    """Workers that share nothing with this process: whatever goes to them and back is pickled."""
+
+    jobs = 3
+    scratch = None
+
+    def __init__(self):
+        self.maps = []
+
+    def map(self, work_of, pieces):
+        self.maps.append(0)
+        number = len(self.maps) - 1
+        for piece in pieces:
+            self.maps[number] += 1
+            work, sent = _sent((work_of, piece))
+            yield _sent(work(*sent, lambda size_bytes: None))
+
+
+def _sent(value):
+    return pickle.loads(pickle.dumps(value))  # noqa: S301 - made here
+
+
+def check(*paths, jobs=1, progress=None, keeper=None, workers=None):
     request = VerifyRequest(targets=tuple(resolve([str(path) for path in paths])), now_ms=NOW_MS, jobs=jobs)
-    return list(verify(request, progress or Acting(None), keeper))
+    return list(verify(request, progress or Acting(None), keeper, workers=workers))
 
 
 def write(path: Path, segments: int = 3, **options) -> PartitionWriter:
@@ -128,6 +151,45 @@ def test_a_single_large_segment_needs_no_other_process(tmp_path: Path, monkeypat
     monkeypatch.delattr(engine, "Pool")
     monkeypatch.setattr(work, "SPLIT_BYTES", 0)
     assert check(tmp_path / "t-0", jobs=4) == check(tmp_path / "t-0")
+
+
+# --- workers of somebody else's --------------------------------------------------------------------------------------
+@pytest.mark.parametrize("alone", [0, 2, 100])
+def test_workers_that_share_nothing_say_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: int) -> None:
+    """Large partitions are cut, side by side with others, and what is spooled travels in the results."""
+    monkeypatch.setattr(engine, "_ALONE_PIECES", alone)
+    monkeypatch.setattr(work, "SPLIT_BYTES", 2000)
+    monkeypatch.setattr(handover, "_MEMORY_BYTES", 100)
+    write_log_dir(tmp_path / "kafka", [f"s-{number}" for number in range(4)])
+    for name in ("a-0", "b-0", "s-9"):
+        writer = write(tmp_path / "kafka" / name, segments=3)
+    damage(tmp_path / "kafka" / "b-0" / f"{writer.bases[1]:020d}.log", 100)
+    write(tmp_path / "x-1", segments=2)
+    paths = [tmp_path / "kafka", tmp_path / "x-1", tmp_path / "kafka" / "meta.properties"]
+    alone_verdicts, workers, kept, kept_elsewhere = check(*paths), Elsewhere(), Kept(), Kept()
+    assert check(*paths, workers=workers) == alone_verdicts
+    assert workers.maps
+    assert check(*paths, keeper=kept) == check(*paths, keeper=kept_elsewhere, workers=workers) == alone_verdicts
+    assert kept.lines == kept_elsewhere.lines
+
+
+def test_segments_of_several_large_partitions_are_one_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "SPLIT_BYTES", 0)
+    write_log_dir(tmp_path / "kafka", [])
+    for name in ("a-0", "b-0", "c-0"):
+        write(tmp_path / "kafka" / name, segments=4)
+    workers = Elsewhere()
+    assert check(tmp_path / "kafka", workers=workers) == check(tmp_path / "kafka")
+    assert workers.maps == [12]
+
+
+def test_small_segments_go_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "SPLIT_BYTES", 0)
+    write(tmp_path / "t-0", segments=60)
+    workers = Elsewhere()
+    assert check(tmp_path / "t-0", workers=workers) == check(tmp_path / "t-0")
+    [pieces] = workers.maps
+    assert 12 <= pieces <= 20
 
 
 # --- a directory that changes meanwhile -------------------------------------------------------------------------------

@@ -1,0 +1,130 @@
+"""The options of the data source and what is refused, without a session."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kafkalog_core.errors import SettingError, StorageError, UnsupportedError
+from kafkalog_core.ops.selecting.select import Filters
+from kafkalog_core.ops.selecting.selection import Selection
+from kafkalog_core.spark.paths import local_paths
+from kafkalog_core.spark.source_options import OPTIONS, source_options
+from kafkalog_core.spark.source_reader import Splits, WholePartition, plan, read
+from tests.build import batch_v2
+from tests.ops.logs import records, write_segments
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_options_are_what_a_dump_is_asked_for() -> None:
+    options = source_options(
+        {
+            "PATH": "/kafka",
+            "topics": "orders-*, payments",
+            "excludetopics": "orders-test",
+            "topicregex": "[a-z-]+",
+            "partitions": "0, 3-5",
+            "minoffset": "7",
+            "maxoffset": "9",
+            "since": "1970-01-02",
+            "until": "1970-01-03",
+            "committed": "TRUE",
+            "resync": "true",
+            "splitbytes": "32m",
+            "batchrows": "10",
+            "maxbatchbytes": "1MiB",
+            "ignoreunreadable": "true",
+        }
+    )
+    assert (options.table, options.paths) == ("records", ("/kafka",))
+    assert options.selection == Selection(
+        topics=("orders-*", "payments"), topic_regex="[a-z-]+", excludes=("orders-test",), partitions=(0, 3, 4, 5)
+    )
+    assert options.filters == Filters(offsets=(7, 9), times_ms=(86_400_000, 3 * 86_400_000 - 1))
+    assert (options.committed, options.resync, options.ignores_unreadable) == ("log-end", True, True)
+    assert (options.split_bytes, options.batch_rows, options.max_batch_bytes) == (32 << 20, 10, 1 << 20)
+
+
+def test_options_that_are_not_given() -> None:
+    options = source_options({"paths": json.dumps(["/a", "/b"])})
+    assert options.paths == ("/a", "/b")
+    assert (options.selection, options.filters) == (Selection(), Filters())
+    assert (options.committed, options.resync, options.ignores_unreadable) == (None, False, False)
+    assert (options.refuses_damage, options.max_bytes_per_trigger) == (False, None)
+    assert source_options({"path": "/a"}, is_stream=True).refuses_damage
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"partition": "0"}, "has no option 'partition'; it has table, path, paths, topics, excludeTopics"),
+        ({"partitions": "0,x"}, "option partitions has 'x', which is no partition number"),
+        ({"partitions": "3-"}, "option partitions has '3-'"),
+        ({"minOffset": "9", "maxOffset": "7"}, "options minOffset and maxOffset leave nothing"),
+        ({"since": "2026-02-30"}, "option since: '2026-02-30' is no time"),
+        ({"since": "20260101"}, "option since: '20260101' is no clear time"),
+        ({"committed": "yes"}, "option committed is false or true or log-end or high-watermark, not 'yes'"),
+        ({"splitBytes": "0"}, "option splitBytes: '0' is out of range"),
+        ({"batchRows": "many"}, "option batchRows is a whole number"),
+        ({"paths": "/a,/b"}, "option paths is a JSON list of paths"),
+        ({"path": ""}, "no path: "),
+        ({"table": "segments", "committed": "true"}, "option committed is not for table segments"),
+        ({"table": "findings", "level": "deep"}, "option level is records or checksums or headers, not 'deep'"),
+        ({"level": "records"}, "option level is not for table records"),
+    ],
+)
+def test_a_wrong_option_is_one_sentence(given: dict[str, str], sentence: str) -> None:
+    with pytest.raises(SettingError) as error:
+        source_options({"path": "/kafka", **given})
+    assert sentence in str(error.value)
+
+
+def test_paths_are_of_file_systems_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert local_paths(["a/../b", "/kafka/*"]) == (f"{tmp_path}/b", "/kafka/*")
+    for path, sentence in (
+        ("s3a://bucket/logs", "paths of s3a: are not read; mount it on all machines"),
+        ("hdfs://host/logs", "paths of hdfs: are not read"),
+        ("dbfs:/logs", "paths of dbfs: are not read"),
+        ("file:///kafka", "paths of file: are not read; write the path without it"),
+    ):
+        with pytest.raises(UnsupportedError, match=sentence):
+            local_paths([path])
+    (tmp_path / "odd:").mkdir()
+    (tmp_path / "odd:" / "logs").mkdir()
+    assert local_paths(["odd:/logs"]) == (f"{tmp_path}/odd:/logs",)
+
+
+def test_small_files_share_a_task_and_large_ones_are_cut(tmp_path: Path) -> None:
+    for number in range(300):
+        write_segments(tmp_path / f"small-{number}", {0: batch_v2(records(0, 1))})
+    write_segments(tmp_path / "large-0", {0: b"".join(batch_v2(records(n, 1, size=1000)) for n in range(100))})
+    work = plan(source_options({"path": str(tmp_path), "splitBytes": "40k"}), ("offset",), 0)
+    sizes = [len(piece.splits) for piece in work if isinstance(piece, Splits)]
+    assert len(sizes) == len(work)
+    assert (sizes[:2], sum(sizes)) == ([1, 1], 303)
+    assert 100 < max(sizes) <= 256
+    committed = plan(source_options({"path": str(tmp_path), "committed": "true"}), ("offset",), 0)
+    assert committed[0] == WholePartition(str(tmp_path / "large-0"))
+    assert len(committed) == 301
+
+
+def test_rows_that_are_missing_are_an_error_unless_they_are_left_out(tmp_path: Path) -> None:
+    log = write_segments(tmp_path / "orders-0", {0: batch_v2(records(0, 1)), 1: batch_v2(records(1, 1))})
+    strict = source_options({"path": str(log)})
+    lax = source_options({"path": str(log), "ignoreUnreadable": "true"})
+    work = plan(strict, ("offset",), 0)
+    (log / f"{0:020d}.log").unlink()
+    with pytest.raises(StorageError, match=r"went away.*\(file.vanished\); option ignoreUnreadable leaves it out"):
+        [*read(work[0], strict, ("offset",))]
+    assert [batch["offset"].to_pylist() for batch in read(work[0], lax, ("offset",))] == [[1]]
+
+
+def test_the_options_page_has_all_of_them() -> None:
+    page = (ROOT / "docs" / "spark-data-source.md").read_text()
+    for name, option in OPTIONS.items():
+        tables = ", ".join(option.tables) or "all"
+        assert f"| `{name}` | {option.meaning} | {tables} |" in page
