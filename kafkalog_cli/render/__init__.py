@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kafkalog_cli.render.compactions import CompactWriter, open_compactions
+from kafkalog_cli.render.exports import open_exports
 from kafkalog_cli.render.plans import PlanWriter, open_plans
 from kafkalog_cli.render.query import open_query
 from kafkalog_cli.render.replicas import ReplicaWriter, open_replicas
@@ -23,6 +24,7 @@ __all__ = [
     "VerdictWriter",
     "Writer",
     "open_compactions",
+    "open_exports",
     "open_plans",
     "open_progress",
     "open_query",

@@ -193,20 +193,6 @@ _FETCH: Final = (
     _number("fetches", "tries", rank=2),
 )
 
-_EXPORT = (
-    Shown("partition", lambda row: place_of({"topic": row.get("topic"), "partition": row.get("partition")})),
-    _word("state", "state"),
-    _number("records", "records"),
-    _number("from", "from_offset", rank=2),
-    _number("next offset", "next_offset"),
-    _number("files", "files", rank=1),
-    _size("written", "file_bytes", rank=1),
-    _size("log read", "log_bytes", rank=3),
-    _number("removed", "removed_records", rank=3),
-    _number("errors", "errors"),
-    _number("warnings", "warnings", rank=1),
-)
-
 SHOWN: Final[dict[str, tuple[Shown, ...]]] = {
     "batch": _BATCH,
     "record": _RECORD,
@@ -220,7 +206,6 @@ SHOWN: Final[dict[str, tuple[Shown, ...]]] = {
     "property": _PROPERTY,
     "seek": _SEEK,
     "fetch": _FETCH,
-    "export": _EXPORT,
 }
 
 
@@ -234,8 +219,6 @@ def heading_of(row: Mapping[str, object]) -> str:
     """The place that a run of rows has in common, written once above them."""
     if row.get("type") == "segment":
         return partition_of(row)
-    if row.get("type") == "export":
-        return ""
     if "file" in row:
         return f"{plain(row.get('file'))} ({plain(row.get('kind'))})"
     return place_of(row)

@@ -29,7 +29,17 @@ Row = dict[str, object]
 SHOWN_PARTITIONS: Final = 100
 SHOWN_RANGES: Final = 20
 _BAD: Final = frozenset({"divergent", "damaged", "missing", "another-topic"})
-_WORTH_SHOWING: Final = (*sorted(_BAD), "behind", "compacted", "trimmed")
+_ORDER: Final = (
+    "divergent",
+    "damaged",
+    "missing",
+    "another-topic",
+    "behind",
+    "compacted",
+    "trimmed",
+    "identical",
+    "alone",
+)
 _ALIKE: Final = frozenset({"identical", "alone"})
 _LACKS: Final = ("damaged", "missing", "behind", "compacted", "trimmed")
 
@@ -60,52 +70,69 @@ _COPIES: Final = (
 
 
 class ReplicaTable:
-    """Shows each partition whose copies differ as it comes; how many there are of which kind stands last."""
+    """Takes all comparisons before it shows the first line, which is about all of them; then the worst come first."""
 
     def __init__(self) -> None:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
         self._console = open_console()
         self._states: Counter[str] = Counter()
+        self._at_risk = 0
+        self._worst: list[Comparison] = []
         self._others: list[Finding] = []
-        self._shown = 0
 
     def write(self, item: Comparison | Finding) -> None:
-        """Show a partition whose copies differ; count the others."""
+        """Count it, and keep it where it is among those to be shown."""
         if isinstance(item, Finding):
             self._others.append(item)
             return
         state = str(item.replica["state"])
         self._states[state] += 1
+        self._at_risk += _number(item.replica, "records_at_risk")
         self._others += [finding for finding in item.findings if not finding.code.startswith("replicas.")]
-        if state in _ALIKE:
-            return
-        self._shown += 1
-        if self._shown <= SHOWN_PARTITIONS:
-            self._print(_lines(item, self._console.width))
+        if state not in _ALIKE:
+            self._worst = sorted([*self._worst, item], key=_rank)[:SHOWN_PARTITIONS]
 
     def finish(self, summary: Mapping[str, object]) -> None:
-        """Show what is left, then the summary."""
-        lines: list[Text] = []
-        if self._shown > SHOWN_PARTITIONS:
-            rest = count_of(self._shown - SHOWN_PARTITIONS, "more partition")
+        """Show everything, the summary last."""
+        width = self._console.width
+        sentence, style = self._headline()
+        lines = wrapped(sentence, width, style)
+        for item in self._worst:
+            lines += _lines(item, width)
+        differ = sum(count for state, count in self._states.items() if state not in _ALIKE)
+        if differ > len(self._worst):
+            rest = count_of(differ - len(self._worst), "more partition")
             lines.append(Text(f"... and {rest} whose copies differ: --output ndjson has them all", "dim"))
         if self._others:
-            lines += [Text(), *finding_lines([finding.row() for finding in self._others], self._console.width)]
-        lines += [Text(), Text(_counts(self._states), "bold")]
-        lines.append(Text(summary_sentence(summary), VERDICT_STYLES[verdict(summary)]))
-        self._print(lines)
-
-    def _print(self, lines: Sequence[Text]) -> None:
+            lines += [Text(), *finding_lines([finding.row() for finding in self._others], width)]
+        lines += [Text(), Text(summary_sentence(summary), VERDICT_STYLES[verdict(summary)])]
         self._console.print(*lines, sep="\n", soft_wrap=True)
 
+    def _headline(self) -> tuple[str, str]:
+        """`12 partitions: 1 divergent, 11 identical; 50 records are lost if ...`, and its style."""
+        parts = [f"{self._states[state]} {state}" for state in _ORDER if self._states[state]]
+        text = f"{count_of(sum(self._states.values()), 'partition')}: {', '.join(parts) or 'none'}"
+        if self._at_risk:
+            records = count_of(self._at_risk, "record")
+            text += f"; {records} are gone when only the copies to keep are kept: save them first"
+        return text, "bold red" if any(self._states[state] for state in _BAD) else "bold green"
 
-def _counts(states: Counter[str]) -> str:
-    """`12 partitions: 1 divergent, 11 identical`."""
-    order = (*_WORTH_SHOWING, "identical", "alone")
-    parts = [f"{states[state]} {state}" for state in order if states[state]]
-    total = count_of(sum(states.values()), "partition")
-    return f"{total}: {', '.join(parts)}" if parts else total
+
+def _number(row: Mapping[str, object], name: str) -> int:
+    value = row.get(name)
+    return value if isinstance(value, int) else 0
+
+
+def _rank(item: Comparison) -> tuple[int, int, str, int]:
+    """The worst first: by state, then by records at risk."""
+    row = item.replica
+    return (
+        _ORDER.index(str(row["state"])),
+        -_number(row, "records_at_risk"),
+        str(row["topic"]),
+        _number(row, "partition"),
+    )
 
 
 def _lines(item: Comparison, width: int) -> list[Text]:

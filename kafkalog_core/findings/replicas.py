@@ -29,7 +29,7 @@ REPLICAS: Final = {
     ),
     "replicas.damaged": FindingType(
         "error",
-        "This copy is damaged; another one has {records} records that it cannot give any more: {reason}.",
+        "This copy is damaged ({damage}); another one has {records} records that it cannot give any more.",
         None,
         "Keep the other copy, delete this directory, and let its broker fetch it anew. kafkalog verify names all that "
         "is wrong.",

@@ -63,7 +63,7 @@ class ArrowRows:
     ) -> None:
         self._columns = columns_of(table, names)
         self._gathered = [column for column in self._columns if column.name not in _ORIGIN]
-        self._is_record = "key" in table.names
+        self._is_record = "headers" in table.names
         self._batch_rows = max(1, batch_rows)
         self._batch_bytes = min(batch_bytes, MOST_BYTES)
         self._constants = Constants(dictionary=dictionary)

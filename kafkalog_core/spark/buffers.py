@@ -43,13 +43,11 @@ class Buffers:
         self._constants = constants
         self._plan = GatherPlan(columns, is_record=is_record)
         self._slots = {column.name: slot for slot, column in enumerate(self._plan.columns)}
-        self._cells = Cells(self._plan, rows, pa.allocate_buffer)
-        self._texts = {
-            column.name: Texts(rows, FIRST_BYTES, pa.allocate_buffer) for column in columns if column.kind == "bytes"
-        }
+        self._cells = Cells(self._plan, rows, _allocate)
+        self._texts = {column.name: Texts(rows, FIRST_BYTES, _allocate) for column in columns if column.kind == "bytes"}
         self._headers: Headers | None = None
         if self._plan.wanted & numbers.WANTS_HEADERS:
-            self._headers = Headers(rows, FIRST_HEADERS, FIRST_BYTES, pa.allocate_buffer)
+            self._headers = Headers(rows, FIRST_HEADERS, FIRST_BYTES, _allocate)
 
     @property
     def wanted(self) -> int:
@@ -141,6 +139,11 @@ def _binary(starts: Room, bits: Room | None, texts: Room, rows: int, nulls: int)
     size = starts.cells[rows]
     valid = _give(bits, -(-rows // 8)) if bits is not None and nulls else None
     return [valid, _give(starts, 4 * (rows + 1)), _give(texts, size)]
+
+
+def _allocate(size: int) -> pa.Buffer:
+    """From the system's allocator, which gives the pages of the last batch again; Arrow's own gives fresh ones."""
+    return pa.allocate_buffer(size, memory_pool=pa.system_memory_pool())
 
 
 def _give(room: Room, size: int) -> pa.Buffer:

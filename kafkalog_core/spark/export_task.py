@@ -195,11 +195,12 @@ def _finding_of_damage(row: Mapping[str, object], path: str) -> Finding:
     reason = str(row["reason"])
     code = DAMAGE_CODES[reason]
     kind = FINDING_TYPES[code]
+    what = "Damaged" if row["severity"] == "error" else "No batch"
     return Finding(
         code=code,
         severity=cast("Severity", row["severity"]),
         path=path,
-        message=f"Damaged at byte {row['position']} ({reason}): {row['detail']}.",
+        message=f"{what} at byte {row['position']} ({reason}): {row['detail']}.",
         topic=cast("str | None", row["topic"]),
         partition=cast("int | None", row["partition"]),
         position=cast("int | None", row["position"]),

@@ -104,8 +104,8 @@ def spark_session(settings: SessionSettings = DEFAULTS) -> Iterator[SparkSession
             with _held_back():
                 session = _started(settings, log)
             yield session
-    except (SparkError, WorkerLostError):
-        log.is_kept = True
+    except (SparkError, WorkerLostError) as error:
+        log.is_kept = log.path is not None and log.path in error.message
         raise
     finally:
         _end(session)

@@ -32,7 +32,15 @@ __all__ = ["Check", "Splits", "WholePartition", "Work", "dump_request", "names_o
 _MOST_FILES: Final = 256
 """Files of one task, however small they are."""
 _MISSING_ROWS: Final = frozenset(
-    {"dir.unreadable", "file.vanished", "file.not-readable", "file.replaced-since", "file.shrank"}
+    {
+        "dir.unreadable",
+        "file.vanished",
+        "file.not-readable",
+        "file.replaced-since",
+        "file.shrank",
+        "high-watermark.unknown",
+        "txn.undecided",
+    }
 )
 """Findings that mean that rows are missing."""
 _FINDING_ROWS: Final = 1000
@@ -153,11 +161,19 @@ def read(work: Work, options: SourceOptions, names: Sequence[str]) -> Iterator[p
         return
     request = dump_request(options, names)
     if isinstance(work, WholePartition):
-        targets = resolve([work.path])
-        yield from read_chunks(dump(replace(request, targets=tuple(targets)), Report()), options, names)
+        yield from read_chunks(_whole(work, request, options), options, names)
         return
     chunks = (chunk for split in work.splits for chunk in read_split(split, request, Report()))
     yield from read_chunks(chunks, options, names)
+
+
+def _whole(work: WholePartition, request: DumpRequest, options: SourceOptions) -> Iterator[Chunk]:
+    try:
+        targets = tuple(resolve([work.path]))
+        yield from dump(replace(request, targets=targets), Report())
+    except StorageError as error:
+        if not options.ignores_unreadable:
+            raise StorageError(f"{error.message}; option ignoreUnreadable leaves it out", path=error.path) from error
 
 
 def read_chunks(chunks: Iterable[Chunk], options: SourceOptions, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

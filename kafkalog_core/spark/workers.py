@@ -41,8 +41,8 @@ _TASK_BYTES: Final = 32 * 1024 * 1024
 _MOST_PIECES: Final = 16
 
 _OTHER_KERNELS: Final = (
-    "{python} on {host} has another kafkalog than this one, or one without compiled kernels; install the same there, or "
-    "send it along: --archives with what `kafkalog spark pack` makes"
+    "{python} on {host} has another kafkalog than this one, or one without compiled kernels; install the same there, "
+    "or send it along: --archives with what `kafkalog spark pack` makes"
 )
 
 _Result = TypeVar("_Result")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import click
@@ -13,6 +15,10 @@ from click.testing import CliRunner
 from kafkalog_cli.command import Command
 from kafkalog_cli.commands.spark import JOBS, spark_group
 from kafkalog_cli.main import cli
+from kafkalog_cli.spark_options import session_options
+from kafkalog_core.spark.errors import SparkError
+from kafkalog_core.spark.masters import check_answers
+from kafkalog_core.spark.session import SessionSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCKED = "import sys; sys.modules.update(dict.fromkeys(['pyspark', 'py4j', 'pyarrow', 'pandas', 'numpy']))\n"
@@ -69,3 +75,62 @@ def test_without_spark_a_job_says_what_to_install():
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.stdout == "pyspark and pyarrow are not installed: pip install 'kafkalog[spark]'\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--master", "nonsense"), "'nonsense' is no master of Spark: local[*], local[N], spark://HOST:7077, yarn"),
+        (("--master", "local[x]"), "'local[x]' is no master of Spark"),
+        (("--driver-memory", "lots"), "'lots' is no size as Java spells it: 512m, 4g"),
+        (("--conf", "executor.memory=1g"), "'executor.memory=1g' is no setting of Spark: spark.NAME=VALUE"),
+        (("--conf", "spark.executor.memory"), "'spark.executor.memory' is no setting of Spark"),
+    ],
+)
+def test_options_are_checked_before_anything_is_started(arguments, sentence):
+    result = CliRunner().invoke(cli, ["spark", "verify", *arguments, "."])
+    assert result.exit_code == 2
+    assert sentence in " ".join(result.stderr.split())
+
+
+def test_a_command_gets_its_session():
+    @click.command
+    @session_options
+    def show(session):
+        click.echo(repr(session))
+
+    arguments = ["--master", "spark://h:1", "--conf", "spark.a=b=c", "--conf", "spark.d=", "--archives", "x.tar.gz"]
+    result = CliRunner().invoke(show, arguments)
+    expected = SessionSettings(
+        master="spark://h:1", confs={"spark.a": "b=c", "spark.d": ""}, archives=("x.tar.gz",), is_light=True
+    )
+    assert result.stdout == f"{expected!r}\n"
+
+
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:1", "spark://127.0.0.1:1,no-such-host.invalid:7077"])
+def test_a_master_that_does_not_answer(master):
+    with pytest.raises(SparkError, match=f"no Spark master answers at {master}; --master 'local"):
+        check_answers(master)
+
+
+def test_a_master_that_answers():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        check_answers(f"spark://127.0.0.1:1,127.0.0.1:{server.getsockname()[1]}")
+    check_answers("local[2]")
+    with pytest.raises(SparkError, match="'h:x' is no HOST:PORT of a Spark master"):
+        check_answers("spark://h:x")
+
+
+def test_pack_writes_an_archive_and_overwrites_nothing_else(tmp_path):
+    place = tmp_path / "kafkalog.tar.gz"
+    for _ in range(2):
+        result = CliRunner().invoke(cli, ["spark", "pack", "--without-pyarrow", str(place)])
+        assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.startswith(f"{place}: {place.stat().st_size / 1e6:.1f} MB, ")
+    with tarfile.open(place) as archive:
+        assert "kafkalog_core/spark/workers.py" in archive.getnames()
+    place.write_text("something else")
+    result = CliRunner().invoke(cli, ["spark", "pack", str(place)])
+    assert result.exit_code == 3
+    assert "none of ours" in result.stderr
+    assert place.read_text() == "something else"

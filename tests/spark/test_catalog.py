@@ -150,8 +150,8 @@ def test_large_partitions_are_read_in_pieces(tmp_path: Path, kafka: Path, monkey
 
 
 @pytest.mark.corpus
-def test_all_disks_of_the_corpus_in_one_catalogue(tmp_path: Path, corpus: Path) -> None:
-    log_dirs = sorted({corpus / snapshot.log_dir for snapshot in snapshots() if snapshot.fault is None})
+def test_disks_of_the_corpus_in_one_catalogue(tmp_path: Path, corpus: Path) -> None:
+    log_dirs = sorted({corpus / snapshot.log_dir for snapshot in snapshots() if snapshot.fault is None})[::4]
     made = Catalog(tmp_path / "catalog", *log_dirs)
     read_bytes, unchanged_bytes, codes = made.run(InlineWorkers())
     assert (unchanged_bytes, codes) == (0, [])

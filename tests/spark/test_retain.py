@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
@@ -22,9 +22,10 @@ from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.spark.retain import retain, retain_rows
 from kafkalog_core.spark.workers import SparkWorkers
 from tests import build
+from tests.ops.inline import Inline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -32,21 +33,6 @@ if TYPE_CHECKING:
 FIRST_MS = 1_000_000_000_000
 DAY_MS = 86_400_000
 NOW_MS = FIRST_MS + 30 * DAY_MS
-
-
-class Inline:
-    """Workers that are this process."""
-
-    jobs = 1
-    scratch: None = None
-
-    def __init__(self) -> None:
-        self.pieces = 0
-
-    def map(self, work_of: Callable[..., Any], pieces: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-        for piece in pieces:
-            self.pieces += 1
-            yield work_of(*piece, lambda _: None)
 
 
 def lay(root: Path, partitions: int, *, first_ms: int = FIRST_MS) -> Path:

@@ -13,7 +13,7 @@ from kafkalog_core.ops.selecting.selection import Selection
 from kafkalog_core.spark.paths import local_paths
 from kafkalog_core.spark.source_options import OPTIONS, source_options
 from kafkalog_core.spark.source_reader import Splits, WholePartition, plan, read
-from tests.build import batch_v2
+from tests.build import batch_v2, meta_properties, offset_checkpoint
 from tests.ops.logs import records, write_segments
 
 ROOT = Path(__file__).parents[2]
@@ -128,3 +128,18 @@ def test_the_options_page_has_all_of_them() -> None:
     for name, option in OPTIONS.items():
         tables = ", ".join(option.tables) or "all"
         assert f"| `{name}` | {option.meaning} | {tables} |" in page
+
+
+def test_what_nobody_knows_to_be_committed_is_an_error_unless_it_is_left_out(tmp_path: Path) -> None:
+    """No broker has said up to where all replicas have the records of one of them."""
+    for topic in ("orders", "payments"):
+        write_segments(tmp_path / f"{topic}-0", {0: batch_v2(records(0, 3))})
+    (tmp_path / "meta.properties").write_bytes(meta_properties({"version": "0", "broker.id": "1"}))
+    (tmp_path / "replication-offset-checkpoint").write_bytes(offset_checkpoint([("orders", 0, 2)]))
+    given = {"path": str(tmp_path), "committed": "high-watermark"}
+    strict, lax = source_options(given), source_options({**given, "ignoreUnreadable": "true"})
+    known, unknown = plan(strict, ("offset",), 0)
+    assert [batch["offset"].to_pylist() for batch in read(known, strict, ("offset",))] == [[0, 1]]
+    with pytest.raises(StorageError, match=r"no broker has checkpointed a high watermark.*ignoreUnreadable"):
+        [*read(unknown, strict, ("offset",))]
+    assert [*read(unknown, lax, ("offset",))] == []

@@ -13,15 +13,15 @@ from kafkalog_cli import options, params
 from kafkalog_cli.command import Command, Example
 from kafkalog_cli.exits import ExitStatus, status_of
 from kafkalog_cli.interrupt import Stopped
-from kafkalog_cli.render import Settings, open_writer
+from kafkalog_cli.render import open_exports
 from kafkalog_cli.repair import clock_ms, watched
 from kafkalog_cli.spark_options import session_options
 from kafkalog_cli.targets import resolve_readable
-from kafkalog_core import tables
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.report import Report
 from kafkalog_core.spark.export import COMMIT_BYTES, EXPORT_KIND, Asked, ExportRequest, export
 from kafkalog_core.spark.export_plan import PIECE_BYTES
+from kafkalog_core.spark.manifest import commit_numbers
 from kafkalog_core.spark.out_place import check_place, refuse_inside
 from kafkalog_core.spark.paths import local_paths
 from kafkalog_core.spark.session import spark_session
@@ -160,7 +160,7 @@ def export_command(paths: tuple[str, ...], selection: Selection, session: Sessio
 
 def _show(request: ExportRequest, report: Report, session: SessionSettings, output: str) -> int:
     """Write all rows and the summary; where the export ends early, that is said after what is committed."""
-    writer = open_writer(output, Settings(tables=(tables.EXPORT, tables.FINDING)))
+    writer = open_exports(output, request.output, lambda: (commit_numbers(request.output) or [0])[-1])
     now_ms = clock_ms()
     run_id = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now_ms // 1000))}-{os.urandom(4).hex()}"
     try:

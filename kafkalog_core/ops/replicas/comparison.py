@@ -255,7 +255,7 @@ def _findings(task: ReplicaTask, reads: Sequence[Read], verdict: Verdict) -> Ite
                 position=flaw.position,
                 size_bytes=flaw.size_bytes,
                 records=lacks.damaged,
-                reason=flaw.reason,
+                damage=flaw.reason,
                 **where,  # type: ignore[arg-type]
             )
         for code, records in (("replicas.missing", lacks.missing), ("replicas.behind", lacks.behind)):

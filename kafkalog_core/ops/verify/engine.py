@@ -22,6 +22,7 @@ from kafkalog_core.ops.verify.logdir import LogDirs
 from kafkalog_core.ops.verify.motion import settled
 from kafkalog_core.ops.verify.readers import SCANS
 from kafkalog_core.ops.verify.single import check_file
+from kafkalog_core.ops.verify.size import log_bytes
 from kafkalog_core.ops.verify.state import decode
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 from kafkalog_core.ops.verify.work import (
@@ -120,6 +121,7 @@ class _Runner:
         self._jobs = request.jobs if hands.workers is None else hands.workers.jobs
         self._is_alone = hands.workers is None and request.jobs == 1
         self._readers = readers
+        self._split_bytes = self._fair_bytes()
         self._depth = Depth(level=request.level, now_ms=request.now_ms, max_batch_bytes=request.max_batch_bytes)
         self._log_dirs = LogDirs(request.targets, self._depth, others=request.others or ())
         self._alone_bytes = 0
@@ -175,6 +177,15 @@ class _Runner:
                     reader=SCANS if self._readers is None else self._readers.reader_of(place.path),
                 )
 
+    def _fair_bytes(self) -> int | None:
+        """What makes a partition a large one: among many others it is done whole, as spools do not come for nothing.
+
+        For workers of somebody else's alone, as all directories are listed to know it.
+        """
+        if self._hands.workers is None:
+            return None
+        return max(SPLIT_BYTES, log_bytes(self._request.targets) // (self._jobs * _PER_JOB))
+
     def _lines(self, path: str) -> Sequence[str]:
         return () if self._keeper is None else self._keeper.lines_of(partition_key(path))
 
@@ -202,14 +213,19 @@ class _Runner:
             if count >= _ALONE_PIECES or self._alone_bytes > SPLIT_BYTES:
                 yield from self._side_by_side(chain([piece], pieces))
                 return
-            yield piece, self._alone(piece, split=1)
+            outcome = self._alone(piece, split=1)
+            fair = self._split_bytes
+            if isinstance(outcome.result, Split) and fair is not None and sum(outcome.result.sizes) <= fair:
+                yield from self._side_by_side(chain([piece], pieces))
+                return
+            yield piece, outcome
 
     def _alone(self, piece: _Piece, split: int | None = None) -> Outcome:
         """Do a piece in this process."""
         if isinstance(piece, FileTarget):
             return Outcome(check_file(piece, self._depth, self._advance))
         keep = partial(self._keep, partition_key(piece.path))
-        return check_partition(_with_split(piece, split), self._advance, keep)
+        return check_partition(replace(piece, split=split), self._advance, keep)
 
     def _side_by_side(self, pieces: Iterator[_Piece]) -> Iterator[tuple[_Piece, Outcome]]:
         """Do all of them elsewhere."""
@@ -218,11 +234,15 @@ class _Runner:
         def given() -> Iterator[tuple[tuple[_Piece, ...], Depth]]:
             while some := tuple(islice(pieces, self._at_once())):
                 waiting.extend(some)
-                yield tuple(map(_splitting, some)), self._depth
+                yield tuple(map(self._given, some)), self._depth
 
         for outcomes in self._started().map(check_pieces, given()):
             for outcome in outcomes:
                 yield waiting.popleft(), outcome
+
+    def _given(self, piece: _Piece) -> _Piece:
+        """A piece as another process gets it: a large partition of several segments comes back."""
+        return piece if isinstance(piece, FileTarget) else replace(piece, split=2, split_bytes=self._split_bytes)
 
     def _at_once(self) -> int:
         """How many pieces a process gets at once: several where the last ones were small, which saves messages."""
@@ -310,15 +330,6 @@ class _Runner:
         if self._keeper is not None and size_bytes:
             self._keeper.skipped(size_bytes)
             self._progress.expect(-size_bytes)
-
-
-def _with_split(work: PartitionWork, split: int | None) -> PartitionWork:
-    return work if work.split == split else replace(work, split=split)
-
-
-def _splitting(piece: _Piece) -> _Piece:
-    """A piece as another process gets it: a large partition of several segments comes back."""
-    return piece if isinstance(piece, FileTarget) else _with_split(piece, 2)
 
 
 def _log_bytes(verdict: Verdict) -> int:

@@ -73,6 +73,7 @@ class PartitionWork:
         wants_lines: whether to leave some for a later run.
         split: how many segments, or more, make a large partition one to be given back, to be checked by several
             processes; null: never.
+        split_bytes: what makes a partition a large one; null: `SPLIT_BYTES`.
         reader: who reads its segments.
     """
 
@@ -82,6 +83,7 @@ class PartitionWork:
     lines: Sequence[str] = ()
     wants_lines: bool = False
     split: int | None = None
+    split_bytes: int | None = None
     reader: Reader = SCANS
 
 
@@ -172,7 +174,8 @@ def check_partition(work: PartitionWork, advance: Callable[[int], None], keep: K
     with work.reader.open() as reading:
         reading.others(partition, advance)
         sizes = tuple(map(reading.unread_bytes, tasks))
-        if work.split is not None and sum(sizes) > SPLIT_BYTES and len(tasks) >= work.split:
+        is_large = sum(sizes) > (SPLIT_BYTES if work.split_bytes is None else work.split_bytes)
+        if is_large and work.split is not None and len(tasks) >= work.split:
             split = Split(partition, context, tasks, sizes, len(known), work.reader)
             return Outcome(split, made=reading.finish())
         course = Course(partition, context, depth.now_ms, known, keep if work.wants_lines else None)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -41,6 +43,7 @@ _SCHEMA: Final = pa.schema(
 )
 _MEMORY_BYTES: Final = 4 * 1024 * 1024
 _COMPRESSION: Final = "zstd"
+_INDEXES_KEPT: Final = 16
 
 
 class SegmentKey(NamedTuple):
@@ -142,30 +145,37 @@ class NotesFile:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._index = _index_of(path)
         try:
-            self._file = pq.ParquetFile(path, memory_map=False)
+            self._file = pq.ParquetFile(path, metadata=self._index.metadata, memory_map=False)
         except (OSError, pa.ArrowException) as error:
             raise _unreadable(path, error) from error
-        self._groups = self._listed()
 
     def close(self) -> None:
         """Nothing more is read."""
         self._file.close()
 
-    def keys(self, directory: str | None = None) -> list[SegmentKey]:
-        """All segments, or those of a directory, in their order."""
-        return [key for key in self._groups if directory is None or key.directory == directory]
+    def keys(self) -> list[SegmentKey]:
+        """All segments."""
+        return [SegmentKey(directory, name) for directory, names in self._index.groups.items() for name in names]
 
-    def note(self, key: SegmentKey) -> SegmentNote | None:
-        """What is noted of a segment; null: it is to be read again."""
-        for group in self._tables(key, ["note"]):
-            text = group.column(0)[0].as_py()
-            if text is not None:
-                try:
-                    return from_plain(SegmentNote, json.loads(text), key.directory)
-                except ValueError:
-                    return None
-        return None
+    def notes(self, directory: str) -> Iterator[tuple[SegmentKey, SegmentNote]]:
+        """What is noted of the segments of a directory; those without a note are to be read again."""
+        groups = [group for groups in self._index.groups.get(directory, {}).values() for group in groups]
+        if not groups:
+            return
+        try:
+            rows = self._file.read_row_groups(groups, columns=["segment", "note"], use_threads=False)
+        except (OSError, pa.ArrowException) as error:
+            raise _unreadable(self._path, error) from error
+        for name, text in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+            if text is None:
+                continue
+            with suppress(ValueError):
+                yield (
+                    SegmentKey(directory, os.fsdecode(name)),
+                    from_plain(SegmentNote, json.loads(text), directory),
+                )
 
     def pieces(self, key: SegmentKey) -> Iterator[Piece]:
         """What the replay of its partition needs of a segment."""
@@ -189,25 +199,42 @@ class NotesFile:
         return Piece(count, cells, marks, spans)
 
     def _tables(self, key: SegmentKey, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-        for group in self._groups.get(key, ()):
+        for group in self._index.groups.get(key.directory, {}).get(key.segment, ()):
             try:
                 yield self._file.read_row_group(group, columns=columns, use_threads=False)
             except (OSError, pa.ArrowException) as error:
                 raise _unreadable(self._path, error) from error
 
-    def _listed(self) -> dict[SegmentKey, list[int]]:
-        """The row groups of each segment, by what the footer says of them."""
-        if not self._file.schema_arrow.equals(_SCHEMA):
-            raise StorageError("no notes of a catalogue of this release", path=self._path)
-        listed: dict[SegmentKey, list[int]] = {}
-        metadata = self._file.metadata
-        for number in range(metadata.num_row_groups):
-            group = metadata.row_group(number)
-            statistics = [group.column(index).statistics for index in (0, 1)]
-            if any(each is None or not each.has_min_max or each.min != each.max for each in statistics):
-                raise StorageError("no notes of a catalogue: segments are mixed", path=self._path)
-            listed.setdefault(SegmentKey(*(os.fsdecode(each.min) for each in statistics)), []).append(number)
-        return listed
+
+class _Index(NamedTuple):
+    """The footer of a notes file, and the row groups of each segment by directory and name."""
+
+    metadata: pq.FileMetaData
+    groups: dict[str, dict[str, list[int]]]
+
+
+@lru_cache(maxsize=_INDEXES_KEPT)
+def _index_of(path: str) -> _Index:
+    """Notes files never change, and many partitions ask for the same one."""
+    try:
+        metadata = pq.read_metadata(path)
+        is_ours = metadata.schema.to_arrow_schema().equals(_SCHEMA)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from error
+    if not is_ours:
+        raise StorageError("no notes of a catalogue of this release", path=path)
+    groups: dict[str, dict[str, list[int]]] = {}
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        directory, name = (_only_value(group.column(index).statistics, path) for index in (0, 1))
+        groups.setdefault(directory, {}).setdefault(name, []).append(number)
+    return _Index(metadata, groups)
+
+
+def _only_value(statistics: pq.Statistics | None, path: str) -> str:
+    if statistics is None or not statistics.has_min_max or statistics.min != statistics.max:
+        raise StorageError("no notes of a catalogue: segments are mixed", path=path)
+    return os.fsdecode(statistics.min)
 
 
 def _unreadable(path: str, error: Exception) -> StorageError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -114,14 +115,10 @@ class CensusReading:
 
     def __enter__(self) -> Self:
         for volume in self._reader.volumes:
-            try:
+            with suppress(StorageError):  # nothing is known of its segments: they are read again, and it goes away
                 file = NotesFile(volume.notes)
-            except StorageError:  # nothing is known of its segments: they are read again, and it goes away
-                continue
-            self._files.append(file)
-            for key in file.keys(self._reader.path):
-                note = file.note(key)
-                if note is not None:
+                self._files.append(file)
+                for key, note in file.notes(self._reader.path):
                     self._known[key] = _Known(volume, file, note)
         return self
 

@@ -159,6 +159,7 @@ def test_workers_that_share_nothing_say_the_same(tmp_path: Path, monkeypatch: py
     """Large partitions are cut, side by side with others, and what is spooled travels in the results."""
     monkeypatch.setattr(engine, "_ALONE_PIECES", alone)
     monkeypatch.setattr(work, "SPLIT_BYTES", 2000)
+    monkeypatch.setattr(engine, "SPLIT_BYTES", 2000)
     monkeypatch.setattr(handover, "_MEMORY_BYTES", 100)
     write_log_dir(tmp_path / "kafka", [f"s-{number}" for number in range(4)])
     for name in ("a-0", "b-0", "s-9"):
@@ -175,6 +176,7 @@ def test_workers_that_share_nothing_say_the_same(tmp_path: Path, monkeypatch: py
 
 def test_segments_of_several_large_partitions_are_one_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "SPLIT_BYTES", 0)
+    monkeypatch.setattr(engine, "SPLIT_BYTES", 2000)
     write_log_dir(tmp_path / "kafka", [])
     for name in ("a-0", "b-0", "c-0"):
         write(tmp_path / "kafka" / name, segments=4)
@@ -185,11 +187,28 @@ def test_segments_of_several_large_partitions_are_one_map(tmp_path: Path, monkey
 
 def test_small_segments_go_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "SPLIT_BYTES", 0)
+    monkeypatch.setattr(engine, "SPLIT_BYTES", 10_000)
     write(tmp_path / "t-0", segments=60)
     workers = Elsewhere()
     assert check(tmp_path / "t-0", workers=workers) == check(tmp_path / "t-0")
     [pieces] = workers.maps
     assert 12 <= pieces <= 20
+
+
+def test_among_many_partitions_a_large_one_is_done_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is larger than little goes to the workers, but only what is larger than the others is cut."""
+    monkeypatch.setattr(work, "SPLIT_BYTES", 1000)
+    monkeypatch.setattr(engine, "SPLIT_BYTES", 1000)
+    write_log_dir(tmp_path / "kafka", [])
+    for number in range(20):
+        write(tmp_path / "kafka" / f"a-{number}", segments=2)
+    workers = Elsewhere()
+    assert check(tmp_path / "kafka", workers=workers) == check(tmp_path / "kafka")
+    assert workers.maps == [20]
+    write(tmp_path / "kafka" / "b-0", segments=40)
+    workers = Elsewhere()
+    assert check(tmp_path / "kafka", workers=workers) == check(tmp_path / "kafka")
+    assert len(workers.maps) == 2
 
 
 # --- a directory that changes meanwhile -------------------------------------------------------------------------------

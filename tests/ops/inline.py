@@ -1,0 +1,33 @@
+"""Workers that are this process: what other processes would do, where a test can look at it."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+
+class Inline:
+    """Does one piece after another. Pieces and results travel as between processes."""
+
+    jobs = 1
+    scratch: None = None
+
+    def __init__(self) -> None:
+        self.pieces = 0
+        self.read_bytes = 0
+
+    def map(self, work_of: Callable[..., Any], pieces: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+        """See `kafkalog_core.ops.pool.Workers`."""
+        for piece in pieces:
+            self.pieces += 1
+            yield _travelled(work_of(*_travelled(piece), self._advance))
+
+    def _advance(self, size_bytes: int) -> None:
+        self.read_bytes += size_bytes
+
+
+def _travelled(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))  # noqa: S301 -- our own
