@@ -27,12 +27,13 @@ WROTE: Final = """
     FROM batches WHERE topic = '{topic}' AND crc_ok GROUP BY ALL ORDER BY partition, time_ms
 """
 DAMAGED: Final = """
-    SELECT f.partition, f.offset, f.size_bytes, max(b.max_timestamp_ms) AS time_ms
-    FROM findings f JOIN batches b ON b.topic = f.topic AND b.partition = f.partition AND b.last_offset < f.offset
-    WHERE f.topic = '{topic}' AND f.code = 'batch.crc-mismatch'
-    GROUP BY ALL ORDER BY f.partition, f.offset
+    SELECT s.partition, s.segment, s.damage_count, max(b.max_timestamp_ms) AS time_ms
+    FROM segments s
+    JOIN findings f ON f.file = s.path AND f.code = 'batch.crc-mismatch'
+    JOIN batches b ON b.path = s.path AND b.last_offset < f.offset
+    WHERE s.topic = '{topic}' GROUP BY ALL ORDER BY s.partition, time_ms
 """
-"""A damaged batch says nothing of its time that could be trusted: that of the last good one before it is taken."""
+"""A damaged batch says nothing of its time that could be trusted: that of the last good one before is taken."""
 
 
 def main() -> None:
@@ -64,10 +65,10 @@ def draw(wrote: list[Row], damaged: list[Row], topic: str, picture: str) -> None
     figure, places = plt.subplots(len(partitions), 1, sharex=True, sharey=True, squeeze=False, figsize=(9, height))
     for place, partition in zip(places[:, 0], partitions, strict=True):
         _draw_partition(place, [row for row in wrote if row["partition"] == partition], producers)
-        times = [row["time_ms"] for row in damaged if row["partition"] == partition]
-        for time_ms in times:
-            place.axvline(_moment(time_ms), color="#d62728", linewidth=1.4)
-        count = f", {len(times)} damaged" if times else ""
+        places_damaged = [row for row in damaged if row["partition"] == partition]
+        for row in places_damaged:
+            place.axvline(_moment(row["time_ms"]), color="#d62728", linewidth=1.4)
+        count = f", {sum(row['damage_count'] for row in places_damaged)} damaged" if places_damaged else ""
         place.set_ylabel(f"{topic}-{partition}{count}\nrecords in 15 min", fontsize=8)
     places[0, 0].legend(loc="upper left", fontsize=7, ncols=len(producers), frameon=False)
     places[-1, 0].xaxis.set_major_formatter(mpl.dates.DateFormatter("%H:%M", tz=UTC))

@@ -25,8 +25,6 @@ from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.rows import count, partition_row, state_of
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.ops.verify.work import Depth
-from kafkalog_core.spark.census.driver import Census, head_of
-from kafkalog_core.spark.census.shelf import Shelf
 from kafkalog_core.spark.census.table_file import write_table
 from kafkalog_core.spark.commit import Output
 from kafkalog_core.spark.schema import FINDINGS, SEGMENTS, columns_of
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.report import Report
     from kafkalog_core.ops.selecting.targets import Target
     from kafkalog_core.ops.verify.check import Level
+    from kafkalog_core.spark.census.driver import Census
     from kafkalog_core.spark.commit import Commit
     from kafkalog_core.storage.changing.writer import Disk
     from kafkalog_core.tables import Table
@@ -96,6 +95,9 @@ def catalog(
     Raises SelectionError for a target that is a file or has a relative path, RefusedError, LockedError, StorageError,
     WorkerLostError.
     """
+    from kafkalog_core.spark.census.driver import Census, head_of  # noqa: PLC0415 -- pyarrow: where there is work for it
+    from kafkalog_core.spark.census.shelf import Shelf  # noqa: PLC0415
+
     for target in request.targets:
         if isinstance(target, FileTarget):
             raise SelectionError("a file; a catalogue is made of log directories and partitions", path=target.path)
@@ -105,13 +107,14 @@ def catalog(
         depth = Depth(level=request.level, now_ms=request.now_ms, max_batch_bytes=request.max_batch_bytes)
         run = output.begin(run_id)
         state = output.state if output.state.get("head") == head_of(depth) else {}
-        census = Census(output.path, run.staging, depth, state, progress)
+        missing = _missing(output)
+        census = Census(output.path, run.staging, depth, state, progress, missing)
         held = _Held()
         yield from _verified(workers, request, census, report, held)
         shelf = Shelf(census, output, workers)
         shelf.tidy(progress)
         digest = held.digest()
-        if not shelf.has_news and (state.get("digest"), output.state.get("head")) == (digest, head_of(depth)):
+        if not shelf.has_news and not missing and state.get("digest") == digest:
             return  # what was staged goes away with the output
         shelf.put(run, run_id)
         _put_tables(run, run_id, output, held)
@@ -122,6 +125,20 @@ def catalog(
             "partitions": held.known(shelf.places()),
         }
         run.commit(new_state, now_ms=request.now_ms)
+
+
+def _missing(output: Output) -> frozenset[str]:
+    """Files of earlier runs that somebody took away, or wrote to: what they held is made anew."""
+    return frozenset(
+        name for name, facts in output.files().items() if _size_of(f"{output.path}/{name}") != facts.size_bytes
+    )
+
+
+def _size_of(path: str) -> int | None:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return None
 
 
 @dataclass(slots=True)

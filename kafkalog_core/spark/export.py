@@ -174,10 +174,7 @@ class _Run:
                     plan.folder,
                     self.request.compression,
                 )
-                for part in self.workers.map(keep_before, [piece]):
-                    if part is not None:
-                        self._begun().add(part)
-                        plan.kept_records += part.rows
+                plan.kept += [part for part in self.workers.map(keep_before, [piece]) if part is not None]
 
     def _results(self, todo: list[tuple[Plan, list[Work]]]) -> Generator[PieceResult, None, None]:
         """What comes of the pieces; closed early, it ends the work."""
@@ -212,6 +209,8 @@ class _Run:
 
     def _finish(self, plan: Plan) -> None:
         plan.finish(self.checkpoints)
+        for part in plan.kept:  # in the commit that takes the old file away, so that no row is ever there twice
+            self._begun().add(part)
         for name in plan.removed:
             self._begun().remove(name)
         self._save(plan)

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core import tables
+from kafkalog_core.errors import NotFoundError
 from kafkalog_core.spark.commit import Part, attempt_name, sync_file
 from kafkalog_core.storage.changing.writer import WriteError
 
@@ -125,6 +126,12 @@ def keep_before(
     import pyarrow.compute as pc  # noqa: PLC0415 -- where there is work for it
     import pyarrow.parquet as pq  # noqa: PLC0415
 
+    if not os.path.lexists(path):
+        raise NotFoundError(
+            "an earlier run has written this file, and it is gone: put it back from a backup, or reload the whole "
+            "partition (--reload without a place to begin)",
+            path=path,
+        )
     with RecordFile(staging, stem, folder, compression) as file, pq.ParquetFile(path) as source:
         for batch in source.iter_batches(columns=list(COLUMNS)):
             kept = batch.filter(pc.less(batch.column("offset"), offset))

@@ -63,8 +63,8 @@ class Plan:
     file_bytes: int = 0
     log_bytes: int = 0
     removed: dict[str, FileFacts] = field(default_factory=dict)
-    kept_records: int = 0
-    """Of those in removed files: written anew, as they stand before what is reloaded."""
+    kept: list[Part] = field(default_factory=list)
+    """Files with those records of removed ones that stand before what is reloaded."""
     _told: int = 0
     _spans: dict[str, Span] = field(default_factory=dict)
     _seeds: dict[str, Span] = field(default_factory=dict)
@@ -83,6 +83,7 @@ class Plan:
             topic_id=self.log.topic_id,
             path=self.log.path,
             unread=self._unread_before(),
+            is_asked=self.start.is_asked,
         )
 
     @property
@@ -274,7 +275,8 @@ class Plan:
             "file_bytes": self.file_bytes,
             "log_bytes": self.log_bytes,
             "removed_files": len(self.removed),
-            "removed_records": sum(facts.rows for facts in self.removed.values()) - self.kept_records,
+            "removed_records": sum(facts.rows for facts in self.removed.values())
+            - sum(part.rows for part in self.kept),
             "unread_segments": len(self.state.unread),
             "errors": self.counts["error"],
             "warnings": self.counts["warning"],

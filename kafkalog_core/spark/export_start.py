@@ -63,6 +63,7 @@ class Start:
         resume: where it stands, if that is known.
         reloads_from: files of earlier runs go away as far as they hold offsets from here on; null: all stay.
         is_stopped: nothing is exported, as somebody has to choose.
+        is_asked: it begins at an offset that somebody asked for, which the log need not have reached.
         findings: why.
     """
 
@@ -70,6 +71,7 @@ class Start:
     resume: Resume | None = None
     reloads_from: int | None = None
     is_stopped: bool = False
+    is_asked: bool = False
     findings: tuple[Finding, ...] = ()
 
 
@@ -87,22 +89,36 @@ _LOWEST: Final = -(1 << 63)
 def start_of(log: Log, before: Exported | None, asked: Asked, checkpoints: Checkpoints, options: ScanOptions) -> Start:
     """Where a log is read from. Raises StorageError where it must be searched and cannot be read."""
     if before is None:
-        return Start(next_offset=_first_wanted(log, asked, options))
-    if asked.reload:
-        if asked.from_offset is None and asked.from_time_ms is None:
-            return Start(next_offset=_lowest(log), reloads_from=_LOWEST)
-        first = min(_first_wanted(log, asked, options), before.next_offset)
-        return Start(next_offset=first, reloads_from=first)
+        return Start(next_offset=_first_wanted(log, asked, options), is_asked=asked.from_offset is not None)
+    if asked.reload and log.unit.files:
+        return _reloaded(log, before, asked, options)
     with _Search(log, before, checkpoints, options) as search:
         known = search.find()
         if isinstance(known, _Change):
             return _changed(log, before, asked, known, search)
-    start = Start(next_offset=before.next_offset, resume=known)
-    log_start = log.log_start
-    if log_start is not None and log_start > before.next_offset:
-        gone = _found(log, "export.gone-before", offset=before.next_offset, last=log_start - 1)
-        start = replace(start, next_offset=log_start, findings=(gone,))
+    start = Start(next_offset=before.next_offset, resume=known, is_asked=before.is_asked)
+    gone = _gone(log, before)
+    if gone and log.log_start is not None:
+        start = replace(start, next_offset=log.log_start, findings=gone)
     return start
+
+
+def _reloaded(log: Log, before: Exported, asked: Asked, options: ScanOptions) -> Start:
+    """What is exported again. Of the same log rows below its start stay: nothing could come in their place."""
+    first = _first_wanted(log, asked, options)
+    if asked.from_offset is not None or asked.from_time_ms is not None:
+        first = min(first, before.next_offset)
+    elif before.topic_id is not None and log.topic_id is not None and before.topic_id != log.topic_id:
+        return Start(next_offset=first, reloads_from=_LOWEST)
+    first = max(first, _lowest(log))
+    return Start(next_offset=first, reloads_from=first, findings=_gone(log, before))
+
+
+def _gone(log: Log, before: Exported) -> tuple[Finding, ...]:
+    """What was deleted before it was exported."""
+    if log.log_start is None or log.log_start <= before.next_offset:
+        return ()
+    return (_found(log, "export.gone-before", offset=before.next_offset, last=log.log_start - 1),)
 
 
 def _changed(log: Log, before: Exported, asked: Asked, change: _Change, search: _Search) -> Start:
@@ -140,9 +156,9 @@ class _Search:
         last = before.last_batch
         if before.topic_id is not None and log.topic_id is not None and before.topic_id != log.topic_id:
             return _Change("export.other-topic", {"topic_id": log.topic_id, "was": before.topic_id})
-        if last is None:
-            return None
         try:
+            if last is None:
+                return None if before.is_asked else self._without_batch()
             return self._at_its_place(last) or self._elsewhere(last)
         except StorageError:
             return None  # the task that reads it says so
@@ -150,6 +166,11 @@ class _Search:
     def log_end(self) -> int:
         """The log end offset."""
         return self._lookup.log_end(Trace())[0] if self._log.segments else 0
+
+    def _without_batch(self) -> _Change | None:
+        """Nothing of it was exported yet: a log that ends before its first offset is another one."""
+        end, wanted = self.log_end(), self._before.next_offset
+        return _Change("export.log-shorter", {"last": wanted - 1, "end": end}) if end < wanted else None
 
     def _at_its_place(self, last: LastBatch) -> Resume | None:
         for file in self._log.unit.files:

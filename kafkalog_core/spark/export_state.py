@@ -59,6 +59,7 @@ class Exported:
         topic_id: of `partition.metadata`; null: there is none.
         path: of the directory it was read from last.
         unread: segments to try again.
+        is_asked: it begins at an offset that somebody asked for, which the log need not have reached.
     """
 
     next_offset: int
@@ -66,6 +67,7 @@ class Exported:
     topic_id: str | None = None
     path: str = ""
     unread: tuple[Unread, ...] = ()
+    is_asked: bool = False
 
     def to_json(self) -> dict[str, object]:
         """As JSON has it."""
@@ -76,6 +78,7 @@ class Exported:
             "topic_id": self.topic_id,
             "path": self.path.encode("utf-8", "backslashreplace").decode(),
             "unread": [unread._asdict() for unread in self.unread],
+            "is_asked": self.is_asked,
         }
 
     @classmethod
@@ -88,6 +91,7 @@ class Exported:
             topic_id=value["topic_id"],
             path=str(value["path"]),
             unread=tuple(Unread(**unread) for unread in value["unread"]),
+            is_asked=bool(value["is_asked"]),
         )
 
     def read_up_to(self, next_offset: int, last_batch: LastBatch | None) -> Exported:

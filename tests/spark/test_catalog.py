@@ -227,6 +227,15 @@ def test_notes_that_cannot_be_read_are_made_again(held: Catalog, kafka: Path) ->
     held.assert_right()
 
 
+@pytest.mark.parametrize("table", ["batches", "_notes", "segments", "findings"])
+def test_files_that_were_taken_away_are_made_again(held: Catalog, kafka: Path, table: str) -> None:
+    for file in (held.output / table).iterdir():
+        file.unlink()
+    held.run()
+    held.assert_right()
+    assert held.run()[0] == 0
+
+
 # --- files of the catalogue -------------------------------------------------------------------------------------------
 def test_many_small_files_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkalog_core.spark.census.shelf.MOST_SMALL", 4)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from kafkalog_core.errors import AccessError, KafkalogError, RefusedError, SelectionError, StorageError
+from kafkalog_core.errors import AccessError, KafkalogError, NotFoundError, RefusedError, SelectionError, StorageError
 from kafkalog_core.spark import parquet
 from kafkalog_core.spark.commit import Output, read_manifest, roll_forward
 from kafkalog_core.spark.manifest import live_files
@@ -235,6 +235,83 @@ def test_reload_from_a_time_and_from_the_start(log: Path, out: Path) -> None:
     assert values_in(out) == [record.value for record in (*records(range(60)), *records(range(60, 100), "w"))]
     Run(out, log, reload=True)
     assert values_in(out) == [record.value for record in records(range(100), "w")]
+
+
+def test_reloading_several_partitions_never_doubles_a_row(log: Path, tmp_path: Path) -> None:
+    other = tmp_path / "u-0"
+    shutil.copytree(log, other)
+    Run(tmp_path / "first", log, other)
+    at = 0
+    while True:
+        out = tmp_path / f"out-{at}"
+        shutil.copytree(tmp_path / "first", out)
+        try:
+            Run(out, log, other, disk=DyingDisk(at), commit_bytes=1, reload=True, from_offset=48)
+        except KilledError:
+            pass
+        else:
+            break
+        roll_forward(str(out), "export")
+        assert offsets_in(out, "t") == offsets_in(out, "u") == list(range(100))
+        at += 3
+    assert offsets_in(out, "t") == offsets_in(out, "u") == list(range(100))
+
+
+@pytest.mark.parametrize("asked", [{}, {"from_offset": 0}, {"from_time_ms": START_MS}])
+def test_reloading_keeps_what_retention_took_since(log: Path, out: Path, asked: dict[str, int]) -> None:
+    Run(out, log)
+    (log / f"{0:020}.log").unlink()
+    rewrite(log, 50, 100)
+    Run(out, log, reload=True, **asked)
+    assert values_in(out) == [record.value for record in (*records(range(50)), *records(range(50, 100), "w"))]
+
+
+def test_reloading_behind_what_retention_took(log: Path, out: Path) -> None:
+    Run(out, log)
+    for path in log.iterdir():
+        path.unlink()
+    write_log(log, 120, batches(120, 130))
+    assert Run(out, log, reload=True).codes == ["export.gone-before"]
+    assert offsets_in(out) == [*range(100), *range(120, 130)]
+
+
+def test_reloading_a_directory_without_segments_takes_nothing_away(log: Path, out: Path) -> None:
+    Run(out, log)
+    for path in log.iterdir():
+        path.unlink()
+    (log / "partition.metadata").write_text(f"version: 0\ntopic_id: {UUID}\n")
+    assert Run(out, log, reload=True).codes == ["export.log-shorter"]
+    assert offsets_in(out) == list(range(100))
+
+
+def test_reloading_from_the_middle_of_a_file_that_somebody_removed(log: Path, out: Path) -> None:
+    Run(out, log)
+    name = next(name for name, facts in live_files(str(out)).items() if facts.info.get("first_offset") == 0)
+    (out / name).unlink()
+    with pytest.raises(NotFoundError, match=r"an earlier run has written this file, and it is gone.*--reload"):
+        Run(out, log, reload=True, from_offset=1)
+    Run(out, log, reload=True)
+    assert offsets_in(out) == list(range(100))
+
+
+def test_a_log_that_was_made_anew_before_anything_of_it_was_exported(tmp_path: Path, out: Path) -> None:
+    log = tmp_path / "t-0"
+    write_log(log, 50, b"")
+    Run(out, log)
+    (log / f"{50:020}.log").unlink()
+    write_log(log, 0, batches(0, 20))
+    assert Run(out, log).codes == ["export.log-shorter"]
+    Run(out, log, on_change="reload")
+    assert offsets_in(out) == list(range(20))
+
+
+def test_an_offset_that_the_log_has_not_reached_is_waited_for(log: Path, out: Path) -> None:
+    Run(out, log, from_offset=120)
+    write_log(log, 100, batches(100, 110))
+    assert not Run(out, log).findings
+    write_log(log, 110, batches(110, 130))
+    assert not Run(out, log).findings
+    assert offsets_in(out) == list(range(120, 130))
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

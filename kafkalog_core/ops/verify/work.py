@@ -51,6 +51,8 @@ __all__ = [
 SPLIT_BYTES: Final = 64 * 1024 * 1024
 """A partition is worth processes of its own from this size on."""
 
+_LITTLE_PART: Final = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Depth:
@@ -102,11 +104,15 @@ class Split:
     reader: Reader
 
     def groups(self, most_bytes: int) -> Iterator[tuple[SegmentTask, ...]]:
-        """Its tasks in order, so many at a time as have no more bytes to read together."""
+        """Its tasks in order, so many at a time as have no more bytes to read together.
+
+        A small last segment, which an active one mostly is, goes with those before it.
+        """
         group: list[SegmentTask] = []
         size_bytes = 0
         for task, task_bytes in zip(self.tasks, self.sizes, strict=True):
-            if group and size_bytes + task_bytes > most_bytes:
+            is_little = task is self.tasks[-1] and task_bytes < most_bytes // _LITTLE_PART
+            if group and size_bytes + task_bytes > most_bytes and not is_little:
                 yield tuple(group)
                 group, size_bytes = [], 0
             group.append(task)

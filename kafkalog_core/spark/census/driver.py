@@ -70,6 +70,7 @@ class Census:
         depth: how deep is checked.
         state: after the last run, if it may be used; empty: everything is read.
         progress: is told of what need not be read.
+        missing: files of the catalogue that are not as they were, by their names: their volumes are not used.
     """
 
     output: str
@@ -77,6 +78,7 @@ class Census:
     depth: Depth
     state: dict[str, Any]
     progress: Progress
+    missing: frozenset[str] = frozenset()
     rows: list[Row] = field(default_factory=list)
     fresh: list[NewVolume] = field(default_factory=list)
     kept: dict[str, list[SegmentKey]] = field(default_factory=lambda: defaultdict(list))
@@ -85,8 +87,8 @@ class Census:
     def reader_of(self, path: str) -> CensusReader:
         """Who reads a partition."""
         known = self.state.get("partitions", {}).get(os.fsencode(path).hex(), {})
-        volumes = tuple(volume_paths(self.output, name) for name in known.get("volumes", ()))
-        return CensusReader(path=path, volumes=volumes, staging=self.staging, depth=self.depth)
+        volumes = [volume_paths(self.output, name) for name in known.get("volumes", ()) if self._is_whole(name)]
+        return CensusReader(path=path, volumes=tuple(volumes), staging=self.staging, depth=self.depth)
 
     def received(self, path: str, made: object) -> None:
         """What a reading has made."""
@@ -104,6 +106,9 @@ class Census:
         partition.unchanged_bytes += made.unchanged_bytes
         partition.findings += made.findings
         self.progress.expect(-made.unchanged_bytes)
+
+    def _is_whole(self, name: str) -> bool:
+        return self.missing.isdisjoint(f"{folder}/{name}.parquet" for folder in (BATCHES_FOLDER, NOTES_FOLDER))
 
     def gone(self) -> Iterator[Finding]:
         """Partitions of the last run whose directories are no longer there."""
