@@ -3,10 +3,11 @@
 One log dir of 10 million records (1 GB, `benchmarks.spark_data`): 4 partitions of two closed segments; verify and
 compaction also as a single partition of 8 segments, compaction also with a key that half of the records have. Every job
 runs in the same session of `local[2]`, in turns: `export` against Spark's Parquet writer that reads the same columns
-from the data source `kafkalog`; the simulation of the cleaner against Spark SQL's group-by of the last offset of each
-key, from the data source; `verify` alone. The first turn is told by itself, as it starts the Python processes. The same
-jobs on `local[1]` say what the second core brings. Fixed cost is a whole command on a log dir of one batch, with and
-without Spark. Prints a table, writes `results/DATE-spark.json`, decides nothing.
+from the data source `kafkalog` (neither syncs its files to the disk; an export that does, as is its custom, stands
+beside them); the simulation of the cleaner against Spark SQL's group-by of the last offset of each key, from the data
+source; `verify` alone. The first turn is told by itself, as it starts the Python processes. The same jobs, without
+Spark's own ways, on `local[1]` say what the second core brings. Fixed cost is a whole command on a log dir of two
+batches, with and without Spark. Prints a table, writes `results/DATE-spark.json`, decides nothing.
 """
 
 from __future__ import annotations
@@ -73,11 +74,15 @@ def _verify(bench: Bench) -> int:
     return sum(segment.records for verdict in verdicts for segment in getattr(verdict, "segments", ()))
 
 
-def _export(bench: Bench) -> int:
-    request = ExportRequest(targets=_targets(bench.disk), output=str(bench.scratch / "out"))
+def _export(bench: Bench, *, syncs: bool = False) -> int:
+    request = ExportRequest(targets=_targets(bench.disk), output=str(bench.scratch / "out"), syncs=syncs)
     for _ in export(SparkWorkers(bench.spark), request, Report(), run_id="bench", now_ms=_NOW_MS):
         pass
     return _parquet_rows(bench.scratch / "out")
+
+
+def _synced_export(bench: Bench) -> int:
+    return _export(bench, syncs=True)
 
 
 def _spark_writer(bench: Bench) -> int:
@@ -100,10 +105,12 @@ def _group_by(bench: Bench) -> None:
 _JOBS: Final[dict[str, Callable[[Bench], int | None]]] = {
     "verify": _verify,
     "export": _export,
+    "synced-export": _synced_export,
     "spark-writer": _spark_writer,
     "compact": _compact,
     "group-by": _group_by,
 }
+_RIVALS: Final = {"export": "spark-writer", "synced-export": "spark-writer", "compact": "group-by"}
 
 
 def _targets(disk: Disk) -> tuple[Any, ...]:
@@ -180,7 +187,8 @@ def _cells(
     master: str, disks: dict[str, tuple[Disk, tuple[str, ...]]], scratch: Path, options: argparse.Namespace
 ) -> Iterator[dict[str, Any]]:
     """Each job over each log dir, in turns: whatever disturbs the machine disturbs all of them."""
-    asked = options.only.split(",")
+    left_out = set() if master == _MASTERS[0] else set(_RIVALS.values())
+    asked = set(options.only.split(",")) - left_out
     work = [(name, job) for name, (_, jobs) in disks.items() for job in jobs if job in asked]
     seconds: dict[tuple[str, str], list[float]] = {key: [] for key in work}
     place = scratch / "job"
@@ -234,7 +242,7 @@ def _ratios(cells: list[dict[str, Any]]) -> dict[str, float]:
     speeds = {(cell["master"], cell["job"], cell["disk"]): cell["million_records_per_second"] for cell in cells}
     ratios = {}
     for (master, job, disk), speed in speeds.items():
-        rival = {"export": "spark-writer", "compact": "group-by"}.get(job)
+        rival = _RIVALS.get(job)
         if (master, rival, disk) in speeds:
             ratios[f"{job} to {rival}, {disk}, {master}"] = speed / speeds[master, rival, disk]
         if master == _MASTERS[0] and (_MASTERS[1], job, disk) in speeds:

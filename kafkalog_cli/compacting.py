@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from kafkalog_cli import params
-from kafkalog_cli.exits import ExitStatus, status_of
-from kafkalog_cli.interrupt import Stopped
+from kafkalog_cli.ending import early_end
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.setting_options import setting_options
-from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.layout import MAX_INT32
 
@@ -60,17 +58,9 @@ def write_forecasts(
 
     `to`: the directory that is written; null: none.
     """
-    try:
-        with closing(forecasts):
-            for forecast in forecasts:
-                writer.write(forecast)
-    except Stopped:
-        writer.finish(report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)})
-        raise
-    except KafkalogError as error:
-        if report.rows:
-            writer.finish(report.summary_row() | {"exit_status": int(status_of(error))})
-        raise
+    with early_end(writer, report), closing(forecasts):
+        for forecast in forecasts:
+            writer.write(forecast)
     writer.finish(report.summary_row())
     if to is not None:
         click.echo(f"kafkalog: written: {safe_text(to)}, with the logs that were not cleaned as they are", err=True)

@@ -13,8 +13,8 @@ from typing import IO, TYPE_CHECKING, Final
 
 from kafkalog_core.errors import AccessError, NotFoundError
 from kafkalog_core.ops.selecting.targets import FileTarget
-from kafkalog_core.storage.logdir import holds_segments, is_broker_dir
-from kafkalog_core.storage.partition import partition_name
+from kafkalog_core.storage.changing.permission import broker_files_around
+from kafkalog_core.storage.logdir import is_broker_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -118,11 +118,10 @@ class OutFile:
             raise AccessError("would be overwritten, and is none of ours; name another file", path=self._path)
 
     def _check_not_among(self, targets: Iterable[Target]) -> None:
-        for around in _directories_up(self._directory):
-            if is_broker_dir(around):
-                raise AccessError(f"is in the log directory {around}: {_ELSEWHERE}", path=self._path)
-            if partition_name(around).is_partition and holds_segments(around):
-                raise AccessError(f"is in the partition directory {around}: {_ELSEWHERE}", path=self._path)
+        around = broker_files_around(self._directory)
+        if around is not None:
+            kind = "log" if is_broker_dir(around) else "partition"
+            raise AccessError(f"is in the {kind} directory {around}: {_ELSEWHERE}", path=self._path)
         for target in targets:
             place = os.path.realpath(target.path)
             if isinstance(target, FileTarget):
@@ -130,13 +129,3 @@ class OutFile:
                     raise AccessError("is what is to be read; name another file", path=self._path)
             elif os.path.commonpath([place, self._directory]) == place:
                 raise AccessError(f"is in {target.path}, which is to be read: {_ELSEWHERE}", path=self._path)
-
-
-def _directories_up(path: str) -> Iterable[str]:
-    """A directory and those around it."""
-    while True:
-        yield path
-        around = os.path.dirname(path)
-        if around == path:
-            return
-        path = around

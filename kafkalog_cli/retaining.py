@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from kafkalog_cli import params
-from kafkalog_cli.exits import ExitStatus, status_of
-from kafkalog_cli.interrupt import Stopped
-from kafkalog_core.errors import KafkalogError, SettingError
+from kafkalog_cli.ending import early_end
+from kafkalog_core.errors import SettingError
 from kafkalog_core.findings import Finding
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.retain import RetainRequest
@@ -66,19 +65,12 @@ def requests_of(
 def write_forecasts(writer: RetentionWriter, surveys: Iterable[tuple[Survey, Iterator[Retained | Finding]]]) -> int:
     """Forecast after forecast; where the next one cannot be had, what is known is shown before that is said."""
     report = Report()
-    try:
+    with early_end(writer, report):
         for survey, forecasts in surveys:
             writer.begin(survey)
             for each in forecasts:
                 _count(each, report)
                 writer.write(each)
-    except Stopped:
-        writer.finish(report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)})
-        raise
-    except KafkalogError as error:
-        if report.rows:
-            writer.finish(report.summary_row() | {"exit_status": int(status_of(error))})
-        raise
     writer.finish(report.summary_row())
     return report.exit_status
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -16,7 +17,7 @@ from kafkalog_core.spark.session import SessionSettings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["session_options"]
+__all__ = ["new_run_id", "session_options"]
 
 _MEMORY = re.compile(r"[1-9][0-9]*[kmgt]", re.IGNORECASE)
 
@@ -100,3 +101,8 @@ def _parsed(text: str) -> tuple[str, str]:
     if not equals or not key.startswith("spark."):
         raise click.BadParameter(f"{text!r} is no setting of Spark: spark.NAME=VALUE", param_hint="'--conf'")
     return key, value
+
+
+def new_run_id(now_ms: int) -> str:
+    """A name for a run that writes: the time, for who looks into the directory, and what no other run has."""
+    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now_ms // 1000))}-{os.urandom(4).hex()}"

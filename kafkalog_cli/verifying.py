@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kafkalog_cli.exits import ExitStatus, status_of
-from kafkalog_cli.interrupt import Stopped
-from kafkalog_core.errors import KafkalogError
+from kafkalog_cli.ending import early_end
 from kafkalog_core.ops.verify.rows import count
 
 if TYPE_CHECKING:
@@ -54,15 +52,8 @@ def write_all(
 ) -> None:
     """Write every verdict; where the next one cannot be had, what is known is shown before that is said."""
     shown = writers[0]  # a page of half of it would look like one of all
-    try:
+    with early_end(shown, report):
         for verdict in verdicts:
             count(verdict, report)
             for writer in writers:
                 writer.write(verdict)
-    except Stopped:
-        shown.finish(report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)})
-        raise
-    except KafkalogError as error:
-        if report.rows:
-            shown.finish(report.summary_row() | {"exit_status": int(status_of(error))})
-        raise

@@ -9,13 +9,13 @@ import click
 
 from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example, OptionalValue
+from kafkalog_cli.ending import early_end
 from kafkalog_cli.exits import ExitStatus
-from kafkalog_cli.interrupt import Interruption, StoppableProgress, Stopped
+from kafkalog_cli.interrupt import Interruption, StoppableProgress
 from kafkalog_cli.render import Settings, open_progress, open_writer
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.targets import resolve_readable
 from kafkalog_core import tables
-from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.ops.dump import DumpRequest, dump
@@ -184,16 +184,9 @@ def _needs_path(asked: bool, output: str, alike: list[str]) -> bool:
 
 def _write_all(writer: Writer, chunks: Iterable[Chunk], report: Report) -> None:
     """Write every chunk; where one cannot be had, what was written is brought to its end before that is said."""
-    try:
+    with early_end(writer, report):
         for chunk in chunks:
             writer.write(chunk)
-    except Stopped:
-        writer.finish(report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)})
-        raise
-    except KafkalogError:
-        if report.rows:
-            writer.finish(report.summary_row() | {"exit_status": int(ExitStatus.REFUSED)})
-        raise
 
 
 def row_types(request: DumpRequest) -> tuple[Table, ...]:

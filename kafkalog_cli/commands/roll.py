@@ -10,14 +10,13 @@ import click
 
 from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
-from kafkalog_cli.exits import ExitStatus, status_of
-from kafkalog_cli.interrupt import Stopped
+from kafkalog_cli.ending import early_end
+from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.kafka_options import kafka_options
 from kafkalog_cli.render import open_rolls
 from kafkalog_cli.repair import cores, watched
 from kafkalog_cli.setting_options import setting_options
 from kafkalog_cli.targets import resolve_readable
-from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.roll import RollRequest, roll
 
@@ -100,16 +99,8 @@ def roll_command(paths: tuple[str, ...], selection: Selection, request: Settings
 def _show(request: RollRequest, report: Report, output: str) -> int:
     """Write every forecast and the summary; where the next one cannot be had, that is said after what is known."""
     writer = open_rolls(output)
-    try:
-        with watched() as progress, closing(roll(request, report, progress)) as forecasts:
-            for forecast in forecasts:
-                writer.write(forecast)
-    except Stopped:
-        writer.finish(report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)})
-        raise
-    except KafkalogError as error:
-        if report.rows:
-            writer.finish(report.summary_row() | {"exit_status": int(status_of(error))})
-        raise
+    with early_end(writer, report), watched() as progress, closing(roll(request, report, progress)) as forecasts:
+        for forecast in forecasts:
+            writer.write(forecast)
     writer.finish(report.summary_row())
     return int(report.exit_status)

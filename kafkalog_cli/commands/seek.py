@@ -10,12 +10,12 @@ import click
 
 from kafkalog_cli import options, params
 from kafkalog_cli.command import Command, Example
-from kafkalog_cli.exits import ExitStatus, status_of
-from kafkalog_cli.interrupt import Interruption, Stopped
+from kafkalog_cli.ending import early_end
+from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.interrupt import Interruption
 from kafkalog_cli.kafka_options import kafka_option
 from kafkalog_cli.render import Settings, open_writer
 from kafkalog_core import tables
-from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.seek import Question, SeekRequest, seek
 from kafkalog_core.ops.selecting.targets import resolve
@@ -150,19 +150,11 @@ def _write_all(writer: Writer, request: SeekRequest) -> int:
     """Write every chunk and the summary; where the next one cannot be had, that is said after what is known."""
     report = Report()
     has_answer = False
-    try:
-        with Interruption() as interruption:
-            for chunk in seek(request, report):
-                writer.write(chunk)
-                has_answer |= chunk.table is tables.SEEK and any(row["outcome"] in _ANSWERS for row in chunk.rows())
-                interruption.check()
-    except Stopped:
-        writer.finish(report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)})
-        raise
-    except KafkalogError as error:
-        if report.rows:
-            writer.finish(report.summary_row() | {"exit_status": int(status_of(error))})
-        raise
+    with early_end(writer, report), Interruption() as interruption:
+        for chunk in seek(request, report):
+            writer.write(chunk)
+            has_answer |= chunk.table is tables.SEEK and any(row["outcome"] in _ANSWERS for row in chunk.rows())
+            interruption.check()
     status = int(report.exit_status) or int(ExitStatus.CLEAN if has_answer else ExitStatus.REFUSED)
     writer.finish(report.summary_row() | {"exit_status": status, "no_answer": not has_answer})
     return status

@@ -18,8 +18,8 @@ _NOT_BROKEN: Final = "Nothing: the log itself is sound as far as this is concern
 EXPORTS: Final = {
     "export.log-shorter": FindingType(
         "error",
-        "The export has come to offset {last}, and the log ends before offset {end}: it was truncated, or it is another "
-        "log.",
+        "The export has come to offset {last}, and the log ends before offset {end}: it was truncated, or it is "
+        "another log.",
         _NOT_BROKEN,
         _CHOICE,
         "A follower truncates what its leader does not have, and a topic that is made anew begins at 0. The export "

@@ -25,7 +25,6 @@ from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.rows import count, partition_row, state_of
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.ops.verify.work import Depth
-from kafkalog_core.spark.census.table_file import write_table
 from kafkalog_core.spark.commit import Output
 from kafkalog_core.spark.schema import FINDINGS, SEGMENTS, columns_of
 
@@ -232,6 +231,8 @@ def _gone(findings: Sequence[Any], report: Report, held: _Held) -> Iterator[RowC
 
 def _put_tables(run: Commit, run_id: str, output: Output, held: _Held) -> None:
     """Write the small tables anew."""
+    from kafkalog_core.spark.census.table_file import write_table  # noqa: PLC0415 -- see `catalog`
+
     for name in output.files():
         if name.partition("/")[0] in CATALOG_TABLES:
             run.remove(name)

@@ -41,7 +41,7 @@ from kafkalog_core.storage.changing.writer import Disk, WriteError
 from kafkalog_core.storage.source import open_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = [
     "Commit",
@@ -60,7 +60,7 @@ _STATES_KEPT: Final = 2
 _HELD: Final = frozenset({errno.EAGAIN, errno.EACCES})
 _ROOMS: Final = ("commits", "states", "staging")
 _open_outputs: set[str] = set()
-"""POSIX locks do not keep two threads of one process apart."""
+"""By their real paths: POSIX locks do not keep two threads of one process apart."""
 
 
 # --- the output -------------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class Output:
             if self._lock is not None:
                 os.close(self._lock)
                 self._lock = None
-                _open_outputs.discard(self.path)
+                _open_outputs.discard(os.path.realpath(self.path))
 
     def files(self) -> dict[str, FileFacts]:
         """All files that are part of it, by name. Raises RefusedError where a commit's file was changed."""
@@ -138,11 +138,15 @@ class Output:
                     path=final,
                 )
             folders.add(os.path.dirname(final))
-        for folder in sorted(folders):
-            self.disk.sync_directory(folder)
+        self._sync(folders)
+        emptied = set()
         for name in manifest.removes:
             if os.path.lexists(f"{self.path}/{name}"):
                 self.disk.unlink(f"{self.path}/{name}")
+            emptied.add(os.path.dirname(f"{self.path}/{name}"))
+        self._sync(
+            filter(os.path.isdir, emptied)
+        )  # before `_SUCCESS`: nobody looks again, and a row would be there twice
         self._succeed(manifest)
 
     def done(self, manifest: Manifest, state: dict[str, Any]) -> None:
@@ -210,7 +214,7 @@ class Output:
 
     def _take_lock(self) -> None:
         path = f"{self.path}/{INNER}/lock"
-        if self.path in _open_outputs:
+        if os.path.realpath(self.path) in _open_outputs:
             raise LockedError("this process is writing into it already", path=self.path)
         try:
             number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -226,7 +230,7 @@ class Output:
             who = holder or "a process on another machine, perhaps"
             raise LockedError(f"another run is writing into it: {who}; wait for its end", path=self.path) from error
         self._lock = number
-        _open_outputs.add(self.path)
+        _open_outputs.add(os.path.realpath(self.path))
 
     def _recover(self) -> None:
         numbers = commit_numbers(self.path)
@@ -236,6 +240,11 @@ class Output:
             if settled_number(self.path) != manifest.number:
                 self.settle(manifest)
         self.sweep()
+
+    def _sync(self, folders: Iterable[str]) -> None:
+        """Bring the names in some directories to the disk."""
+        for folder in sorted(folders):
+            self.disk.sync_directory(folder)
 
     def _succeed(self, manifest: Manifest) -> None:
         """`_SUCCESS`, in one step."""

@@ -230,11 +230,16 @@ class Plan:
         for path, span in result.spans.items():
             self._spans[path] = _joined(self._spans.get(path), span)
             if span.last_offset is not None:
-                behind = span.last_offset if self.log.is_v07 else span.last_offset + 1
-                self.state = self.state.read_up_to(behind, None)
-        self.state = self.state.read_up_to(self.state.next_offset, result.last_batch)
+                self.state = self.state.read_up_to(self._behind(span.last_offset), None)
+        last = result.last_batch
+        if last is not None and self._behind(last.last_offset) >= self.state.next_offset:
+            self.state = self.state.read_up_to(self.state.next_offset, last)  # one before it is no place to go on from
         for path in result.failed:
             self._note_unread(path, result.failed[path])
+
+    def _behind(self, last_offset: int) -> int:
+        """The offset that comes next."""
+        return last_offset if self.log.is_v07 else last_offset + 1
 
     def add_file(self, part: Part) -> None:
         """A file was written."""

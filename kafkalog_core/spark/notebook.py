@@ -222,12 +222,12 @@ class Disks:
     def replicas(self) -> Result:
         """Which copy of each partition to keep, and why: `replica`, `replica_copy` and `replica_range` rows."""
         from kafkalog_core.ops.replicas.comparison import rows_of  # noqa: PLC0415 - only what is asked for
-        from kafkalog_core.ops.replicas.engine import ReplicasRequest  # noqa: PLC0415 - as above
+        from kafkalog_core.ops.replicas.engine import ReplicasRequest, work_of  # noqa: PLC0415 - as above
         from kafkalog_core.spark.replicas import replicas  # noqa: PLC0415 - as above
 
         report = Report()
-        request = ReplicasRequest(targets=self._targets())
-        items = replicas(self._workers(), request, report, self._progress)
+        work = work_of(ReplicasRequest(targets=self._targets()))
+        items = replicas(self._workers(), work, report, self._progress)
         return Result(self._spark, (chunk for item in items for chunk in rows_of(item)), report)
 
     # --- what they share ----------------------------------------------------------------------------------------------

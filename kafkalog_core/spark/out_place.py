@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.spark.manifest import INNER, commit_numbers, read_commit
-from kafkalog_core.storage.logdir import holds_segments, is_broker_dir
+from kafkalog_core.storage.changing.permission import broker_files_around
 from kafkalog_core.storage.source import open_error
 
 if TYPE_CHECKING:
@@ -66,7 +66,6 @@ def _first_file(path: str) -> str | None:
 
 def _refuse_log_dir(path: str) -> None:
     """A foreign directory at the top of a log directory stops a broker; in a partition it has no business either."""
-    there = os.path.realpath(path)
-    for around in (there, os.path.dirname(there)):
-        if is_broker_dir(around) or holds_segments(around):
-            raise RefusedError(f"inside of Kafka's own directory {around}; name one outside", path=path)
+    around = broker_files_around(os.path.realpath(path))
+    if around is not None:
+        raise RefusedError(f"inside of Kafka's own directory {around}; name one outside", path=path)

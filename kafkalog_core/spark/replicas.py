@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.pool import Workers
     from kafkalog_core.ops.progress import Progress
     from kafkalog_core.ops.replicas.comparison import Comparison
-    from kafkalog_core.ops.replicas.engine import ReplicasRequest
+    from kafkalog_core.ops.replicas.engine import ReplicaWork
     from kafkalog_core.ops.report import Report
 
 __all__ = ["replicas"]
 
 
 def replicas(
-    workers: Workers, request: ReplicasRequest, report: Report, progress: Progress = NO_PROGRESS
+    workers: Workers, work: ReplicaWork, report: Report, progress: Progress = NO_PROGRESS
 ) -> Generator[Comparison | Finding, None, None]:
     """The same as `kafkalog_core.ops.replicas.engine.replicas`, done by `workers`."""
-    return compared(request, report, progress, workers)
+    return compared(work, report, progress, workers)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.ops.progress import Progress
 
-__all__ = ["Raised", "SparkWorkers", "attempt_name"]
+__all__ = ["Raised", "SparkWorkers"]
 
 _TASKS_A_CORE: Final = 4
 _JOBS_AT_ONCE: Final = 3
@@ -202,11 +202,3 @@ def _unwrapped(result: Any) -> Any:
     if isinstance(result, Raised):
         raise result.error
     return result
-
-
-def attempt_name() -> str:
-    """A name for this attempt at a task, which no other attempt of the same session has."""
-    from pyspark import TaskContext  # noqa: PLC0415 - tasks run without Spark too
-
-    context = TaskContext.get()
-    return f"p{os.getpid()}" if context is None else f"t{context.taskAttemptId()}"

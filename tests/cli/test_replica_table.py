@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog_cli.render import open_replicas
 from kafkalog_core.findings import found
-from kafkalog_core.ops.replicas.engine import ReplicasRequest, replicas
+from kafkalog_core.ops.replicas.engine import ReplicasRequest, replicas, work_of
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.selecting.targets import resolve
 from tests.ops.replicas.copying import batches, lay
@@ -25,7 +25,7 @@ def _shown(monkeypatch: pytest.MonkeyPatch, columns: int, *log_dirs: Path) -> st
     monkeypatch.setattr(sys, "stdout", stdout)
     writer, report = open_replicas("table"), Report()
     writer.write(found("dir.unreadable", "/gone", reason="no permission to read it"))
-    for item in replicas(ReplicasRequest(targets=tuple(resolve([str(path) for path in log_dirs]))), report):
+    for item in replicas(work_of(ReplicasRequest(targets=tuple(resolve([str(path) for path in log_dirs])))), report):
         writer.write(item)
     writer.finish(report.summary_row())
     stdout.seek(0)
@@ -78,7 +78,7 @@ def test_rows_for_programs(tmp_path: Path, capfdbinary: pytest.CaptureFixture[by
     log = batches(0, 9)
     dirs = [lay(tmp_path, 1, {0: log}), lay(tmp_path, 2, {0: log[:1]})]
     writer, report = open_replicas("csv"), Report()
-    for item in replicas(ReplicasRequest(targets=tuple(resolve([str(path) for path in dirs]))), report):
+    for item in replicas(work_of(ReplicasRequest(targets=tuple(resolve([str(path) for path in dirs])))), report):
         writer.write(item)
     writer.finish(report.summary_row())
     header, *lines = capfdbinary.readouterr().out.decode().splitlines()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 import shutil
 from typing import TYPE_CHECKING
 
@@ -27,10 +28,10 @@ from kafkalog_core.spark.read_catalog import read_catalog
 from kafkalog_core.spark.schema import spark_text
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from tests.corpus.snapshots import snapshots
+from tests.ops.inline import Inline
 from tests.ops.verify.dirs import write_log_dir
 from tests.ops.verify.partitions import PartitionWriter
 from tests.ops.verify.test_state import NOW_MS
-from tests.spark.judging import InlineWorkers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -143,9 +144,9 @@ def test_large_partitions_are_read_in_pieces(tmp_path: Path, kafka: Path, monkey
     monkeypatch.setattr(work, "SPLIT_BYTES", 0)
     monkeypatch.setattr(engine, "_ALONE_PIECES", 1)
     made = Catalog(tmp_path / "catalog", kafka)
-    assert made.run(InlineWorkers()) == (log_bytes(kafka, "*.log*"), 0, [])
+    assert made.run(Inline()) == (log_bytes(kafka, "*.log*"), 0, [])
     made.assert_right()
-    assert made.run(InlineWorkers()) == (0, log_bytes(kafka, "*.log*"), [])
+    assert made.run(Inline()) == (0, log_bytes(kafka, "*.log*"), [])
     made.assert_right()
 
 
@@ -153,10 +154,10 @@ def test_large_partitions_are_read_in_pieces(tmp_path: Path, kafka: Path, monkey
 def test_disks_of_the_corpus_in_one_catalogue(tmp_path: Path, corpus: Path) -> None:
     log_dirs = sorted({corpus / snapshot.log_dir for snapshot in snapshots() if snapshot.fault is None})[::4]
     made = Catalog(tmp_path / "catalog", *log_dirs)
-    read_bytes, unchanged_bytes, codes = made.run(InlineWorkers())
+    read_bytes, unchanged_bytes, codes = made.run(Inline())
     assert (unchanged_bytes, codes) == (0, [])
     made.assert_right()
-    assert made.run(InlineWorkers()) == (0, read_bytes, [])
+    assert made.run(Inline()) == (0, read_bytes, [])
 
 
 # --- disks that change ------------------------------------------------------------------------------------------------
@@ -236,6 +237,49 @@ def test_files_that_were_taken_away_are_made_again(held: Catalog, kafka: Path, t
     assert held.run()[0] == 0
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_any_course_of_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Logs that grow, are rolled, retained, damaged, deleted and made; the catalogue is right after each run."""
+    dice = random.Random(seed)
+    monkeypatch.setattr("kafkalog_core.spark.census.shelf.MOST_SMALL", dice.choice([0, 2, 16]))
+    monkeypatch.setattr(work, "SPLIT_BYTES", dice.choice([0, 3000, 10**9]))
+    monkeypatch.setattr(engine, "SPLIT_BYTES", work.SPLIT_BYTES)
+    write_log_dir(tmp_path / "kafka", [])
+    writers = [write(tmp_path / "kafka" / f"t-{number}", segments=2) for number in range(3)]
+    made = Catalog(tmp_path / "catalog", tmp_path / "kafka")
+    made.run(Inline())
+    for _ in range(5):
+        for _ in range(dice.randrange(4)):
+            _happen(dice, writers, tmp_path / "kafka")
+        workers = dice.choice([None, Inline()])
+        gone = len(made.run(workers)[2])
+        made.assert_right(gone)
+    assert made.run()[0] == 0
+
+
+def _happen(dice: random.Random, writers: list[PartitionWriter], kafka: Path) -> None:
+    writer = dice.choice(writers)
+    logs = sorted(writer.path.glob("*.log"))
+    match dice.choice(["append", "roll", "retain", "damage", "delete", "new"]):
+        case "append":
+            writer.append()
+        case "roll":
+            writer.segment(rounds=dice.randrange(1, 3))
+        case "retain" if len(logs) > 1:
+            for file in writer.path.glob(f"{logs[0].stem}.*"):
+                file.rename(f"{file}.deleted") if dice.random() < 0.5 else file.unlink()
+        case "damage":
+            data = bytearray(dice.choice(logs).read_bytes())
+            data[dice.randrange(len(data))] ^= 1
+            dice.choice(logs).write_bytes(data)
+        case "delete" if len(writers) > 2:
+            writers.remove(writer)
+            shutil.rmtree(writer.path)
+        case "new":
+            number = dice.randrange(100, 10**6)
+            writers.append(write(kafka / f"t-{number}", segments=dice.randrange(1, 4)))
+
+
 # --- files of the catalogue -------------------------------------------------------------------------------------------
 def test_many_small_files_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkalog_core.spark.census.shelf.MOST_SMALL", 4)
@@ -248,7 +292,7 @@ def test_many_small_files_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for writer in writers[:2]:
         last = writer.path / f"{writer.bases[-1]:020d}.log"
         writer.append()
-        assert made.run(InlineWorkers())[0] == last.stat().st_size
+        assert made.run(Inline())[0] == last.stat().st_size
         made.assert_right()
     assert made.run()[:2] == (0, log_bytes(tmp_path / "kafka"))
     assert len(made.files("batches")) <= 4
@@ -285,7 +329,7 @@ def test_a_full_disk_is_a_sentence(held: Catalog, kafka: Path, monkeypatch: pyte
 
     monkeypatch.setattr(ParquetFile, what, full)
     with pytest.raises(WriteError, match="no space left on device"):
-        held.run(InlineWorkers())
+        held.run(Inline())
     monkeypatch.undo()
     assert held.rows("batches") == before
     held.run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -19,6 +20,8 @@ from kafkalog_core.storage.changing.writer import Disk
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 OLD = {"a/1.parquet": b"one", "a/2.parquet": b"two"}
 NEW = {"a/2.parquet": b"two", "b/c/3.parquet": b"three", "a/4.parquet": b"four"}
@@ -326,6 +329,14 @@ def test_one_run_at_a_time_in_one_process(tmp_path: Path) -> None:
     assert len(errors) == 1
 
 
+def test_what_goes_is_gone_on_the_disk_before_it_is_said(tmp_path: Path) -> None:
+    first_run(tmp_path / "out")
+    disk = DyingDisk(10_000)
+    second_run(tmp_path / "out", disk)
+    after = disk.steps[disk.steps.index(f"unlink {tmp_path}/out/a/1.parquet") :]
+    assert after.index(f"fsync {tmp_path}/out/a") < after.index(f"rename {tmp_path}/out/_SUCCESS")
+
+
 def test_places_that_are_refused(tmp_path: Path) -> None:
     full = tmp_path / "full"
     full.mkdir()
@@ -342,7 +353,8 @@ def test_places_that_are_refused(tmp_path: Path) -> None:
     (log_dir / "t-0").mkdir(parents=True)
     (log_dir / "meta.properties").touch()
     (log_dir / "t-0" / f"{0:020}.log").touch()
-    for place in (log_dir, log_dir / "out", log_dir / "t-0/out"):
+    (log_dir / "t-0/kept").mkdir()
+    for place in (log_dir, log_dir / "out", log_dir / "t-0/out", log_dir / "t-0/kept/out"):
         with pytest.raises(RefusedError, match="inside of Kafka's own directory"):
             Output.open(str(place), "export")
     (log_dir / "meta.properties").unlink()
@@ -408,6 +420,9 @@ def test_directories_of_partition_columns() -> None:
     assert hive_name("partition", 0) == "partition=0"
 
 
-def test_attempts_have_names_of_their_own() -> None:
+def test_attempts_have_names_of_their_own(spark: SparkSession) -> None:
     assert len({attempt_name("part") for _ in range(10)}) == 10
-    assert attempt_name("part", ".x").startswith("part-")
+    assert attempt_name("part", ".x").startswith("part-local")
+    names = spark.sparkContext.parallelize(range(4), 4).map(lambda _: attempt_name("part")).collect()
+    assert len(set(names)) == 4
+    assert all(re.fullmatch(r"part-s\d+-p\d-a0-t\d+-\d+\.parquet", name) for name in names)

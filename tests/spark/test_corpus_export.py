@@ -1,6 +1,6 @@
 """`export` of every log dir of the corpus holds the records that real consumers read, and every row of a dump.
 
-The job runs with workers in this process, which pickle all that would travel; `test_corpus_spark.py` sends the same
+The job runs with workers in this process, which pickle all that would travel; `test_corpus_jobs.py` sends the same
 through Spark. Faults are exported as they were put together, damage and all.
 """
 
@@ -11,14 +11,15 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import pytest
-from kafkalog_core.spark.export import ExportRequest, export
 
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.spark.export import ExportRequest, export
 from tests.corpus import archives, consumers, truth
 from tests.corpus.dumping import Dump, dump
 from tests.corpus.snapshots import Snapshot, snapshots
-from tests.spark.judging import InlineWorkers, Row, parquet_rows
+from tests.ops.inline import Inline
+from tests.spark.judging import Row, parquet_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +43,7 @@ def _groups() -> list[list[Snapshot]]:
 def _exported(directory: Path, output: Path) -> tuple[dict[tuple[str, int], list[Row]], list[Row]]:
     """Rows in Parquet by partition, and the rows that the job itself gives."""
     request = ExportRequest(targets=tuple(resolve([str(directory)])), output=str(output))
-    chunks = export(InlineWorkers(), request, Report(), run_id="judge", now_ms=NOW_MS)
+    chunks = export(Inline(), request, Report(), run_id="judge", now_ms=NOW_MS)
     told = [{"type": chunk.table.name, **row} for chunk in chunks for row in chunk.rows()]
     return parquet_rows(output), told
 

@@ -14,7 +14,9 @@ from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from tests.corpus import archives, faults
+from tests.corpus.dumping import CLEAN, DAMAGED, dump
 from tests.corpus.snapshots import snapshots
+from tests.spark.judging import Row, parquet_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,6 +74,32 @@ def test_the_rows_are_those_of_the_command_without_spark(
     found_status, found = _run("spark", *command, *log_dirs)
     _assert_same(found, wanted)
     assert found_status == status
+
+
+def test_export_through_spark_is_what_a_dump_shows(spark: SparkSession, tmp_path: Path) -> None:
+    """Over a log dir that is whole, and a partition that is damaged."""
+    for name, status in (("demo", CLEAN), ("damaged", DAMAGED)):
+        source, output = archives.FIXTURES / name, tmp_path / name
+        found_status, _ = _run("spark", "export", str(source), "--to", str(output))
+        assert found_status == status
+        exported = parquet_rows(output)
+        dumped: dict[tuple[str, int], list[Row]] = {}
+        for row in dump(source, "--records").live("record"):
+            dumped.setdefault((str(row.pop("topic")), int(str(row.pop("partition")))), []).append(row)
+            del row["type"]
+        assert exported == dumped
+
+
+def test_findings_of_the_data_source_are_those_of_verify(spark: SparkSession, log_dirs: list[str]) -> None:
+    chosen = log_dirs[::10]
+    plain = _run("verify", *chosen)[1]
+    source = spark.read.format("kafkalog").option("table", "findings")
+    found = source.load(chosen).collect()  # type: ignore[arg-type] -- a list of paths is taken
+    wanted = [
+        {name: value for name, value in row.items() if name != "type"} for row in plain if row["type"] == "finding"
+    ]
+    key = json.dumps
+    assert sorted((row.asDict() for row in found), key=key) == sorted(wanted, key=key)
 
 
 def test_compact_writes_what_it_writes_without_spark(spark: SparkSession, tmp_path: Path) -> None:

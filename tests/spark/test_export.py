@@ -482,6 +482,31 @@ def test_killed_at_any_step(log: Path, tmp_path: Path, commit_bytes: int) -> Non
     assert offsets_in(out) == list(range(150))
 
 
+@pytest.mark.parametrize(("first", "again"), [({}, {"reload": True, "from_offset": 48}), ({"from_offset": 48}, {})])
+def test_killed_before_the_first_offset_that_is_wanted(
+    log: Path, tmp_path: Path, first: dict[str, Any], again: dict[str, Any]
+) -> None:
+    """What is read before it is committed too, and is no place to go on from."""
+    Run(tmp_path / "first", log, **first)
+    if not again:
+        shutil.rmtree(tmp_path / "first")
+    low = first.get("from_offset", 0)
+    at = 0
+    while True:
+        out = tmp_path / f"out-{at}"
+        if again:
+            shutil.copytree(tmp_path / "first", out)
+        try:
+            Run(out, log, disk=DyingDisk(at), commit_bytes=1, piece_bytes=1, **(again or first))
+        except KilledError:
+            pass
+        else:
+            break
+        Run(out, log, **first)
+        assert offsets_in(out) == list(range(low, 100))
+        at += 5
+
+
 def test_killed_while_reloading(log: Path, tmp_path: Path) -> None:
     Run(tmp_path / "first", log)
     rewrite(log, 50, 100)

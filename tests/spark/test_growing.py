@@ -13,8 +13,9 @@ import pytest
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.spark.export import ExportRequest, export
+from tests.ops.inline import Inline
 from tests.spark.growing import GrowingLog
-from tests.spark.judging import InlineWorkers, Row, parquet_rows
+from tests.spark.judging import Row, parquet_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,14 +36,12 @@ class Exporting:
         self.runs = 0
         self.told: list[Row] = []
 
-    def run(self, workers: InlineWorkers | None = None, **options: object) -> list[Row]:
+    def run(self, workers: Inline | None = None, **options: object) -> list[Row]:
         """The rows of one more run."""
         self.runs += 1
         targets = tuple(resolve([str(self.log.directory)]))
         request = ExportRequest(targets=targets, output=str(self.output), **options)  # type: ignore[arg-type]
-        chunks = export(
-            workers or InlineWorkers(), request, Report(), run_id=f"run-{self.runs:03}", now_ms=NOW_MS + self.runs
-        )
+        chunks = export(workers or Inline(), request, Report(), run_id=f"run-{self.runs:03}", now_ms=NOW_MS + self.runs)
         rows = [{"type": chunk.table.name, **row} for chunk in chunks for row in chunk.rows()]
         self.told += rows
         return rows
@@ -143,10 +142,11 @@ def test_segments_that_retention_took_before_their_export_are_a_hole_with_its_of
     assert [row for row in exporting.run() if row["type"] == "finding"] == [], "a hole is told once"
 
 
-class Meanwhile(InlineWorkers):
+class Meanwhile(Inline):
     """Something happens on the disk between the planning of a run and each piece of its work."""
 
     def __init__(self, event) -> None:
+        super().__init__()
         self._event = event
 
     def map(self, work_of, pieces) -> Iterator[object]:

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from kafkalog_core.ops.replicas.comparison import rows_of
-from kafkalog_core.ops.replicas.engine import ReplicasRequest, replicas
+from kafkalog_core.ops.replicas.engine import ReplicasRequest, replicas, work_of
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.selecting.targets import resolve
 from tests.corpus.archives import FIXTURES
@@ -27,7 +27,7 @@ def test_rows_are_those_without_spark(spark: SparkSession) -> None:
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     report = Report()
     request = ReplicasRequest(targets=tuple(resolve(DISKS)))
-    lines = [chunk.ndjson("auto") for item in replicas(request, report) for chunk in rows_of(item)]
+    lines = [chunk.ndjson("auto") for item in replicas(work_of(request), report) for chunk in rows_of(item)]
     wanted = [json.loads(line) for text in lines for line in text.splitlines()]
     assert rows[:-1] == wanted
     assert rows[-1]["type"] == "summary"

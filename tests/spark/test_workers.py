@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog_core.errors import ChecksumError, WorkerLostError
 from kafkalog_core.spark.errors import SparkError
-from kafkalog_core.spark.workers import Raised, SparkWorkers, attempt_name
+from kafkalog_core.spark.workers import SparkWorkers
 from tests.spark import tasks
 
 if TYPE_CHECKING:
@@ -114,11 +114,3 @@ def test_small_pieces_share_a_task(spark):
     assert len(workers._slices(iter([(number,) for number in range(20)]))) == 2
     workers._told_bytes = 2**40
     assert len(workers._slices(iter([(number,) for number in range(20)]))) == 8
-
-
-def test_attempts_have_names_of_their_own(spark):
-    names = spark.sparkContext.parallelize(range(4), 4).map(lambda _: attempt_name()).collect()
-    assert len(set(names)) == 4
-    assert {name[0] for name in names} == {"t"}
-    assert attempt_name()[0] == "p"
-    assert Raised(ChecksumError("x", stored=1, computed=2)).error.stored == 1

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +10,13 @@ import click
 
 from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
-from kafkalog_cli.exits import ExitStatus, status_of
-from kafkalog_cli.interrupt import Stopped
+from kafkalog_cli.ending import early_end
+from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.render import Settings, open_writer
 from kafkalog_cli.repair import clock_ms, watched
-from kafkalog_cli.spark_options import session_options
+from kafkalog_cli.spark_options import new_run_id, session_options
 from kafkalog_cli.verifying import level_option
 from kafkalog_core import tables
-from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.ops.verify.size import log_bytes
@@ -82,21 +79,13 @@ def catalog_command(paths: tuple[str, ...], selection: Selection, session: Sessi
 
 def _show(request: CatalogRequest, report: Report, session: SessionSettings, output: str) -> int:
     writer = open_writer(output, Settings(tables=(tables.CATALOG, tables.FINDING)))
-    run_id = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(request.now_ms // 1000))}-{os.urandom(4).hex()}"
-    try:
-        with spark_session(session) as spark, watched() as progress:
-            if sys.stderr.isatty():
-                progress.expect(log_bytes(request.targets))
-            workers = SparkWorkers(spark, progress)
-            with closing(catalog(workers, request, report, run_id=run_id, progress=progress)) as chunks:
-                for chunk in chunks:
-                    writer.write(chunk)
-    except Stopped:
-        writer.finish(report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)})
-        raise
-    except KafkalogError as error:
-        if report.rows:
-            writer.finish(report.summary_row() | {"exit_status": int(status_of(error))})
-        raise
+    run_id = new_run_id(request.now_ms)
+    with early_end(writer, report), spark_session(session) as spark, watched() as progress:
+        if sys.stderr.isatty():
+            progress.expect(log_bytes(request.targets))
+        workers = SparkWorkers(spark, progress)
+        with closing(catalog(workers, request, report, run_id=run_id, progress=progress)) as chunks:
+            for chunk in chunks:
+                writer.write(chunk)
     writer.finish(report.summary_row())
     return int(report.exit_status)

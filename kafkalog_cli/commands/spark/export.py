@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +9,12 @@ import click
 
 from kafkalog_cli import options, params
 from kafkalog_cli.command import Command, Example
-from kafkalog_cli.exits import ExitStatus, status_of
-from kafkalog_cli.interrupt import Stopped
+from kafkalog_cli.ending import early_end
+from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.render import open_exports
 from kafkalog_cli.repair import clock_ms, watched
-from kafkalog_cli.spark_options import session_options
+from kafkalog_cli.spark_options import new_run_id, session_options
 from kafkalog_cli.targets import resolve_readable
-from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.report import Report
 from kafkalog_core.spark.export import COMMIT_BYTES, EXPORT_KIND, Asked, ExportRequest, export
 from kafkalog_core.spark.export_plan import PIECE_BYTES
@@ -162,19 +159,11 @@ def _show(request: ExportRequest, report: Report, session: SessionSettings, outp
     """Write all rows and the summary; where the export ends early, that is said after what is committed."""
     writer = open_exports(output, request.output, lambda: (commit_numbers(request.output) or [0])[-1])
     now_ms = clock_ms()
-    run_id = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now_ms // 1000))}-{os.urandom(4).hex()}"
-    try:
-        with spark_session(session) as spark, watched() as progress:
-            workers = SparkWorkers(spark, progress)
-            with closing(export(workers, request, report, run_id=run_id, now_ms=now_ms, progress=progress)) as chunks:
-                for chunk in chunks:
-                    writer.write(chunk)
-    except Stopped:
-        writer.finish(report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)})
-        raise
-    except KafkalogError as error:
-        if report.rows:
-            writer.finish(report.summary_row() | {"exit_status": int(status_of(error))})
-        raise
+    run_id = new_run_id(now_ms)
+    with early_end(writer, report), spark_session(session) as spark, watched() as progress:
+        workers = SparkWorkers(spark, progress)
+        with closing(export(workers, request, report, run_id=run_id, now_ms=now_ms, progress=progress)) as chunks:
+            for chunk in chunks:
+                writer.write(chunk)
     writer.finish(report.summary_row())
     return int(report.exit_status)

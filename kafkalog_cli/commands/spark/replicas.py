@@ -9,14 +9,13 @@ import click
 
 from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
-from kafkalog_cli.exits import ExitStatus, status_of
-from kafkalog_cli.interrupt import Stopped
+from kafkalog_cli.ending import early_end
+from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.render import open_replicas
 from kafkalog_cli.repair import watched
 from kafkalog_cli.spark_options import session_options
 from kafkalog_cli.targets import resolve_readable
-from kafkalog_core.errors import KafkalogError
-from kafkalog_core.ops.replicas.engine import ReplicasRequest
+from kafkalog_core.ops.replicas.engine import ReplicasRequest, work_of
 from kafkalog_core.ops.report import Report
 from kafkalog_core.spark.paths import local_paths
 from kafkalog_core.spark.replicas import replicas
@@ -64,24 +63,16 @@ def replicas_command(
     The exit status is 4 where copies diverge, or one has lost records.
     """
     report = Report()
-    request = ReplicasRequest(
-        targets=resolve_readable(local_paths(paths), selection, report), max_batch_bytes=max_batch_bytes
-    )
+    targets = resolve_readable(local_paths(paths), selection, report)
+    work = work_of(ReplicasRequest(targets=targets, max_batch_bytes=max_batch_bytes))
     writer = open_replicas(options.chosen_output(output))
-    try:
-        with (
-            spark_session(session) as spark,
-            watched() as progress,
-            closing(replicas(SparkWorkers(spark, progress), request, report, progress)) as items,
-        ):
-            for item in items:
-                writer.write(item)
-    except Stopped:
-        writer.finish(report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)})
-        raise
-    except KafkalogError as error:
-        if report.rows:
-            writer.finish(report.summary_row() | {"exit_status": int(status_of(error))})
-        raise
+    with (
+        early_end(writer, report),
+        spark_session(session) as spark,
+        watched() as progress,
+        closing(replicas(SparkWorkers(spark, progress), work, report, progress)) as items,
+    ):
+        for item in items:
+            writer.write(item)
     writer.finish(report.summary_row())
     return int(report.exit_status)

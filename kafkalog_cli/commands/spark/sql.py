@@ -13,6 +13,7 @@ from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.render import open_query
 from kafkalog_cli.spark_options import session_options
 from kafkalog_core.ops.report import Report
+from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.spark.paths import local_paths
 from kafkalog_core.spark.query_rows import chunks, table_of
 from kafkalog_core.spark.session import spark_session
@@ -97,10 +98,11 @@ def sql_command(
     sources = Sources(
         paths=local_paths(paths),
         options=dict(map(_parsed, pairs)),
-        catalog=catalog,
-        export=export,
+        catalog=None if catalog is None else local_paths([catalog])[0],
+        export=None if export is None else local_paths([export])[0],
     )
     check_options(sources.options)
+    resolve(sources.paths)  # a path that is none is told before Spark has started
     report = Report()
     with spark_session(replace(session, is_light=False)) as spark:  # here the JVM computes
         frame = query(spark, statement, sources)

@@ -20,6 +20,8 @@ __all__ = ["COMPARED", "Cursor", "Flaw", "Head"]
 
 COMPARED: Final = ("base_offset", "last_offset", "size_bytes", "record_count", "leader_epoch", "crc_stored")
 """Batches that agree in all of these are the same: the checksum covers the rest."""
+_LAST: Final = COMPARED.index("last_offset")
+_COUNT: Final = COMPARED.index("record_count")
 _MAX_EPOCHS: Final = 100_000
 """Changes of the leader epoch that are kept of one copy; garbage that looks like batches has any number of them."""
 
@@ -78,6 +80,7 @@ class Cursor:
         self._advance = advance
         self._pieces = self._read(segments)
         self._run: Run | None = None
+        self._views: tuple[memoryview, ...] = ()
         self._row = 0
         self._base_offset = 0
         self._fill()
@@ -94,18 +97,16 @@ class Cursor:
 
     def ahead(self, count: int) -> tuple[bytes, ...]:
         """All that is compared of `count` batches from the head on."""
-        columns = self._columns
-        return tuple(columns.column(name)[self._row : self._row + count].tobytes() for name in COMPARED)
+        return tuple(column[self._row : self._row + count].tobytes() for column in self._views)
 
     def last_offset_at(self, ahead: int) -> int:
         """Last offset of a batch so many rows behind the head."""
-        last: int = self._columns.column("last_offset")[self._row + ahead]
+        last: int = self._views[_LAST][self._row + ahead]
         return last
 
     def records_in(self, count: int) -> int:
         """Records of `count` batches from the head on, by their headers."""
-        columns = self._columns
-        counts = columns.column("record_count")[self._row : self._row + count].tolist()
+        counts = self._views[_COUNT][self._row : self._row + count].tolist()
         return sum(counts) if min(counts) >= 0 else sum(max(each, 1) for each in counts)
 
     def batch(self) -> tuple[memoryview, BatchColumns]:
@@ -117,16 +118,10 @@ class Cursor:
     def skip(self, count: int) -> None:
         """Pass `count` batches, which are in memory."""
         last = self._row + count - 1
-        self.expected = self._columns.column("last_offset")[last] + 1
+        self.expected = self._views[_LAST][last] + 1
         self.flaws = []
         self._row += count
         self._fill()
-
-    @property
-    def _columns(self) -> BatchColumns:
-        if self._run is None:
-            raise LookupError("behind the last batch")
-        return self._run.batches
 
     # --- reading ------------------------------------------------------------------------------------------------------
     def _fill(self) -> None:
@@ -140,13 +135,11 @@ class Cursor:
                 self._take_flaw(piece)
             else:
                 self._run, self._row, self._base_offset = piece.run, 0, piece.base_offset
+                self._views = tuple(piece.run.batches.column(name) for name in COMPARED)
                 self._count(piece.run.batches)
-        self.head = self._head(self._run.batches, self._row)
-
-    def _head(self, columns: BatchColumns, row: int) -> Head:
-        base, last, size, records, epoch, crc = (columns.column(name)[row] for name in COMPARED)
+        base, last, size, records, epoch, crc = [column[self._row] for column in self._views]
         first = base if base >= 0 else min(last, max(self.expected, self._base_offset))
-        return Head(first, last, size, records if records >= 0 else last - first + 1, epoch, crc)
+        self.head = Head(first, last, size, records if records >= 0 else last - first + 1, epoch, crc)
 
     def _take_flaw(self, flaw: Flaw) -> None:
         self.flaws.append(flaw)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.report import Report
     from kafkalog_core.ops.selecting.targets import Target
 
-__all__ = ["ReplicasRequest", "replicas"]
+__all__ = ["ReplicaWork", "ReplicasRequest", "replicas", "work_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +36,18 @@ class ReplicasRequest:
     max_batch_bytes: int = MAX_BATCH_BYTES
 
 
-def replicas(
-    request: ReplicasRequest, report: Report, progress: Progress = NO_PROGRESS, workers: Workers | None = None
-) -> Generator[Comparison | Finding, None, None]:
-    """Compare the copies of every partition, by topic and number; findings that are of no comparison come first.
+@dataclass(frozen=True, slots=True)
+class ReplicaWork:
+    """The comparisons to be made, one a partition, and what is not compared."""
 
-    `workers`: who does it, one piece of work a partition; null: this process.
+    tasks: tuple[ReplicaTask, ...]
+    findings: tuple[Finding, ...]
 
-    Raises SelectionError for files by themselves, or where no partition has two copies.
+
+def work_of(request: ReplicasRequest) -> ReplicaWork:
+    """Find the copies; nothing of them is read.
+
+    Raises SelectionError for files by themselves, or where no partition has two copies; StorageError.
     """
     files = [target.path for target in request.targets if isinstance(target, FileTarget)]
     if files:
@@ -54,21 +58,37 @@ def replicas(
             f"nothing to compare: of {len(places)} partitions none is there twice; name the log directories of several "
             "brokers"
         )
-    tasks = [
+    tasks = tuple(
         ReplicaTask(topic=topic, partition=number, places=tuple(each), max_batch_bytes=request.max_batch_bytes)
         for (topic, number), each in places.items()
-    ]
-    report.expect(partitions=len(tasks))
-    progress.expect(sum(_size_of(place) for each in places.values() for place in each))
-    for path in aside:
-        finding = found("replicas.set-aside", path.path, topic=path.name.topic, partition=path.name.partition)
+    )
+    findings = tuple(
+        found("replicas.set-aside", path.path, topic=path.name.topic, partition=path.name.partition) for path in aside
+    )
+    return ReplicaWork(tasks, findings)
+
+
+def replicas(
+    work: ReplicaWork, report: Report, progress: Progress = NO_PROGRESS, workers: Workers | None = None
+) -> Generator[Comparison | Finding, None, None]:
+    """Compare the copies of every partition, by topic and number; findings that are of no comparison come first.
+
+    Args:
+        work: of `work_of`.
+        report: counts every row.
+        progress: told how much there is to be read.
+        workers: who does it, one piece of work a partition; null: this process.
+    """
+    report.expect(partitions=len(work.tasks))
+    progress.expect(sum(_size_of(place) for task in work.tasks if len(task.places) > 1 for place in task.places))
+    for finding in work.findings:
         report.add_finding(finding.row())
         report.rows += 1
         yield finding
     results = (
-        (compare(task, progress.advance) for task in tasks)
+        (compare(task, progress.advance) for task in work.tasks)
         if workers is None
-        else workers.map(compare, ((task,) for task in tasks))
+        else workers.map(compare, ((task,) for task in work.tasks))
     )
     for comparison in results:
         _count(comparison, report)

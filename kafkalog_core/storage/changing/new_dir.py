@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.errors import NotFoundError, RefusedError, StorageError
 from kafkalog_core.storage.changing.attributes import Attributes
+from kafkalog_core.storage.changing.permission import broker_files_around
 from kafkalog_core.storage.changing.space import free_bytes
 from kafkalog_core.storage.changing.writer import WriteError
-from kafkalog_core.storage.logdir import holds_segments, is_broker_dir
-from kafkalog_core.storage.partition import partition_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -49,7 +48,7 @@ def _problems(path: str, needs_bytes: int) -> Iterator[str]:
     for suffix in (_SUFFIX, _PARTS):
         if os.path.lexists(path + suffix):
             yield f"{path}{suffix} was left by a run that was interrupted; remove it (rm -r) first"
-    around = _broker_files_around(os.path.realpath(parent))
+    around = broker_files_around(os.path.realpath(parent))
     if around is not None:
         yield f"it would be among a broker's files, in {around}; name a directory elsewhere"
     if os.statvfs(parent).f_flag & os.ST_RDONLY:
@@ -68,15 +67,6 @@ def _taken(path: str) -> Iterator[str]:
         yield "it is there and not empty; name a directory that is not there yet"
     elif os.path.ismount(path):
         yield "it is a mount point, which nothing can take the place of; name a directory in it"
-
-
-def _broker_files_around(directory: str) -> str | None:
-    """The log or partition directory that a directory is, or is in; null: none."""
-    while not (is_broker_dir(directory) or (partition_name(directory).is_partition and holds_segments(directory))):
-        if directory == os.path.dirname(directory):
-            return None
-        directory = os.path.dirname(directory)
-    return directory
 
 
 class NewTree:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.storage.changing.changes import Change
 
-__all__ = ["place_problem", "write_problems"]
+__all__ = ["broker_files_around", "place_problem", "write_problems"]
 
 _SUPERUSER: Final = 0
 
@@ -38,14 +38,18 @@ def place_problem(directory: str) -> str | None:
 
     A directory at the top of a log directory stops a broker, and one in a partition is what we have without this.
     """
-    around = os.path.realpath(directory)
-    while True:
-        if is_broker_dir(around) or (partition_name(around).is_partition and holds_segments(around)):
-            return f"{directory}: is among a broker's files, where the undo journal is without --undo-to; name another"
-        if around == os.path.dirname(around):
-            break
-        around = os.path.dirname(around)
+    if broker_files_around(os.path.realpath(directory)) is not None:
+        return f"{directory}: is among a broker's files, where the undo journal is without --undo-to; name another"
     return _directory_problem(directory)
+
+
+def broker_files_around(directory: str) -> str | None:
+    """The log or partition directory that a real path is, or is somewhere in; null: none."""
+    while not (is_broker_dir(directory) or (partition_name(directory).is_partition and holds_segments(directory))):
+        if directory == os.path.dirname(directory):
+            return None
+        directory = os.path.dirname(directory)
+    return directory
 
 
 def _directory_problem(directory: str) -> str | None:

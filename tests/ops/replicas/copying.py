@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkalog_core.ops.replicas.comparison import Comparison
-from kafkalog_core.ops.replicas.engine import ReplicasRequest, replicas
+from kafkalog_core.ops.replicas.engine import ReplicasRequest, replicas, work_of
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.selecting.targets import resolve
 from tests.build import Record, batch_v2, epoch_checkpoint, meta_properties, offset_checkpoint, partition_metadata
@@ -69,7 +69,9 @@ def compared(*log_dirs: Path) -> Comparison:
     """The comparison of the one partition that is in them."""
     (only,) = [
         item
-        for item in replicas(ReplicasRequest(targets=tuple(resolve([str(path) for path in log_dirs]))), Report())
+        for item in replicas(
+            work_of(ReplicasRequest(targets=tuple(resolve([str(path) for path in log_dirs])))), Report()
+        )
         if isinstance(item, Comparison)
     ]
     return only

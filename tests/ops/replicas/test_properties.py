@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalog_core.ops.replicas.comparison import Comparison, ReplicaTask, compare
+from kafkalog_core.ops.replicas.copies import Place
 from kafkalog_core.ops.replicas.cursor import Cursor
 from kafkalog_core.ops.replicas.ledger import Ledger
 from kafkalog_core.ops.replicas.lockstep import Share, lockstep
@@ -105,3 +107,37 @@ def _check(first: int, last: int, all_logs: list[Log], parts: tuple[object, ...]
             if isinstance(one, Share) and isinstance(other, Share):
                 contradict = any(theirs.get(offset, word) != word for offset, word in mine.items())
                 assert not (contradict and one.group == other.group)
+
+
+@given(logs(), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5000), st.integers(0, 255)), max_size=4), st.data())
+def test_any_bytes_give_a_comparison(
+    drawn: tuple[list[tuple[Log, dict[int, bytes]]], int], flips: list[tuple[int, int, int]], data: st.DataObject
+) -> None:
+    """Bytes that are changed and files that are cut: an answer, whose counts fit together, and never an error."""
+    copies = [dict(segments) for _, segments in drawn[0]]
+    for number, position, value in flips:
+        segments = copies[number % len(copies)]
+        base = data.draw(st.sampled_from(sorted(segments)))
+        changed = bytearray(segments[base])
+        if position < len(changed):
+            changed[position] = value
+        else:
+            del changed[len(changed) // 2 :]
+        segments[base] = bytes(changed)
+    with TemporaryDirectory(dir=MEMORY) as root:
+        places = []
+        for number, segments in enumerate(copies):
+            places.append(Place(path=str(write_segments(Path(root) / str(number) / "t-0", segments))))
+        task = ReplicaTask(topic="t", partition=0, places=tuple(places), max_batch_bytes=MAX_BYTES)
+        found = compare(task, lambda size_bytes: None)
+    assert len(found.copies) == len(copies)
+    assert [row["path"] for row in found.copies if row["state"] == "keep"] == [
+        path for path in [found.replica["keep"]] if path is not None
+    ]
+    for row in found.ranges:
+        assert row["first_offset"] <= row["last_offset"]  # type: ignore[operator]
+    assert json_lines(found)
+
+
+def json_lines(found: Comparison) -> bytes:
+    return b"".join(chunk.ndjson("auto") for chunk in found.chunks())

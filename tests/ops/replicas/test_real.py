@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog_core.ops.replicas.comparison import Comparison
-from kafkalog_core.ops.replicas.engine import ReplicasRequest, replicas
+from kafkalog_core.ops.replicas.engine import ReplicasRequest, replicas, work_of
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.selecting.targets import resolve
 
@@ -24,7 +24,7 @@ def test_where_they_diverge_and_what_is_lost() -> None:
     """Brokers 2 and 3 went on without broker 1's last records; it was elected again later, and theirs were lost."""
     report = Report()
     request = ReplicasRequest(targets=tuple(resolve([str(DISKS / f"broker-{node}") for node in (1, 2, 3)])))
-    found = {each.replica["topic"]: each for each in replicas(request, report) if isinstance(each, Comparison)}
+    found = {each.replica["topic"]: each for each in replicas(work_of(request), report) if isinstance(each, Comparison)}
     of_two, of_one = _values("after-7"), _values("final")
     differ = [offset for offset in of_one if of_two.get(offset) != of_one[offset]]
     assert differ

@@ -11,7 +11,7 @@ import pytest
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.ops.replicas.comparison import Comparison, ReplicaTask, compare
 from kafkalog_core.ops.replicas.copies import Place
-from kafkalog_core.ops.replicas.engine import ReplicasRequest, replicas
+from kafkalog_core.ops.replicas.engine import ReplicasRequest, replicas, work_of
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.selecting.targets import resolve
 from tests.build import GZIP, ZSTD, Record, batch_v2, empty_batch, message_v0, wrapper_v1
@@ -263,10 +263,10 @@ def test_one_disk_alone_is_refused(tmp_path: Path) -> None:
     one = lay(tmp_path, 1, {0: batches(0, 9)})
     request = ReplicasRequest(targets=tuple(resolve([str(one)])))
     with pytest.raises(SelectionError, match="of 1 partitions none is there twice"):
-        list(replicas(request, Report()))
+        work_of(request)
     file = ReplicasRequest(targets=tuple(resolve([str(one / "t-0" / "00000000000000000000.log")])))
     with pytest.raises(SelectionError, match="name a directory"):
-        list(replicas(file, Report()))
+        work_of(file)
 
 
 class _Pickling:
@@ -286,8 +286,8 @@ def test_other_workers_say_the_same(tmp_path: Path) -> None:
     dirs = [lay(tmp_path, 1, {0: log[:6]}), lay(tmp_path, 2, {0: log})]
     request = ReplicasRequest(targets=tuple(resolve([str(path) for path in dirs])))
     here, there = Report(), Report()
-    mine = list(replicas(request, here))
-    theirs = list(replicas(request, there, workers=_Pickling()))  # type: ignore[arg-type]
+    mine = list(replicas(work_of(request), here))
+    theirs = list(replicas(work_of(request), there, workers=_Pickling()))  # type: ignore[arg-type]
     assert [
         [*map(list, (chunk.rows() for chunk in item.chunks()))] for item in mine if isinstance(item, Comparison)
     ] == [[*map(list, (chunk.rows() for chunk in item.chunks()))] for item in theirs if isinstance(item, Comparison)]
