@@ -45,8 +45,14 @@ _LIGHT: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Compiles quickly rather than well, without threads for either: a job of ours asks a JVM to hand out its tasks."""
 
 _PYTHON_PATH: Final = "spark.executorEnv.PYTHONPATH"
-_LOGGERS: Final = (None, "SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""The root is what the bridge to the JVM tells of Ctrl-C."""
+_LOGGERS: Final = (
+    None,
+    "py4j.clientserver",
+    "py4j.java_gateway",
+    "SQLQueryContextLogger",
+    "DataFrameQueryContextLogger",
+)
+"""The root and py4j's are what the bridge to the JVM tells of Ctrl-C, and of its own end."""
 
 _CONFS: Final = {
     "spark.log.level": "ERROR",
@@ -99,17 +105,18 @@ def spark_session(settings: SessionSettings = DEFAULTS) -> Iterator[SparkSession
             yield session
         return
     log = SparkLog(shows=settings.shows_log)
-    try:
-        with explained(log.path), _silent_loggers(silent=not settings.shows_log):
-            with _held_back():
-                session = _started(settings, log)
-            yield session
-    except (SparkError, WorkerLostError) as error:
-        log.is_kept = log.path is not None and log.path in error.message
-        raise
-    finally:
-        _end(session)
-        log.close()
+    with _silent_loggers(silent=not settings.shows_log):
+        try:
+            with explained(log.path):
+                with _held_back():
+                    session = _started(settings, log)
+                yield session
+        except (SparkError, WorkerLostError) as error:
+            log.is_kept = log.path is not None and log.path in error.message
+            raise
+        finally:
+            _end(session)
+            log.close()
 
 
 def open_session(settings: SessionSettings = DEFAULTS) -> SparkSession:

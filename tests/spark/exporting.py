@@ -8,7 +8,8 @@ from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.spark.export import Asked, ExportRequest, export
 from tests.build import Record, batch_v2
-from tests.spark.judging import InlineWorkers, parquet_rows
+from tests.ops.inline import Inline
+from tests.spark.judging import parquet_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,9 +73,7 @@ class Run:
             piece_bytes=piece_bytes,
             commit_bytes=commit_bytes,
         )
-        chunks = export(
-            workers or InlineWorkers(), request, self.report, run_id=f"run-{Run.number}", now_ms=NOW_MS, disk=disk
-        )
+        chunks = export(workers or Inline(), request, self.report, run_id=f"run-{Run.number}", now_ms=NOW_MS, disk=disk)
         self.rows = [row for chunk in chunks for row in chunk.rows()]
 
     @property

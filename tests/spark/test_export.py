@@ -18,8 +18,8 @@ from kafkalog_core.storage.changing.writer import Disk, WriteError
 from kafkalog_core.storage.source import Source
 from tests.build import message_v07
 from tests.build_files import partition_metadata
+from tests.ops.inline import Inline
 from tests.spark.exporting import START_MS, Run, batches, offsets_in, records, values_in, write_log
-from tests.spark.judging import InlineWorkers
 from tests.spark.test_commit import DyingDisk, KilledError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def test_columns_of_the_files(log: Path, out: Path) -> None:
 
 
 def test_a_task_that_is_done_twice_counts_once(log: Path, out: Path) -> None:
-    class Twice(InlineWorkers):
+    class Twice(Inline):
         def map(self, work_of: Callable[..., Any], pieces: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
             def both() -> Iterator[tuple[Any, ...]]:
                 for piece in pieces:
