@@ -35,6 +35,23 @@ REPLICAS: Final = {
         "is wrong.",
         "What is damaged in one copy may be whole in another one: compare before anything is cut.",
     ),
+    "replicas.keep-lacks": FindingType(
+        "error",
+        "This is the copy to keep, and it lacks {records} records that another one has: they are damaged or missing "
+        "here.",
+        "Does not notice where they are missing; where they are damaged it does not start, or serves errors.",
+        "Save these records from the other copy first (kafkalog dump), and do not delete this directory: it has the "
+        "latest history.",
+        "No copy has everything: the one to keep lacks least of the history that the cluster went on with.",
+    ),
+    "replicas.undecided": FindingType(
+        "error",
+        "From offset {offset} on the copies hold different records, and nothing tells which are true. {records} "
+        "records are in this copy alone.",
+        "Does not notice: consumers read other records when another broker leads.",
+        "Keep all copies, compare their records (kafkalog dump), and ask those who wrote them.",
+        "Leader epochs, high watermarks and lengths of the copies are the same, and their records are not.",
+    ),
     "replicas.missing": FindingType(
         "error",
         "This copy lacks {records} records without being damaged there: another one has them, and no cleaner has been "

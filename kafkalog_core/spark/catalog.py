@@ -26,6 +26,7 @@ from kafkalog_core.ops.verify.rows import count, partition_row, state_of
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.ops.verify.work import Depth
 from kafkalog_core.spark.commit import Output
+from kafkalog_core.spark.out_place import refuse_inside
 from kafkalog_core.spark.schema import FINDINGS, SEGMENTS, columns_of
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ def catalog(
             raise SelectionError("a file; a catalogue is made of log directories and partitions", path=target.path)
         if not os.path.isabs(target.path):
             raise SelectionError("a relative path; a catalogue knows partitions by absolute ones", path=target.path)
+    refuse_inside(request.output, [target.path for target in request.targets])
     with Output.open(request.output, CATALOG_KIND, disk) as output:
         depth = Depth(level=request.level, now_ms=request.now_ms, max_batch_bytes=request.max_batch_bytes)
         run = output.begin(run_id)

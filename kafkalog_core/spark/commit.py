@@ -144,9 +144,7 @@ class Output:
             if os.path.lexists(f"{self.path}/{name}"):
                 self.disk.unlink(f"{self.path}/{name}")
             emptied.add(os.path.dirname(f"{self.path}/{name}"))
-        self._sync(
-            filter(os.path.isdir, emptied)
-        )  # before `_SUCCESS`: nobody looks again, and a row would be there twice
+        self._sync(filter(os.path.isdir, emptied))  # before `_SUCCESS`, behind which nobody looks again
         self._succeed(manifest)
 
     def done(self, manifest: Manifest, state: dict[str, Any]) -> None:

@@ -182,7 +182,10 @@ class _Pack:
 
     def __call__(self, one: tuple[int, MapPart]) -> Iterator[tuple[_Key, PartHead | bytes]]:
         group, part = one
-        for number, piece in enumerate(self.task(part)):
+        packed = self.task(part)
+        if isinstance(packed, Raised):
+            raise packed.error
+        for number, piece in enumerate(packed):
             yield (group, part.number, number), piece
 
 

@@ -29,6 +29,8 @@ _DATA: Final = ("records", "batches")
 _LOGS: Final = (*_DATA, "segments")
 _ALL: Final = (*_LOGS, "findings")
 _STREAM: Final = ("stream",)
+_MANY: Final = 1_000_000
+"""Partition numbers in one range: more than any topic has."""
 
 
 class Option(NamedTuple):
@@ -177,9 +179,12 @@ def _numbers(text: str) -> range:
     first, dash, last = text.partition("-")
     try:
         start = whole_number(first)
-        return range(start, whole_number(last) + 1 if dash else start + 1)
+        end = whole_number(last) if dash else start
     except SelectionError:
         raise SettingError(f"option partitions has {text!r}, which is no partition number; write 0,3,8-15") from None
+    if not 0 <= end - start < _MANY:
+        raise SettingError(f"option partitions has {text!r}: from 1 to {_MANY} numbers, the lower one first")
+    return range(start, end + 1)
 
 
 def _filters(values: Mapping[str, str]) -> Filters:

@@ -349,6 +349,14 @@ def test_files_relative_paths_and_other_outputs_are_refused(tmp_path: Path, kafk
     (tmp_path / "other" / "file").touch()
     with pytest.raises(RefusedError):
         run(kafka, tmp_path / "other")
+    copied = tmp_path / "copied"  # partitions alone: nothing in it is a broker's own
+    shutil.copytree(kafka, copied)
+    for file in copied.iterdir():
+        if file.is_file():
+            file.unlink()
+    (copied / "aside").mkdir()
+    with pytest.raises(RefusedError, match="which is read"):
+        run(copied, copied / "aside/catalog")
 
 
 # --- through Spark ----------------------------------------------------------------------------------------------------

@@ -63,6 +63,8 @@ def test_options_that_are_not_given() -> None:
         ({"partition": "0"}, "has no option 'partition'; it has table, path, paths, topics, excludeTopics"),
         ({"partitions": "0,x"}, "option partitions has 'x', which is no partition number"),
         ({"partitions": "3-"}, "option partitions has '3-'"),
+        ({"partitions": "5-1"}, "option partitions has '5-1': from 1 to 1000000 numbers, the lower one first"),
+        ({"partitions": "0-99999999999"}, "option partitions has '0-99999999999': from 1 to 1000000 numbers"),
         ({"minOffset": "9", "maxOffset": "7"}, "options minOffset and maxOffset leave nothing"),
         ({"since": "2026-02-30"}, "option since: '2026-02-30' is no time"),
         ({"since": "20260101"}, "option since: '20260101' is no clear time"),

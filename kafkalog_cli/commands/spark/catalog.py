@@ -20,7 +20,8 @@ from kafkalog_core import tables
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.ops.verify.size import log_bytes
-from kafkalog_core.spark.catalog import CatalogRequest, catalog
+from kafkalog_core.spark.catalog import CATALOG_KIND, CatalogRequest, catalog
+from kafkalog_core.spark.out_place import check_place, refuse_inside
 from kafkalog_core.spark.paths import local_paths
 from kafkalog_core.spark.session import spark_session
 from kafkalog_core.spark.workers import SparkWorkers
@@ -74,6 +75,8 @@ def catalog_command(paths: tuple[str, ...], selection: Selection, session: Sessi
         level=given["level"],
         max_batch_bytes=given["max_batch_bytes"],
     )
+    check_place(to, CATALOG_KIND)  # before Spark takes its time to start
+    refuse_inside(to, [target.path for target in request.targets])
     return _show(request, report, session, options.chosen_output(given["output"]))
 
 

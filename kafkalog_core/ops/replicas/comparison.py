@@ -116,7 +116,8 @@ def _read(
     task: ReplicaTask, copies: Sequence[Copy], unread: list[Finding], advance: Callable[[int], None]
 ) -> Comparison:
     options = ScanOptions(max_batch_bytes=task.max_batch_bytes)
-    ledger = Ledger(len(copies))
+    cleaned_to = max((copy.place.cleaned_to or 0 for copy in copies), default=0)
+    ledger = Ledger(len(copies), cleaned_to)
     with ExitStack() as stack:
         cursors = [Cursor(copy.partition.segments, copy.log_start, options, advance) for copy in copies]
         for cursor in cursors:
@@ -246,9 +247,13 @@ def _findings(task: ReplicaTask, reads: Sequence[Read], verdict: Verdict) -> Ite
         if state == "divergent":
             at, cut = verdict.divergent_at[number], verdict.truncates_to[number]
             code = "replicas.divergent-silently" if verdict.silent[number] else "replicas.divergent"
+            code = "replicas.undecided" if verdict.keep is None else code
             yield found(code, path, offset=at, cut=cut, records=read.tally.only_here, **where)  # type: ignore[arg-type]
         flaw = read.cursor.first_flaw
-        if lacks.damaged and flaw is not None:
+        if state == "keep" and lacks.damaged + lacks.missing:  # never told to be deleted
+            records = lacks.damaged + lacks.missing
+            yield found("replicas.keep-lacks", path, records=records, **where)  # type: ignore[arg-type]
+        elif lacks.damaged and flaw is not None:
             yield found(
                 "replicas.damaged",
                 flaw.path,
@@ -259,7 +264,7 @@ def _findings(task: ReplicaTask, reads: Sequence[Read], verdict: Verdict) -> Ite
                 **where,  # type: ignore[arg-type]
             )
         for code, records in (("replicas.missing", lacks.missing), ("replicas.behind", lacks.behind)):
-            if records:
+            if records and not (state == "keep" and code == "replicas.missing"):
                 end = read.cursor.end_offset
                 yield found(code, path, offset=end, records=records, **where)  # type: ignore[arg-type]
 

@@ -65,9 +65,10 @@ class Range:
 
 
 class Ledger:
-    """Adds up the stretches of so many copies."""
+    """Adds up the stretches of so many copies. No range lies on both sides of the offset that a cleaner has come to."""
 
-    def __init__(self, copies: int) -> None:
+    def __init__(self, copies: int, cleaned_to: int = 0) -> None:
+        self._cleaned_to = cleaned_to
         self.tallies = [Tally() for _ in range(copies)]
         self.ranges: list[Range] = []
         self.diverged: dict[tuple[int, int], int] = {}
@@ -75,7 +76,7 @@ class Ledger:
         self.epochs_differ: dict[tuple[int, int], int] = {}
         """First offset at which two copies hold the same records of different leader epochs."""
         self._counts: dict[RangeKind, int] = {}
-        self._last_of: dict[tuple[RangeKind, tuple[str, ...]], Range] = {}
+        self._last_of: dict[tuple[RangeKind, tuple[str, ...], bool], Range] = {}
         self._is_adjacent = False
 
     def add(self, stretch: Stretch) -> None:
@@ -98,8 +99,8 @@ class Ledger:
     def _add_range(self, new: Range) -> None:
         last = self.ranges[-1] if self.ranges and self._is_adjacent else None
         self._is_adjacent = True
-        if last is None or (last.kind, last.has) != (new.kind, new.has):
-            key = new.kind, new.has
+        key = self._key(new)
+        if last is None or self._key(last) != key:
             last = self._last_of.get(key) if self._counts.get(new.kind, 0) >= MANY else None
             if last is None:
                 self._counts[new.kind] = self._counts.get(new.kind, 0) + 1
@@ -109,6 +110,10 @@ class Ledger:
         last.last = new.last
         last.records += new.records
         last.gaps = tuple(one + other for one, other in zip(last.gaps, new.gaps, strict=True))
+
+    def _key(self, each: Range) -> tuple[RangeKind, tuple[str, ...], bool]:
+        """Ranges of one key may become one."""
+        return each.kind, each.has, each.last < self._cleaned_to
 
     def _count(self, parts: Sequence[Share | Absence]) -> None:
         most: dict[int, int] = {}

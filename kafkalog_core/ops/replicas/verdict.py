@@ -87,8 +87,12 @@ class Verdict:
 
     @property
     def state(self) -> State:
-        """The worst of all copies."""
-        return min((state for state in self.states if state != "keep"), key=STATES.index)
+        """The worst of all copies; the one to keep may lack something too."""
+        states = [state for state in self.states if state != "keep"]
+        if self.keep is not None:
+            lacks = self.lacks[self.keep]
+            states += ["damaged"] * bool(lacks.damaged) + ["missing"] * bool(lacks.missing)
+        return min(states, key=STATES.index)
 
     @property
     def divergent_offset(self) -> int | None:

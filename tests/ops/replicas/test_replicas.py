@@ -104,6 +104,21 @@ def test_each_is_damaged_elsewhere(tmp_path: Path) -> None:
     assert states(comparison) == ["damaged", "keep"]
     assert comparison.replica["records_at_risk"] == 5
     assert "First save the 5 records that it does not have" in str(comparison.replica["reason"])
+    assert codes(comparison) == ["replicas.damaged", "replicas.keep-lacks"]
+
+
+def test_the_copy_to_keep_is_never_told_to_be_deleted(tmp_path: Path) -> None:
+    """It alone has the latest epoch, and is damaged where the other one is whole."""
+    log = batches(0, 49)
+    bad = log[4][:-1] + bytes([log[4][-1] ^ 0xFF])
+    leader = lay(tmp_path, 1, {0: [*log[:4], bad, *log[5:], *batches(50, 59, epoch=1)]}, epochs=((0, 0), (1, 50)))
+    comparison = compared(leader, lay(tmp_path, 2, {0: log}))
+    assert states(comparison) == ["keep", "behind"]
+    assert comparison.replica["state"] == "damaged"
+    assert codes(comparison) == ["replicas.behind", "replicas.keep-lacks"]
+    (told,) = [finding for finding in comparison.findings if finding.severity == "error"]
+    assert "5 records" in told.message
+    assert "do not delete this directory" in str(told.cure)
 
 
 def test_an_old_leader_went_on(tmp_path: Path) -> None:
@@ -151,6 +166,7 @@ def test_nothing_tells_which_is_true(tmp_path: Path) -> None:
     comparison = compared(lay(tmp_path, 1, {0: log}, epochs=None), lay(tmp_path, 2, {0: other}, epochs=None))
     assert comparison.replica["keep"] is None
     assert states(comparison) == ["divergent", "divergent"]
+    assert codes(comparison) == ["replicas.undecided"] * 2
     assert "ask those who wrote them" in str(comparison.replica["reason"])
 
 
@@ -191,6 +207,16 @@ def test_a_gap_behind_what_the_cleaner_has_seen_is_a_loss(tmp_path: Path) -> Non
     assert ranges(comparison) == [("compacted", 10, 14, 5), ("missing", 35, 39, 5)]
     assert of_broker(comparison, 1)["lacks_missing"] == 5
     assert of_broker(comparison, 1)["lacks_compacted"] == 5
+
+
+def test_many_gaps_on_both_sides_of_what_the_cleaner_has_seen(tmp_path: Path) -> None:
+    log = batches(0, 499, each=1)
+    thin = [
+        batch for offset, batch in enumerate(log) if (offset % 3 == 0 or offset >= 400) and offset not in {450, 451}
+    ]
+    comparison = compared(lay(tmp_path, 1, {0: thin}, cleaned_to=400), lay(tmp_path, 2, {0: log}))
+    assert of_broker(comparison, 1)["lacks_missing"] == 2
+    assert of_broker(comparison, 1)["lacks_compacted"] == 400 - 134
 
 
 @pytest.mark.parametrize("build", [lambda some: [message_v0(each) for each in some], lambda some: [wrapper_v1(some)]])
