@@ -144,10 +144,22 @@ def _size_of(path: str) -> int | None:
 
 @dataclass(slots=True)
 class _Held:
-    """Rows of the small tables, and what the next run is to know of each partition."""
+    """Rows of the small tables, and what the next run is to know of each partition.
 
-    rows: dict[str, list[Mapping[str, object]]] = field(default_factory=lambda: {name: [] for name in CATALOG_TABLES})
+    Of segments there may be a million: their rows are tuples, by the columns of `SEGMENTS`.
+    """
+
+    findings: list[Mapping[str, object]] = field(default_factory=list)
+    of_partitions: list[Mapping[str, object]] = field(default_factory=list)
+    segments: Sequence[tuple[object, ...]] = ()
     partitions: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def rows(self, table: str) -> Iterator[Mapping[str, object]]:
+        """The rows of a small table, each made when it is asked for."""
+        if table == "segments":
+            names = tuple(column.name for column in columns_of(SEGMENTS))
+            return (dict(zip(names, row, strict=True)) for row in self.segments)
+        return iter(self.findings if table == "findings" else self.of_partitions)
 
     def known(self, places: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
         """What the next run is to know of each partition, with the volumes that have segments of it."""
@@ -159,9 +171,9 @@ class _Held:
     def digest(self) -> str:
         """Of all rows."""
         digest = hashlib.sha256()
-        for name, rows in self.rows.items():
+        for name in CATALOG_TABLES:
             digest.update(name.encode())
-            for row in rows:
+            for row in self.rows(name):
                 digest.update(repr(row).encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
 
@@ -181,9 +193,9 @@ def _verified(
             shown = report.rows
             count(verdict, report)
             report.rows = shown
-            held.rows["findings"] += [finding.row() for finding in verdict.findings]
+            held.findings += [finding.row() for finding in verdict.findings]
             if isinstance(verdict, PartitionVerdict):
-                held.rows["partitions"].append(partition_row(verdict))
+                held.of_partitions.append(partition_row(verdict))
                 row = _row(verdict, census)
                 made = census.made[verdict.path]
                 report.unchanged_bytes += made.unchanged_bytes
@@ -193,8 +205,7 @@ def _verified(
                 yield RowChunk(tables.CATALOG, [row])
                 yield from _gone(made.findings, report, held)
     yield from _gone(tuple(census.gone()), report, held)
-    names = tuple(column.name for column in columns_of(SEGMENTS))
-    held.rows["segments"] += [dict(zip(names, row, strict=True)) for row in census.rows]
+    held.segments = census.rows
 
 
 _KNOWN: Final = ("topic", "partition", "segments", "bytes")
@@ -226,7 +237,7 @@ def _gone(findings: Sequence[Any], report: Report, held: _Held) -> Iterator[RowC
     for row in rows:
         report.add_finding(row)
     report.rows += len(rows)
-    held.rows["findings"] += rows
+    held.findings += rows
     if rows:
         yield RowChunk(tables.FINDING, rows)
 
@@ -239,4 +250,4 @@ def _put_tables(run: Commit, run_id: str, output: Output, held: _Held) -> None:
         if name.partition("/")[0] in CATALOG_TABLES:
             run.remove(name)
     for name, table in CATALOG_TABLES.items():
-        run.add(write_table(run.staging, name, run_id, table, held.rows[name]))
+        run.add(write_table(run.staging, name, run_id, table, held.rows(name)))

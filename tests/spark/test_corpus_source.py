@@ -57,8 +57,17 @@ def _dumped(place: Path, table: str) -> list[dict[str, object]]:
     return [{name: value for name, value in row.items() if name not in left_out} for row in rows]
 
 
-@pytest.mark.parametrize("table", _LEVELS)
-@pytest.mark.parametrize("group", _groups(), ids=lambda group: group[0].log_dir)
+def _cases() -> list[object]:
+    """Every table of every log dir; rows of segments are not cut into splits, so that faults have nothing to add."""
+    return [
+        pytest.param(group, table, id=f"{group[0].log_dir}-{table}")
+        for group in _groups()
+        for table in _LEVELS
+        if table != "segments" or group[0].fault is None
+    ]
+
+
+@pytest.mark.parametrize(("group", "table"), _cases())
 def test_rows_are_those_of_a_dump(tree: Tree, group: list[Snapshot], table: str) -> None:
     places = sorted(tree.partition_dir(snapshot) for snapshot in group)
     found = _read([str(place) for place in places], table, split_bytes=1000)

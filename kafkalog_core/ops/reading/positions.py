@@ -142,7 +142,8 @@ def _found_again(unit: Unit, start: Position | None, on_loss: Callable[[Loss], N
                 return start
     if start.offset < first.offset:
         gone = _offsets(start.offset, first.offset - 1)
-        on_loss(Loss(f"{gone} were deleted from the log's start before they were read", unit.path))
+        were = "was" if first.offset - start.offset == 1 else "were"
+        on_loss(Loss(f"{gone} {were} deleted from the log's start before they were read", unit.path))
         return first
     return _by_offset(unit, start, on_loss)
 

@@ -88,10 +88,12 @@ class Verdict:
     @property
     def state(self) -> State:
         """The worst of all copies; the one to keep may lack something too."""
-        states = [state for state in self.states if state != "keep"]
-        if self.keep is not None:
-            lacks = self.lacks[self.keep]
-            states += ["damaged"] * bool(lacks.damaged) + ["missing"] * bool(lacks.missing)
+        states: list[State] = [state for state in self.states if state != "keep"]
+        lacks = None if self.keep is None else self.lacks[self.keep]
+        if lacks is not None and lacks.damaged:
+            states.append("damaged")
+        if lacks is not None and lacks.missing:
+            states.append("missing")
         return min(states, key=STATES.index)
 
     @property
