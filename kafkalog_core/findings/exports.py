@@ -52,6 +52,15 @@ EXPORTS: Final = {
         "After reload the files hold the log as it is; after continue they also hold what was exported before, so that "
         "an offset may be there twice, with other records.",
     ),
+    "export.file-lost": FindingType(
+        "error",
+        "This file of the export, with {records} records of offsets {offset} to {last}, is not there, or not as it was "
+        "committed: somebody has removed or changed it.",
+        _NOT_BROKEN,
+        "Put it back, or export its partition again: kafkalog spark export --topic TOPIC --partition N --reload.",
+        "An export knows its files by their names and sizes. What is taken out by hand is not exported again by "
+        "itself, as the offsets count as exported.",
+    ),
     "export.gone-before": FindingType(
         "warning",
         "Offsets {offset} to {last} were deleted from the log before they were exported.",

@@ -30,7 +30,7 @@ REPLICAS: Final = {
     "replicas.damaged": FindingType(
         "error",
         "This copy is damaged ({damage}); another one has {records} records that it cannot give any more.",
-        None,
+        "Depends on the damage: kafkalog explain of each finding of kafkalog verify says it.",
         "Keep the other copy, delete this directory, and let its broker fetch it anew. kafkalog verify names all that "
         "is wrong.",
         "What is damaged in one copy may be whole in another one: compare before anything is cut.",
@@ -64,7 +64,7 @@ REPLICAS: Final = {
         "info",
         "This copy ends at offset {offset}; another one has {records} records more.",
         "Fetches them from the leader.",
-        None,
+        "Nothing, while the other copy is there.",
         "A follower that is behind catches up by itself. Where it is elected all the same, what it lacks is lost.",
     ),
     "replicas.another-topic": FindingType(
@@ -77,15 +77,15 @@ REPLICAS: Final = {
     "replicas.set-aside": FindingType(
         "info",
         "A directory that is no current copy of its partition: it is not compared.",
-        None,
-        None,
+        "Does not serve it.",
+        "Nothing; to compare it, name it without its suffix in a copy of the log directory.",
         "A broker does not serve what it is about to delete, has found to be a stray, or has not yet moved here.",
     ),
     "replicas.not-compared": FindingType(
         "warning",
         "A log of Kafka 0.7, which knows no copies: it is not compared.",
-        None,
-        None,
+        "Serves it; there are no followers.",
+        "Nothing needs to be done.",
         "Brokers of 0.7 do not replicate; their logs are addressed by bytes.",
     ),
 }

@@ -6,12 +6,14 @@ done twice, neither loses nor doubles a record. Damage is in the findings, and w
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core import tables
+from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.ops.logdirs.checkpoints import Checkpoints
 from kafkalog_core.ops.progress import NO_PROGRESS
@@ -23,7 +25,7 @@ from kafkalog_core.spark.export_plan import PIECE_BYTES, Plan
 from kafkalog_core.spark.export_start import Asked, start_of
 from kafkalog_core.spark.export_state import States
 from kafkalog_core.spark.export_task import Piece, export_piece
-from kafkalog_core.spark.manifest import INNER
+from kafkalog_core.spark.manifest import INNER, lost_files
 from kafkalog_core.spark.out_place import refuse_inside
 from kafkalog_core.storage.scan import ScanOptions
 
@@ -141,6 +143,7 @@ class _Run:
         self.findings += findings
         self.report.expect(partitions=len(plans))
         self._reload(plans)
+        self.findings += self._lost(plans)
         todo = [(plan, list(plan.work(self.request.piece_bytes))) for plan in plans]
         size_bytes = sum(split.size_bytes for _, works in todo for work in works for split in work.splits)
         self.report.expect(files=sum(plan.files_to_read for plan in plans), size_bytes=size_bytes)
@@ -175,6 +178,23 @@ class _Run:
                     self.request.compression,
                 )
                 plan.kept += [part for part in self.workers.map(keep_before, [piece]) if part is not None]
+
+    def _lost(self, plans: list[Plan]) -> Iterator[Finding]:
+        """Files of earlier runs that somebody has taken away or changed, but for those that are taken away now."""
+        removed = {name for plan in plans for name in plan.removed}
+        names = {plan.folder: plan.name for plan in plans}
+        for name, facts in lost_files(self.output.path).items():
+            if name not in removed:
+                topic, partition = names.get(os.path.dirname(name), (None, None))
+                yield found(
+                    "export.file-lost",
+                    f"{self.output.path}/{name}",
+                    topic=topic,
+                    partition=partition,
+                    offset=facts.info["first_offset"],
+                    last=facts.info["last_offset"],
+                    records=facts.rows,
+                )
 
     def _results(self, todo: list[tuple[Plan, list[Work]]]) -> Generator[PieceResult, None, None]:
         """What comes of the pieces; closed early, it ends the work."""

@@ -35,6 +35,7 @@ __all__ = [
     "commit_numbers",
     "commit_path",
     "live_files",
+    "lost_files",
     "read_commit",
     "read_manifest",
     "read_state",
@@ -205,6 +206,22 @@ def live_files(path: str) -> dict[str, FileFacts]:
         for name in manifest.removes:
             found.pop(name, None)
     return found
+
+
+def lost_files(path: str) -> dict[str, FileFacts]:
+    """Those of the data's live files that are not there, or not of their size: somebody else was at work there."""
+    return {
+        name: facts
+        for name, facts in live_files(path).items()
+        if not name.startswith(f"{INNER}/") and _size_of(f"{path}/{name}") != facts.size_bytes
+    }
+
+
+def _size_of(path: str) -> int | None:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return None
 
 
 def settled_number(output: str) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.errors import RefusedError
 from kafkalog_core.spark.commit import roll_forward
 from kafkalog_core.spark.export import EXPORT_KIND
 from kafkalog_core.spark.export_file import COLUMNS
-from kafkalog_core.spark.manifest import INNER, live_files
+from kafkalog_core.spark.manifest import INNER, live_files, lost_files
 from kafkalog_core.spark.schema import struct_type
 from kafkalog_core.tables import FINDING, RECORD
 
@@ -25,10 +26,17 @@ def read_export(spark: SparkSession, path: str) -> DataFrame:
     A commit whose files are not all in place, as its run died, is finished before. The DataFrame shows the files that
     are there now: read it anew after the next run.
 
-    Raises NotFoundError where nothing was exported, RefusedError where it is something else, LockedError where a run is
-    putting files in place at this moment.
+    Raises NotFoundError where nothing was exported, RefusedError where it is something else or files of it were taken
+    away, LockedError where a run is putting files in place at this moment.
     """
     roll_forward(path, EXPORT_KIND)
+    lost = lost_files(path)
+    if lost:
+        raise RefusedError(
+            f"{len(lost)} of its files are not there, or not as they were committed: the next kafkalog spark export "
+            "into it names them, and --reload makes them again",
+            path=f"{path}/{min(lost)}",
+        )
     frame = spark.read.schema(struct_type(RECORD, [*COLUMNS, *_BY_DIRECTORY])).parquet(path)
     return frame.select(*_BY_DIRECTORY, *COLUMNS)
 

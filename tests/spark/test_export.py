@@ -294,6 +294,21 @@ def test_reloading_from_the_middle_of_a_file_that_somebody_removed(log: Path, ou
     assert offsets_in(out) == list(range(100))
 
 
+def test_a_file_that_somebody_removed_or_changed_is_named_until_it_is_made_again(log: Path, out: Path) -> None:
+    Run(out, log)
+    gone, *others = sorted(out.glob("topic=t/partition=0/*.parquet"))
+    gone.unlink()
+    others[0].write_bytes(b"")
+    for _ in range(2):
+        run = Run(out, log)
+        lost = [row for row in run.findings if row["code"] == "export.file-lost"]
+        assert {row["file"] for row in lost} == {str(gone), str(others[0])}
+        assert run.report.exit_status == 4
+    assert not Run(out, log, reload=True).findings
+    assert offsets_in(out) == list(range(100))
+    assert not Run(out, log).findings
+
+
 def test_a_log_that_was_made_anew_before_anything_of_it_was_exported(tmp_path: Path, out: Path) -> None:
     log = tmp_path / "t-0"
     write_log(log, 50, b"")

@@ -47,6 +47,7 @@ class _Pool:
     """Stands for the processes: the pieces are done here, one after another."""
 
     scratch = SPOOL
+    jobs = 2
 
     def __init__(self, *_: object) -> None:
         """As Pool's."""
