@@ -24,7 +24,7 @@ from tests.ops.verify.dirs import write_log_dir
 from tests.ops.verify.partitions import PartitionWriter
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 20
+SECONDS = 60
 
 
 def run(*arguments, columns=160):
