@@ -118,7 +118,11 @@ class States:
                 }
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise RefusedError(f"its state is not one of an export: {error!r}", path=path) from error
+            problem = f"{type(error).__name__}: {error}"
+            raise RefusedError(
+                f"its state is not one that exports of this release leave ({problem}); export into another directory",
+                path=path,
+            ) from error
 
     def to_json(self) -> dict[str, Any]:
         """As a commit has it."""

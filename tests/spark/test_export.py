@@ -568,5 +568,5 @@ def test_a_disk_that_is_full_at_a_step(log: Path, out: Path, at: int) -> None:
 def test_a_state_that_is_none(log: Path, out: Path) -> None:
     with Output.open(str(out), "export") as output:
         output.begin("x").commit({"partitions": {"t": {"0": {}}}}, now_ms=1)
-    with pytest.raises(RefusedError, match="not one of an export"):
+    with pytest.raises(RefusedError, match="not one that exports of this release leave"):
         Run(out, log)
