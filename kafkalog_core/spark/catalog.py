@@ -26,6 +26,7 @@ from kafkalog_core.ops.verify.rows import count, partition_row, state_of
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.ops.verify.work import Depth
 from kafkalog_core.spark.commit import Output
+from kafkalog_core.spark.manifest import lost_files
 from kafkalog_core.spark.out_place import refuse_inside
 from kafkalog_core.spark.schema import FINDINGS, SEGMENTS, columns_of
 
@@ -108,7 +109,7 @@ def catalog(
         depth = Depth(level=request.level, now_ms=request.now_ms, max_batch_bytes=request.max_batch_bytes)
         run = output.begin(run_id)
         state = output.state if output.state.get("head") == head_of(depth) else {}
-        missing = _missing(output)
+        missing = frozenset(lost_files(output.path))  # what they held is made anew
         census = Census(output.path, run.staging, depth, state, progress, missing)
         held = _Held()
         yield from _verified(workers, request, census, report, held)
@@ -126,20 +127,6 @@ def catalog(
             "partitions": held.known(shelf.places()),
         }
         run.commit(new_state, now_ms=request.now_ms)
-
-
-def _missing(output: Output) -> frozenset[str]:
-    """Files of earlier runs that somebody took away, or wrote to: what they held is made anew."""
-    return frozenset(
-        name for name, facts in output.files().items() if _size_of(f"{output.path}/{name}") != facts.size_bytes
-    )
-
-
-def _size_of(path: str) -> int | None:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return None
 
 
 @dataclass(slots=True)

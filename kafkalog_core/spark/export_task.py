@@ -10,9 +10,9 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import FINDING_TYPES, Finding, found
 from kafkalog_core.findings.logs import DAMAGE_CODES
 from kafkalog_core.format.names import FileKind, fixed_file_name
+from kafkalog_core.ops.progress import Advance
 from kafkalog_core.ops.reading.chunks import RecordChunk
 from kafkalog_core.ops.reading.file_codes import code_of_error
-from kafkalog_core.ops.reading.logfiles import Unit
 from kafkalog_core.ops.reading.logreader import LogReader
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.sink import Sink
@@ -97,7 +97,7 @@ class _Exporter:
     def __init__(self, piece: Piece, advance: Callable[[int], None]) -> None:
         self._piece = piece
         self._report = Report()
-        self._reader = LogReader(piece.request, self._report, _Advance(advance))
+        self._reader = LogReader(piece.request, self._report, Advance(advance))
         self._sink = Sink(piece.splits[0].topic, piece.splits[0].partition)
         self._file = RecordFile(piece.staging, piece.stem, piece.folder, piece.compression, syncs=piece.syncs)
         self._spans: dict[str, Span] = {}
@@ -125,11 +125,8 @@ class _Exporter:
         )
 
     def _split(self, split: Split) -> None:
-        unit = Unit(
-            topic=split.topic, partition=split.partition, path=split.path, log_dir=split.log_dir, files=(split.file,)
-        )
         try:
-            for chunk in self._reader.rows(split.file, unit, None, split.part):
+            for chunk in self._reader.rows(split.file, split.unit, None, split.part):
                 self._take(chunk, split)
         except WriteError:
             raise
@@ -159,16 +156,6 @@ class _Exporter:
                 finding = _finding_of_damage(row, split.path)
             if finding.code not in _EXPECTED:
                 self._sink.put(finding)
-
-
-class _Advance:
-    """What a reader tells about its progress, as a task passes it on."""
-
-    def __init__(self, advance: Callable[[int], None]) -> None:
-        self.advance = advance
-
-    def expect(self, size_bytes: int) -> None:
-        """Whoever planned it knows."""
 
 
 def _finding_of_row(row: Mapping[str, object]) -> Finding:

@@ -67,6 +67,13 @@ class Split:
         return self.file.path
 
     @property
+    def unit(self) -> Unit:
+        """Its file alone, as a reader takes it."""
+        return Unit(
+            topic=self.topic, partition=self.partition, path=self.path, log_dir=self.log_dir, files=(self.file,)
+        )
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of it, as the file was listed."""
         end = self.file.file.size_bytes if self.part.end is None else self.part.end
@@ -131,15 +138,12 @@ def read_split(split: Split, request: DumpRequest, report: Report, progress: Pro
 
     A file that went away, that the system refuses, or that is another one by now, is a `finding` row.
     """
-    unit = Unit(
-        topic=split.topic, partition=split.partition, path=split.path, log_dir=split.log_dir, files=(split.file,)
-    )
     reader = LogReader(request, report, progress)
     try:
         if request.level == "segments":
-            yield from segment_row(reader, split.file, unit, split.segment)
+            yield from segment_row(reader, split.file, split.unit, split.segment)
         else:
-            yield from reader.rows(split.file, unit, None, split.part)
+            yield from reader.rows(split.file, split.unit, None, split.part)
     except StorageError as error:
         code = code_of_error(error)
         finding = found(code, split.path, reason=error.message, topic=split.topic, partition=split.partition)
