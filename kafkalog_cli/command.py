@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import shlex
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -12,7 +13,9 @@ from kafkalog_cli.lazy import LazyGroup
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Command", "CommandGroup", "Example", "Explained", "OptionalValue"]
+__all__ = ["Command", "CommandGroup", "Example", "Explained", "OptionalValue", "command_line"]
+
+_TYPED: Final = "kafkalog.typed"
 
 
 class Example(NamedTuple):
@@ -82,11 +85,23 @@ class Command(Explained):
     """A command of kafkalog."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Give options with an optional value their value, then parse as click does."""
+        """Give options with an optional value their value, then parse as click does; keep what was typed."""
+        ctx.meta[_TYPED] = tuple(args)
         for parameter in self.params:
             if isinstance(parameter, OptionalValue):
                 args = parameter.spelled_out(args)
         return super().parse_args(ctx, args)
+
+
+def command_line(*more: str) -> str | None:
+    """Return the command line that is running with more options, ready to paste; `None` outside of a command."""
+    ctx = click.get_current_context(silent=True)
+    if ctx is None or _TYPED not in ctx.meta:
+        return None
+    typed = list(ctx.meta[_TYPED])
+    end = typed.index("--") if "--" in typed else len(typed)
+    added = [option for option in more if option not in typed[:end]]
+    return f"{ctx.command_path} {shlex.join([*typed[:end], *added, *typed[end:]])}"
 
 
 class CommandGroup(Explained, LazyGroup):

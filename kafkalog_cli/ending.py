@@ -34,7 +34,8 @@ def early_end(writer: Finishing, report: Report) -> Iterator[None]:
     try:
         yield
     except Stopped:
-        writer.finish(report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)})
+        unfinished = {"unfinished_bytes": report.unfinished_bytes}  # no column: the last line says it
+        writer.finish(report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)} | unfinished)
         raise
     except KafkalogError as error:
         if report.rows:

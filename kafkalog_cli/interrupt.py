@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
     from kafkalog_core.ops.progress import Progress
+    from kafkalog_core.ops.report import Report
 
 __all__ = ["Interruption", "StoppableProgress", "Stopped"]
 
@@ -61,9 +62,11 @@ class Interruption:
 class StoppableProgress:
     """Passes progress on, and ends the work where it says how far it is: there nothing is half written."""
 
-    def __init__(self, progress: Progress, interruption: Interruption) -> None:
+    def __init__(self, progress: Progress, interruption: Interruption, report: Report | None = None) -> None:
+        """`report` counts what has been read, for what is said of a run that is interrupted; None: nobody counts."""
         self._progress = progress
         self._interruption = interruption
+        self._report = report
 
     def expect(self, size_bytes: int) -> None:
         """So many more bytes are to be read."""
@@ -72,4 +75,6 @@ class StoppableProgress:
     def advance(self, size_bytes: int) -> None:
         """So many more bytes have been read. Raises Stopped."""
         self._progress.advance(size_bytes)
+        if self._report is not None:
+            self._report.advanced_bytes += size_bytes
         self._interruption.check()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from kafkalog_core.errors import SettingError
-from kafkalog_core.ops.releases.release import parse_release
+from kafkalog_core.ops.releases.release import describe_known, parse_release
 from kafkalog_core.ops.releases.settings import SettingsRequest, parse_assignment, parse_topic_assignment
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ Decorated = TypeVar("Decorated", bound="Callable[..., object]")
 
 
 def kafka_options(function: Decorated) -> Decorated:
-    """--kafka, --config, --set, --topic-config: the command gets them as `request`, a `SettingsRequest`."""
+    """--kafka, --config, --set, --topic-config, --assume-defaults: the command gets a `SettingsRequest`, `request`."""
 
     def with_request(*arguments: object, **options: Any) -> object:
         request = SettingsRequest(
@@ -28,6 +28,7 @@ def kafka_options(function: Decorated) -> Decorated:
             config=options.pop("config"),
             assignments=options.pop("assignments"),
             topic_assignments=options.pop("topic_assignments"),
+            assume_defaults=options.pop("assume_defaults"),
         )
         return function(*arguments, request=request, **options)
 
@@ -53,7 +54,10 @@ _OPTIONS = (
         "--kafka",
         type=_checked(parse_release),
         metavar="VERSION",
-        help="The release whose rules count, like 2.8.2.  [default: told from the files, and shown with the evidence]",
+        help=(
+            f"The release whose rules count, like 2.8.2: one of {describe_known()}, each with its bug fixes.  "
+            "[default: inferred from the files, and shown with the evidence]"
+        ),
     ),
     click.option(
         "--config",
@@ -80,7 +84,17 @@ _OPTIONS = (
         multiple=True,
         help=(
             "A setting of one topic; beats all others. Repeatable. What topics are configured with is read from the "
-            "cluster metadata log where the log directory has it; else give what differs from the broker's settings."
+            "cluster metadata log where a log directory of the same cluster that is named, or listed in --config, has "
+            "it; else give what differs from the broker's settings. A TOPIC that is not among PATH is an error."
+        ),
+    ),
+    click.option(
+        "--assume-defaults",
+        is_flag=True,
+        help=(
+            "Accept what nobody states: where a topic's settings are unknown, the broker's settings and Kafka's "
+            "defaults; where no checkpoint has a high watermark, the log end offset. Without this option, --apply "
+            "refuses a plan that would lose records by such a value. The output names each of them."
         ),
     ),
 )

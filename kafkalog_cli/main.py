@@ -19,7 +19,7 @@ from kafkalog_cli.exits import ExitStatus, status_of
 from kafkalog_cli.lazy import LazyGroup
 from kafkalog_core.errors import KafkalogError
 
-__all__ = ["COMMANDS", "cli", "main"]
+__all__ = ["COMMANDS", "cli", "run"]
 
 HELP: Final = """Read, check and repair Apache Kafka's on-disk log.
 
@@ -88,6 +88,10 @@ def _explain(error: BaseException) -> ExitStatus:
         sentence, status = str(error), status_of(error)
     elif isinstance(error, KeyboardInterrupt):
         sentence, status = "interrupted", ExitStatus.CRASH
+    elif isinstance(error, OSError) and isinstance(error.filename, str):  # of a file that is read: output has no name
+        reason = (error.strerror or str(error)).lower()
+        sentence = f"{error.filename}: {reason}. If something else works on these files, stop it, and run this again"
+        status = ExitStatus.REFUSED
     elif isinstance(error, OSError):
         sentence, status = f"the result could not be written: {error}", ExitStatus.CRASH
         _forget_stdout()
@@ -136,6 +140,7 @@ def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) 
 
 
 @click.group(
+    name="kafkalog",
     cls=MainGroup,
     table=COMMANDS,
     help=HELP,
@@ -154,11 +159,22 @@ def cli() -> None:
     """All commands; what it says of itself is HELP."""
 
 
-def main() -> NoReturn:
-    """Entry point of the `kafkalog` script."""
-    if sys.__stdout__ is None:  # closed by whoever started us
+def run() -> int:
+    """Run the command line of this process; return its exit status once everything is written."""
+    if sys.__stdout__ is None:  # the caller has closed it
         click.echo("kafkalog: the result could not be written: standard output is closed", err=True)
-        sys.exit(ExitStatus.CRASH)
+        return ExitStatus.CRASH
     _buffer_stdout()
-    cli.main(prog_name="kafkalog")
-    raise AssertionError  # click ends the process
+    try:
+        cli.main(prog_name="kafkalog")
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else ExitStatus.CRASH
+    except OSError as error:  # click itself could not write
+        return _explain(error)
+    try:
+        sys.stdout.flush()  # help and versions end without a command
+    except BrokenPipeError:
+        _forget_stdout()
+    except OSError as error:
+        return _explain(error)
+    return status

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce, update_wrapper
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
 from kafkalog_cli import options as shared
+from kafkalog_cli.command import command_line
 from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.interrupt import Interruption, StoppableProgress
 from kafkalog_cli.outfile import OutFile
@@ -22,9 +23,13 @@ from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
 from kafkalog_core.ops.plans.plan_file import is_plan_file, plan_file
 from kafkalog_core.ops.plans.sheet import plan_sheet
 from kafkalog_core.ops.plans.sites import sites_of
+from kafkalog_core.ops.releases.assumptions import PLACE
+from kafkalog_core.ops.releases.settings import SettingsRequest
 from kafkalog_core.ops.report import Report
+from kafkalog_core.ops.selecting.partitions import check_topics
 from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.storage.changing.lock import LogDirLocks, lock_holder, locked_dirs
+from kafkalog_core.storage.changing.journals import untrusted_places
+from kafkalog_core.storage.changing.lock import LogDirLocks, lock_holder, locked_dirs, unlocked_dirs
 from kafkalog_core.storage.changing.writer import Disk
 
 if TYPE_CHECKING:
@@ -50,6 +55,7 @@ __all__ = [
     "watched",
 ]
 
+_HELD_BACK: Final = "held back, as another plan of this command is refused: none is applied unless all can be"
 Decorated = TypeVar("Decorated", bound="Callable[..., object]")
 
 
@@ -60,20 +66,24 @@ class Manner:
     apply: bool
     plan_out: str | None
     undo_to: str | None
+    keeps_undo: bool
     jobs: int
     asked_jobs: int | None
     output: str
 
 
 def repair_options(function: Decorated) -> Decorated:
-    """--apply, --plan-out, --undo-to, --jobs, --output: the command gets them as `manner`, a `Manner`."""
+    """--apply, --plan-out, --undo-to, --no-undo, --jobs, --output: the command gets them as `manner`, a `Manner`."""
 
     def with_manner(*arguments: object, **given: Any) -> object:
-        undo_to, asked_jobs = given.pop("undo_to"), given.pop("jobs")
+        undo_to, no_undo, asked_jobs = given.pop("undo_to"), given.pop("no_undo"), given.pop("jobs")
+        if no_undo and undo_to is not None:
+            raise click.UsageError("--undo-to says where the undo journal is kept, and --no-undo keeps none; give one")
         manner = Manner(
             apply=given.pop("apply"),
             plan_out=given.pop("plan_out"),
             undo_to=None if undo_to is None else os.path.abspath(undo_to),
+            keeps_undo=not no_undo,
             jobs=asked_jobs or cores(),
             asked_jobs=asked_jobs,
             output=shared.chosen_output(given.pop("output")),
@@ -100,6 +110,7 @@ def run_repair(
     default the clock's; a journal always names the clock's. The exit status.
     """
     targets = resolve(paths, selection)
+    check_topics(SettingsRequest.from_json(options.get("kafka")).topics, targets)
     plan_out = None if manner.plan_out is None else OutFile(manner.plan_out, targets, is_ours=is_plan_file)
     showing = Showing(manner.output)
     with ExitStack() as stack:
@@ -115,17 +126,17 @@ def run_repair(
         moment = clock_ms()
         drafts: list[Draft] = []
         requests = [
-            PlanRequest(site=site, options=options, now_ms=moment if now_ms is None else now_ms, jobs=manner.jobs)
+            PlanRequest(
+                site=site,
+                options=options,
+                now_ms=moment if now_ms is None else now_ms,
+                jobs=manner.jobs,
+                command_line=command_line(PLACE),
+            )
             for site in sites
         ]
         stack.callback(_discard, drafts)
-        for request in requests:
-            if manner.apply:
-                drafts.append(
-                    draft_to_apply(command, request, Disk(), undo_to=manner.undo_to, now_ms=moment, progress=progress)
-                )
-            else:
-                drafts.append(make_plan(command, request, undo_to=manner.undo_to, progress=progress))
+        drafts.extend(_draft(command, request, manner, moment, progress) for request in requests)
         if plan_out is not None:
             plan_out.write(plan_file(draft.plan for draft in drafts))
         if manner.apply:
@@ -134,6 +145,15 @@ def run_repair(
             for draft in drafts:
                 showing.show_plan(draft.plan)
     return showing.finish()
+
+
+def _draft(command: str, request: PlanRequest, manner: Manner, moment: int, progress: Progress) -> Draft:
+    where, keeps_undo = manner.undo_to, manner.keeps_undo
+    if manner.apply:
+        return draft_to_apply(
+            command, request, Disk(), undo_to=where, keeps_undo=keeps_undo, now_ms=moment, progress=progress
+        )
+    return make_plan(command, request, undo_to=where, keeps_undo=keeps_undo, progress=progress)
 
 
 def _discard(drafts: Iterable[Draft]) -> None:
@@ -150,7 +170,8 @@ def apply_all(drafts: list[Draft], showing: Showing, moment: int, progress: Prog
     refused = [draft.plan for draft in drafts if draft.plan.obstacles]
     if refused:
         for draft in drafts:
-            showing.show_plan(draft.plan)
+            is_held_back = draft.plan.changes and not draft.plan.obstacles
+            showing.show_plan(replace(draft.plan, obstacles=(_HELD_BACK,)) if is_held_back else draft.plan)
         showing.finish(ExitStatus.REFUSED)
         raise RefusedError(f"{refused[0].obstacles[0]}; nothing has been changed")
     while drafts:
@@ -177,6 +198,8 @@ class Showing:
     def show(self, sheet: Sheet, *, is_alarming: bool = False) -> None:
         """Show a sheet; `is_alarming`: the exit status will be 4."""
         self._is_alarming |= is_alarming
+        if sheet.plan["state"] == "planned":
+            sheet.plan["next_command"] = command_line("--apply")
         for row in sheet.findings:
             self._report.add_finding(row)
         self._report.files += len(sheet.changes)
@@ -222,15 +245,23 @@ def places_of(site: Site) -> Iterator[str]:
 
 
 def places_of_journal(journal: Journal) -> Iterator[str]:
-    """Paths whose log directories are to be locked: where files are changed, which may be far from the journal."""
-    yield journal.layout.root
-    yield from {os.path.dirname(journal.path_of(entry)) for entry in journal.entries}
+    """Paths whose log directories are to be locked: where files are changed, which may be far from the journal.
+
+    Nothing is locked where only the journal leads: nothing is changed there either.
+    """
+    if not untrusted_places(journal):
+        yield journal.layout.root
+        yield from {os.path.dirname(journal.path_of(entry)) for entry in journal.entries}
 
 
 @contextmanager
 def locked(paths: Iterable[str]) -> Iterator[None]:
-    """Hold the locks of all log directories that paths are in. Raises LockedError or AccessError."""
-    with LogDirLocks(locked_dirs(paths), Disk()):
+    """Hold the locks of all log directories that paths are in, and of paths that are in none.
+
+    Raises LockedError or AccessError.
+    """
+    places = list(paths)
+    with LogDirLocks(locked_dirs(places), Disk(), unlocked_dirs(places)):
         yield
 
 
@@ -267,8 +298,17 @@ _OPTIONS = (
         metavar="DIR",
         type=click.Path(readable=False),
         help=(
-            "Keep what is needed to take it back in this directory, on another disk perhaps.  [default: beside the "
-            "files, where brokers do not look]"
+            "Keep what is needed to take it back in this directory, which is made if it is missing. On another file "
+            "system it also helps a full disk: nothing is written there before room has been freed.  [default: next to "
+            "the files, where brokers do not look]"
+        ),
+    ),
+    click.option(
+        "--no-undo",
+        is_flag=True,
+        help=(
+            "Keep nothing to take it back, for a full disk where no other one is available. A run that is interrupted "
+            "can still be finished, with kafkalog apply --resume or the same command again."
         ),
     ),
     click.option(

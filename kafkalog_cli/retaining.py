@@ -13,19 +13,21 @@ from kafkalog_cli import params
 from kafkalog_cli.ending import early_end
 from kafkalog_core.errors import SettingError
 from kafkalog_core.findings import Finding
+from kafkalog_core.ops.plans.sites import sites_of
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.retain import RetainRequest
 from kafkalog_core.ops.retention.survey import Wanted
 from kafkalog_core.ops.retention.what_if import Scenario
+from kafkalog_core.ops.selecting.partitions import check_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog_cli.render import RetentionWriter
-    from kafkalog_core.ops.plans.sites import Site
     from kafkalog_core.ops.releases.settings import SettingsRequest
     from kafkalog_core.ops.retain import Retained
     from kafkalog_core.ops.retention.survey import Survey
+    from kafkalog_core.ops.selecting.targets import Target
 
 __all__ = ["check_until", "find_policies", "forecast_options", "requests_of", "write_forecasts"]
 
@@ -50,15 +52,16 @@ def check_until(until_ms: int | None, now_ms: int) -> None:
 
 
 def requests_of(
-    sites: Iterable[Site], request: SettingsRequest, now_ms: int, given: dict[str, Any], jobs: int = 1
+    targets: Sequence[Target], request: SettingsRequest, now_ms: int, given: dict[str, Any], jobs: int = 1
 ) -> list[RetainRequest]:
-    """What the options ask for, site by site."""
+    """What the options ask for, log directory by log directory. Raises SelectionError for a topic that is not there."""
+    check_topics(request.topics, targets)
     wanted = Wanted(
         kafka=request, now_ms=now_ms, policies=given["policies"], log_start_offset=given["log_start_offset"]
     )
     return [
         RetainRequest(site=site, wanted=wanted, scenarios=given["scenarios"], until_ms=given["until"], jobs=jobs)
-        for site in sites
+        for site in sites_of(targets)
     ]
 
 

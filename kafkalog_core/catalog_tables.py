@@ -12,7 +12,11 @@ CATALOG: Final = new_table(
     "catalog",
     *PLACE[:2],
     Column("path", "string", "of the partition's directory"),
-    Column("state", "string", "clean, warnings or damaged: the worst of its findings"),
+    Column(
+        "state",
+        "string",
+        "clean, warnings, unread (this user may not read a file of it) or damaged: the worst of its findings",
+    ),
     Column("segments", "int64", "rows of segments, those that no broker reads included"),
     Column("batches", "int64", "rows of batches"),
     Column("records", "int64", "records in them, by their headers; compressed v07, v0 and v1 are opened"),

@@ -49,6 +49,12 @@ COMPACTION: Final = new_table(
     Column("release", "string", "release of Kafka whose cleaner it is"),
     Column("release_evidence", "string", "what tells the release, one a line"),
     Column("settings", "map", "settings that count, by Kafka's names: each with its value and where it comes from"),
+    Column(
+        "assumptions",
+        "string",
+        "values that nobody states and by which records would be dropped, one a line: --apply is refused without "
+        "--assume-defaults; null: none",
+    ),
     Column("now_ms", "int64", "the time that counts as now"),
     Column("first_dirty_offset", "int64", "first offset that no clean has seen"),
     Column("first_dirty_origin", "string", "where that comes from: the cleaner's checkpoint, the log start, and why"),

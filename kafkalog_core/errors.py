@@ -13,6 +13,7 @@ __all__ = [
     "AccessError",
     "ChecksumError",
     "CleanError",
+    "DeniedError",
     "FieldError",
     "FormatError",
     "KafkalogError",
@@ -105,6 +106,28 @@ class NotFoundError(StorageError):
 
 class AccessError(StorageError):
     """The operating system refused to open or read a file, or a link leads in a circle."""
+
+
+class DeniedError(AccessError):
+    """This user has no right to read a file or to list a directory.
+
+    `message` names the user, the owner and the mode; `advice` says as whom to run the command.
+    """
+
+    def __init__(self, message: str, advice: str, *, path: str | None = None) -> None:
+        super().__init__(message, path=path)
+        self.advice = advice
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Make it again with all its arguments."""
+        return _denied_again, (self.message, self.advice, self.path)
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; {self.advice}"
+
+
+def _denied_again(message: str, advice: str, path: str | None) -> DeniedError:
+    return DeniedError(message, advice, path=path)
 
 
 class UnknownFileError(StorageError):

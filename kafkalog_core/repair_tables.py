@@ -22,10 +22,18 @@ PLAN: Final = new_table(
     Column("release", "string", "release of Kafka whose rules count; null: it makes no difference"),
     Column("is_release_certain", "bool", "whether the evidence leaves no other"),
     Column("release_evidence", "string", "what tells the release, one a line"),
+    Column(
+        "assumptions",
+        "string",
+        "values that nobody states and by which records would be lost, one a line: applied only with "
+        "--assume-defaults; null: none",
+    ),
     Column("obstacles", "string", "why it cannot be applied as things are, one a line; null: it can"),
     Column("run", "string", "name of the journal; null: not applied"),
     Column("undo", "string", "command line that takes it back; null: not applied, or nothing to take back"),
     Column("undo_to", "string", "directory of the journal; null: beside the files"),
+    Column("next_command", "string", "command line to run next: the same with --apply, or what a refusal names"),
+    Column("keeps_undo", "bool", "whether old content is kept to take it back; false: --no-undo"),
 )
 CHANGE: Final = new_table(
     "change",
@@ -62,7 +70,7 @@ SETTING: Final = new_table(
     "setting",
     Column("name", "string", "as Kafka spells it"),
     Column("value", "string", "in the setting's own unit"),
-    Column("origin", "string", "where the value comes from"),
+    Column("origin", "string", "where the value comes from, and why it is only assumed, where nobody states it"),
 )
 JOURNAL: Final = new_table(
     "journal",

@@ -41,6 +41,12 @@ RETENTION: Final = new_table(
     Column("log_end_offset", "int64", "behind the last record"),
     Column("new_segment", "bool", "whether all segments go, so that a new empty one is made first"),
     Column("next_due_ms", "int64", "when the first segment that stays falls due by its time; null: not by the time"),
+    Column(
+        "assumptions",
+        "string",
+        "values that nobody states and by which records would be deleted, one a line: --apply is refused without "
+        "--assume-defaults; null: none",
+    ),
     Column("settings", "map", "Kafka's settings that count, by name, each with value and origin"),
 )
 RETAINED_SEGMENT: Final = new_table(

@@ -249,13 +249,18 @@ FINDING: Final = new_table(
     Column("offset", "int64", "first Kafka offset that is meant"),
     Column("message", "string", "one plain sentence"),
     Column("broker_action", "string", "what a broker will do about it"),
-    Column("cure", "string", "the command that mends it"),
+    Column("cure", "string", "what mends it"),
+    Column("next_command", "string", "command line to run next, ready to paste; null: no command mends it"),
 )
 PARTITION: Final = new_table(
     "partition",
     *PLACE[:2],
     Column("path", "string", "of the directory"),
-    Column("state", "string", "clean, warnings or damaged: the worst of its findings"),
+    Column(
+        "state",
+        "string",
+        "clean, warnings, unread (this user may not read a file of it) or damaged: the worst of its findings",
+    ),
     Column("segments", "int64", "log files"),
     Column("bytes", "int64", "bytes of log"),
     Column("batches", "int64", "whole batches"),

@@ -1,17 +1,23 @@
-"""Sizes, times and spans of time as parts of sentences."""
+"""Counts, sizes, times and spans of time as parts of sentences."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-__all__ = ["duration", "moment", "size"]
+__all__ = ["count_of", "duration", "moment", "size", "sizes"]
 
 _SPANS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
 _SIZES: Final = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MIN_MS: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 _MAX_MS: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+
+
+def count_of(number: object, noun: str) -> str:
+    """`1 record`, `12 records`, `2 batches`."""
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("ch") else "s")
+    return f"{number} {noun if number == 1 else plural}"
 
 
 def duration(time_ms: int) -> str:
@@ -33,6 +39,14 @@ def size(size_bytes: int) -> str:
         return f"{size_bytes} B"
     power = min((abs(size_bytes).bit_length() - 1) // 10, len(_SIZES))
     return f"{size_bytes / 1024**power:.1f} {_SIZES[power - 1]}"
+
+
+def sizes(*sizes_bytes: int) -> tuple[str, ...]:
+    """The same of several; where two that differ would read alike, all of them exact: `4,096 bytes`."""
+    texts = tuple(size(each) for each in sizes_bytes)
+    if len(set(texts)) == len(set(sizes_bytes)):
+        return texts
+    return tuple(f"{each:,} bytes" for each in sizes_bytes)
 
 
 def moment(time_ms: int) -> str:

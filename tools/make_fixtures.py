@@ -85,6 +85,7 @@ SELECTION: Final[dict[str, tuple[str, ...]]] = {
     "modern/01-plain-3.9.1": (*_MODERN, *_MODERN_TOOL),
     "modern/01-plain-4.1.0": _MODERN,
     "modern/01-plain-4.3.1": (*_MODERN, *_MODERN_TOOL),
+    "modern/01-plain-4.4.0": _MODERN,
     "modern/02-timestamps-4.3.1": (*_MODERN, *_MODERN_TOOL),
     "modern/03-transactions-3.9.1": _MODERN,
     "modern/03-transactions-4.3.1": (*_MODERN, *_MODERN_TOOL),
@@ -94,6 +95,7 @@ SELECTION: Final[dict[str, tuple[str, ...]]] = {
         *_without_dumps("after-1", "before-3"),
         "after-[13].cleaner.log",
     ),
+    "modern/04-compaction-4.4.0": (*_without_dumps("before-2", "after-2"), "after-2.cleaner.log"),
     "modern/05-retention-4.3.1": (
         *_copies("after"),
         "after-restart",
@@ -108,6 +110,7 @@ SELECTION: Final[dict[str, tuple[str, ...]]] = {
         "round-1-recovered-running/*",
     ),
     "modern/07-faults-4.3.1": (
+        "*-metadata-log-dir.tar.gz",
         "base-*",
         "golden-*",
         "truth/*",

@@ -12,7 +12,7 @@ from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
 from kafkalog_core.format import layout
 from kafkalog_core.format.unprotected import UNPROTECTED_FIELDS, UNPROTECTED_LENGTH, VALUES
 from kafkalog_core.ops.explain import entries
-from kafkalog_core.ops.verify.untraceable import ONLY_WARNED, UNTRACEABLE
+from kafkalog_core.ops.verify.untraceable import ONLY_WARNED, UNTRACEABLE, UNTRACEABLE_FIELDS
 from tools import roff
 
 if TYPE_CHECKING:
@@ -194,6 +194,7 @@ def _untraceable() -> str:
         "found. What a log alone does not protect stands in kafkalog-format(5)."
     )
     body += "".join(roff.tagged(roff.bold(item.what), item.why) for item in UNTRACEABLE.values())
+    body += "".join(roff.tagged(roff.bold(item.what), item.why) for item in UNTRACEABLE_FIELDS.values())
     body += roff.paragraph("Only warnings, as a healthy broker may have left it so:")
     return body + "".join(roff.tagged(roff.bold(item.what), item.why) for item in ONLY_WARNED.values())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -24,11 +25,14 @@ from kafkalog_core.storage.source import open_error
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kafkalog_core.ops.plans.plan import Draft
     from kafkalog_core.ops.plans.plan_file import StoredPlan
     from kafkalog_core.ops.progress import Progress
     from kafkalog_core.storage.changing.journal import Journal
 
 __all__ = ["apply_command"]
+
+_SUPERUSER = 0
 
 EXAMPLES = (
     Example("kafkalog apply plan.json", "Do what kafkalog reindex --plan-out plan.json has planned"),
@@ -43,13 +47,15 @@ EXAMPLES = (
     exit_statuses=tuple(ExitStatus),
 )
 @click.argument("path", metavar="FILE", type=click.Path(readable=False))
+@click.argument("also", metavar="[DIR]...", nargs=-1, type=click.Path(readable=False))
 @click.option(
     "--resume",
     "is_resume",
     is_flag=True,
     help=(
         "Finish a run that was interrupted, from its journal. FILE may then also be the log directory or the "
-        "partition; with a plan whose run had not begun, it is carried out."
+        "partition, and more directories after it as for kafkalog undo; with a plan whose run had not begun, it is "
+        "carried out."
     ),
 )
 @click.option(
@@ -59,25 +65,27 @@ EXAMPLES = (
     help="Processes that read at the same time.  [default: as many as there are cores]",
 )
 @options.verdict_output_option
-def apply_command(path: str, is_resume: bool, jobs: int | None, output: str | None) -> int:
+def apply_command(path: str, also: tuple[str, ...], is_resume: bool, jobs: int | None, output: str | None) -> int:
     """Carry out a plan.
 
     FILE is what --plan-out of a repairing command wrote. The disk is read and planned anew, and nothing is changed
     unless the very same changes come out, to the hash. The broker must be stopped. What was done can be taken back with
     kafkalog undo.
     """
+    if also and not is_resume:
+        raise click.UsageError("name one FILE; directories are named with --resume")
     showing = Showing(options.chosen_output(output))
     if os.path.isdir(path):
         if not is_resume:
             raise click.UsageError(f"{path} is a directory; name a plan, or say --resume to finish an interrupted run")
-        _resume_directory(path, showing)
+        _resume_directory(path, also, showing)
         return showing.finish()
     plans = _read(path)
     with ExitStack() as stack:
         stack.enter_context(locked(place for plan in plans for place in (plan.root, *plan.paths)))
         progress = stack.enter_context(watched())
         if is_resume:
-            plans = [plan for plan in plans if not _resume_plan(plan, showing)]
+            plans = [plan for plan in plans if not _resume_plan(plan, also, showing)]
         _carry_out(plans, showing, progress, jobs or cores())
     return showing.finish()
 
@@ -85,6 +93,7 @@ def apply_command(path: str, is_resume: bool, jobs: int | None, output: str | No
 def _read(path: str) -> list[StoredPlan]:
     try:
         with open(path, "rb") as file:
+            _check_owner(path, os.fstat(file.fileno()).st_uid)
             return parse_plans(file.read())
     except OSError as error:
         raise open_error(path, error) from error
@@ -92,32 +101,63 @@ def _read(path: str) -> list[StoredPlan]:
         raise FieldError(error.message, path=path) from error
 
 
+def _check_owner(path: str, owner: int) -> None:
+    """Raises RefusedError where root would carry out what another user has written, who is not the one at work here."""
+    trusted = {str(_SUPERUSER), os.environ.get("SUDO_UID")}
+    if os.geteuid() == _SUPERUSER and str(owner) not in trusted:
+        name = shlex.quote(path)
+        raise RefusedError(
+            f"belongs to user {owner}, who would decide what root changes; nothing has been changed. Read it, and if "
+            f"it is right: chown root {name} && kafkalog apply {name}",
+            path=path,
+        )
+
+
+def _planned(stored: StoredPlan, jobs: int, progress: Progress) -> Draft:
+    """The plan made again; options that no command line gives are those of a file that somebody has changed."""
+    try:
+        return make_plan(
+            stored.command,
+            stored.request(jobs),
+            undo_to=stored.undo_to,
+            keeps_undo=stored.keeps_undo,
+            progress=progress,
+        )
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        raise RefusedError(
+            f"the options of the plan are not those of kafkalog {stored.command}; make the plan again: "
+            f"kafkalog {stored.command} {shlex.join(stored.paths)} --plan-out FILE",
+            path=stored.root,
+        ) from error
+
+
 def _carry_out(plans: Sequence[StoredPlan], showing: Showing, progress: Progress, jobs: int) -> None:
     drafts = []
     for stored in plans:
-        draft = make_plan(stored.command, stored.request(jobs), undo_to=stored.undo_to, progress=progress)
+        draft = _planned(stored, jobs, progress)
         check_drift(stored.changes, draft.plan.changes)
         drafts.append(draft)
     apply_all(drafts, showing, clock_ms(), progress)
 
 
-def _resume_directory(path: str, showing: Showing) -> None:
+def _resume_directory(path: str, also: Sequence[str], showing: Showing) -> None:
     with ExitStack() as stack:
-        scope = scope_of(path)
+        scope = scope_of(path, also)
         runs = {journal.run for journal in scope.interrupted()}
         places = [place for journal in scope.interrupted() for place in places_of_journal(journal)]
         stack.enter_context(locked([scope.root, *places]))
         stack.enter_context(watched())
-        journals = [journal for journal in scope_of(path).interrupted() if journal.run in runs]
+        journals = [journal for journal in scope_of(path, also).interrupted() if journal.run in runs]
         for journal in journals:
             _finish(journal, showing)
         if not journals:
+            scope.check_readable()
             showing.show(resumed_sheet(scope.root, None))
 
 
-def _resume_plan(plan: StoredPlan, showing: Showing) -> bool:
+def _resume_plan(plan: StoredPlan, also: Sequence[str], showing: Showing) -> bool:
     """Whether a run of the plan was there: finished by now, or finished here."""
-    for journal in reversed(scope_of(plan.root).found.journals):
+    for journal in reversed(scope_of(plan.root, also).found.journals):
         if is_of_plan(journal, plan):
             if journal.state == "complete":
                 showing.show(resumed_sheet(plan.root, journal))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog_cli import options
-from kafkalog_cli.command import Command, Example
+from kafkalog_cli.command import Command, Example, command_line
 from kafkalog_cli.compacting import check_memory, cleaning_options, warn_of_interpreted, write_forecasts
 from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.kafka_options import kafka_options
@@ -19,6 +19,7 @@ from kafkalog_cli.setting_options import now_option
 from kafkalog_cli.targets import resolve_readable
 from kafkalog_core.ops.cleaning.to_dir import compact_to
 from kafkalog_core.ops.compact import CompactRequest, compact
+from kafkalog_core.ops.releases.assumptions import PLACE
 from kafkalog_core.ops.report import Report
 
 if TYPE_CHECKING:
@@ -42,9 +43,12 @@ EXAMPLES = (
         "kafkalog compact --min-cleanable-dirty-ratio 0.1 --delete-retention-ms 0 /var/lib/kafka/customers-0",
         "What if it were cleaned earlier, and forgot its tombstones at once?",
     ),
-    Example("kafkalog compact --force --apply /var/lib/kafka/customers-0", "Clean it now, with undo"),
     Example(
-        "kafkalog compact --apply --to /mnt/spare/cleaned /var/lib/kafka/customers-0",
+        "kafkalog compact --config server.properties --force --apply /var/lib/kafka/customers-0",
+        "Clean it now, with undo",
+    ),
+    Example(
+        "kafkalog compact --config server.properties --apply --to /mnt/spare/cleaned /var/lib/kafka/customers-0",
         "Write the cleaned log elsewhere, and leave the patient as it is",
     ),
 )
@@ -87,8 +91,10 @@ def compact_command(
     changes = given["to"] is None and (manner.apply or manner.plan_out is not None)
     if changes:
         return run_repair("compact", paths, selection, _plan_options(request, given), manner, now_ms=now_ms)
-    if manner.plan_out is not None or manner.undo_to is not None:
-        raise click.UsageError("--plan-out and --undo-to are of changes in place, which --apply without --to makes")
+    if manner.plan_out is not None or manner.undo_to is not None or not manner.keeps_undo:
+        raise click.UsageError(
+            "--plan-out, --undo-to and --no-undo are of changes in place, which --apply without --to makes"
+        )
     report = Report()
     asked = CompactRequest(
         targets=resolve_readable(paths, selection, report),
@@ -100,6 +106,7 @@ def compact_command(
         biggest=given["biggest"],
         jobs=manner.jobs,
         max_batch_bytes=given["max_batch_bytes"],
+        command_line=command_line(PLACE),
     )
     to = None if given["to"] is None else os.path.abspath(given["to"])
     with watched() as progress:

@@ -21,8 +21,9 @@ from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.ops.dump import DumpRequest, dump
 from kafkalog_core.ops.follow import follow
 from kafkalog_core.ops.report import Report
+from kafkalog_core.ops.selecting.partitions import same_partitions
 from kafkalog_core.ops.selecting.select import Filters
-from kafkalog_core.ops.selecting.targets import FileTarget, resolve, same_partitions
+from kafkalog_core.ops.selecting.targets import FileTarget, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

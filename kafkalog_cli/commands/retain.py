@@ -16,7 +16,6 @@ from kafkalog_cli.repair import repair_options, run_repair, watched
 from kafkalog_cli.retaining import check_until, find_policies, forecast_options, requests_of, write_forecasts
 from kafkalog_cli.retention_options import retention_options
 from kafkalog_cli.setting_options import now_option
-from kafkalog_core.ops.plans.sites import sites_of
 from kafkalog_core.ops.retain import retain
 from kafkalog_core.ops.retention.survey import Survey
 from kafkalog_core.ops.selecting.targets import resolve
@@ -40,7 +39,10 @@ EXAMPLES = (
         "kafkalog retain --what-if log.retention.hours=24 --what-if retention.bytes=1073741824 /var/lib/kafka",
         "What would stay under other settings",
     ),
-    Example("kafkalog retain --retention-hours 24 --apply /var/lib/kafka/orders-0", "Make room on a full disk"),
+    Example(
+        "kafkalog retain --config server.properties --retention-hours 24 --apply /var/lib/kafka/orders-0",
+        "Make room on a full disk",
+    ),
     Example(
         "kafkalog retain --policy mine:keep_mondays /var/lib/kafka/orders-0",
         "Try a policy of one's own, a Python function of segments and the time",
@@ -84,9 +86,7 @@ def retain_command(
         }
         return run_repair("retain", paths, selection, options_of_plan, manner, now_ms=now_ms)
     check_until(given["until"], now_ms)
-    requests = requests_of(
-        sites_of(resolve(list(paths), selection)), request, now_ms, given, jobs=manner.asked_jobs or 1
-    )
+    requests = requests_of(resolve(list(paths), selection), request, now_ms, given, jobs=manner.asked_jobs or 1)
     with watched() as progress:
         return write_forecasts(open_retention(manner.output, until_ms=given["until"]), _forecasts(requests, progress))
 

@@ -12,6 +12,7 @@ from kafkalog_cli.command import Command, Example
 from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.repair import Showing, locked, places_of_journal, watched
 from kafkalog_core.errors import RefusedError
+from kafkalog_core.ops.plans.obstacles import trust_problem
 from kafkalog_core.ops.plans.undo_sheet import list_sheet, prune_sheet, undo_sheet
 from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog_core.ops.undo import Scope
+    from kafkalog_core.storage.changing.journal import Journal
 
 __all__ = ["undo_command"]
 
@@ -38,39 +40,60 @@ EXAMPLES = (
     exit_statuses=(ExitStatus.CLEAN, ExitStatus.CRASH, ExitStatus.USAGE, ExitStatus.REFUSED),
 )
 @click.argument("directory", metavar="DIR", type=click.Path(readable=False))
+@click.argument("also", metavar="[DIR]...", nargs=-1, type=click.Path(readable=False))
 @click.option("--list", "is_list", is_flag=True, help="Show the journals, and whether a run was interrupted.")
 @click.option("--prune", "is_prune", is_flag=True, help="Free journals: their runs cannot be taken back any more.")
 @click.option("--run", metavar="NAME", help="The run that is meant, as --list shows it.  [default: undo: the last one]")
 @click.option("--apply", "is_apply", is_flag=True, help="Do it. Without this nothing is changed.")
 @options.verdict_output_option
 def undo_command(
-    directory: str, is_list: bool, is_prune: bool, run: str | None, is_apply: bool, output: str | None
+    directory: str,
+    also: tuple[str, ...],
+    is_list: bool,
+    is_prune: bool,
+    run: str | None,
+    is_apply: bool,
+    output: str | None,
 ) -> int:
     """Take back what kafkalog has changed: bytes, owner, permissions and modification times.
 
-    DIR is the log directory, a partition directory, or the directory that --undo-to named. A run is taken back as a
-    whole, and only where each of its files is as the run left it: later runs on the same files first, and not once a
-    broker has written to them. A run that was interrupted can be taken back too. The broker must be stopped.
+    DIR is the log directory or a partition directory. A run is taken back as a whole, and only where each of its files
+    is as the run left it: later runs on the same files first, and not once a broker has written to them. A run that was
+    interrupted can be taken back too. The broker must be stopped.
+
+    Whoever can write in a log directory can write a journal there, so that kafkalog changes files only below the
+    directories that are named. Name more than one where a partition is a symbolic link (the directory that it leads
+    to), and where the journal is in a directory that --undo-to named and that other users can write to. The message of
+    a refusal has the whole command.
     """
     if is_list and (is_prune or is_apply or run is not None):
         raise click.UsageError("--list stands alone")
     showing = Showing(options.chosen_output(output))
     if is_list:
-        showing.show(list_sheet(scope_of(directory)))
+        showing.show(list_sheet(scope_of(directory, also)))
         return showing.finish()
     with ExitStack() as stack:
         if is_apply:
-            scope = scope_of(directory)
+            scope = scope_of(directory, also)
             if not is_prune:
-                run = scope.journal(run).run  # it stays this one, whatever comes before the lock is held
+                journal = scope.journal(run)
+                run = journal.run  # it stays this one, whatever comes before the lock is held
+                _check_trust(journal)
             stack.enter_context(locked(_places(scope, run)))
         stack.enter_context(watched())
-        scope = scope_of(directory)
+        scope = scope_of(directory, also)
         if is_prune:
             _prune(scope, run, showing, is_apply=is_apply)
         else:
             _undo(scope, run, showing, is_apply=is_apply)
     return showing.finish()
+
+
+def _check_trust(journal: Journal) -> None:
+    """Raises RefusedError before a lock is taken in a directory that only a journal names."""
+    problem = trust_problem(journal)
+    if problem is not None and journal.state not in {"undone", "pruning"}:
+        raise RefusedError(f"{problem}; nothing has been changed")
 
 
 def _undo(scope: Scope, run: str | None, showing: Showing, *, is_apply: bool) -> None:

@@ -95,7 +95,7 @@ def verify_command(paths: tuple[str, ...], selection: Selection, **given: Any) -
         facts = _run_facts(paths, selection, request, report)
         page = _open_page(given["report"], request, facts)
         writers = [open_verdicts(output), *page]
-        verdicts = stack.enter_context(closing(_verdicts(request, output, state)))
+        verdicts = stack.enter_context(closing(_verdicts(request, output, state, report)))
         write_all(writers, verdicts, report)
         for writer in writers:
             writer.finish(report.summary_row())
@@ -103,14 +103,14 @@ def verify_command(paths: tuple[str, ...], selection: Selection, **given: Any) -
 
 
 def _verdicts(
-    request: VerifyRequest, output: str, state: StateFile | None
+    request: VerifyRequest, output: str, state: StateFile | None, report: Report
 ) -> Generator[PartitionVerdict | PlaceVerdict, None, None]:
     """The verdicts as they come, up to Ctrl-C. Raises Stopped."""
     is_shared = output == "quiet" or (sys.stdout.isatty() and output != "table")
     with Interruption() as interruption, open_progress(shares_terminal=is_shared) as progress:
         if sys.stderr.isatty() and not is_shared:
             progress.expect(log_bytes(request.targets))
-        with closing(verify(request, StoppableProgress(progress, interruption), state)) as verdicts:
+        with closing(verify(request, StoppableProgress(progress, interruption, report), state)) as verdicts:
             yield from verdicts
 
 

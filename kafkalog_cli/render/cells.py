@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = [
     "NONE",
     "bytes_cell",
-    "count_of",
     "counts_cell",
     "headers_cell",
     "human_bytes",
@@ -50,12 +49,6 @@ def safe_text(text: str) -> str:
 def human_bytes(size_bytes: object) -> str:
     """`512 B`, `1.5 KiB`, `3.0 GiB`: exact below 1 KiB, powers of 1024."""
     return size(size_bytes) if isinstance(size_bytes, int) else NONE
-
-
-def count_of(number: object, noun: str) -> str:
-    """`1 record`, `12 records`, `2 batches`."""
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("ch") else "s")
-    return f"{number} {noun if number == 1 else plural}"
 
 
 def time_cell(time_ms: object) -> str:

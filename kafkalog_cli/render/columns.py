@@ -20,7 +20,20 @@ from kafkalog_cli.render.cells import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["SHOWN", "Shown", "heading_of", "kind_of", "partition_of"]
+__all__ = [
+    "DAMAGE_STYLE",
+    "SHOWN",
+    "Shown",
+    "heading_of",
+    "kind_of",
+    "partition_of",
+    "producer_cell",
+    "record_notes",
+    "row_style",
+]
+
+
+DAMAGE_STYLE: Final = "bold red"
 
 
 class Shown(NamedTuple):
@@ -56,7 +69,8 @@ def _range(title: str, first: str, last: str, rank: int = 0) -> Shown:
     return Shown(title, lambda row: span(row.get(first), row.get(last)), right=True, rank=rank)
 
 
-def _producer_cell(row: Mapping[str, object]) -> str:
+def producer_cell(row: Mapping[str, object]) -> str:
+    """`7/0 #12`: producer id, epoch and sequence; those of -1 are left out."""
     if row.get("producer_id") in {None, -1}:
         return NONE
     sequence = row.get("base_sequence", row.get("sequence"))
@@ -74,7 +88,8 @@ def _batch_notes(row: Mapping[str, object]) -> str:
     return " ".join(notes) or NONE
 
 
-def _record_notes(row: Mapping[str, object]) -> str:
+def record_notes(row: Mapping[str, object]) -> str:
+    """What is special about a record: markers, transactions, damage next to it."""
     notes = [str(row["control_type"]).upper()] if row.get("control_type") else []
     if row.get("is_transactional"):
         notes.append("txn")
@@ -109,7 +124,7 @@ _BATCH: Final = (
     _word("codec", "codec", rank=1),
     _time("max time (UTC)", "max_timestamp_ms", rank=1),
     _number("epoch", "leader_epoch", rank=3),
-    Shown("producer", _producer_cell, rank=2),
+    Shown("producer", producer_cell, rank=2),
     Shown("crc", _crc_cell),
     Shown("notes", _batch_notes, flexible=True),
 )
@@ -118,7 +133,7 @@ _RECORD: Final = (
     _number("next offset", "next_offset", rank=2),
     _number("batch at", "position", rank=2),
     _time("time (UTC)", "timestamp_ms", rank=1),
-    Shown("notes", _record_notes),
+    Shown("notes", record_notes),
     Shown("key", lambda row: bytes_cell(row.get("key")), flexible=True),
     Shown("headers", lambda row: headers_cell(row.get("headers")), flexible=True, rank=3),
     Shown("value", lambda row: bytes_cell(row.get("value")), flexible=True),
@@ -193,6 +208,19 @@ _FETCH: Final = (
     _number("fetches", "tries", rank=2),
 )
 
+_CATALOG: Final = (
+    Shown("partition", lambda row: plain(os.path.basename(str(row.get("path")))), flexible=True),
+    _word("state", "state"),
+    _number("errors", "errors"),
+    _number("warnings", "warnings"),
+    _number("segments", "segments", rank=3),
+    _number("batches", "batches", rank=4),
+    _number("records", "records", rank=3),
+    _size("log", "bytes", rank=1),
+    _size("read", "read_bytes", rank=2),
+    _size("unchanged", "unchanged_bytes", rank=2),
+)
+
 SHOWN: Final[dict[str, tuple[Shown, ...]]] = {
     "batch": _BATCH,
     "record": _RECORD,
@@ -206,7 +234,15 @@ SHOWN: Final[dict[str, tuple[Shown, ...]]] = {
     "property": _PROPERTY,
     "seek": _SEEK,
     "fetch": _FETCH,
+    "catalog": _CATALOG,
 }
+
+
+def row_style(row: Mapping[str, object]) -> str:
+    """How a row stands out: what is damaged, and what was found by a search only."""
+    if row.get("crc_ok") is False or bool(row.get("damage_count")):
+        return DAMAGE_STYLE
+    return "yellow" if row.get("resynced") else ""
 
 
 def kind_of(row: Mapping[str, object]) -> str:
@@ -217,7 +253,7 @@ def kind_of(row: Mapping[str, object]) -> str:
 
 def heading_of(row: Mapping[str, object]) -> str:
     """The place that a run of rows has in common, written once above them."""
-    if row.get("type") == "segment":
+    if row.get("type") in {"segment", "catalog"}:
         return partition_of(row)
     if "file" in row:
         return f"{plain(row.get('file'))} ({plain(row.get('kind'))})"

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
 
-from kafkalog_cli.render.cells import NONE, bytes_cell, count_of, human_bytes, plain, safe_text, time_cell
+from kafkalog_cli.render.cells import NONE, bytes_cell, human_bytes, plain, safe_text, time_cell
 from kafkalog_cli.render.columns import Shown
 from kafkalog_cli.render.compact_words import STATES, number, partition_sentence, saved_bytes, share
 from kafkalog_cli.render.widths import choose_layout
 from kafkalog_core.format.layout import MAX_INT64
+from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from kafkalog_cli.render.cells import NONE, count_of, human_bytes, plain
+from kafkalog_cli.render.cells import NONE, human_bytes, plain
 from kafkalog_cli.render.columns import Shown
 from kafkalog_cli.render.compact_detail import detail_lines, table_lines, wrapped
 from kafkalog_cli.render.compact_words import headline, number, partition_name, saved_bytes
 from kafkalog_cli.render.findings import finding_lines
 from kafkalog_cli.render.summary import summary_sentence, verdict
 from kafkalog_cli.render.table import VERDICT_STYLES, open_console
+from kafkalog_core.ops.releases.assumptions import forecast_note
+from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.cleaning.forecast import CompactForecast
+    from kafkalog_core.ops.releases.assumptions import Assumption
 
 __all__ = ["CompactTable"]
 
@@ -65,6 +68,7 @@ class CompactTable:
             sys.stdout.reconfigure(errors="backslashreplace")
         self._console = open_console()
         self._rows: list[dict[str, object]] = []
+        self._assumed: list[tuple[Assumption, ...]] = []
         self._most: list[CompactForecast] = []
         self._findings: list[Finding] = []
         self._left_out = 0
@@ -72,6 +76,7 @@ class CompactTable:
     def write(self, forecast: CompactForecast) -> None:
         """Keep what is to be shown: every partition's row, and all of those that matter most."""
         self._rows.append(forecast.partition)
+        self._assumed.append(forecast.assumptions)
         room = KEPT_FINDINGS - len(self._findings)
         self._findings += forecast.findings[:room]
         self._left_out += max(0, len(forecast.findings) - room)
@@ -81,6 +86,9 @@ class CompactTable:
         """Show everything, the summary last."""
         width = self._console.width
         lines: list[Text] = []
+        assumed = list(dict.fromkeys(one for each in self._assumed for one in each))
+        if assumed:
+            lines += wrapped(forecast_note(assumed), width, "bold yellow")
         if self._rows:
             sentence, style = headline(self._rows)
             lines += wrapped(sentence, width, style)

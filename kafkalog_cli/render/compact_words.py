@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_cli.render.cells import count_of, human_bytes, plain, safe_text
+from kafkalog_cli.render.cells import human_bytes, plain, safe_text
+from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -6,7 +6,8 @@ import shutil
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_cli.render.cells import count_of, safe_text
+from kafkalog_cli.render.cells import safe_text
+from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from kafkalog_cli.render.cells import count_of, human_bytes, place_of, plain, safe_text
+from kafkalog_cli.render.cells import human_bytes, place_of, plain, safe_text
 from kafkalog_cli.render.columns import Shown
 from kafkalog_cli.render.compact_detail import table_lines, wrapped
 from kafkalog_cli.render.compact_words import number
 from kafkalog_cli.render.findings import finding_lines
 from kafkalog_cli.render.summary import summary_sentence, verdict
 from kafkalog_cli.render.table import VERDICT_STYLES, open_console
+from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

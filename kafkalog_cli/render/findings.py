@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from kafkalog_cli.render.cells import count_of, plain
+from kafkalog_cli.render.cells import plain
+from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["finding_lines"]
 
 SHOWN_FILES: Final = 10
+SHOWN_COMMANDS: Final = 5
 _INDENT: Final = " " * 8
 _MIN_WIDTH: Final = 40
 _RANK: Final = {"info": 0, "warning": 1, "error": 2}
@@ -39,6 +41,8 @@ def _group_lines(common: Mapping[str, str], rows: list[Mapping[str, object]], wi
     for label, name in (("a broker", "broker_action"), ("cure", "cure")):
         if rows[0].get(name):
             lines += _wrapped(f"{_INDENT}{label}: {common[name]}", width)
+    commands = list(dict.fromkeys(plain(row["next_command"]) for row in rows if row.get("next_command")))
+    lines += [Text(f"{_INDENT}next: {command}", "bold") for command in commands[:SHOWN_COMMANDS]]
     lines += [Text(f"{_INDENT}{_where(row)}") for row in rows[:SHOWN_FILES]]
     if len(rows) > SHOWN_FILES:
         rest = count_of(len(rows) - SHOWN_FILES, "more file")

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
 
-from kafkalog_cli.render.cells import NONE, count_of, human_bytes, plain, safe_text, span, time_cell
+from kafkalog_cli.render.cells import NONE, human_bytes, plain, safe_text, span, time_cell
 from kafkalog_cli.render.columns import Shown
 from kafkalog_cli.render.findings import finding_lines
 from kafkalog_cli.render.table import open_console
 from kafkalog_cli.render.widths import choose_layout
 from kafkalog_core import tables
+from kafkalog_core.words import count_of, sizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -134,6 +135,10 @@ class PlanTable:
         lines = self._wrapped(f"{_WORDS[state]}: {plan['command']}: {plan['message']}.", _STYLES[state])
         for obstacle in _split(plan.get("obstacles")):
             lines += self._wrapped(f"{_INDENT}- {obstacle}", "red")
+        for assumption in _split(None if state == "refused" else plan.get("assumptions")):
+            lines += self._wrapped(f"{_INDENT}assumed, as --assume-defaults says: {assumption}", "yellow")
+        if plan.get("next_command"):
+            lines.append(Text(f"{_INDENT}next: {plain(plan['next_command'])}", "bold"))
         lines += self._release(plan)
         lines += [
             Text(f"{_INDENT}{plain(row['name'])} = {plain(row['value'])} ({plain(row['origin'])})", "dim")
@@ -192,7 +197,8 @@ def _split(text: object) -> list[str]:
 
 
 def _room(path: str, needed_bytes: int, free_bytes: int) -> str:
-    return f"needs {human_bytes(needed_bytes)} of the {human_bytes(free_bytes)} that are free at {safe_text(path)}"
+    needed, free = sizes(needed_bytes, free_bytes)
+    return f"needs {needed} of the {free} that are free at {safe_text(path)}"
 
 
 def _last(row: Mapping[str, object]) -> int | None:

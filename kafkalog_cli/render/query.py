@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from kafkalog_cli.render.cells import NONE, bytes_cell, count_of, plain
+from kafkalog_cli.render.cells import NONE, bytes_cell, plain
 from kafkalog_cli.render.columns import Shown
 from kafkalog_cli.render.table import open_console
 from kafkalog_cli.render.widths import Layout, choose_layout
 from kafkalog_cli.render.writer import Settings, open_writer
 from kafkalog_core.format.json_form import json_text
+from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +49,7 @@ class QueryTable:
     def finish(self, summary: Mapping[str, object]) -> None:
         """Show what is left, and how many rows there were."""
         self._flush()
-        self._console.print(Text(count_of(summary.get("rows"), "row"), "dim"))
+        self._console.print(Text(count_of(summary.get("rows"), "row"), "dim"), soft_wrap=True)
 
     def _flush(self) -> None:
         rows, self._pending = self._pending, []

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_cli.render.cells import count_of, human_bytes
+from kafkalog_cli.render.cells import human_bytes
 from kafkalog_cli.render.report_html import Html, element, join
 from kafkalog_core.findings import FINDING_TYPES
+from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -25,6 +26,7 @@ _SIGNS: Final = {
     "info": "i",
     "damaged": "\N{HEAVY MULTIPLICATION X}",
     "warnings": "!",
+    "unread": "?",
     "clean": "\N{CHECK MARK}",
 }
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from kafkalog_cli.render.cells import count_of, human_bytes
+from kafkalog_cli.render.cells import human_bytes
 from kafkalog_cli.render.report_html import Html, element, join, moment, number
+from kafkalog_cli.render.summary import sound_partitions
+from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +68,7 @@ def _title(state: str, collected: Collected, summary: Mapping[str, object]) -> s
         return f"Errors, but in none of {count_of_number(partitions, 'partition')}" if partitions else "Errors"
     if not partitions and not summary.get("files"):
         return "Nothing to check was there" if state == "clean" else "Warnings, and no partition"
-    whole = f"{count_of_number(partitions, 'partition')} without damage" if partitions else "no damage"
+    whole = sound_partitions(summary, collected.states) if partitions else "no damage"
     if state == "warnings":
         return f"Warnings: {whole}"
     return f"No damage: {count_of_number(partitions, 'partition')} checked" if partitions else "No damage"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_cli.render.cells import count_of, human_bytes, span, time_cell
+from kafkalog_cli.render.cells import human_bytes, span, time_cell
 from kafkalog_cli.render.report_blocks import stem, tail
 from kafkalog_cli.render.report_html import Html, element, join, number
+from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

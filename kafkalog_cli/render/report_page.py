@@ -7,7 +7,7 @@ import hashlib
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_cli.render.cells import count_of, human_bytes, span, time_cell
+from kafkalog_cli.render.cells import human_bytes, span, time_cell
 from kafkalog_cli.render.report_chart import timeline
 from kafkalog_cli.render.report_findings import badge, code_section, finding_list, numbered
 from kafkalog_cli.render.report_headline import count_of_number, facts, headline, worst_codes
@@ -15,6 +15,7 @@ from kafkalog_cli.render.report_html import Html, element, join, number
 from kafkalog_cli.render.report_maps import Anchors, segment_map, segment_table
 from kafkalog_cli.render.report_notes import how_to_read, legend, not_checked
 from kafkalog_cli.render.report_tables import clean_rows, state_bar, table_end, table_start, worst_rows
+from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -83,7 +84,7 @@ class Page:
             yield table_start("Partitions that are not clean, the worst first", is_worst=True)
             yield from rows.values()
             yield table_end()
-            yield _left_out(states["damaged"] + states["warnings"] - len(rows), "partition")
+            yield _left_out(states.total() - states["clean"] - len(rows), "partition")
         if clean:
             rows = _fitting(clean_rows(clean), ROWS_SIZE)
             yield f"<details><summary>{count_of_number(states['clean'], 'clean partition')}</summary>"
@@ -99,7 +100,7 @@ class Page:
     # --- partitions one by one ----------------------------------------------------------------------------------------
     def _one_by_one(self) -> Iterator[str]:
         states = self._collected.states
-        worth_telling = states["damaged"] + states["warnings"]
+        worth_telling = states.total() - states["clean"]
         if not worth_telling:
             return
         yield '<section><h2 id="details">Partitions that are not clean, one by one</h2>'

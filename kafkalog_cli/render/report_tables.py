@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["clean_rows", "state_bar", "table_end", "table_start", "worst_rows"]
 
-STATES: Final = ("damaged", "warnings", "clean")
+STATES: Final = ("damaged", "unread", "warnings", "clean")
 
 
 class _Column(NamedTuple):

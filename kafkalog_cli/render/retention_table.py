@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
 
-from kafkalog_cli.render.cells import count_of, human_bytes, plain, safe_text
+from kafkalog_cli.render.cells import human_bytes, plain, safe_text
 from kafkalog_cli.render.columns import Shown
 from kafkalog_cli.render.findings import finding_lines
 from kafkalog_cli.render.retention_columns import EVENTS, PARTITIONS, SEGMENTS, directory_of, word
@@ -17,10 +17,11 @@ from kafkalog_cli.render.retention_timeline import timeline
 from kafkalog_cli.render.table import open_console
 from kafkalog_cli.render.widths import choose_layout
 from kafkalog_core.findings import Finding
+from kafkalog_core.ops.releases.assumptions import forecast_note
 from kafkalog_core.ops.retention.headline import headline
 from kafkalog_core.ops.retention.rows import event_rows, partition_rows, segment_rows
 from kafkalog_core.ops.retention.what_if import totals
-from kafkalog_core.words import duration
+from kafkalog_core.words import count_of, duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,7 +78,8 @@ class RetentionTable:
     def finish(self, summary: Mapping[str, object]) -> None:
         """Show everything."""
         sentences = headline(self._retained, self._until_ms)
-        lines = self._wrapped(f"{sentences[0]}.", "bold", "")
+        lines = self._assumptions()
+        lines += self._wrapped(f"{sentences[0]}.", "bold", "")
         lines += [line for text in sentences[1:] for line in self._wrapped(text, "", _INDENT)]
         lines += [line for survey in self._surveys for line in self._release(survey)]
         lines += self._settings()
@@ -89,6 +91,11 @@ class RetentionTable:
             lines += [Text(), Text("Findings", "bold"), *finding_lines(rows, self._console.width)]
         lines += [Text(), Text(f"exit status {summary.get('exit_status')}", "dim")]
         self._console.print(*lines, sep="\n", soft_wrap=True)
+
+    def _assumptions(self) -> list[Text]:
+        """What the forecast rests on, before all else."""
+        assumed = list(dict.fromkeys(one for each in self._retained for one in each.assumptions))
+        return self._wrapped(forecast_note(assumed), "bold yellow", "") if assumed else []
 
     # --- what counts --------------------------------------------------------------------------------------------------
     def _release(self, survey: Survey) -> list[Text]:
@@ -115,7 +122,7 @@ class RetentionTable:
         return lines
 
     def _rows(self) -> list[Row]:
-        return [dict(row) for each in self._retained for row in partition_rows(each.forecast).rows()]
+        return [dict(row) for each in self._retained for row in partition_rows(each).rows()]
 
     # --- tables -------------------------------------------------------------------------------------------------------
     def _partitions(self) -> list[Text]:
@@ -125,7 +132,7 @@ class RetentionTable:
 
     def _in_full(self, each: Retained) -> list[Text]:
         """One partition: what becomes of it, its picture, its segments."""
-        (row,) = partition_rows(each.forecast).rows()
+        (row,) = partition_rows(each).rows()
         head = f"{directory_of(row)}: {row['message']}"
         lines = [Text(), *self._wrapped(head, "bold cyan", "")]
         lines += self._wrapped(_bounds(row), "dim", _INDENT)

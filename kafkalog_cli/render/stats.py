@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
 
-from kafkalog_cli.render.cells import count_of, human_bytes, place_of, safe_text, span, time_cell
+from kafkalog_cli.render.cells import human_bytes, place_of, safe_text, span, time_cell
+from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from kafkalog_cli.render.cells import count_of, counts_cell, human_bytes
+from kafkalog_cli.render.cells import counts_cell, human_bytes
+from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["summary_sentence", "verdict", "verdict_sentence"]
+__all__ = ["sound_partitions", "summary_sentence", "verdict", "verdict_sentence"]
 
 _REFUSED: Final = 3
 _NOT_ALL: Final = "not all of it could be read"
@@ -25,7 +26,7 @@ def verdict(summary: Mapping[str, object]) -> str:
 
 def summary_sentence(summary: Mapping[str, object]) -> str:
     """One line, without a line end."""
-    parts = [verdict(summary)]
+    parts = ["nothing is finished" if _is_nothing_finished(summary) else verdict(summary)]
     if summary.get("damage_count"):
         size_bytes = summary.get("damage_bytes")
         size = human_bytes(size_bytes) if size_bytes else "inside of whole batches"
@@ -44,6 +45,12 @@ def summary_sentence(summary: Mapping[str, object]) -> str:
     parts += [f"{_counted(summary)}; {_read(summary)}; {count_of(summary.get('rows'), 'row')} shown"]
     parts.append(f"exit status {summary.get('exit_status')}")
     return " | ".join(parts)
+
+
+def _is_nothing_finished(summary: Mapping[str, object]) -> bool:
+    """Return whether a run was interrupted before it had looked at anything to its end."""
+    known = ("files", "partitions", "severities", "damage_count")
+    return bool(summary.get("interrupted")) and not any(summary.get(name) for name in known)
 
 
 def _counted(summary: Mapping[str, object]) -> str:
@@ -67,10 +74,13 @@ def _unopened(summary: Mapping[str, object]) -> str:
 
 
 def _read(summary: Mapping[str, object]) -> str:
-    """`12.0 MiB of 400.0 MiB of log read from 3 of 10 files in 1 of 40 partitions`."""
-    read = f"{human_bytes(summary.get('bytes'))} of "
+    """`12.0 MiB of 400.0 MiB of log read from 3 of 10 files in 1 of 40 partitions`; no files where none is finished."""
+    size_bytes = cast("int", summary.get("bytes") or 0) + cast("int", summary.get("unfinished_bytes") or 0)
+    read = f"{human_bytes(size_bytes)} of "
     if _is_part(summary, "bytes"):
         read += f"{human_bytes(summary.get('bytes_total'))} of "
+    if not summary.get("files") and size_bytes:
+        return f"{read}log read, no file to its end"
     read += f"log read from {_of_all(summary, 'files', 'file')}"
     if summary.get("partitions_total") or summary.get("partitions"):
         read += f" in {_of_all(summary, 'partitions', 'partition')}"
@@ -90,18 +100,22 @@ def _is_part(summary: Mapping[str, object], name: str) -> bool:
 
 
 def verdict_sentence(summary: Mapping[str, object], states: Mapping[str, int]) -> str:
-    """The line of `verify`: how many partitions are damaged, what was found, how much was read."""
-    damaged, total = states.get("damaged", 0), sum(states.values())
-    severities = cast("dict[str, int]", summary.get("severities") or {})
-    word = {"DAMAGE": "DAMAGED", "ERRORS": "DAMAGED"}.get(verdict(summary), verdict(summary))
-    parts = [f"{word}: {damaged} of {count_of(total, 'partition')}" if damaged else word]
-    if not damaged and total:
-        parts[0] += f": {count_of(total, 'partition')} without damage"
+    """Return the last line of `verify`: what is wrong in how many partitions, what was found, how much was read.
+
+    Args:
+        summary: the `summary` row.
+        states: how many partitions there are of each state of `ops.verify.rows.state_of`.
+    """
+    parts = [_judgement(summary, states)]
     if summary.get("exit_status") == _REFUSED:
         parts.insert(0, _NOT_ALL)
     elif summary.get("exit_status") not in {0, 4}:
         parts.insert(0, "interrupted" if summary.get("interrupted") else "not finished")
-        parts[1] += " so far"
+        parts[1] += "" if parts[1].startswith("no ") else " so far"
+    if summary.get("damage_count") and not states.get("damaged"):
+        size = human_bytes(summary.get("damage_bytes"))
+        parts.append(f"{size} that hold no batch in {count_of(summary['damage_count'], 'place')}")
+    severities = cast("dict[str, int]", summary.get("severities") or {})
     found = [count_of(severities[name], name) for name in ("error", "warning") if severities.get(name)]
     if found:
         parts.append(", ".join(found))
@@ -109,5 +123,36 @@ def verdict_sentence(summary: Mapping[str, object], states: Mapping[str, int]) -
     parts.append(f"{read}, {count_of(summary.get('batches'), 'batch')}, {count_of(summary.get('records'), 'record')}")
     if summary.get("unchanged_bytes"):
         parts.append(f"{human_bytes(summary['unchanged_bytes'])} of it not read again")
+    unfinished = cast("int", summary.get("unfinished_bytes") or 0)  # no column: only an interrupted run has it
+    if unfinished:
+        parts.append(f"{human_bytes(unfinished)} read of partitions that were not finished")
     parts.append(f"exit status {summary.get('exit_status')}")
     return " | ".join(parts)
+
+
+def _judgement(summary: Mapping[str, object], states: Mapping[str, int]) -> str:
+    """`DAMAGED: 1 of 4 partitions`, `warnings: 3 of 4 partitions without damage, 1 not read`."""
+    word, damaged, total = verdict(summary), states.get("damaged", 0), sum(states.values())
+    if damaged:
+        text = f"DAMAGED: {damaged} of {count_of(total, 'partition')}"
+        return text + (f", {states['unread']} not read" if states.get("unread") else "")
+    if word in {"DAMAGE", "ERRORS"}:
+        return f"ERRORS: {sound_partitions(summary, states)}" if total else "ERRORS"
+    if not total:
+        is_begun = summary.get("exit_status") in {0, 4} or word != "clean"
+        return word if is_begun else "no partition is finished"
+    return f"{word}: {sound_partitions(summary, states)}"
+
+
+def sound_partitions(summary: Mapping[str, object], states: Mapping[str, int]) -> str:
+    """Return how many partitions have no error: `4 partitions without damage`, `3 of 4 partitions ..., 1 not read`.
+
+    Bytes that hold no batch and are no error, such as a preallocated tail, are not called damage, and their partitions
+    are not called partitions without damage.
+    """
+    total, unread, damaged = sum(states.values()), states.get("unread", 0), states.get("damaged", 0)
+    without = "without errors" if summary.get("damage_count") else "without damage"
+    sound = total - unread - damaged
+    text = f"{count_of(total, 'partition')} {without}" if sound == total else ""
+    text = text or f"{sound} of {count_of(total, 'partition')} {without}"
+    return f"{text}, {unread} not read" if unread else text

@@ -7,21 +7,22 @@ import os
 import shutil
 import sys
 import time
-from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from rich.console import Console
 from rich.text import Text
 
-from kafkalog_cli.render.cells import count_of, human_bytes, plain, safe_text
-from kafkalog_cli.render.columns import SHOWN, heading_of, kind_of, partition_of
+from kafkalog_cli.render.cells import human_bytes, plain, safe_text
+from kafkalog_cli.render.column_cells import column_cells
+from kafkalog_cli.render.columns import DAMAGE_STYLE, SHOWN, heading_of, kind_of, partition_of, row_style
 from kafkalog_cli.render.findings import finding_lines
 from kafkalog_cli.render.stats import stats_lines
 from kafkalog_cli.render.summary import summary_sentence, verdict
 from kafkalog_cli.render.widths import Layout, choose_layout
+from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kafkalog_cli.render.writer import Settings
     from kafkalog_core.ops.reading.rows import Chunk
@@ -32,7 +33,7 @@ SAMPLE_ROWS: Final = 200
 MAX_WAIT_SECONDS: Final = 0.5
 KEPT_FINDINGS: Final = 1000
 PIPED_WIDTH: Final = 160
-DAMAGE_STYLE: Final = "bold red"
+_PLACE: Final = "text"
 VERDICT_STYLES: Final = {
     "DAMAGE": DAMAGE_STYLE,
     "ERRORS": DAMAGE_STYLE,
@@ -72,21 +73,22 @@ class TableWriter:
         self._pending_since = 0.0
         self._findings: list[Mapping[str, object]] = []
         self._finding_count = 0
+        self._marks: dict[str, tuple[str, str]] = {}
 
     def write(self, chunk: Chunk) -> None:
         """Take the rows; they appear as soon as their widths are known."""
-        for row in chunk.rows():
-            if chunk.table.name == "damage":
-                self._take_damage(row)
-            elif chunk.table.name == "finding":
-                self._take_finding(row)
-            elif chunk.table.name == "stats":
-                self._flush()
-                self._print(*stats_lines(row, self._console.encoding))
-            else:
-                self._take_row(row)
+        take = {"damage": self._take_damage, "finding": self._take_finding, "stats": self._take_stats}
+        cells = column_cells(chunk)
+        if cells is not None:
+            self._take_cells(chunk, cells)
+        else:
+            taken = take.get(chunk.table.name, self._take_row)
+            for row in chunk.row_views():
+                taken(row)
         if self._layout is not None or self._settings.live or self._has_waited():
             self._flush()
+        if self._settings.live:
+            self._console.file.flush()
 
     def finish(self, summary: Mapping[str, object]) -> None:
         """Show what is pending, the findings and the summary."""
@@ -99,17 +101,37 @@ class TableWriter:
             self._print(Text(f"... and {count_of(rest, 'more finding')}: --output ndjson has all of them", "bold"))
         self._print(Text(), Text(summary_sentence(summary), VERDICT_STYLES[verdict(summary)]))
 
-    def _take_row(self, row: Mapping[str, object]) -> None:
-        kind = kind_of(row)
+    def _take_cells(self, chunk: Chunk, rows: Iterator[tuple[Sequence[str], str]]) -> None:
+        """Rows of one file, as cells."""
+        self._begin(chunk.table.name)
+        heading = ""
+        for cells, style in rows:
+            heading = heading or heading_of(next(chunk.row_views()))
+            self._fit(cells)
+            self._add(_Line(heading, cells, style))
+
+    def _begin(self, kind: str) -> None:
+        """Rows of a kind follow: those of another one have other columns."""
         if kind != self._kind:
             self._flush()
             self._kind, self._layout = kind, None
-        cells = [column.cell(row) for column in SHOWN[kind]]
-        if self._layout is not None and self._layout.hides(cells):
+
+    def _fit(self, cells: Sequence[str]) -> None:
+        """A row that has something in a column which was left out as empty wants new columns."""
+        if self._layout is not None and self._layout.empty and self._layout.hides(cells):
+            self._flush()
             self._layout = None
-        alarming = row.get("crc_ok") is False or bool(row.get("damage_count"))
-        style = DAMAGE_STYLE if alarming else "yellow" if row.get("resynced") else ""
-        self._add(_Line(heading_of(row), cells, style))
+
+    def _take_stats(self, row: Mapping[str, object]) -> None:
+        self._flush()
+        self._print(*stats_lines(row, self._console.encoding))
+
+    def _take_row(self, row: Mapping[str, object]) -> None:
+        kind = kind_of(row)
+        self._begin(kind)
+        cells = [column.cell(row) for column in SHOWN[kind]]
+        self._fit(cells)
+        self._add(_Line(heading_of(row), cells, row_style(row)))
         for text in _texts_below(row):
             self._add(_Line(heading_of(row), (), "dim", text))
 
@@ -139,40 +161,45 @@ class TableWriter:
         return bool(self._pending) and time.monotonic() - self._pending_since > MAX_WAIT_SECONDS
 
     def _flush(self) -> None:
-        """Print what is pending, columns' titles first where the widths are new."""
+        """Write what is pending, columns' titles first where the widths are new."""
         lines, self._pending = self._pending, []
         sample = [line.cells for line in lines if line.text is None]
-        texts: list[Text] = []
+        texts: list[str] = []
         if self._layout is None and sample:
             self._layout = choose_layout(SHOWN[self._kind], sample, self._console.width)
-            texts = [Text(), *self._heading_line(lines[0]), *_title_lines(self._layout)]
+            texts.append("")
+            self._put_heading(lines[0], texts)
+            texts += [self._styled(text, style) for text, style in _title_lines(self._layout)]
         for line in lines:
-            texts += self._heading_line(line)
-            if line.text is not None:
-                texts.append(Text(line.text, line.style))
-            elif self._layout is not None:
-                texts.append(Text(self._layout.line(line.cells), line.style))
-        self._print(*texts)
+            self._put_heading(line, texts)
+            text = line.text
+            if text is None and self._layout is not None:
+                text = self._layout.line(line.cells)
+            if text is not None:
+                texts.append(self._styled(text, line.style) if line.style else text)
+        if texts:
+            texts.append("")
+            self._console.file.write("\n".join(texts))  # by rich a line costs more than all else that is done for it
 
-    def _heading_line(self, line: _Line) -> list[Text]:
+    def _put_heading(self, line: _Line, texts: list[str]) -> None:
         """The place that the line comes from, where it is another than that of the line before."""
-        if line.heading == self._heading:
-            return []
-        self._heading = line.heading
-        return [Text(line.heading, "bold cyan")]
+        if line.heading != self._heading:
+            self._heading = line.heading
+            texts.append(self._styled(line.heading, "bold cyan"))
+
+    def _styled(self, text: str, style: str) -> str:
+        """The text in the style as this terminal, or no terminal, wants it; rich is asked once for each style."""
+        if style not in self._marks:
+            with self._console.capture() as capture:
+                self._console.print(Text(_PLACE, style), end="", soft_wrap=True)
+            before, _, after = capture.get().partition(_PLACE)
+            self._marks[style] = (before, after)
+        before, after = self._marks[style]
+        return f"{before}{text}{after}" if text else text
 
     def _print(self, *texts: Text) -> None:
         if texts:
-            self._console.print(*_joined(texts), sep="\n", soft_wrap=True)
-
-
-def _joined(texts: Iterable[Text]) -> list[Text]:
-    """Runs of lines without styles as one text each: rich's cost is by the text."""
-    result: list[Text] = []
-    for is_styled, group in groupby(texts, key=lambda text: bool(text.style or text.spans)):
-        run = list(group)
-        result += run if is_styled else [Text("\n".join([text.plain for text in run]))]
-    return result
+            self._console.print(*texts, sep="\n", soft_wrap=True)
 
 
 def damage_text(row: Mapping[str, object], *, names_file: bool = False) -> str:
@@ -198,11 +225,12 @@ def _texts_below(row: Mapping[str, object]) -> list[str]:
     return texts
 
 
-def _title_lines(layout: Layout) -> list[Text]:
-    lines = [Text(layout.line(layout.titles), "bold underline")]
+def _title_lines(layout: Layout) -> list[tuple[str, str]]:
+    """Lines above a table, and their styles."""
+    lines = [(layout.line(layout.titles), "bold underline")]
     if layout.narrow:
         left_out = ", ".join(layout.titles[index] for index in layout.narrow)
-        lines.append(Text(f"(the line is too short for: {left_out}; --output ndjson has everything)", "dim"))
+        lines.append((f"(the line is too short for: {left_out}; --output ndjson has everything)", "dim"))
     return lines
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
 
-from kafkalog_cli.render.cells import NONE, count_of, human_bytes, plain, safe_text, span
+from kafkalog_cli.render.cells import NONE, human_bytes, plain, safe_text, span
 from kafkalog_cli.render.columns import Shown
 from kafkalog_cli.render.findings import finding_lines
 from kafkalog_cli.render.summary import verdict as verdict_word
@@ -18,6 +18,7 @@ from kafkalog_cli.render.widths import choose_layout
 from kafkalog_core.ops.verify.rows import partition_row, state_of
 from kafkalog_core.ops.verify.spans import damage_map
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
+from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,13 +32,18 @@ MAP_CELLS: Final = 48
 KEPT_FINDINGS: Final = 500
 KEPT_PARTITIONS: Final = 200
 SHOWN_SEGMENTS: Final = 8
-_STYLES: Final = {"damaged": "bold red", "warnings": "yellow", "clean": "green"}
-_WORDS: Final = {"damaged": "DAMAGED"}
+_STYLES: Final = {"damaged": "bold red", "unread": "yellow", "warnings": "yellow", "clean": "green"}
+_WORDS: Final = {"damaged": "DAMAGED", "unread": "not read"}
 _RANK: Final = {"error": 0, "warning": 1, "info": 2}
 
 
 def _number(title: str, name: str, rank: int = 0) -> Shown:
     return Shown(title, lambda row: f"{row[name]:,}" if isinstance(row.get(name), int) else NONE, right=True, rank=rank)
+
+
+def _is_damaged(row: Mapping[str, object]) -> bool:
+    """Return whether bytes that hold no batch are damage, and not what a crash or preallocation leaves."""
+    return bool(row.get("damage_count")) and row["state"] == "damaged"
 
 
 _COLUMNS: Final = (
@@ -49,7 +55,7 @@ _COLUMNS: Final = (
     _number("records", "records", 3),
     Shown("offsets", lambda row: span(row.get("log_start_offset"), _last(row)), right=True, rank=4),
     Shown("log", lambda row: human_bytes(row.get("bytes")), right=True, rank=1),
-    Shown("damage", lambda row: human_bytes(row["damage_bytes"]) if row.get("damage_count") else NONE, right=True),
+    Shown("damage", lambda row: human_bytes(row["damage_bytes"]) if _is_damaged(row) else NONE, right=True),
     Shown("at risk", lambda row: human_bytes(row["at_risk_bytes"]) if row.get("at_risk_bytes") else NONE, rank=5),
 )
 
@@ -110,7 +116,7 @@ class VerdictTable:
         for (row, maps), texts in zip(self._rows, cells, strict=True):
             lines.append(Text(layout.line(texts), _STYLES[str(row["state"])]))
             lines += maps
-        hidden = self._states.get("damaged", 0) + self._states.get("warnings", 0) - len(self._rows)
+        hidden = sum(count for state, count in self._states.items() if state != "clean") - len(self._rows)
         if hidden > 0:
             lines.append(Text(f"... and {count_of(hidden, 'more partition')}: --output ndjson names them all"))
         return lines

@@ -25,6 +25,7 @@ _ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
 class Layout:
     """`columns` are the indexes that are shown, `widths` theirs in terminal cells.
 
+    `plan` has what a line needs of each: index, width, whether it is right-aligned, may be cut, and is the last.
     `empty` are left out because no row of the sample has anything in them, `narrow` because the line is too short.
     """
 
@@ -34,6 +35,7 @@ class Layout:
     empty: tuple[int, ...]
     narrow: tuple[int, ...]
     line_width: int
+    plan: tuple[tuple[int, int, bool, bool, bool], ...]
 
     @property
     def titles(self) -> list[str]:
@@ -48,14 +50,18 @@ class Layout:
         """One row. Only flexible columns are cut; the last column takes what is left of the line."""
         parts: list[str] = []
         used = 0
-        for index, width in zip(self.columns, self.widths, strict=True):
-            column, is_last = self.shown[index], index == self.columns[-1]
-            room = max(width, self.line_width - used) if is_last else width
-            text = _cut(cells[index], room) if column.flexible else cells[index]
-            padding = " " * max(0, width - cell_len(text))
-            text = padding + text if column.right else text + padding
+        for index, width, is_right, is_flexible, is_last in self.plan:
+            text = cells[index]
+            size = len(text) if text.isascii() else cell_len(text)
+            if is_flexible and size > width:
+                room = max(width, self.line_width - used) if is_last else width
+                if size > room:
+                    text, size = _cut(text, room), room
+            if size < width:
+                padding = " " * (width - size)
+                text, size = padding + text if is_right else text + padding, width
             parts.append(text)
-            used += cell_len(text) + len(GAP)
+            used += size + len(GAP)
         return GAP.join(parts).rstrip()
 
 
@@ -83,6 +89,9 @@ def choose_layout(shown: Sequence[Shown], sample: Sequence[Sequence[str]], line_
         empty=tuple(empty),
         narrow=tuple(sorted(narrow)),
         line_width=line_width,
+        plan=tuple(
+            (index, widths[index], shown[index].right, shown[index].flexible, index == max(wanted)) for index in wanted
+        ),
     )
 
 
@@ -105,4 +114,5 @@ def _shared_out(shown: Sequence[Shown], wanted: dict[int, int], line_width: int)
 
 
 def _cut(text: str, width: int) -> str:
-    return text if cell_len(text) <= width else set_cell_size(text, width - 1) + _ELLIPSIS
+    kept = text[: width - 1] if text.isascii() else set_cell_size(text, width - 1)
+    return kept + _ELLIPSIS

@@ -20,6 +20,8 @@ from kafkalog_core.findings.logdirs import LOG_DIRS
 from kafkalog_core.findings.logs import LOGS
 from kafkalog_core.findings.lookups import LOOKUPS
 from kafkalog_core.findings.metadata_log import METADATA_LOG
+from kafkalog_core.findings.next_commands import NEXT_COMMANDS
+from kafkalog_core.findings.of_07 import V07_SUFFIX, in_07
 from kafkalog_core.findings.ownership import BROKER_DIRS
 from kafkalog_core.findings.partitions import PARTITIONS
 from kafkalog_core.findings.producers import PRODUCERS
@@ -78,6 +80,8 @@ def found(  # noqa: PLR0913 - the columns of the finding row
     `severity`: where what stands around it makes it worse or better than the catalogue says.
     """
     kind = FINDING_TYPES[code]
+    if path.endswith(V07_SUFFIX):
+        kind = in_07(code, kind)
     values = {"partition": partition, "position": position, "size_bytes": size_bytes, "offset": offset, **details}
     message = kind.message.format_map(values)
     return Finding(
@@ -92,5 +96,6 @@ def found(  # noqa: PLR0913 - the columns of the finding row
         offset=offset,
         broker_action=kind.broker_action and kind.broker_action.format_map(values),
         cure=kind.cure,
+        next_step=NEXT_COMMANDS.get(code),
         hides_records=hides_records,
     )

@@ -190,6 +190,15 @@ CHECKPOINTS: Final = {
         "made again, or was put here by hand.",
         "All partitions of a topic have its id.",
     ),
+    "partition-metadata.not-assigned": FindingType(
+        "error",
+        "Its topic id is {topic_id}; the metadata log ({metadata_log}) has {expected} for the topic.",
+        "Loads the partition, renames its directory to end in -stray, and serves an empty partition instead if node "
+        "{node_id} is a replica.",
+        "Start no broker on it yet. Put the topic id of the metadata log into partition.metadata, unless the topic was "
+        "deleted and created again: then the directory holds the records of the deleted topic.",
+        "A KRaft broker finds a partition by its topic id, not by its name (LogManager.isStrayReplica, 3.6 and later).",
+    ),
     "partition-metadata.shared-topic-id": FindingType(
         "error",
         "Its topic id, {topic_id}, is that of {other} too, a partition of another topic.",

@@ -43,10 +43,11 @@ COMPACTIONS: Final = {
     ),
     "compaction.no-watermark": FindingType(
         "warning",
-        "No high watermark is known of this log, and offset {offset}, its end, stands for it.",
-        "Learns its high watermark from the other replicas when it starts, and cleans nothing behind it.",
-        "Name the log directory, with its replication-offset-checkpoint; else be sure that all of it is committed.",
-        "A clean of what no other replica has drops records for others that may yet be truncated away.",
+        "No checkpoint has a high watermark of this log; the log end offset, {offset}, is used instead.",
+        "Learns its high watermark from the other replicas when it starts, and cleans nothing above it.",
+        "Name the log directory with its replication-offset-checkpoint. If all records are on all replicas, accept it: "
+        "kafkalog compact with --apply and --assume-defaults. Without the option, --apply refuses.",
+        "A clean of records that no other replica has drops older records for newer ones that may still be truncated.",
     ),
     "compaction.no-room": FindingType(
         "warning",

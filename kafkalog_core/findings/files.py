@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import FindingType
+from kafkalog_core.findings.kinds import DENIED, FindingType
 
 __all__ = ["FILES"]
 
@@ -22,6 +22,17 @@ FILES: Final = {
         "The whole log directory goes offline.",
         "Mend its permissions, those of its directory, or its disk.",
         meaning="The operating system refused to read it, or the disk failed.",
+    ),
+    DENIED: FindingType(
+        "warning",
+        "It was not read: {reason}.",
+        "Reads it, if it runs as a user who may.",
+        "Run the same command again as the owner of the file (sudo -u), or as root.",
+        meaning=(
+            "This user has no right to read the file, to list the directory, or to enter a directory on the way to it. "
+            "This says nothing about the disk: no other finding is derived from what was not read. The result lacks "
+            "it, so the exit status is 3, whatever else was found."
+        ),
     ),
     "high-watermark.unknown": FindingType(
         "warning",

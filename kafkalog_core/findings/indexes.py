@@ -23,6 +23,14 @@ _KEPT: Final = _TRUSTED + "The last entry tells time retention how old the segme
 _CLOSED: Final = "When a segment is closed its largest timestamp becomes the last entry of its time index. "
 
 INDEXES: Final = {
+    "index.not-a-file": FindingType(
+        "error",
+        "It has the name of a segment's index and is no file that can be read: {problem}.",
+        "Fails to open it, and the log directory goes offline: at the start in the last segment, later at the first "
+        "read that needs it.",
+        "Move it out of the partition directory. Then kafkalog reindex rebuilds the index.",
+        "A pipe, a device or a directory has the name of an index.",
+    ),
     "index.wrong-position": FindingType(
         "error",
         "An index entry names a byte where no batch starts: {problem}.",

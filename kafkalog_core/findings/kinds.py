@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-__all__ = ["CLEAN_MARK", "MARK_OF_ALL", "BrokerMessage", "DamageType", "Finding", "FindingType", "Severity"]
+from kafkalog_core.findings.next_commands import command_of
+
+__all__ = ["CLEAN_MARK", "DENIED", "MARK_OF_ALL", "BrokerMessage", "DamageType", "Finding", "FindingType", "Severity"]
 
 Severity = Literal["info", "warning", "error"]
 
+DENIED: Final = "file.permission-denied"
+"""The code of what this user may not read: the result lacks it, so the exit status is 3."""
 CLEAN_MARK: Final = ".kafka_cleanshutdown"
 """A cure that names it is one that deletes it."""
 MARK_OF_ALL: Final = (
@@ -64,6 +68,7 @@ class BrokerMessage(NamedTuple):
 class Finding:
     """One finding; the fields are columns of the `finding` row, `path` its `file`.
 
+    `next_step`: the template of the command that comes next (see `next_commands`); `None`: no command mends this.
     `hides_records`: the file holds records, and none of them is among the partition's. `more`: how many others of this
     code in this file are not given out one by one.
     """
@@ -79,8 +84,14 @@ class Finding:
     offset: int | None = None
     broker_action: str | None = None
     cure: str | None = None
+    next_step: str | None = None
     hides_records: bool = False
     more: int = 0
+
+    @property
+    def next_command(self) -> str | None:
+        """The command line that comes next, ready to paste; `None`: nothing needs to be done, or no command helps."""
+        return None if self.next_step is None or self.severity == "info" else command_of(self.next_step, self.path)
 
     def row(self) -> dict[str, object]:
         """The `finding` row as a dict by column name; columns not named here are null."""
@@ -96,4 +107,5 @@ class Finding:
             "message": self.message,
             "broker_action": self.broker_action,
             "cure": self.cure,
+            "next_command": self.next_command,
         }

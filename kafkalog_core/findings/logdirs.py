@@ -89,6 +89,15 @@ LOG_DIRS: Final = {
         ),
         cure="If the records are wanted, read it with kafkalog dump; else remove it.",
     ),
+    "dir.not-assigned": FindingType(
+        "error",
+        "The metadata log ({metadata_log}) {why}; its topic id is {topic_id}.",
+        "Loads the partition, renames its directory to end in -stray, and never reads it again.",
+        "If the records are wanted, copy the directory away before the broker starts. To serve it again, restore the "
+        "metadata log that has the topic, or assign the partition to this node.",
+        "A KRaft broker keeps only partitions that the metadata log assigns to it (LogManager.isStrayReplica, 3.6 and "
+        "later).",
+    ),
     "dir.unreadable": FindingType(
         "error",
         "The directory cannot be listed: {reason}.",

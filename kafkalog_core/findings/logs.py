@@ -125,7 +125,7 @@ _HEADERS: Final = {
         "does not use.",
         "Ignores them.",
         "Nothing, if a later release wrote it; else compare the batch with another replica.",
-        "Attribute bits that no release up to 4.3 writes: of a later release, or of a producer's own making.",
+        "Attribute bits that no release up to 4.4 writes: of a later release, or of a producer's own making.",
     ),
     "batch.unknown-codec": FindingType(
         "error",
@@ -224,7 +224,7 @@ _RECORDS: Final = {
     "record.control-type": FindingType(
         "warning",
         "The control record of offset {offset}, in the batch at byte {position}, is of type {kind}, which no release "
-        "up to 4.3 writes.",
+        "up to 4.4 writes.",
         "Passes over it; where the batch has a producer id, it does not start if it replays it.",
         "Nothing, if a later release wrote it: use that one. Else copy the partition from a healthy replica.",
         "A control record of a later release, or one whose key is wrong.",
@@ -238,4 +238,29 @@ _RECORDS: Final = {
     ),
 }
 
-LOGS: Final = {code: _damage(code, reason) for code, reason in DAMAGE_REASONS.items()} | _HEADERS | _RECORDS
+_ENDS: Final = {
+    "log.end-hidden": FindingType(
+        "error",
+        "The last entry of the offset index leads to no whole batch: the broker takes offset {offset}, the base offset "
+        "of the segment, for the log end offset, though the log holds offset {last}.",
+        "Hides every record of the segment after a clean shutdown, and assigns their offsets again.",
+        "Start no broker on it yet. Cut the log at its first damage, which keeps every batch before it.",
+        "After a clean shutdown a broker looks for the log end offset from the last index entry on, and computes no "
+        "checksum (LogSegment.readNextOffset).",
+    ),
+    "log.end-unreadable": FindingType(
+        "error",
+        "The broker reads the batch at byte {position} when it looks for the log end offset, and fails: {why}.",
+        "Does not start after a clean shutdown.",
+        "Start no broker on it yet. Cut the log at its first damage, or copy the partition from a healthy replica.",
+        "After a clean shutdown a broker looks for the log end offset from the last index entry on. Since 4.1 it reads "
+        "base offsets there, for which it unpacks what it takes for a compressed message (FileRecords).",
+    ),
+}
+
+LOGS: Final = {
+    **{code: _damage(code, reason) for code, reason in DAMAGE_REASONS.items()},
+    **_HEADERS,
+    **_RECORDS,
+    **_ENDS,
+}

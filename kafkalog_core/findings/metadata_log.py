@@ -33,4 +33,19 @@ METADATA_LOG: Final = {
         "The newest snapshot of the metadata log is ahead of its log: the node stopped right after it had fetched a "
         "snapshot from the leader, or the end of the log was lost. After a clean stop it is an error.",
     ),
+    "quorum-state.old-epoch": FindingType(
+        "warning",
+        "The leader epoch is {epoch}, but the metadata log has batches of leader epoch {last}.",
+        "Starts in the epoch of the log, without the vote that this node gave in it.",
+        "Put back a copy of this node's own file, if there is one. Do not make one up: the node may vote twice.",
+        "A KRaft node writes the epoch into quorum-state before the first batch of that epoch comes into its log: the "
+        "file is an older copy, or was changed.",
+    ),
+    "quorum-state.no-voter": FindingType(
+        "warning",
+        "The value of {key} is {node}, which is none of the voters: {voters}.",
+        "Takes it as it is, and does not find that leader or that vote among the voters.",
+        "Put back a copy of this node's own file, if there is one. Do not make one up: the node may vote twice.",
+        "The leader, and the node that a node votes for, is one of the voters, or -1: the file was changed.",
+    ),
 }

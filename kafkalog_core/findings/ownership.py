@@ -21,11 +21,13 @@ BROKER_DIRS: Final = {
         "All log directories of a broker are of one cluster.",
     ),
     "dir.other-node": FindingType(
-        "warning",
-        "Its {key} is {value}, that of {other} is {other_value}.",
-        "Does not start with both.",
-        _OTHER_BROKERS,
-        "Log directories of several brokers were given, or one of them got here from another broker.",
+        "info",
+        "Its {key} is {value}, but that of {other} is {other_value}: they are of two brokers, and each broker is "
+        "checked by itself.",
+        "Starts with its own directories. A broker that has both in log.dirs does not start.",
+        "Nothing needs to be done for two brokers. If both are in log.dirs of one broker, put back the right "
+        "meta.properties.",
+        "Log directories of several brokers were named together, or one of them came from another broker.",
     ),
     "dir.same-directory-id": FindingType(
         "error",

@@ -119,6 +119,15 @@ SMALL_FILES: Final = {
     "meta.bad-directory-id": _meta("directory.id is no id of 22 characters, or a reserved one."),
     "meta.bad-node-id": _meta("node.id or broker.id is no number."),
     "meta.malformed-line": _meta("a line that is no key and value."),
+    "meta.other-directory-id": FindingType(
+        "error",
+        "The directory.id is {value}, which this node never registered. The metadata log has {partitions} of this "
+        "directory in log directory {expected}.",
+        "Registers a new log directory. The controller takes the partitions for offline, and the broker serves none of "
+        "them.",
+        "With the broker stopped, put the id that the metadata log has back into the line directory.id.",
+        "meta.properties was made anew, or copied from another log directory (KIP-858, 3.7 and later).",
+    ),
     "meta.missing-key": _meta("a key is missing that this version must have."),
     "meta.unsupported-version": _meta("version is neither 0 nor 1."),
     "partition-metadata.bad-topic-id": _partition_metadata("the topic's id is no id of 22 characters."),

@@ -49,6 +49,13 @@ TRUNCATIONS: Final = {
         "Name an offset of the log. To throw all of it away, delete its directory on a stopped broker.",
         "An offset to cut at must be one of the log.",
     ),
+    "truncate.beyond-end": FindingType(
+        "error",
+        "The log ends at offset {end}: there is no offset {wanted} in it to cut at.",
+        "Leaves the log as it is when it is told to cut beyond its end.",
+        "Name an offset below the end of the log.",
+        "An offset to cut at must be one of the log.",
+    ),
     "truncate.hidden": FindingType(
         "error",
         "Damage at byte {position} ({damage}) hides where offset {wanted} is: this log is left as it is.",
@@ -64,6 +71,41 @@ TRUNCATIONS: Final = {
         "Let a broker start on a copy of the directory first, or move the file away if it is not wanted.",
         "An interrupted compaction left a finished replacement; a cut beside it would not last.",
     ),
+    "truncate.completes": FindingType(
+        "warning",
+        "A finished replacement waits: {names}. It takes the place of {replaced}.",
+        "Renames the replacement when it starts, without a look into it, and deletes the files in its range.",
+        "Verify the partition first: that shows whether the replacement is whole. To keep the segments that are there "
+        "instead, move the .swap files out of the partition directory before a broker starts on it.",
+        "A start, since 3.0, completes an interrupted compaction or split by renaming its .swap files. The plan shows "
+        "what is lost with the files that it deletes.",
+    ),
+    "truncate.cuts-more": FindingType(
+        "warning",
+        "The broker cuts this log further, once the replacement is in its place.",
+        "Recovers the log after it has completed the replacement.",
+        "Apply this plan, then plan again.",
+        "A plan that completes a replacement does only that: what is cut then depends on the log that comes of it.",
+    ),
+    "truncate.end-lost": FindingType(
+        "error",
+        "The last entry of the offset index leads to a batch that is not whole, so the broker takes offset {offset}, "
+        "the base offset of the segment, for the log end offset. The log holds whole batches up to offset {last}. It "
+        "is left as it is.",
+        "Cuts nothing after a clean shutdown, hides every record of the segment, and assigns their offsets again.",
+        "Start no broker on it yet. Cut the log at its first damage, which keeps every batch before it.",
+        "After a clean shutdown a broker looks for the log end offset from the last index entry on "
+        "(LogSegment.readNextOffset). Where it finds no whole batch there, the base offset is the end.",
+    ),
+    "truncate.end-misled": FindingType(
+        "error",
+        "The last entry of the offset index leads to no batch, so the broker takes offset {offset}, the base offset of "
+        "the segment, for the log end offset. The log is whole, up to offset {last}. It is left as it is.",
+        "Cuts nothing after a clean shutdown, hides every record of the segment, and assigns their offsets again.",
+        "Start no broker on it yet. Rebuild the index.",
+        "After a clean shutdown a broker looks for the log end offset from the last index entry on "
+        "(LogSegment.readNextOffset). An entry that leads past the last batch makes the base offset the end.",
+    ),
     "truncate.no-log-dir": FindingType(
         "error",
         "No log directory is around this partition: nobody says how the broker was stopped, and from where it "
@@ -76,7 +118,7 @@ TRUNCATIONS: Final = {
         "error",
         "What a broker would make of this log is not known: {problem}. It is left as it is.",
         "Cannot be foreseen.",
-        _REPLICA,
+        "See what is damaged: kafkalog verify. To cut at the first damaged batch: kafkalog truncate --at-damage.",
         "The start of a broker can be played through only as long as every file can be read.",
     ),
     "truncate.split-first": FindingType(

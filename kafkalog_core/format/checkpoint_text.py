@@ -89,7 +89,8 @@ class CheckpointMend(Generic[_EntryT]):
     def __init__(self, data: bytes, parse: Callable[[int, str], _EntryT | NoEntry]) -> None:
         self._data = data
         self._parse: Callable[[int, str], _EntryT | NoEntry] = parse
-        self._edits: list[LineEdit] = []
+        self._edits: dict[int, LineEdit] = {}
+        self._new_edits: list[LineEdit] = []
         self._raw: dict[int, bytes] = {}
         self._version: bytes | None = None
         self._count: bytes | None = None
@@ -132,7 +133,7 @@ class CheckpointMend(Generic[_EntryT]):
     def add(self, text: str, problem: str) -> None:
         """Add an entry. Raises FieldError for what is none."""
         self._new.append(self._new_line(text, _LINE_END))
-        self._edits.append(LineEdit(None, None, text, problem))
+        self._new_edits.append(LineEdit(None, None, text, problem))
 
     def content(self, key: Callable[[_EntryT], int] | None = None) -> tuple[bytes, tuple[LineEdit, ...]]:
         """The new file and what is other in it, in the order of the lines; no edits: it is the old one.
@@ -148,7 +149,8 @@ class CheckpointMend(Generic[_EntryT]):
             entries.sort(key=lambda line: key(line.entry))
         edits = [
             *self._head_edits(len(entries)),
-            *sorted(self._edits, key=lambda edit: len(self._data) if edit.number is None else edit.number),
+            *(self._edits[number] for number in sorted(self._edits)),
+            *self._new_edits,
         ]
         if not edits:
             return self._data, ()
@@ -205,8 +207,8 @@ class CheckpointMend(Generic[_EntryT]):
         return edits
 
     def _note(self, line: EntryLine[_EntryT], new: str | None, problem: str) -> None:
-        self._edits = [edit for edit in self._edits if edit.number != line.number]
-        self._edits.append(LineEdit(line.number, line.text, new, problem))
+        """What is said of a line last counts."""
+        self._edits[line.number] = LineEdit(line.number, line.text, new, problem)
 
 
 def _unreadable(line: Line) -> str | None:

@@ -212,8 +212,8 @@ class RunFilter:
         state = run.state
         start = state[n.O_FILLED] + RECORD_BATCH_OVERHEAD
         codec = run.batches.column("codec")[state[n.O_BATCH]]
-        plain, system = self._output[start : state[n.O_END]], self._rules.gzip_system
-        payload = compress(codec, plain, magic=MAGIC_V2, gzip_system=system)
+        plain, rules = self._output[start : state[n.O_END]], self._rules
+        payload = compress(codec, plain, magic=MAGIC_V2, gzip_system=rules.gzip_system, lz4_java=rules.lz4_java)
         self._put(run, start, payload)
         kernels.finish_batch(run.batches, run.cells, self._output, self._columns, state)
 
@@ -230,7 +230,8 @@ class RunFilter:
         if rules.wrappers == FLAT:
             self._put_flat(run, row, flatten(piece, row, stays, offsets))
             return
-        entry = rewrap(piece, row, stays, offsets, Form(rules.wrappers, rules.wrapper_magic, rules.gzip_system))
+        form = Form(rules.wrappers, rules.wrapper_magic, rules.gzip_system, rules.lz4_java)
+        entry = rewrap(piece, row, stays, offsets, form)
         self._put(run, run.state[n.O_FILLED], entry)
         kernels.note_batch(run.cells, self._output, self._columns, run.state)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.clean_wrappers import WRAPPER_FORMS
-from kafkalog_core.format.deflate import GZIP_SYSTEM
+from kafkalog_core.format.deflate import GZIP_SYSTEM, LZ4_JAVA
 from kafkalog_core.format.kernels import clean_numbers as n
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class FilterRules:
             0.10.1), "absolute" (0.9), or "flat" (0.8: their messages stand by themselves then).
         wrapper_magic: what 0.10.0 and 0.10.1 give them, the topic's message format; None: what they had.
         gzip_system: see `deflate.compress`.
+        lz4_java: see there too.
     """
 
     keeps_past_latest: bool = True
@@ -71,6 +72,7 @@ class FilterRules:
     wrappers: str = WRAPPER_FORMS[0]
     wrapper_magic: int | None = None
     gzip_system: int = GZIP_SYSTEM
+    lz4_java: str = LZ4_JAVA
 
 
 @dataclass(slots=True)

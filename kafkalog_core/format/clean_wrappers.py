@@ -31,11 +31,19 @@ _NULL_KEY: Final = (-1).to_bytes(4, "big", signed=True)
 
 
 class Form(NamedTuple):
-    """How wrappers are written again: one of WRAPPER_FORMS, their magic (None: what they had), the byte of gzip."""
+    """How wrappers are written again.
+
+    Attributes:
+        name: one of WRAPPER_FORMS.
+        magic: of the wrappers; None: what they had.
+        gzip_system: see `deflate.compress`.
+        lz4_java: see there too.
+    """
 
     name: str
     magic: int | None
     gzip_system: int
+    lz4_java: str
 
 
 class _Inner(NamedTuple):
@@ -93,7 +101,7 @@ def rewrap(piece: Piece, row: int, stays: Sequence[bool], offsets: Sequence[int]
         inside += message
         max_time = max(max_time, time)
     codec = attributes & layout.CODEC_MASK
-    value = compress(codec, inside, magic=magic, gzip_system=form.gzip_system)
+    value = compress(codec, inside, magic=magic, gzip_system=form.gzip_system, lz4_java=form.lz4_java)
     new_attributes = codec | (layout.TIMESTAMP_TYPE_BIT if is_append_time and magic else 0)
     body = _NULL_KEY + len(value).to_bytes(4, "big") + value
     message = _message(magic, new_attributes, wrapper_time if is_append_time else max_time, body)

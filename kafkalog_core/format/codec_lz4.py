@@ -23,6 +23,7 @@ __all__ = ["header_checksum", "unlz4"]
 _FLG: Final = layout.LZ4_FLG_POSITION
 _SIZE_SIZE: Final = layout.LZ4_BLOCK_SIZE.size
 _INPUT_BYTES: Final = 64 * 1024  # frames above are not likely to be below a piece
+_WHOLE_BYTES: Final = 8 * PIECE_BYTES
 _SIZE_MASK: Final = ~layout.LZ4_BLOCK_STORED
 _unpack_size: Final = layout.LZ4_BLOCK_SIZE.unpack_from
 
@@ -67,7 +68,7 @@ class _Codec:
         return inflated
 
     def pieces(self, frame: memoryview) -> Iterator[bytes]:
-        """A frame that may hold more than the limit, in pieces."""
+        """A large frame, or one that may hold more than the limit, in pieces."""
         context = self.library.create_decompression_context()
         at_end = False
         while not at_end:
@@ -119,7 +120,8 @@ def _frame(payload: Buffer, magic: int, limit_bytes: int) -> Buffer:
         frame = _mended(frame, header)
     content: Buffer
     try:
-        if bound_bytes > limit_bytes:
+        # The library copies a whole frame once more before it gives it out.
+        if bound_bytes > min(limit_bytes, _WHOLE_BYTES):
             content = gather(_thread().codec.pieces(memoryview(frame)), limit_bytes)
         else:
             content = _thread().codec.whole(frame, bound_bytes)

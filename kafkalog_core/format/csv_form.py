@@ -15,7 +15,7 @@ from kafkalog_core.format.json_form import json_text
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["csv_field", "csv_line", "has_controls"]
+__all__ = ["csv_field", "csv_line", "csv_text", "has_controls", "needs_quotes"]
 
 _NEEDS_QUOTES: Final = frozenset(',"\r\n')
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -30,9 +30,17 @@ def csv_field(value: object) -> str:
     if isinstance(value, int):
         return str(value)
     text = _CONTROLS.sub(_escaped, value) if isinstance(value, str) else json_text(value)
-    if text == "" or not _NEEDS_QUOTES.isdisjoint(text):
-        return '"' + text.replace('"', '""') + '"'
-    return text
+    return f'"{csv_text(text)}"' if text == "" or needs_quotes(text) else text
+
+
+def needs_quotes(text: str) -> bool:
+    """Whether a text would end its field or its line."""
+    return not _NEEDS_QUOTES.isdisjoint(text)
+
+
+def csv_text(text: str) -> str:
+    """A text, or a part of one, as it is written between quotes."""
+    return text.replace('"', '""')
 
 
 def csv_line(fields: Iterable[str]) -> bytes:

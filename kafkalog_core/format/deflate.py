@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
     from kafkalog_core.format.bounded import Buffer
 
-__all__ = ["GZIP_SYSTEM", "compress"]
+__all__ = ["GZIP_SYSTEM", "LZ4_JAVA", "compress"]
 
 GZIP_SYSTEM: Final = 255
+LZ4_JAVA: Final = "1.5"
 _GZIP_START: Final = layout.GZIP_MAGIC + bytes(6)
 _GZIP_LEVEL: Final = 6  # what zlib's default is
 _ZSTD_LEVEL: Final = 3
@@ -35,6 +36,7 @@ _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _LZ4_DESCRIPTOR: Final = bytes((layout.LZ4_FLG_VERSION | layout.LZ4_FLG_INDEPENDENT, layout.LZ4_BD_64_KIB))
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
 _LZ4_ROOM_BYTES: Final = _LZ4_BLOCK_BYTES + _LZ4_BLOCK_BYTES // 255 + 16
+_LZ4_FORMS: Final = {"1.2": n.LZ4_FORM_1_2, "1.3": n.LZ4_FORM_1_3, LZ4_JAVA: n.LZ4_FORM_1_5}
 _pack_size: Final = layout.LZ4_BLOCK_SIZE.pack
 
 
@@ -59,7 +61,9 @@ class _Thread(local):
 _THREAD: Final = _Thread()
 
 
-def compress(codec: int, data: Buffer, *, magic: int, gzip_system: int = GZIP_SYSTEM) -> bytes:
+def compress(
+    codec: int, data: Buffer, *, magic: int, gzip_system: int = GZIP_SYSTEM, lz4_java: str = LZ4_JAVA
+) -> bytes:
     """The compressed form of `data`.
 
     Args:
@@ -68,15 +72,18 @@ def compress(codec: int, data: Buffer, *, magic: int, gzip_system: int = GZIP_SY
         magic: of the batch: in magic 0 the header of an lz4 frame has another checksum.
         gzip_system: byte of a gzip stream that names the operating system: Java says 255 (unknown), before Java 16 it
             said 0.
+        lz4_java: the version of lz4-java whose matches an lz4 frame has: "1.2", "1.3" (and 1.4), or "1.5" (and later).
 
     Raises:
         UnsupportedError: a codec id that no release writes.
     """
     if codec == layout.CODEC_GZIP:
         return _gzip(data, gzip_system)
+    if codec == layout.CODEC_LZ4:
+        return _lz4(data, magic, _LZ4_FORMS[lz4_java])
     if codec not in _COMPRESSORS:
         raise UnsupportedError(f"codec id {codec} is none of Kafka's")
-    return _COMPRESSORS[codec](data, magic)
+    return _COMPRESSORS[codec](data)
 
 
 def _gzip(data: Buffer, system: int) -> bytes:
@@ -87,7 +94,7 @@ def _gzip(data: Buffer, system: int) -> bytes:
     return _GZIP_START + bytes((system,)) + body + crc32(data).to_bytes(4, "little") + size.to_bytes(4, "little")
 
 
-def _xerial(data: Buffer, _magic: int) -> bytes:
+def _xerial(data: Buffer) -> bytes:
     """Blocks of raw snappy, each behind its size."""
     compress_raw: Callable[[Buffer], Any] = _library("cramjam").snappy.compress_raw
     view = memoryview(data)
@@ -98,7 +105,7 @@ def _xerial(data: Buffer, _magic: int) -> bytes:
     return bytes(out)
 
 
-def _lz4(data: Buffer, magic: int) -> bytes:
+def _lz4(data: Buffer, magic: int, form: int) -> bytes:
     """A frame of blocks of 64 KiB that know nothing of each other, with no checksum but the header's."""
     table, room = _THREAD.table, _THREAD.room
     view = memoryview(data)
@@ -107,7 +114,7 @@ def _lz4(data: Buffer, magic: int) -> bytes:
     out.append(header_checksum(covered))
     for start in range(0, len(view), _LZ4_BLOCK_BYTES):
         block = view[start : start + _LZ4_BLOCK_BYTES]
-        size = kernels.pack_lz4(block, table, room)
+        size = kernels.pack_lz4(block, table, room, form)
         if size >= len(block):
             out += _pack_size(len(block) | layout.LZ4_BLOCK_STORED)
             out += block
@@ -116,15 +123,14 @@ def _lz4(data: Buffer, magic: int) -> bytes:
     return bytes(out + _pack_size(0))
 
 
-def _zstd(data: Buffer, _magic: int) -> bytes:
+def _zstd(data: Buffer) -> bytes:
     """A stream whose size is not known when it begins, and that is flushed before it ends: the last block is empty."""
     stream = _THREAD.zstd().compressobj()
     compressed: bytes = stream.compress(data) + stream.flush(_library("zstandard").COMPRESSOBJ_FLUSH_BLOCK)
     return compressed + bytes(stream.flush())
 
 
-_COMPRESSORS: Final[dict[int, Callable[[Buffer, int], bytes]]] = {
+_COMPRESSORS: Final[dict[int, Callable[[Buffer], bytes]]] = {
     layout.CODEC_SNAPPY: _xerial,
-    layout.CODEC_LZ4: _lz4,
     layout.CODEC_ZSTD: _zstd,
 }

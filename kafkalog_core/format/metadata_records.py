@@ -24,11 +24,11 @@ __all__ = [
     "ConfigValue",
     "FeatureLevel",
     "MetadataRecord",
+    "PartitionAssigned",
     "Registration",
     "TopicCreated",
     "TopicRemoved",
     "decode_metadata_record",
-    "release_of_level",
 ]
 
 METADATA_VERSION: Final = "metadata.version"
@@ -38,29 +38,18 @@ BROKER_RESOURCE: Final = 4
 _FRAME_VERSION: Final = 1
 _REGISTER_BROKER: Final = 0
 _TOPIC: Final = 2
+_PARTITION: Final = 3
 _CONFIG: Final = 4
+_PARTITION_CHANGE: Final = 5
 _REMOVE_TOPIC: Final = 9
 _REGISTER_CONTROLLER: Final = 27
 _FEATURE_LEVEL: Final = 12
 _FIRST_WITH_SHUTDOWN: Final = 1
 _FIRST_WITH_MIGRATION: Final = 2
 _LOG_DIRS_TAG: Final = 0
-_FIRST_LEVELS: Final = (  # the first level of metadata.version that is of a release (MetadataVersion.java)
-    (1, (3, 0)),
-    (2, (3, 1)),
-    (3, (3, 2)),
-    (4, (3, 3)),
-    (8, (3, 4)),
-    (9, (3, 5)),
-    (12, (3, 6)),
-    (15, (3, 7)),
-    (20, (3, 8)),
-    (21, (3, 9)),
-    (22, (4, 0)),
-    (26, (4, 1)),
-    (28, (4, 2)),
-    (30, (4, 3)),
-)
+_FIRST_WITH_DIRECTORIES: Final = 1
+_CHANGED_REPLICAS_TAG: Final = 2
+_CHANGED_DIRECTORIES_TAG: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,12 +100,24 @@ class ConfigValue:
     value: str | None
 
 
-MetadataRecord: TypeAlias = ConfigValue | FeatureLevel | Registration | TopicCreated | TopicRemoved
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionAssigned:
+    """The replicas of a partition, from here on.
+
+    Args:
+        topic_id: in base64url.
+        partition: its number.
+        replicas: node ids; None: as before.
+        directories: ids of the log directories that hold the replicas, in the same order; None: as before.
+    """
+
+    topic_id: str
+    partition: int
+    replicas: tuple[int, ...] | None
+    directories: tuple[str, ...] | None
 
 
-def release_of_level(level: int) -> tuple[int, int] | None:
-    """The release, 3.0 or later, that a level of metadata.version came with; those above all known: the latest."""
-    return next((release for first, release in reversed(_FIRST_LEVELS) if first <= level), None)
+MetadataRecord: TypeAlias = ConfigValue | FeatureLevel | PartitionAssigned | Registration | TopicCreated | TopicRemoved
 
 
 def decode_metadata_record(value: Buffer) -> MetadataRecord | None:
@@ -138,6 +139,39 @@ def _feature_level(cursor: Cursor, _: int) -> FeatureLevel:
 
 def _topic(cursor: Cursor, _: int) -> TopicCreated:
     return TopicCreated(name=cursor.compact_string(), topic_id=cursor.uuid())
+
+
+def _partition(cursor: Cursor, version: int) -> PartitionAssigned:
+    partition, topic_id = cursor.int32(), cursor.uuid()
+    replicas = cursor.compact_array(cursor.int32)
+    for _ in range(3):  # in sync, to be removed, to be added
+        cursor.compact_array(cursor.int32)
+    for _ in range(3):  # leader, leader epoch, partition epoch
+        cursor.int32()
+    directories = cursor.compact_array(cursor.uuid) if version >= _FIRST_WITH_DIRECTORIES else None
+    return PartitionAssigned(topic_id=topic_id, partition=partition, replicas=replicas, directories=directories)
+
+
+def _partition_change(cursor: Cursor, _: int) -> PartitionAssigned:
+    partition, topic_id = cursor.int32(), cursor.uuid()
+    tagged = {field.tag: field.data for field in cursor.tagged_fields()}
+    replicas, directories = tagged.get(_CHANGED_REPLICAS_TAG), tagged.get(_CHANGED_DIRECTORIES_TAG)
+    return PartitionAssigned(
+        topic_id=topic_id,
+        partition=partition,
+        replicas=None if not replicas else _ints(replicas),
+        directories=None if not directories else _uuids(directories),
+    )
+
+
+def _ints(data: bytes) -> tuple[int, ...]:
+    cursor = Cursor(data, 0, "replicas of a partition")
+    return cursor.compact_array(cursor.int32)
+
+
+def _uuids(data: bytes) -> tuple[str, ...]:
+    cursor = Cursor(data, 0, "log directories of a partition")
+    return cursor.compact_array(cursor.uuid)
 
 
 def _removed_topic(cursor: Cursor, _: int) -> TopicRemoved:
@@ -203,7 +237,9 @@ def _feature(cursor: Cursor) -> tuple[str, int]:
 _DECODERS: Final[Mapping[int, Callable[[Cursor, int], MetadataRecord]]] = {
     _REGISTER_BROKER: _broker,
     _TOPIC: _topic,
+    _PARTITION: _partition,
     _CONFIG: _config,
+    _PARTITION_CHANGE: _partition_change,
     _REMOVE_TOPIC: _removed_topic,
     _FEATURE_LEVEL: _feature_level,
     _REGISTER_CONTROLLER: _controller,

@@ -1,4 +1,17 @@
-"""From a plan to a changed disk: stage, intent, commit. The locks are held by whoever calls this."""
+"""From a plan to a changed disk: stage, intent, commit. The locks are held by whoever calls this.
+
+A full disk is the usual patient, and nothing can be staged on it. With the journal on another file system
+(`--undo-to`) all of it, the intent, the new content and copies of the old content, is fsynced there before the first
+change; then the plan's order frees room before anything is written among the files.
+
+Without a journal of old content (`--no-undo`) the intent and the new content are staged next to the files, and a run
+that dies is finished from them (`apply --resume`). Where they do not fit, the deletions and cuts with which the plan
+begins are made ahead of the intent, one by one and as few as free enough room for it. They are steps of the same plan
+in the same order, so that a broker that starts in between loses no more than with an intent. A run that dies among
+them leaves what a broker leaves that dies while it deletes the same segments. The same command again plans what is left
+to delete or cut. What it does not plan where nothing of a log is left to delete, a start corrects: the checkpointed log
+start, leader epochs, snapshots, and indexes whose log is gone (`retention.staging`, `truncation.staging`).
+"""
 
 from __future__ import annotations
 
@@ -9,16 +22,24 @@ from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import RefusedError, UnfinishedError
+from kafkalog_core.errors import KafkalogError, RefusedError, UnfinishedError
 from kafkalog_core.format.names import JOURNAL_PREFIX
-from kafkalog_core.ops.plans.obstacles import obstacles_of, resume_command, undo_command
+from kafkalog_core.ops.plans.obstacles import (
+    leading_directory,
+    obstacles_of,
+    resume_command,
+    trust_problem,
+    undo_command,
+)
 from kafkalog_core.ops.plans.plan import Draft, Outcome, Plan, make_plan, planner_of
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
-from kafkalog_core.storage.changing.commit import check_new, finish
+from kafkalog_core.storage.changing.commit import check_new, check_resumed, finish, make_at_once
+from kafkalog_core.storage.changing.fingerprint import fingerprint
 from kafkalog_core.storage.changing.journal import Journal, layout_for
 from kafkalog_core.storage.changing.journals import find_journals
-from kafkalog_core.storage.changing.space import free_bytes, spaces_for
+from kafkalog_core.storage.changing.space import existing_directory, free_bytes, made_ahead, spaces_for
 from kafkalog_core.storage.changing.staging import Staging
+from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import WriteError
 
 if TYPE_CHECKING:
@@ -39,7 +60,14 @@ _SPARE_BYTES: Final = 64 * 1024 * 1024
 
 
 def draft_to_apply(
-    command: str, request: PlanRequest, disk: Disk, *, undo_to: str | None, now_ms: int, progress: Progress
+    command: str,
+    request: PlanRequest,
+    disk: Disk,
+    *,
+    undo_to: str | None,
+    keeps_undo: bool = True,
+    now_ms: int,
+    progress: Progress,
 ) -> Draft:
     """A plan that is about to be applied. The locks are held.
 
@@ -48,36 +76,40 @@ def draft_to_apply(
     draft or discards it. Raises what `make_plan` raises.
     """
     if command in _MADE_ONCE and _has_room(command, request, undo_to):
-        draft = _staged(command, request, disk, undo_to=undo_to, now_ms=now_ms, progress=progress)
+        empty = Plan(
+            command=command, request=request, changes=(), outcome=Outcome(), undo_to=undo_to, keeps_undo=keeps_undo
+        )
+        draft = _staged(empty, disk, now_ms=now_ms, progress=progress)
         if draft is not None:
             return draft
-    return make_plan(command, request, undo_to=undo_to, progress=progress)
+    return make_plan(command, request, undo_to=undo_to, keeps_undo=keeps_undo, progress=progress)
 
 
 def _has_room(command: str, request: PlanRequest, undo_to: str | None) -> bool:
     """Whether there is room for whatever a command may make of the logs."""
-    if undo_to is not None and not os.path.isdir(undo_to):
-        return False
     module, _, name = _MADE_ONCE[command].partition(":")
     wanted = _SPARE_BYTES + _ROOM * getattr(import_module(module), name)(request)
-    return all(free_bytes(place) >= wanted for place in (request.site.root, undo_to) if place is not None)
+    return all(free_bytes(place) >= wanted for place in _places(request, undo_to))
 
 
-def _staged(
-    command: str, request: PlanRequest, disk: Disk, *, undo_to: str | None, now_ms: int, progress: Progress
-) -> Draft | None:
-    """A draft whose changes are staged; null: that cannot be done, and making a plan tells why."""
-    empty = Plan(command=command, request=request, changes=(), outcome=Outcome(), undo_to=undo_to)
+def _places(request: PlanRequest, undo_to: str | None) -> list[str]:
+    """A directory on each file system that a run writes to."""
+    return [request.site.root, *([] if undo_to is None else [existing_directory(undo_to)])]
+
+
+def _staged(empty: Plan, disk: Disk, *, now_ms: int, progress: Progress) -> Draft | None:
+    """A draft of an empty plan whose changes are staged; null: that cannot be done, and making a plan tells why."""
+    command, request, undo_to = empty.command, empty.request, empty.undo_to
     if obstacles_of(empty):
         return None
-    free = {os.stat(place).st_dev: free_bytes(place) for place in (request.site.root, undo_to) if place is not None}
+    free = {os.stat(place).st_dev: free_bytes(place) for place in _places(request, undo_to)}
     staging = _staging(empty, disk, now_ms)
     try:
         outcome = planner_of(command)(request, staging, progress)
         changes = tuple(staging.changes)
         spaces = (
             replace(space, free_bytes=free.get(os.stat(space.path).st_dev, space.free_bytes))
-            for space in spaces_for(changes, undo_to)
+            for space in spaces_for(changes, undo_to, keeps_old=empty.keeps_undo)
         )
         plan = replace(empty, outcome=outcome, changes=changes, spaces=tuple(spaces))
         plan = replace(plan, obstacles=obstacles_of(plan))
@@ -103,36 +135,72 @@ def apply_draft(draft: Draft, disk: Disk, *, now_ms: int, progress: Progress = N
     if plan.obstacles:
         raise RefusedError(f"{plan.obstacles[0]}; nothing has been changed")
     if not plan.changes:
-        raise RefusedError("there is nothing to be done", path=plan.request.site.root)
+        raise RefusedError("has nothing to apply: leave --apply out to see the plan", path=plan.request.site.root)
+    ahead = 0 if draft.staging is not None else _made_ahead(draft, disk)
     staging = draft.staging or _staging(plan, disk, now_ms)
     try:
         if draft.staging is None and not draft.outline.replay(staging):
             planner_of(plan.command)(plan.request, staging, progress)
-        check_drift(plan.changes, staging.changes)
+        check_drift(plan.changes[ahead:], staging.changes)
         journal = staging.prepare()
         states = check_new(journal)
-    except BaseException:
+    except BaseException as error:
         staging.discard()
+        if ahead and isinstance(error, (KafkalogError, KeyboardInterrupt)):
+            raise _unfinished_ahead(plan, error) from error
         raise
     return _finish(journal, disk, states)
+
+
+def _made_ahead(draft: Draft, disk: Disk) -> int:
+    """Make the first deletions and cuts of a run that keeps nothing, as few as the intent needs room; how many."""
+    plan = draft.plan
+    if plan.keeps_undo or not draft.outline.is_kept or len(plan.spaces) != 1:
+        return 0
+    root = plan.request.site.root
+    ahead = plan.changes[: made_ahead(plan.changes, free_bytes(root))]
+    with disk.within(_trusted(root, None)):
+        for number, change in enumerate(ahead):
+            try:
+                make_at_once(disk, change)
+            except (KafkalogError, KeyboardInterrupt) as error:
+                if number == 0 and fingerprint(change.path) == change.before:
+                    raise
+                raise _unfinished_ahead(plan, error) from error
+    return len(ahead)
+
+
+def _unfinished_ahead(plan: Plan, error: BaseException) -> UnfinishedError:
+    cause = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
+    return UnfinishedError(
+        f"{cause}. Some files of {plan.request.site.root} have been deleted or cut and the others not: when the cause "
+        f"is mended, run the same kafkalog {plan.command} --no-undo --apply again, which does what is left"
+    )
 
 
 def resume(journal: Journal, disk: Disk) -> Journal:
     """Make the changes of a run that have not been made. Raises RefusedError before the first, else UnfinishedError."""
     if journal.state != "prepared":
-        raise RefusedError(f"{journal.run} is {journal.state}, and cannot be resumed", path=journal.layout.root)
-    return _finish(journal, disk, check_new(journal))
+        raise RefusedError(
+            f"{journal.run} is {journal.state} and cannot be resumed; kafkalog undo --list shows every run",
+            path=journal.layout.root,
+        )
+    problem = trust_problem(journal)
+    if problem is not None:
+        raise RefusedError(problem)
+    return _finish(journal, disk, check_resumed(journal))
 
 
 def _finish(journal: Journal, disk: Disk, states: States) -> Journal:
     try:
         return finish(disk, journal, states)
     except (Exception, KeyboardInterrupt) as error:
-        root = journal.layout.root
+        root, place = journal.layout.root, leading_directory(journal)
         cause = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
+        back = f" or take it back ({undo_command(place, journal)})" if journal.keeps_old else ""
         raise UnfinishedError(
             f"{cause}. Some files of {root} have been changed and some not: when the cause is mended, finish it "
-            f"({resume_command(root)}) or take it back ({undo_command(root, journal.run)})"
+            f"({resume_command(place, journal)}){back}"
         ) from error
 
 
@@ -140,7 +208,7 @@ def check_drift(planned: Sequence[Change], now: Sequence[Change]) -> None:
     """Raises RefusedError where something of a plan is no longer so."""
     drift = _drift(planned, now)
     if drift is not None:
-        raise RefusedError(f"{drift}; nothing has been changed. Make the plan anew")
+        raise RefusedError(f"{drift}; nothing has been changed. Make a new plan: the planning command with --plan-out")
 
 
 def _drift(planned: Sequence[Change], now: Sequence[Change]) -> str | None:
@@ -166,13 +234,32 @@ def _staging(plan: Plan, disk: Disk, now_ms: int) -> Staging:
     root = plan.request.site.root
     is_log_dir = plan.request.site.log_dir is not None
     layout = layout_for(_free_run(plan, now_ms), root, plan.changes, is_log_dir=is_log_dir, undo_to=plan.undo_to)
-    return Staging(layout, disk, command=plan.command, created_ms=now_ms, site_root=root, is_log_dir=is_log_dir)
+    return Staging(
+        layout,
+        disk,
+        command=plan.command,
+        created_ms=now_ms,
+        site_root=root,
+        is_log_dir=is_log_dir,
+        trusted=_trusted(root, plan.undo_to),
+        keeps_old=plan.keeps_undo,
+    )
+
+
+def _trusted(root: str, undo_to: str | None) -> TrustedDirectories:
+    """What the user named: links in the log directory have been followed already when the plan was made."""
+    named = [root]
+    if undo_to is not None:
+        while not os.path.isdir(undo_to):
+            undo_to = os.path.dirname(undo_to)
+        named.append(undo_to)
+    return TrustedDirectories(named, follows_links=True)
 
 
 def _free_run(plan: Plan, now_ms: int) -> str:
     """A name that no journal has yet, here or where this one goes."""
     moment = datetime.fromtimestamp(now_ms / 1000, UTC)
-    places = [plan.request.site.root, *([] if plan.undo_to is None else [plan.undo_to])]
+    places = [place for place in (plan.request.site.root, plan.undo_to) if place is not None and os.path.isdir(place)]
     seen = [find_journals(place) for place in places]
     taken = {journal.run for found in seen for journal in found.journals}
     taken |= {remains.run for found in seen for remains in found.remains}

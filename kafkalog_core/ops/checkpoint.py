@@ -24,12 +24,13 @@ from kafkalog_core.ops.logdirs.brokerdir import OFFSET_KINDS, read_broker_dir, s
 from kafkalog_core.ops.logdirs.compaction import is_compacted
 from kafkalog_core.ops.logdirs.extents import read_extent
 from kafkalog_core.ops.mending.epochs import mend_epochs
-from kafkalog_core.ops.mending.mark import KEEPS_PRODUCERS, MARK, next_step, unclean_parts, unverified
+from kafkalog_core.ops.mending.mark import KEEPS_PRODUCERS, MARK, in_order, unclean_parts, unverified, why_unmarked
 from kafkalog_core.ops.mending.mend import Mend, why
 from kafkalog_core.ops.mending.meta import MetaSources, mend_meta
 from kafkalog_core.ops.mending.offsets import Measured, mend_offsets, offset_findings
 from kafkalog_core.ops.mending.topic_ids import mend_topic_id, read_topic_ids
 from kafkalog_core.ops.plans.plan import Outcome
+from kafkalog_core.ops.plans.sheet import MENDED_BY_PLAN
 from kafkalog_core.ops.reading.rows import RowChunk
 from kafkalog_core.ops.releases.cluster_records import read_cluster_topics, read_log_levels
 from kafkalog_core.ops.releases.release import Release
@@ -59,7 +60,6 @@ __all__ = ["plan_checkpoint"]
 
 Row = dict[str, object]
 
-_MENDED: Final = "This plan mends it."
 _MARKED: Final = "every partition verifies, and its recovery point is the end of its log"
 _SERVED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
 _AT_CLEAN_STOP: Final = (FileKind.RECOVERY_POINT, FileKind.HIGH_WATERMARK, FileKind.LOG_START_OFFSET)
@@ -110,7 +110,7 @@ class _Checkpoint:
         mends = self._mends()
         obstacles: tuple[Finding, ...] = ()
         if wants_mark:
-            obstacles = tuple(self._obstacles(mends))
+            obstacles = tuple(in_order(self._obstacles(mends)))
         is_marked = wants_mark and not obstacles
         if is_marked and self._guess.release >= _HAS_RECOVERY_POINTS:
             mends = self._at_their_ends(mends)
@@ -129,7 +129,7 @@ class _Checkpoint:
             release=self._guess,
             needs_release=(wants_mark or _asks_release(mends)) and not self._guess.agree(_is_recent),
             details=tuple(_details(mends)),
-            note=next_step(self._site.root, obstacles) if obstacles else None,
+            note=why_unmarked(self._site.root, obstacles) if obstacles else None,
         )
 
     # --- the files ----------------------------------------------------------------------------------------------------
@@ -261,9 +261,17 @@ class _Checkpoint:
     def _obstacles(self, mends: Sequence[Mend]) -> Iterator[Finding]:
         """Why the directory cannot be marked; empty: it can."""
         if self._log_dir is None:
-            raise RefusedError("nothing in it says that it is a broker's log directory", path=self._site.root)
+            raise RefusedError(
+                "does not look like a broker's log directory: --mark-clean takes the directory that holds the "
+                "partitions and their checkpoint files",
+                path=self._site.root,
+            )
         if not self._site.is_whole:
-            raise RefusedError("the mark is that of the whole log directory: name no partitions", path=self._site.root)
+            raise RefusedError(
+                "the mark is that of the whole log directory: run kafkalog checkpoint --mark-clean on it without "
+                "--topic, --partition or --exclude",
+                path=self._site.root,
+            )
         gone = {(mend.path, code) for mend in mends if mend.content is not None for code in mend.mended}
         for kind in _AT_CLEAN_STOP:
             path = f"{self._site.root}/{fixed_file_name(kind)}"
@@ -296,9 +304,10 @@ def _sorted_out(mends: Iterable[Mend]) -> tuple[tuple[Finding, ...], tuple[Findi
             if finding.severity == "info":
                 continue
             if mend.content is not None and finding.code in mend.mended:
-                findings.append(replace(finding, cure=_MENDED))
+                findings.append(replace(finding, cure=MENDED_BY_PLAN))
             elif finding.severity == "error":
-                refusals.append(finding)
+                # This command cannot mend it, so its own name is no advice; a refusal beside it names what is missing.
+                refusals.append(replace(finding, next_step=None))
             else:
                 findings.append(finding)
         refusals += mend.refusals

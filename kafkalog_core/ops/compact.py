@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import DirectoryState
-from kafkalog_core.ops.cleaning.policy import cleaned_topics, why_never_cleaned, why_not_current, with_known_policy
+from kafkalog_core.ops.cleaning.policy import why_never_cleaned, why_not_current
 from kafkalog_core.ops.cleaning.settings_check import check_cleaner_settings
 from kafkalog_core.ops.cleaning.simulation import CompactTask, simulate
 from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
@@ -21,6 +21,7 @@ from kafkalog_core.ops.pool import Pool
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
 from kafkalog_core.ops.releases.release_evidence import infer_release
 from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
+from kafkalog_core.ops.selecting.partitions import check_topics
 from kafkalog_core.storage.partition import read_partition
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class CompactRequest:
         biggest: so many of the biggest keys.
         jobs: processes, each with an offset map of its own.
         max_batch_bytes: the largest batch that is read, inflated too.
+        command_line: what was typed, `assumptions.PLACE` where options go, for commands to paste; None: not known.
     """
 
     targets: tuple[Target, ...]
@@ -72,6 +74,7 @@ class CompactRequest:
     biggest: int = 0
     jobs: int = 1
     max_batch_bytes: int = MAX_BATCH_BYTES
+    command_line: str | None = None
 
 
 def compact(
@@ -85,8 +88,10 @@ def compact(
         progress: told the bytes that are read; where there are workers, they tell theirs.
         workers: who reads; null: this process, and as many others as the request has jobs.
 
-    Raises SelectionError for a file by itself, SettingError for settings that no broker takes.
+    Raises SelectionError for a file by itself, or a topic with settings that is not there, SettingError for settings
+    that no broker takes.
     """
+    check_topics(request.kafka.topics, request.targets)
     drafts = [draft for site in sites_of(request.targets) for draft in _drafts_of(site, request)]
     tasks = list(_read_all(drafts, workers))
     check_now([task.view for task in tasks if task.view is not None], request.now_ms)
@@ -126,27 +131,26 @@ def _drafts_of(site: Site, request: CompactRequest) -> Iterator[CompactTask]:
         )
     guess = infer_release(site.root, kafka=request.kafka.kafka)
     log_dir = site.log_dir
-    settings = read_settings(request.kafka, guess.release, None if log_dir is None else log_dir.path)
+    settings = read_settings(request.kafka, guess.release, site.log_dir_path, site.beside)
     broker_dir = None if log_dir is None else read_broker_dir(log_dir)
-    around = _Around(guess, settings, broker_dir, cleaned_topics(broker_dir))
+    around = _Around(guess, settings, broker_dir)
     for place in site.partitions:
         if place.name.state is not DirectoryState.DELETE:
             yield _draft(place, request, around)
 
 
 class _Around(NamedTuple):
-    """What the partitions of one log directory have in common; `cleaned` are topics that a cleaner has been at."""
+    """What the partitions of one log directory have in common."""
 
     guess: ReleaseGuess
     settings: Settings
     broker_dir: BrokerDir | None
-    cleaned: frozenset[str]
 
 
 def _draft(place: PartitionPath, request: CompactRequest, around: _Around) -> CompactTask:
-    settings, cleaned, name = around.settings, around.cleaned, place.name
-    topic = with_known_policy(settings.for_topic(name.topic), is_cleaned=name.topic in cleaned)
-    never = why_not_current(name.state) or why_never_cleaned(settings, topic, has_cleaned=bool(cleaned))
+    settings, name = around.settings, place.name
+    topic = settings.for_topic(name.topic)
+    never = why_not_current(name.state) or why_never_cleaned(settings, topic)
     draft = CompactTask(
         path=place.path,
         topic=name.topic,
@@ -164,6 +168,8 @@ def _draft(place: PartitionPath, request: CompactRequest, around: _Around) -> Co
         force=request.force,
         biggest=request.biggest,
         max_batch_bytes=request.max_batch_bytes,
+        assume_defaults=request.kafka.assume_defaults,
+        command_line=request.command_line,
     )
     if never is None:
         check_cleaner_settings(settings, topic)

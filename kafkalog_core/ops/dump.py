@@ -22,7 +22,6 @@ from kafkalog_core.ops.reading.chain import chain_findings
 from kafkalog_core.ops.reading.chunks import Place, rows_at
 from kafkalog_core.ops.reading.committed import CommittedView, committed_findings, read_committed_view, segments_behind
 from kafkalog_core.ops.reading.entries import ENTRY_KINDS, entries
-from kafkalog_core.ops.reading.file_codes import code_of_error
 from kafkalog_core.ops.reading.logfiles import Unit, files_in_range, unit_of_file, unit_of_partition
 from kafkalog_core.ops.reading.logreader import LogReader
 from kafkalog_core.ops.reading.rows import RowChunk
@@ -30,6 +29,8 @@ from kafkalog_core.ops.reading.segment_rows import segment_files, segment_row
 from kafkalog_core.ops.reading.stats import LogStats
 from kafkalog_core.ops.selecting.select import Filters
 from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, PartitionTarget, Target
+from kafkalog_core.storage.file_codes import code_of_error
+from kafkalog_core.storage.logdir import not_listed
 from kafkalog_core.storage.partition import Partition, read_partition
 from kafkalog_core.storage.scan import ScanOptions
 
@@ -147,10 +148,7 @@ class Dumper:
             try:
                 partition = read_partition(place.path)
             except StorageError as error:
-                name = place.name
-                finding = found(
-                    "dir.unreadable", place.path, topic=name.topic, partition=name.partition, reason=error.message
-                )
+                finding = not_listed(place, error)
                 yield from self._findings([finding])
                 continue
             log_dir = target.log_dir.path if target.log_dir.is_broker_dir else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import AccessError, NotFoundError
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.progress import Progress
     from kafkalog_core.ops.reindexing.steps import Step
     from kafkalog_core.ops.reindexing.task import Said
-    from kafkalog_core.ops.releases.settings import Setting
+    from kafkalog_core.ops.releases.setting_values import Setting
     from kafkalog_core.ops.selecting.targets import FileTarget
     from kafkalog_core.storage.changing.changes import Stage
 
@@ -62,7 +63,7 @@ class _Planner:
         kafka = request.settings
         self._guess = infer_release(request.site.root, kafka=kafka.kafka)
         log_dir = request.site.log_dir
-        self._settings = read_settings(kafka, self._guess.release, None if log_dir is None else log_dir.path)
+        self._settings = read_settings(kafka, self._guess.release, request.site.log_dir_path, request.site.beside)
         self._broker_dir = None if log_dir is None else read_broker_dir(log_dir)
         self._used: dict[tuple[str, object, str], Setting] = {}
         self._other_files: list[Finding] = []
@@ -173,8 +174,11 @@ def rebuild(task: ReindexTask, scratch: str, advance: Callable[[int], None]) -> 
 
 
 def _rules(release: Release) -> RecoveryRules:
-    """0.7 has no indexes, which shows when its partitions are read."""
-    return recovery_rules(max(release, _FIRST))
+    """Return the rules of a release, which can be written by; 0.7 has no indexes, as its partitions show when read.
+
+    A control batch that compaction has emptied is no obstacle to an index, although releases before 2.0 die of it.
+    """
+    return replace(recovery_rules(max(release, _FIRST)), reads_empty_markers=True)
 
 
 def _log_bytes(task: ReindexTask) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from kafkalog_core.findings import DENIED
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -29,6 +31,7 @@ class Report:
         self.expected_partitions = 0
         self.expected_bytes = 0
         self.unchanged_bytes = 0
+        self.advanced_bytes = 0
         self.unopened_batches = 0
         self.uncounted_batches = 0
         self.batches = 0
@@ -39,6 +42,11 @@ class Report:
         self.refusals: list[str] = []
         self.severities: Counter[str] = Counter()
         self.codes: Counter[str] = Counter()
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """Bytes of log that were read of what was not finished, as far as progress was reported."""
+        return max(0, self.advanced_bytes - (self.bytes - self.unchanged_bytes))
 
     def expect(self, *, files: int = 0, partitions: int = 0, size_bytes: int = 0) -> None:
         """So much more is there to be read; what is left of it in the end was not."""
@@ -59,13 +67,18 @@ class Report:
         self.codes[str(row["code"])] += count
 
     @property
+    def is_partial(self) -> bool:
+        """Whether a target, or a file in one, was not read because this user may not."""
+        return bool(self.refusals) or self.codes[DENIED] > 0
+
+    @property
     def exit_status(self) -> int:
         """0, or 4 where something of severity error was found, or a warning where that is to count.
 
-        3 where a target could not be read, whatever was found in the others: a result that lacks something must not
-        look like one that does not, and what was found is in its rows.
+        3 where a target could not be read, or this user may not read a file in one, whatever was found in the rest: a
+        result that lacks something must not look like one that does not, and what was found is in its rows.
         """
-        if self.refusals:
+        if self.is_partial:
             return REFUSED
         is_bad = self.severities["error"] or (self._fail_on == "warning" and self.severities["warning"])
         return DAMAGED if is_bad else CLEAN

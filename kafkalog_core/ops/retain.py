@@ -9,8 +9,8 @@ from kafkalog_core.findings import Finding
 from kafkalog_core.ops.plans.plan import Outcome as PlanOutcome
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
 from kafkalog_core.ops.recovery.loader_rules import rules_of
-from kafkalog_core.ops.recovery.rules import recovery_rules
 from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
+from kafkalog_core.ops.retention.assumed import assumptions_of
 from kafkalog_core.ops.retention.play import Event, Schedule, play
 from kafkalog_core.ops.retention.rules import release_rules
 from kafkalog_core.ops.retention.staging import stage_retention
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.logdirs.brokerdir import Key
     from kafkalog_core.ops.plans.plan import PlanRequest
     from kafkalog_core.ops.plans.sites import Site
+    from kafkalog_core.ops.releases.assumptions import Assumption
     from kafkalog_core.ops.releases.settings import Settings
     from kafkalog_core.ops.retention.forecast import Forecast
     from kafkalog_core.storage.changing.changes import Stage
@@ -61,6 +62,7 @@ class Retained:
         outcomes: of each scenario, first of none.
         events: up to the moment that was asked for, of one partition.
         schedule: by which they were played.
+        assumptions: values that nobody states, by which records would be deleted; none where they are accepted.
     """
 
     forecast: Forecast
@@ -68,6 +70,7 @@ class Retained:
     outcomes: tuple[Outcome, ...] = ()
     events: tuple[Event, ...] = ()
     schedule: Schedule
+    assumptions: tuple[Assumption, ...] = ()
 
 
 def retain(request: RetainRequest, survey: Survey, progress: Progress = NO_PROGRESS) -> Iterator[Retained | Finding]:
@@ -94,6 +97,7 @@ def told(
             outcomes=tuple(_outcomes(each, survey.settings, request.scenarios)),
             events=events,
             schedule=schedule,
+            assumptions=tuple(assumptions_of(each, survey.settings)),
         )
 
 
@@ -137,22 +141,19 @@ def plan_retain(request: PlanRequest, stage: Stage, progress: Progress) -> PlanO
         else:
             forecasts.append(each)
             findings += findings_of(each)
-    _raise_starts(survey, forecasts, stage)
     release = survey.guess.release
-    expiration = survey.settings.broker("producer.id.expiration.ms").value
-    snapshots = SnapshotOptions(
-        order=recovery_rules(release).snapshot_order,
-        now_ms=request.now_ms,
-        expiration_ms=expiration if isinstance(expiration, int) else 0,
-        drops_below_start=rules_of(release).drops_old_producers,
+    snapshots = SnapshotOptions.of_release(
+        release, now_ms=request.now_ms, expiration_ms=survey.settings.producer_expiration_ms
     )
     changed = [each for each in forecasts if each.is_change]
-    told = [stage_retention(each, release, snapshots, stage) for each in changed]
+    told = stage_retention(changed, release, snapshots, stage, lambda: _raise_starts(survey, forecasts, stage))
     topics = [each.question.topic for each in forecasts]
+    assumptions = [assumption for each in changed for assumption in assumptions_of(each, survey.settings)]
     return PlanOutcome(
-        findings=(*findings, *(finding for finding in told if finding is not None)),
+        findings=(*findings, *told),
         settings=used_settings(topics),
         release=survey.guess if forecasts else None,
+        assumptions=tuple(dict.fromkeys(assumptions)),
         needs_release=bool(changed)
         and not survey.guess.agree(lambda each: [release_rules(topic, each) for topic in topics]),
     )
@@ -170,7 +171,7 @@ def wanted_of(options: Mapping[str, object], request: PlanRequest) -> Wanted:
 
 
 def _raise_starts(survey: Survey, forecasts: Sequence[Forecast], stage: Stage) -> None:
-    """The checkpoint first, with all logs that begin later afterwards."""
+    """The checkpoint, with all logs that begin later afterwards."""
     broker_dir = survey.broker_dir
     starts: dict[Key, int] = {}
     for each in forecasts:

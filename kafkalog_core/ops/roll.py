@@ -26,6 +26,7 @@ from kafkalog_core.ops.rolling.broker_files import write_broker_files
 from kafkalog_core.ops.rolling.files import PartitionFiles, copy_directory
 from kafkalog_core.ops.rolling.forecast import RollForecast, RollTask, forecast, play
 from kafkalog_core.ops.rolling.rules import append_rules
+from kafkalog_core.ops.selecting.partitions import check_topics
 from kafkalog_core.storage.changing.new_dir import NewDir
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.partition import read_partition
@@ -87,6 +88,7 @@ def roll(
         RefusedError: The new directory cannot be made, or not of this log; nothing of it is left.
         LockedError: A broker runs on the log directory that is to be copied.
     """
+    check_topics(request.kafka.topics, request.targets)
     sites = [site for site in sites_of(request.targets) if site.partitions or site.files]
     for site in sites:
         if site.files:
@@ -123,7 +125,7 @@ def _tasks(site: Site, request: RollRequest) -> Iterator[tuple[RollTask, Partiti
     guess = infer_release(site.root, kafka=request.kafka.kafka)
     if guess.release < _FIRST:
         guess = replace(guess, release=_FIRST)
-    settings = read_settings(request.kafka, guess.release, None if site.log_dir is None else site.log_dir.path)
+    settings = read_settings(request.kafka, guess.release, site.log_dir_path, site.beside)
     for place in _rolled(site):
         partition = read_partition(place.path)
         task = RollTask(
@@ -211,17 +213,20 @@ class _Writing:
     def _write(self, new: NewDir, task: RollTask, partition: Partition, progress: Progress) -> RollForecast:
         name = partition.name
         if partition.format == "v07" or not partition.segments:
-            raise RefusedError("there is no segment of 0.8 or later, which could be written anew", path=partition.path)
+            raise RefusedError(
+                "has no segment of 0.8 or later that could be rolled; leave it out with --exclude", path=partition.path
+            )
         if any(segment.state is SegmentState.SWAP for segment in partition.other_segments):
             raise RefusedError(
-                "a finished replacement of segments waits here: let a broker start on a copy first, which puts it in "
-                "its place, or move it away",
+                "a finished replacement of segments waits here: kafkalog truncate --as-broker shows what a broker does "
+                "with it; or leave the partition out with --exclude",
                 path=partition.path,
             )
         if task.settings.remote_storage_enable:
             raise RefusedError(
-                "the topic has remote storage, which knows segments by their offsets: writing them anew would leave it "
-                "with others",
+                "the topic has remote storage, which knows segments by their offsets, and new segments would have "
+                "others; "
+                "leave the partition out with --exclude",
                 path=partition.path,
             )
         if not task.guess.agree(lambda release: (append_rules(release), recovery_rules(release))):

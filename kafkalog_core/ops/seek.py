@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Literal
 
 from kafkalog_core import tables
 from kafkalog_core.errors import SelectionError, StorageError
-from kafkalog_core.findings import found
+from kafkalog_core.findings import DENIED, found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.ops.logdirs.checkpoints import Checkpoints
 from kafkalog_core.ops.reading.chunks import rows_at
-from kafkalog_core.ops.reading.file_codes import code_of_error
 from kafkalog_core.ops.reading.logreader import damage_severity
 from kafkalog_core.ops.reading.rows import RowChunk
 from kafkalog_core.ops.releases.release import Release
@@ -22,8 +21,10 @@ from kafkalog_core.ops.seeking.offsets_before import offsets_before
 from kafkalog_core.ops.seeking.seek_answers import Answer, broker_findings, find
 from kafkalog_core.ops.seeking.seek_fetch import fetch_chunks
 from kafkalog_core.ops.seeking.seek_targets import Releases, SeekTarget, seek_targets
+from kafkalog_core.storage.file_codes import code_of_error
 from kafkalog_core.storage.lookups.lookup import PartitionLookup
 from kafkalog_core.storage.lookups.trace import Trace
+from kafkalog_core.storage.rights import denial
 from kafkalog_core.storage.scan import ScanOptions
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class _Seeker:
             row["topic"], row["partition"] = target.unit.topic, target.unit.partition
             row["steps"] = [step.row() for step in trace.steps] if self._request.explain else None
             rows.append(row)
-        self._report.files += len({name for row in rows if (name := row["segment"]) is not None})
+        self._report.files += len(trace.scanned_files | {name for row in rows if (name := row["segment"]) is not None})
         with_batch = sum("size_bytes" in row for row in rows)
         self._report.batches += with_batch
         self._report.records += with_batch - sum(row["offset"] is None for row in rows if "size_bytes" in row)
@@ -199,9 +200,10 @@ class _Seeker:
     ) -> Iterator[Chunk]:
         """Damage and findings about what was looked at."""
         unit = target.unit
+        numbers = {segment.log.path: number for number, segment in enumerate(lookup.segments) if segment.log}
+        files = {file.path: file for file in unit.files}
         for met in trace.damages:
-            file = self._file(target, met.path)
-            number = next(index for index, segment in enumerate(lookup.segments) if segment.log is file.file)
+            file, number = files[met.path], numbers[met.path]
             severity = damage_severity(met.damage, lookup.segment(number).source, file, unit)
             self._report.add_damage(met.damage.reason, met.damage.size_bytes, severity)
             row = {
@@ -215,7 +217,10 @@ class _Seeker:
             yield rows_at(file.place, tables.DAMAGE, [row])
         place = {"topic": unit.topic, "partition": unit.partition}
         for doubt in trace.doubts:
-            if doubt.is_missing:
+            denied = denial(doubt.path)
+            if denied is not None:
+                findings.append(found(DENIED, doubt.path, reason=denied.message, **place))  # type: ignore[arg-type]
+            elif doubt.is_missing:
                 findings.append(found("segment.index-missing", doubt.path, topic=unit.topic, partition=unit.partition))
             else:
                 findings.append(found("lookup.index-not-used", doubt.path, problem=doubt.problem, **place))  # type: ignore[arg-type]

@@ -18,23 +18,28 @@ from kafkalog_core.ops.plans.plan import Outcome
 from kafkalog_core.ops.pool import Pool
 from kafkalog_core.ops.recovery.loader_rules import rules_of
 from kafkalog_core.ops.recovery.rules import recovery_rules
+from kafkalog_core.ops.releases.assumptions import assumed_of_topic
 from kafkalog_core.ops.releases.release_evidence import infer_release
 from kafkalog_core.ops.releases.settings import read_settings
 from kafkalog_core.ops.truncation.aftermath import Surroundings
 from kafkalog_core.ops.truncation.checkpoints import FOLLOWING, lower_offsets
+from kafkalog_core.ops.truncation.completion import stage_completion
 from kafkalog_core.ops.truncation.search import Question, search
 from kafkalog_core.ops.truncation.staging import stage_cut
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.segment import SegmentState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
     from kafkalog_core.ops.plans.plan import PlanRequest
     from kafkalog_core.ops.progress import Progress
+    from kafkalog_core.ops.releases.assumptions import Assumption
     from kafkalog_core.ops.releases.release import Release
-    from kafkalog_core.ops.releases.settings import Setting
+    from kafkalog_core.ops.releases.setting_values import Setting
+    from kafkalog_core.ops.truncation.cut import Cut
     from kafkalog_core.ops.truncation.search import Answer
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.partition import Partition
@@ -43,6 +48,11 @@ __all__ = ["plan_truncate"]
 
 _USED: Final = ("index.interval.bytes", "segment.index.bytes", "max.message.bytes")
 _TIERED: Final = ("remote.storage.enable",)
+_TOO_LARGE: Final = "over-limit"
+_NOT_LOOKED_INTO: Final = (
+    "every batch is whole, its checksum is right and offsets rise from batch to batch; this command does not look into "
+    "batches, which kafkalog verify does"
+)
 _SHARED_BYTES: Final = 64 * 1024 * 1024
 """Below, starting processes takes longer than reading."""
 
@@ -72,12 +82,12 @@ class _Planner:
         kafka = request.settings
         self._guess = infer_release(request.site.root, kafka=kafka.kafka)
         log_dir = request.site.log_dir
-        self._settings = read_settings(kafka, self._guess.release, None if log_dir is None else log_dir.path)
+        self._settings = read_settings(kafka, self._guess.release, request.site.log_dir_path, request.site.beside)
         self._broker_dir: BrokerDir | None = None if log_dir is None else read_broker_dir(log_dir)
         self._used: dict[tuple[str, object, str], Setting] = {}
 
     def plan(self) -> Outcome:
-        """Find all cuts first: what the checkpoints say of log starts is lowered before anything is cut."""
+        """Find all cuts, and stage them; `truncation.staging` has the order and its reasons."""
         site = self._request.site
         if site.files:
             raise SelectionError("truncate cuts whole partitions; name the directory of one", path=site.files[0].path)
@@ -90,12 +100,20 @@ class _Planner:
             for cut, _ in cuts
             if self._is_served(cut.partition)
         }
+        completions = [answer.completion for answer in answers if answer.completion is not None]
+        for completion in completions:
+            stage_completion(completion, self._stage)
+        hidden = [each for each in cuts if self._ends_below_start(each[0])]
+        for cut, aftermath in [each for each in cuts if each not in hidden]:
+            stage_cut(cut, aftermath, self._stage)
         self._lower(FileKind.LOG_START_OFFSET, ends)
-        for cut, aftermath in cuts:
+        for cut, aftermath in hidden:
             stage_cut(cut, aftermath, self._stage)
         for kind in FOLLOWING:
             self._lower(kind, ends)
-        rules = _start_rules if self._question.as_broker else _has_producers
+        rules: Callable[[Release], object] = _start_rules if self._question.as_broker else _has_producers
+        if completions:
+            rules = _replacement_rules
         return Outcome(
             findings=(
                 *(finding for answer in answers for finding in answer.findings),
@@ -104,9 +122,29 @@ class _Planner:
             refusals=tuple(finding for answer in answers for finding in answer.refusals),
             losses=tuple(loss for answer in answers for loss in answer.losses),
             settings=tuple(self._used.values()),
+            note=_NOT_LOOKED_INTO if self._is_sound(answers) else None,
             release=self._guess if self._question.as_broker or cuts else None,
-            needs_release=bool(cuts) and not self._guess.agree(rules),
+            needs_release=bool(cuts or completions) and not self._guess.agree(rules),
+            assumptions=tuple(dict.fromkeys(each for cut, _ in cuts for each in self._assumed(cut))),
         )
+
+    def _is_sound(self, answers: list[Answer]) -> bool:
+        """Whether damage was looked for, and none found."""
+        is_asked = self._question.to_offset is None and not self._question.as_broker
+        return is_asked and not any(answer.cut is not None or answer.refusals for answer in answers)
+
+    def _ends_below_start(self, cut: Cut) -> bool:
+        """Whether a log ends below its checkpointed log start offset once it is cut."""
+        if self._broker_dir is None or not self._is_served(cut.partition):
+            return False
+        start_offset = self._broker_dir.offset(FileKind.LOG_START_OFFSET, cut.partition.name)
+        return start_offset is not None and start_offset > cut.end_offset
+
+    def _assumed(self, cut: Cut) -> Iterator[Assumption]:
+        """What a cut rests on: up to 0.10.2 recovery takes a message above max.message.bytes for damage."""
+        recoveries = (each.recovery for each in cut.segments)
+        if any(each is not None and each.stop == _TOO_LARGE for each in recoveries):
+            yield from assumed_of_topic(self._settings.for_topic(cut.partition.topic), ["max.message.bytes"])
 
     def _is_served(self, partition: Partition) -> bool:
         """Whether the offsets in the checkpoints are of this directory."""
@@ -121,7 +159,7 @@ class _Planner:
         partitions = [
             partition
             for place in self._request.site.partitions
-            if place.name.state is not DirectoryState.DELETE and (partition := read_partition(place.path)).segments
+            if place.name.state is not DirectoryState.DELETE and self._has_log(partition := read_partition(place.path))
         ]
         size_bytes = sum(segment.size_bytes for partition in partitions for segment in partition.segments)
         self._progress.expect(size_bytes)
@@ -132,6 +170,11 @@ class _Planner:
             return
         with Pool(jobs, self._progress) as pool:
             yield from pool.map(search, pieces)
+
+    def _has_log(self, partition: Partition) -> bool:
+        """Whether there is anything to cut; a start makes segments of replacements that are there alone."""
+        others = partition.other_segments if self._question.as_broker else ()
+        return bool(partition.segments) or any(other.state is SegmentState.SWAP for other in others)
 
     def _surroundings(self, partition: Partition) -> Surroundings:
         context, high_watermark = PartitionContext(), None
@@ -144,13 +187,12 @@ class _Planner:
         for setting in settings.settings:
             if setting.name in names:
                 self._used[setting.name, setting.value, setting.origin] = setting
-        expiration = self._settings.broker("producer.id.expiration.ms").value
         return Surroundings(
             context=context,
             high_watermark=high_watermark,
             release=self._guess.release,
             settings=settings,
-            expiration_ms=expiration if isinstance(expiration, int) else 0,
+            expiration_ms=self._settings.producer_expiration_ms,
             now_ms=self._request.now_ms,
         )
 
@@ -160,8 +202,16 @@ def _of_metadata(partition: Partition) -> Finding:
 
 
 def _start_rules(release: Release) -> object:
-    """What matters of a release where its start says where to cut; beside replacements nothing is cut."""
-    return replace(rules_of(release), completes_swaps=True), recovery_rules(release)
+    """What matters of a release where its start says where to cut; next to replacements nothing is cut.
+
+    How it looks for an offset decides whether it starts, not where it cuts.
+    """
+    return replace(rules_of(release), completes_swaps=True, search="base"), recovery_rules(release)
+
+
+def _replacement_rules(release: Release) -> object:
+    """The same where replacements wait."""
+    return rules_of(release).completes_swaps, _start_rules(release)
 
 
 def _has_producers(release: Release) -> bool:

@@ -7,30 +7,43 @@ have to be taken back first.
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import NotFoundError, RefusedError, UnfinishedError
 from kafkalog_core.format.names import journal_run
-from kafkalog_core.ops.plans.obstacles import resume_command, space_sentence, undo_command
+from kafkalog_core.ops.plans.obstacles import (
+    interrupted_sentence,
+    leading_directory,
+    prune_command,
+    resume_command,
+    space_sentence,
+    trust_problem,
+    undo_command,
+    unreadable_sentence,
+)
 from kafkalog_core.storage.changing.changes import Change
-from kafkalog_core.storage.changing.commit import check_old, check_saved, prune, roll_back, state_of
-from kafkalog_core.storage.changing.journals import Found, Remains, find_journals, real_path
+from kafkalog_core.storage.changing.commit import check_old, check_saved, prune, roll_back, state_of, unfinished_files
+from kafkalog_core.storage.changing.journals import Found, Remains, find_journals, real_path, untrusted_places
 from kafkalog_core.storage.changing.permission import write_problems
-from kafkalog_core.storage.changing.space import Space, spaces_for
+from kafkalog_core.storage.changing.pointer import pointer_room
+from kafkalog_core.storage.changing.space import Move, freed_bytes, spaces_of
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.logdir import is_broker_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from kafkalog_core.storage.changing.changes import Fingerprint
     from kafkalog_core.storage.changing.commit import States
     from kafkalog_core.storage.changing.journal import Entry, Journal
+    from kafkalog_core.storage.changing.space import Space
     from kafkalog_core.storage.changing.writer import Disk
 
 __all__ = ["PrunePlan", "Scope", "UndoPlan", "apply_prune", "apply_undo", "plan_prune", "plan_undo", "scope_of"]
 
+_MAKE_ROOM: Final = "move something else away first, and run the same command again"
 _REVERSED: Final = {"replace": "replace", "create": "remove", "cut": "extend", "remove": "create"}
 
 
@@ -49,7 +62,11 @@ class Scope:
     partition: str | None = None
 
     def journal(self, run: str | None) -> Journal:
-        """The journal of that name, else of the last run that is not undone. Raises NotFoundError."""
+        """Return the journal of that name, else of the last run that is not undone.
+
+        Raises NotFoundError, and RefusedError where a journal that may be the one cannot be read.
+        """
+        self.check_readable(run)
         if run is not None:
             for journal in self.found.journals:
                 if journal.run == run:
@@ -61,6 +78,12 @@ class Scope:
             if journal.state not in {"undone", "pruning"}:
                 return journal
         raise NotFoundError("there is no run of kafkalog here that could be taken back", path=self.root)
+
+    def check_readable(self, run: str | None = None) -> None:
+        """Raise RefusedError where a journal cannot be read: of the run, or of any where `run` is `None`."""
+        for remains in self.found.remains:
+            if remains.is_unreadable and run in {None, remains.run}:
+                raise RefusedError(unreadable_sentence(self.root, remains))
 
     def interrupted(self) -> list[Journal]:
         """Runs that ended between their files."""
@@ -89,19 +112,19 @@ class PrunePlan:
     kept: tuple[str, ...]
 
 
-def scope_of(path: str) -> Scope:
-    """The journals that a directory leads to. Raises NotFoundError or AccessError."""
-    directory = os.path.abspath(path)
-    stat_path(directory)
-    if not os.path.isdir(directory):
-        raise NotFoundError("is no directory; name the log directory or the partition", path=path)
+def scope_of(path: str, also: Iterable[str] = ()) -> Scope:
+    """The journals that a directory leads to. `also`: other directories that the user named, see `find_journals`.
+
+    Raises NotFoundError or AccessError.
+    """
+    directory, others = _directory(path), [_directory(each) for each in also]
     if journal_run(os.path.basename(directory)) is not None:
         directory = os.path.dirname(directory)
     for spelling in dict.fromkeys((directory, os.path.realpath(directory))):
         around = os.path.dirname(spelling)
         if not is_broker_dir(directory) and is_broker_dir(around):
-            return Scope(around, _touching(find_journals(around), spelling), spelling)
-    return Scope(directory, find_journals(directory))
+            return Scope(around, _touching(find_journals(around, (directory, *others)), spelling), spelling)
+    return Scope(directory, find_journals(directory, others))
 
 
 def plan_undo(scope: Scope, run: str | None = None) -> UndoPlan:
@@ -109,7 +132,8 @@ def plan_undo(scope: Scope, run: str | None = None) -> UndoPlan:
     journal = scope.journal(run)
     changes: list[Change] = []
     kinds: list[str] = []
-    obstacles = list(_state_obstacles(journal))
+    problem = trust_problem(journal)
+    obstacles = list(_state_obstacles(journal)) or [each for each in (problem,) if each is not None]
     if not obstacles:
         states = [(entry, state_of(journal, entry)) for entry in reversed(journal.entries)]
         for entry, state in states:
@@ -121,7 +145,7 @@ def plan_undo(scope: Scope, run: str | None = None) -> UndoPlan:
         obstacles += write_problems(changes)
         obstacles += _unsaved(journal, states)
     spaces = _spaces(journal, changes)
-    obstacles += [space_sentence(space) for space in spaces if not space.is_enough]
+    obstacles += [f"{space_sentence(space)}; {_MAKE_ROOM}" for space in spaces if not space.is_enough]
     return UndoPlan(
         scope=scope,
         journal=journal,
@@ -138,12 +162,14 @@ def apply_undo(plan: UndoPlan, disk: Disk) -> Journal:
         raise RefusedError(f"{plan.obstacles[0]}; nothing has been changed")
     states = check_old(plan.journal)
     try:
-        return roll_back(disk, plan.journal, states)
+        pointer_bytes = pointer_room(plan.journal)
+        is_tight = any(space.free_bytes - space.needed_bytes < pointer_bytes for space in plan.spaces)
+        return roll_back(disk, plan.journal, states, gives_up_pointer=pointer_bytes > 0 and is_tight)
     except (Exception, KeyboardInterrupt) as error:
-        root, run = plan.scope.root, plan.journal.run
+        root = plan.scope.root
         cause = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
         raise UnfinishedError(
-            f"{cause}. The undo is not finished: when the cause is mended, run {undo_command(root, run)} again"
+            f"{cause}. The undo is not finished: when the cause is mended, run {undo_command(root, plan.journal)} again"
         ) from error
 
 
@@ -157,15 +183,22 @@ def plan_prune(scope: Scope, run: str | None = None) -> PrunePlan:
     if run is not None and not chosen and not remains:
         raise NotFoundError(f"no journal {run}; kafkalog undo DIR --list shows those that are there", path=scope.root)
     kept = [
-        f"{journal.run} is kept: it was interrupted. Finish it ({resume_command(scope.root)}) or take it back "
-        f"({undo_command(scope.root, journal.run)})"
+        f"{journal.run} is kept: it was interrupted. Finish it ({resume_command(scope.root, journal)})"
+        + (f" or take it back ({undo_command(scope.root, journal)})" if journal.keeps_old else "")
         for journal in chosen
         if journal.is_interrupted
     ]
     kept += [f"{each.run} is kept: {each.reason}" for each in remains if each.is_unreadable and run is None]
+    free = [journal for journal in chosen if not journal.is_interrupted]
+    kept += [
+        f"{journal.run} is kept: it leads to directories that were not named, which only the journal says are its own. "
+        f"If they are: {prune_command(leading_directory(journal), journal)}"
+        for journal in free
+        if _leads_away(journal)
+    ]
     return PrunePlan(
         scope=scope,
-        journals=tuple(journal for journal in chosen if not journal.is_interrupted),
+        journals=tuple(journal for journal in free if not _leads_away(journal)),
         remains=tuple(each for each in remains if run is not None or not each.is_unreadable),
         kept=tuple(kept),
     )
@@ -176,11 +209,26 @@ def apply_prune(plan: PrunePlan, disk: Disk) -> None:
     for journal in plan.journals:
         prune(disk, journal)
     for remains in plan.remains:
-        for path in reversed(remains.paths):
-            if os.path.isdir(path) and not os.path.islink(path):
-                disk.remove_directory(path)
-            elif os.path.lexists(path):
-                disk.unlink(path)
+        with disk.within(remains.trusted):
+            for path in reversed(remains.paths):
+                status = remains.trusted.status(path)
+                if status is not None and stat.S_ISDIR(status.st_mode):
+                    disk.remove_directory(path)
+                elif status is not None:
+                    disk.unlink(path)
+
+
+def _leads_away(journal: Journal) -> bool:
+    """Whether a journal leads to directories that were not named and are there."""
+    return any(os.path.lexists(place.path) for place in untrusted_places(journal))
+
+
+def _directory(path: str) -> str:
+    directory = os.path.abspath(path)
+    stat_path(directory)
+    if not os.path.isdir(directory):
+        raise NotFoundError("is not a directory; name the log directory or the partition", path=path)
+    return directory
 
 
 def _touching(found: Found, partition: str) -> Found:
@@ -200,6 +248,8 @@ def _state_obstacles(journal: Journal) -> Iterator[str]:
         yield f"{journal.run} has been taken back already"
     elif journal.state == "pruning":
         yield f"{journal.run} is being freed: what it held is gone, in part or whole"
+    elif not journal.keeps_old:
+        yield f"{journal.run} was made with --no-undo and cannot be taken back; {interrupted_sentence(journal)}"
 
 
 def _changed_since(scope: Scope, journal: Journal, entry: Entry) -> str:
@@ -211,7 +261,7 @@ def _changed_since(scope: Scope, journal: Journal, entry: Entry) -> str:
                 if real_path(other.path_of(later)) == real_path(path):
                     return (
                         f"{path}: a later run of kafkalog {other.command} changed it again; take that one back first: "
-                        f"{undo_command(scope.root, other.run)}"
+                        f"{undo_command(scope.root, other)}"
                     )
     if not os.path.isdir(os.path.dirname(path)):
         return f"{path}: its directory is gone: a broker deleted or moved the partition; it cannot be taken back"
@@ -241,16 +291,38 @@ def _unsaved(journal: Journal, states: States) -> Iterator[str]:
 
 
 def _spaces(journal: Journal, changes: list[Change]) -> tuple[Space, ...]:
-    """What comes back as a copy takes room, a tail as much as was cut off; a second name of the old file none."""
+    """What comes back as a copy takes room, a tail as much as was cut off; a second name of the old file none.
+
+    What leads to a journal elsewhere makes room where there is no other, and so does what the run left unfinished.
+    """
+    if not changes:
+        return ()
     entries = {journal.path_of(entry): entry for entry in journal.entries}
-    copied = []
+    intent_bytes = os.stat(journal.layout.intent).st_size
+    moves = [Move(os.path.dirname(journal.layout.intent), intent_bytes, intent_bytes, "intent")]
     for change in changes:
         entry = entries[change.path]
-        if entry.saved == "tail":
-            copied.append(replace(change, kind="cut", before=entry.before, size_bytes=_size(entry.after)))
-        elif entry.saved in {"copy", "inline"}:
-            copied.append(change)
-    return spaces_for(copied, None)
+        group = (change.path,) if change.swap is None else (os.path.dirname(change.path), change.swap)
+        freed = 0 if entry.saved == "tail" else freed_bytes(change)
+        moves.append(Move(os.path.dirname(change.path), _written(entry), freed, group))
+    spaces = spaces_of(moves)
+    unfinished = (journal.trusted.status(path) for path in unfinished_files(journal))
+    room = pointer_room(journal) + sum(status.st_blocks * 512 for status in unfinished if status is not None)
+    if not room:
+        return spaces
+    device = os.stat(journal.layout.root).st_dev
+    return tuple(
+        replace(space, needed_bytes=max(0, space.needed_bytes - room))
+        if os.stat(space.path).st_dev == device
+        else space
+        for space in spaces
+    )
+
+
+def _written(entry: Entry) -> int:
+    if entry.saved == "tail":
+        return _size(entry.before) - _size(entry.after)
+    return _size(entry.before) if entry.saved in {"copy", "inline"} else 0
 
 
 def _size(file: Fingerprint | None) -> int:

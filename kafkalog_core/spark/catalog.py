@@ -186,7 +186,9 @@ def _verified(
                 row = _row(verdict, census)
                 made = census.made[verdict.path]
                 report.unchanged_bytes += made.unchanged_bytes
-                report.bytes += made.bytes - sum(segment.size_bytes for segment in verdict.segments)
+                report.bytes += made.bytes - sum(
+                    segment.size_bytes for segment in verdict.segments if not segment.is_unread
+                )
                 held.partitions[verdict.path] = {name: row[name] for name in _KNOWN}
                 report.rows += 1
                 yield RowChunk(tables.CATALOG, [row])

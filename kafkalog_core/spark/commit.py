@@ -134,7 +134,7 @@ class Output:
             elif not os.path.lexists(final):
                 raise RefusedError(
                     f"commit {manifest.number} names this file, and it is gone; put it back from a backup, or write "
-                    "into a new directory",
+                    "into a new directory: --to DIR",
                     path=final,
                 )
             folders.add(os.path.dirname(final))
@@ -213,7 +213,7 @@ class Output:
     def _take_lock(self) -> None:
         path = f"{self.path}/{INNER}/lock"
         if os.path.realpath(self.path) in _open_outputs:
-            raise LockedError("this process is writing into it already", path=self.path)
+            raise LockedError("this process is writing into it already; name another --to", path=self.path)
         try:
             number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
@@ -226,7 +226,10 @@ class Output:
             if error.errno not in _HELD:
                 raise AccessError(f"cannot be locked: {(error.strerror or str(error)).lower()}", path=path) from error
             who = holder or "a process on another machine, perhaps"
-            raise LockedError(f"another run is writing into it: {who}; wait for its end", path=self.path) from error
+            raise LockedError(
+                f"another run is writing into it: {who}; wait for its end and run the same command again",
+                path=self.path,
+            ) from error
         self._lock = number
         _open_outputs.add(os.path.realpath(self.path))
 
@@ -370,7 +373,9 @@ def roll_forward(path: str, kind: str | None = None) -> Manifest:
     """The last commit, with all its files in place. Raises NotFoundError, RefusedError, LockedError, WriteError."""
     manifest = read_manifest(path)
     if kind is not None and manifest.kind != kind:
-        raise RefusedError(f"an output of kafkalog, but of kind {manifest.kind}, not {kind}", path=path)
+        raise RefusedError(
+            f"holds output of the kind {manifest.kind}, not {kind}; name another directory with --to", path=path
+        )
     if settled_number(path) != manifest.number:
         with Output.open(path, manifest.kind):
             return read_manifest(path)

@@ -12,6 +12,7 @@ from kafkalog_core.ops.logdirs.textfiles import read_properties
 from kafkalog_core.ops.reading.entry_faults import EntryFile
 from kafkalog_core.ops.reading.logfiles import unit_of_partition
 from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget
+from kafkalog_core.storage.logdir import not_listed
 from kafkalog_core.storage.partition import read_partition
 
 if TYPE_CHECKING:
@@ -79,10 +80,7 @@ def find_logs(targets: Sequence[Target]) -> tuple[list[Log], list[Finding]]:
         except StorageError as error:
             if is_named:
                 raise
-            name = place.name
-            findings.append(
-                found("dir.unreadable", place.path, topic=name.topic, partition=name.partition, reason=error.message)
-            )
+            findings.append(not_listed(place, error))
     return sorted(logs, key=lambda log: (log.topic, log.partition)), findings
 
 

@@ -120,7 +120,8 @@ class States:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             problem = f"{type(error).__name__}: {error}"
             raise RefusedError(
-                f"its state is not one that exports of this release leave ({problem}); export into another directory",
+                f"its state is not one that exports of this release leave ({problem}); export into another "
+                f"directory: --to DIR",
                 path=path,
             ) from error
 

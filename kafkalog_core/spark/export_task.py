@@ -12,13 +12,13 @@ from kafkalog_core.findings.logs import DAMAGE_CODES
 from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.ops.progress import Advance
 from kafkalog_core.ops.reading.chunks import RecordChunk
-from kafkalog_core.ops.reading.file_codes import code_of_error
 from kafkalog_core.ops.reading.logreader import LogReader
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.sink import Sink
 from kafkalog_core.spark.export_file import RecordFile
 from kafkalog_core.spark.export_state import LastBatch
 from kafkalog_core.storage.changing.writer import WriteError
+from kafkalog_core.storage.file_codes import code_of_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -47,6 +47,7 @@ INNER: Final = "_kafkalog"
 SUCCESS: Final = "_SUCCESS"
 FORMAT: Final = "kafkalog-commit"
 VERSION: Final = 1
+_ANEW: Final = "write the output again into a new directory: --to DIR"
 _COMMIT_NAME: Final = re.compile(r"(\d{8,})\.json")
 
 
@@ -167,13 +168,13 @@ def read_commit(output: str, number: int) -> Manifest:
     path = commit_path(output, number)
     value = _json_object(path, _read(path))
     if value.get("format") != FORMAT:
-        raise RefusedError(f"no commit of kafkalog: its format is {value.get('format')!r}", path=path)
+        raise RefusedError(f"no commit of kafkalog: its format is {value.get('format')!r}; {_ANEW}", path=path)
     if value.get("version") != VERSION:
-        raise RefusedError(f"written by another release of kafkalog: version {value.get('version')!r}", path=path)
+        raise RefusedError(f"of another release of kafkalog, version {value.get('version')!r}; {_ANEW}", path=path)
     try:
         return Manifest.of(value)
     except (KeyError, TypeError, ValueError) as error:
-        raise RefusedError(f"no commit of kafkalog, or changed since: {error!r}", path=path) from error
+        raise RefusedError(f"no commit of kafkalog, or changed since: {error!r}; {_ANEW}", path=path) from error
 
 
 def read_state(output: str, manifest: Manifest) -> dict[str, Any]:
@@ -181,7 +182,7 @@ def read_state(output: str, manifest: Manifest) -> dict[str, Any]:
     path = state_path(output, manifest.number)
     data = _read(path)
     if hashlib.sha256(data).hexdigest() != manifest.state_sha256:
-        raise RefusedError(f"it is not what commit {manifest.number} has written: it was changed since", path=path)
+        raise RefusedError(f"is not what commit {manifest.number} has written; {_ANEW}", path=path)
     return _json_object(path, data)
 
 
@@ -247,7 +248,7 @@ def _json_object(path: str, data: bytes) -> dict[str, Any]:
     try:
         value = json.loads(data)
     except ValueError as error:  # Unicode's too
-        raise RefusedError(f"not JSON: {error}", path=path) from error
+        raise RefusedError(f"not JSON: {error}; {_ANEW}", path=path) from error
     if not isinstance(value, dict):
-        raise RefusedError("no JSON object", path=path)
+        raise RefusedError(f"not a JSON object; {_ANEW}", path=path)
     return value

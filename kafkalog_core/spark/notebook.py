@@ -21,6 +21,7 @@ from kafkalog_core.ops.plans.sites import sites_of
 from kafkalog_core.ops.progress import NO_PROGRESS
 from kafkalog_core.ops.releases.settings import SettingsRequest
 from kafkalog_core.ops.report import Report
+from kafkalog_core.ops.selecting.partitions import check_topics
 from kafkalog_core.ops.selecting.selection import Selection
 from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.spark.paths import local_paths
@@ -195,7 +196,9 @@ class Disks:
 
         report = Report()
         wanted = Wanted(kafka=settings or SettingsRequest(), now_ms=_now(now_ms))
-        requests = [RetainRequest(site=site, wanted=wanted) for site in sites_of(self._targets())]
+        targets = self._targets()
+        check_topics(wanted.kafka.topics, targets)
+        requests = [RetainRequest(site=site, wanted=wanted) for site in sites_of(targets)]
         rows = _counted(retain_rows(self._workers(), requests, self._progress), report)
         return Result(self._spark, rows, report)
 

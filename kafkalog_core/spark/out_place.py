@@ -22,19 +22,20 @@ def check_place(path: str, kind: str) -> None:
     if not os.path.lexists(path):
         return
     if not os.path.isdir(path):
-        raise RefusedError("there is a file of this name, and no directory", path=path)
+        raise RefusedError("is a file and not a directory; name another directory with --to", path=path)
     numbers = commit_numbers(path)
     if numbers:
         there = read_commit(path, numbers[-1]).kind
         if there != kind:
             raise RefusedError(
-                f"holds the output of another job: {there}, not {kind}; name another directory", path=path
+                f"holds the output of another job: {there}, not {kind}; name another directory with --to", path=path
             )
         return
     file = _first_file(path)
     if file is not None:
         raise RefusedError(
-            f"not empty, and nothing that a run of this job has made: it holds {file!r}; name a new or empty directory",
+            f"not empty, and nothing that a run of this job has made: it holds {file!r}; name a new or empty "
+            f"directory with --to",
             path=path,
         )
 
@@ -44,7 +45,9 @@ def refuse_inside(path: str, sources: Iterable[str]) -> None:
     there = os.path.realpath(path)
     for source in sources:
         if f"{there}/".startswith(f"{os.path.realpath(source).rstrip('/')}/"):
-            raise RefusedError(f"inside of {source}, which is read; name a directory outside", path=path)
+            raise RefusedError(
+                f"inside of {source}, which is read; name a directory outside of it with --to", path=path
+            )
 
 
 def _first_file(path: str) -> str | None:
@@ -68,4 +71,4 @@ def _refuse_log_dir(path: str) -> None:
     """A foreign directory at the top of a log directory stops a broker; in a partition it has no business either."""
     around = broker_files_around(os.path.realpath(path))
     if around is not None:
-        raise RefusedError(f"inside of Kafka's own directory {around}; name one outside", path=path)
+        raise RefusedError(f"inside of Kafka's own directory {around}; name one outside of it with --to", path=path)

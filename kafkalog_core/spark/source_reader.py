@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import SelectionError, StorageError
+from kafkalog_core.findings import DENIED
 from kafkalog_core.ops.dump import DumpRequest, dump
 from kafkalog_core.ops.reading.chunks import BatchChunk, RecordChunk
 from kafkalog_core.ops.reading.splits import Split, plan_splits, read_split
@@ -33,6 +34,7 @@ _MOST_FILES: Final = 256
 """Files of one task, however small they are."""
 _MISSING_ROWS: Final = frozenset(
     {
+        DENIED,
         "dir.unreadable",
         "file.vanished",
         "file.not-readable",

@@ -19,7 +19,8 @@ from kafkalog_core.errors import NotFoundError, SelectionError, StorageError
 from kafkalog_core.ops.reading.logfiles import Unit, unit_of_partition
 from kafkalog_core.ops.reading.positions import Loss, Position, end_of, go_on, parts_between
 from kafkalog_core.ops.reading.splits import cut
-from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, resolve, same_partitions
+from kafkalog_core.ops.selecting.partitions import same_partitions
+from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, resolve
 from kafkalog_core.spark.schema import SPARK_TABLES
 from kafkalog_core.spark.source_options import source_options
 from kafkalog_core.spark.source_reader import Splits, names_of, read

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kafkalog_core.format.columns import BatchColumns, DamageColumns
 
-__all__ = ["Damage", "Run", "crc_mismatch", "offset_order", "one_by_one"]
+__all__ = [
+    "BATCHES_TO_JUDGE",
+    "Damage",
+    "Run",
+    "batch_too_high",
+    "crc_mismatch",
+    "last_places",
+    "offset_order",
+    "one_by_one",
+]
+
+BATCHES_TO_JUDGE: Final = 3
+"""How many of the last batches `batch_too_high` looks at: one with wrong offsets is seen when the next one has come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +51,7 @@ class Run:
 class Damage:
     """Bytes that are no batch. `reason` is a stable word; `next_offset` what would be expected here, where it is known.
 
+    `is_zeros`: every one of the bytes is zero, up to the end of the file, as preallocated space is.
     Reasons: torn-tail, zero-filled, bad-length, unknown-magic, crc-mismatch, over-limit, unreadable, offset-order.
     """
 
@@ -47,6 +60,15 @@ class Damage:
     reason: str
     detail: str
     next_offset: int | None
+    is_zeros: bool = False
+
+    @property
+    def is_plain_tail(self) -> bool:
+        """Whether a log that ends here ends as a crash or preallocation leaves it: in a torn append, or in zeros alone.
+
+        Where other bytes follow the zeros, something was there, and nobody knows what.
+        """
+        return self.reason == "torn-tail" or self.is_zeros
 
 
 def crc_mismatch(stored: int, computed: int) -> str:
@@ -59,6 +81,31 @@ def offset_order(position: int, first: int, last: int, expected: int) -> Damage:
     offsets = f"offset {last}" if first < 0 else f"offsets {first} to {last}"
     detail = f"{offsets}, where {expected} or more was expected: offsets go back"
     return Damage(position, 0, "offset-order", detail, expected)
+
+
+def last_places(batches: BatchColumns) -> Iterator[tuple[int, ...]]:
+    """Yield position, first and last offset of the last batches of a run, as many as `batch_too_high` asks for."""
+    columns = (batches.column(name)[-BATCHES_TO_JUDGE:] for name in ("position", "base_offset", "last_offset"))
+    yield from zip(*columns, strict=True)
+
+
+def batch_too_high(last: Sequence[tuple[int, ...]]) -> tuple[int, int] | None:
+    """Return position and last offset of the batch whose offsets are too high, where offsets go back after it.
+
+    Args:
+        last: position, first and last offset of the last three batches before the place, of which the last one has
+            the lower offsets; fewer, where there are none.
+
+    Returns:
+        None: it is the last batch itself that is out of place. The one before it is, where offsets rise without it, and
+        where they leave room for it.
+    """
+    if len(last) < BATCHES_TO_JUDGE:
+        return None
+    (_, _, last_before), (position, first, end), (_, first_behind, last_behind) = last
+    span = 0 if first < 0 else max(end - first, 0)
+    lowest_behind = last_behind if first_behind < 0 else first_behind
+    return (position, end) if lowest_behind > last_before + 1 + span else None
 
 
 def one_by_one(run: Run, *, knows_offset: bool) -> Iterator[Run | Damage]:

@@ -11,9 +11,11 @@ import stat
 from dataclasses import dataclass
 from typing import Final
 
-from kafkalog_core.errors import AccessError, NotFoundError
+from kafkalog_core.errors import NotFoundError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.names import FileName, parse_file_name
+from kafkalog_core.storage.file_codes import code_of_error
+from kafkalog_core.storage.rights import denied
 from kafkalog_core.storage.source import open_error
 
 __all__ = ["DirectoryInfo", "FileInfo", "Listing", "list_directory", "stat_path"]
@@ -113,13 +115,13 @@ def _look_at(entry: os.DirEntry[str]) -> FileInfo | DirectoryInfo | Finding:
         status = entry.stat()
     except OSError as error:
         if error.errno == errno.EACCES and not entry.is_symlink():  # the directory refuses, for all that is in it
-            raise AccessError("no permission to look at what is in it", path=os.path.dirname(entry.path)) from error
+            raise denied(entry.path) from error
         problem = open_error(entry.path, error)
         if entry.is_symlink():
             return found("file.broken-link", entry.path, reason=problem.message)
         if error.errno in _VANISHED_ERRNOS:
             return found("file.vanished", entry.path)
-        return found("file.not-readable", entry.path, reason=problem.message)
+        return found(code_of_error(problem), entry.path, reason=problem.message)
     if stat.S_ISREG(status.st_mode):
         return FileInfo.of(entry.path, status)
     if stat.S_ISDIR(status.st_mode):

@@ -27,6 +27,7 @@ from kafkalog_core.format.names import (
     parse_file_name,
     topic_name_problem,
 )
+from kafkalog_core.storage.file_codes import code_of_dir_error
 from kafkalog_core.storage.listing import DirectoryInfo, FileInfo, Listing, list_directory
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ __all__ = [
     "is_broker_dir",
     "is_redpanda",
     "log_dir_of",
+    "not_listed",
     "read_log_dir",
 ]
 
@@ -137,6 +139,13 @@ def log_dir_of(listing: Listing) -> LogDir:
     )
 
 
+def not_listed(place: PartitionPath, error: StorageError) -> Finding:
+    """Return the finding about a partition whose directory cannot be listed."""
+    name = place.name
+    code = code_of_dir_error(error)
+    return found(code, place.path, topic=name.topic, partition=name.partition, reason=error.message)
+
+
 def is_broker_dir(path: str) -> bool:
     """Whether a file that only a broker's log directory has is there; a few stats, however large the directory is."""
     return any(os.path.lexists(f"{path}/{fixed_file_name(kind)}") for kind in BROKER_KINDS)
@@ -184,7 +193,7 @@ def _list_remote_index_cache(directory: DirectoryInfo) -> tuple[tuple[FileInfo, 
     try:
         listing = list_directory(directory.path)
     except StorageError as error:
-        return (), (found("dir.unreadable", directory.path, reason=error.message),)
+        return (), (found(code_of_dir_error(error), directory.path, reason=error.message),)
     return listing.files, listing.findings
 
 

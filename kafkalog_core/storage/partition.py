@@ -37,6 +37,7 @@ PartitionFormat = Literal["log", "v07"]
 _METADATA_KINDS: Final = frozenset({FileKind.LEADER_EPOCH, FileKind.PARTITION_METADATA, FileKind.QUORUM_STATE})
 _UNFINISHED: Final = frozenset({FileState.TEMPORARY, FileState.PARTIAL})
 _NO_FILE: Final = frozenset({"file.broken-link", "file.not-regular", "dir.nested"})
+_INDEX_KINDS: Final = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX})
 _CODE_OF_STATE: Final = {
     SegmentState.DELETED: "segment.deleted",
     SegmentState.SWAP: "segment.swap",
@@ -121,25 +122,29 @@ def partition_name(path: str) -> DirectoryName:
 
 
 def _with_findings(partition: Partition, nested: Listing) -> Partition:
-    findings = [_unreadable_log(finding, partition) or finding for finding in nested.findings]
+    findings = [_not_a_file(finding, partition) or finding for finding in nested.findings]
     for directory in nested.directories:
         code = "dir.nested" if journal_run(directory.raw_name) is None else "dir.journal"
         finding = found(code, directory.path)
-        findings.append(_unreadable_log(finding, partition) or finding)
+        findings.append(_not_a_file(finding, partition) or finding)
     findings += _v07_findings(partition) if partition.format == "v07" else _log_findings(partition)
     placed = (replace(finding, topic=partition.topic, partition=partition.partition) for finding in findings)
     return replace(partition, findings=tuple(sorted(placed, key=lambda finding: (finding.path, finding.code))))
 
 
-def _unreadable_log(finding: Finding, partition: Partition) -> Finding | None:
-    """The finding about what has a name that a broker gives to a log file, and is none; else null."""
+def _not_a_file(finding: Finding, partition: Partition) -> Finding | None:
+    """Return the finding about what has the name of a file that a broker opens, and is no file; else `None`."""
     name = parse_file_name(os.path.basename(finding.path))
-    kind = FileKind.LOG_V07 if partition.format == "v07" else FileKind.LOG
-    is_log = name.kind is kind and name.canonical and name.state is FileState.LIVE
-    if not is_log or finding.code not in _NO_FILE:
+    if finding.code not in _NO_FILE or not name.canonical or name.state is not FileState.LIVE:
         return None
+    is_v07 = partition.format == "v07"
     problem = finding.message[:1].lower() + finding.message[1:].removesuffix(".")
-    return found("segment.log-unreadable", finding.path, offset=name.base_offset, problem=problem)
+    if name.kind is (FileKind.LOG_V07 if is_v07 else FileKind.LOG):
+        return found("segment.log-unreadable", finding.path, offset=name.base_offset, problem=problem)
+    # A link to nothing is no obstacle: RandomAccessFile of AbstractIndex makes the file that it leads to.
+    if name.kind in _INDEX_KINDS and not is_v07 and finding.code != "file.broken-link":
+        return found("index.not-a-file", finding.path, offset=name.base_offset, problem=problem)
+    return None
 
 
 def _v07_findings(partition: Partition) -> Iterator[Finding]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["SMALL_WINDOW_BYTES", "Search", "count_zeros"]
 
 SMALL_WINDOW_BYTES: Final = 64 * 1024
+_WIDENING: Final = 16
 _OVERLAP_BYTES: Final = 64  # a header that straddles two windows is seen whole in the second
 
 
@@ -42,7 +43,7 @@ class Search:
     def find(self, position: int, end: int, *, before: int | None = None) -> int | None:
         """File position of the first entry from `position` on that is whole by `end`, and starts `before` there."""
         before = end if before is None else before
-        wanted = SMALL_WINDOW_BYTES  # mostly it is near
+        wanted = DISK_BLOCK_BYTES  # mostly it is near, and where damage is dense each place is searched from anew
         while position < before:
             size = min(wanted, end - position, before - position + _OVERLAP_BYTES)
             try:
@@ -58,7 +59,7 @@ class Search:
                 return found if found < before else None
             position += searched
             self._searched_bytes += searched
-            wanted = WINDOW_BYTES
+            wanted = min(_WIDENING * wanted, WINDOW_BYTES)
         return None
 
     def _in_window(self, window: memoryview, position: int, rest: int) -> tuple[int | None, int]:

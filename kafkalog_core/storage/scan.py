@@ -10,7 +10,7 @@ Memory: one window of 1 MiB, or the largest entry up to `max_batch_bytes`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format import kernels
@@ -315,7 +315,8 @@ class _Scanner:
     def _zero_filled(self, zeros: int) -> Damage:
         rest = self._end - self._position
         if zeros >= rest:
-            return self._step_over(rest, "zero-filled", f"{rest} zero bytes up to the end of the file")
+            detail = f"{rest} zero bytes up to the end of the file"
+            return replace(self._step_over(rest, "zero-filled", detail), is_zeros=True)
         return self._lost("zero-filled", f"{zeros} zero bytes, then other bytes")
 
     def _lost(self, reason: str, detail: str, *, search_from: int | None = None, found: int | None = None) -> Damage:

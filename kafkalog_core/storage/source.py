@@ -15,18 +15,21 @@ from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.errors import AccessError, NotFoundError, StorageError
 from kafkalog_core.format.layout import DISK_BLOCK_BYTES
+from kafkalog_core.storage.rights import denied
 
 if TYPE_CHECKING:
     from io import FileIO
     from types import TracebackType
 
-__all__ = ["PEEK_BYTES", "WINDOW_BYTES", "Change", "Source", "UnreadableError"]
+__all__ = ["AS_IT_IS", "PEEK_BYTES", "WINDOW_BYTES", "Change", "Source", "UnreadableError"]
 
 WINDOW_BYTES: Final = 1024 * 1024
 PEEK_BYTES: Final = 17
 """Kafka's HEADER_SIZE_UP_TO_MAGIC: enough to go on from batch to batch."""
 _UNREADABLE_ERRNOS: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
 _MAX_UNREADABLE_BYTES: Final = 1024 * 1024
+AS_IT_IS: Final = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
+"""A link is not followed, and a FIFO does not block."""
 
 
 class UnreadableError(StorageError):
@@ -55,7 +58,7 @@ def open_error(path: str, error: OSError) -> StorageError:
     if error.errno == errno.ELOOP:
         return AccessError("its symbolic links lead in a circle", path=path)
     if error.errno in {errno.EACCES, errno.EPERM}:
-        return AccessError("no permission to read it", path=path)
+        return denied(path)
     return AccessError(f"the system cannot read it ({os.strerror(error.errno or 0)})", path=path)
 
 
@@ -81,6 +84,23 @@ class Source:
             return cls(name, open(name, "rb", buffering=0))
         except OSError as error:
             raise open_error(name, error) from error
+
+    @classmethod
+    def open_at(cls, path: str, name: str, directory: int) -> Self:
+        """Open a regular file of an open directory; a link is not followed. Raises NotFoundError or AccessError.
+
+        `path` is what messages call it.
+        """
+        try:
+            number = os.open(name, AS_IT_IS, dir_fd=directory)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise AccessError("is a symbolic link, which is not followed", path=path) from error
+            raise open_error(path, error) from error
+        if stat.S_ISREG(os.fstat(number).st_mode):
+            return cls(path, open(number, "rb", buffering=0))
+        os.close(number)
+        raise AccessError("not a regular file", path=path)
 
     def __enter__(self) -> Self:
         return self

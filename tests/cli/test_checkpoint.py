@@ -54,7 +54,13 @@ def test_rows(log_dir):
 
 
 def test_apply_then_nothing_to_do_then_undo(log_dir):
-    assert run(log_dir, "--apply", "--output", "ndjson").exit_code == 0
+    applied = run(log_dir, "--apply", "--output", "ndjson")
+    assert applied.exit_code == 0
+    told = [row for row in rows(applied) if row["type"] == "finding" and row["file"].endswith(RECOVERY)]
+    assert [(row["severity"], row["cure"], row["broker_action"]) for row in told] == [
+        ("info", "This run has mended it.", None)
+    ]
+    assert told[0]["message"].startswith("Before this run: ")
     assert (log_dir / RECOVERY).read_bytes() == BAD.replace(b"payments 0\n", b"payments 0 50\n")
     again = run(log_dir, "--apply", "--output", "table")
     assert again.exit_code == 0
@@ -89,7 +95,7 @@ def test_the_mark_is_refused_with_the_next_command(log_dir):
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--kafka", "new"], "'new' is no release of Kafka"),
+        (["--kafka", "new"], "'new' is not a release that kafkalog knows"),
         (["--set", "log.rol.ms=5"], "is log.roll.ms"),
         (["--set", "preallocate"], "is not key=value"),
         (["--topic-config", "preallocate=true"], "is not TOPIC:key=value"),

@@ -133,7 +133,7 @@ def test_what_is_known_is_shown_before_an_error(simulating: Simulating, customer
         (("--max-passes", "0"), 2, "x>=1"),
         (("--biggest", "-1"), 2, "0<=x<=250"),
         (("--to", "elsewhere"), 2, "--to says where --apply writes"),
-        (("--undo-to", "elsewhere"), 2, "--plan-out and --undo-to are of changes in place"),
+        (("--undo-to", "elsewhere"), 2, "--plan-out, --undo-to and --no-undo are of changes in place"),
         (("--min-compaction-lag-ms", "-5"), 2, "nothing below 0"),
         (("--delete-retention-ms", "-1"), 2, "nothing below 0"),
         (("--min-cleanable-dirty-ratio", "2"), 2, "no number from 0 to 1"),
@@ -226,7 +226,8 @@ def test_no_room_for_the_cleans_that_follow(customers: Path, monkeypatch: pytest
 def test_one_that_is_not_compacted(customers: Path) -> None:
     row = json.loads(run("--kafka", "4.3.1", customers).stdout.splitlines()[0])
     assert row["state"] == "not-compacted"
-    assert row["reason"].startswith("cleanup.policy is delete (default of 4.3.1; where it is not, say so: ")
+    assert row["reason"].startswith("cleanup.policy is delete (default of 4.3.1, assumed: no metadata log ")
+    assert row["reason"].endswith("if the topic is compacted, state it: --topic-config TOPIC:cleanup.policy=compact)")
     off = run("--kafka", "4.3.1", "--set", "cleanup.policy=compact", "--set", "log.cleaner.enable=false", customers)
     assert json.loads(off.stdout.splitlines()[0])["state"] == "cleaner-off"
 
@@ -265,7 +266,7 @@ def test_a_gap_that_old_cleaners_never_pass(customers: Path, release: str, codes
 
 def test_a_clean_in_place_can_be_taken_back(customers: Path) -> None:
     old = {path.name: path.read_bytes() for path in customers.iterdir()}
-    settings = ("--kafka", "4.3.1", "--set", "cleanup.policy=compact")
+    settings = ("--kafka", "4.3.1", "--set", "cleanup.policy=compact", "--assume-defaults")
     result = run(*settings, "--apply", customers)
     rows: list[dict[str, Any]] = [json.loads(line) for line in result.stdout.splitlines()]
     assert result.exit_code == 0, result.stderr
@@ -282,7 +283,9 @@ def test_a_clean_in_place_can_be_taken_back(customers: Path) -> None:
 def test_a_plan_changes_nothing(customers: Path, tmp_path: Path) -> None:
     old = {path.name: path.read_bytes() for path in customers.iterdir()}
     plan = tmp_path / "plan.json"
-    result = run("--kafka", "4.3.1", "--set", "cleanup.policy=compact", "--plan-out", plan, customers)
+    result = run(
+        "--kafka", "4.3.1", "--set", "cleanup.policy=compact", "--assume-defaults", "--plan-out", plan, customers
+    )
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout.splitlines()[0])["state"] == "planned"
     assert plan.exists()
@@ -291,7 +294,7 @@ def test_a_plan_changes_nothing(customers: Path, tmp_path: Path) -> None:
 
 def test_a_copy_of_the_cleaned_log(customers: Path, tmp_path: Path) -> None:
     old = {path.name: path.read_bytes() for path in customers.iterdir()}
-    settings = ("--kafka", "4.3.1", "--set", "cleanup.policy=compact")
+    settings = ("--kafka", "4.3.1", "--set", "cleanup.policy=compact", "--assume-defaults")
     forecast = run(*settings, "--now", "2030-01-01", customers)
     result = run(*settings, "--now", "2030-01-01", "--apply", "--to", tmp_path / "new", customers)
     assert result.exit_code == 0, result.stderr

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def run(*paths: Path) -> Result:
     rules = ("--kafka", "4.3", "--set", "cleanup.policy=compact", "--output", "table", "--now", "1970-01-01T02:00:00Z")
-    return CliRunner().invoke(cli, ["compact", "--apply", *rules, *map(str, paths)])
+    return CliRunner().invoke(cli, ["compact", "--apply", "--assume-defaults", *rules, *map(str, paths)])
 
 
 def test_both(tmp_path: Path) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from kafkalog_cli.interrupt import Interruption, StoppableProgress, Stopped
 
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of another kind")
 
 
@@ -63,3 +67,44 @@ def test_a_signal_that_is_ignored_stays_so():
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+_INTERRUPTED_AT_IMPORT = """
+import os, runpy, signal, sys
+
+class Interrupting:
+    wanted = sys.argv.pop(1)
+
+    def find_spec(self, name, path=None, target=None):
+        if name == self.wanted:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+runpy.run_module("kafkalog_cli", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["click", "kafkalog_cli.main", "kafkalog_core.errors", "kafkalog_cli.commands.verify", "rich", "rich.console"],
+)
+def test_an_interrupt_while_modules_are_imported(module, tmp_path):
+    """Until its first command runs a process does nothing but import."""
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(b"")
+    command = [sys.executable, "-c", _INTERRUPTED_AT_IMPORT, module, "verify", "--output", "table", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr in {"kafkalog: interrupted\n", "\nAborted!\n"}
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+@pytest.mark.parametrize("arguments", [["--help"], ["verify", "--help"], ["--version"], ["completion", "bash"]])
+def test_help_that_cannot_be_written(arguments):
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "kafkalog_cli", *arguments]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 1
+    assert done.stderr.startswith("kafkalog: the result could not be written: ")
+    assert done.stderr.count("\n") == 1

@@ -64,15 +64,15 @@ def test_csv(dumping):
         "type,topic,partition,segment,position,offset,timestamp_ms,timestamp_type,key,key_b64,value,value_b64,headers,"
         "format,codec,leader_epoch,producer_id,producer_epoch,sequence,is_transactional,control_type,resynced,"
         "next_offset,magic,attributes,crc_stored,crc_ok,size_bytes,reason,detail,"
-        "severity,code,file,message,broker_action,cure"
+        "severity,code,file,message,broker_action,cure,next_command"
     )
     assert first == (
         'record,orders,0,00000000000000000000.log,0,0,1700000000000,create,"say ""hi"", you",,"",,'
-        '"[{""key"":""h"",""value_b64"":""/w==""}]",v2,none,4,-1,-1,-1,false,,false,,,,,,,,,,,,,,'
+        '"[{""key"":""h"",""value_b64"":""/w==""}]",v2,none,4,-1,-1,-1,false,,false,,,,,,,,,,,,,,,'
     )
     assert second.startswith("record,orders,0,00000000000000000000.log,0,0,1700000000000,create,,/w==,,,[],v2,")
     assert third == (
-        f"damage,orders,0,00000000000000000000.log,100{',' * 18}3{',' * 5}40,crc-mismatch,The checksum differs.,,,,,,"
+        f"damage,orders,0,00000000000000000000.log,100{',' * 18}3{',' * 5}40,crc-mismatch,The checksum differs.,,,,,,,"
     )
     assert result.stdout_bytes.endswith(b"\r\n")
     assert result.stderr.startswith("kafkalog: DAMAGE in 1 place, 40 B | crc-mismatch 1 | ")

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -343,8 +344,8 @@ def test_ctrl_c_ends_it_with_what_is_known(large, state, jobs):
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="no /proc")
 def test_a_kill_leaves_what_was_saved(large, state):
     environment = (
-        "import sys; from kafkalog_cli import statefile, main; statefile.SAVE_SECONDS = 0.0; statefile._SAVE_SHARE = 0;"
-        "sys.argv[0] = 'kafkalog'; main.main()"
+        "import sys; from kafkalog_cli import statefile; from kafkalog_cli.__main__ import main;"
+        "statefile.SAVE_SECONDS = 0.0; statefile._SAVE_SHARE = 0; sys.argv[0] = 'kafkalog'; main()"
     )
     command = [
         sys.executable,
@@ -408,3 +409,26 @@ def test_help_names_every_option():
     for option in ("--level", "--fail-on", "--quiet", "--jobs", "--resume", "--report", "--topic", "--output"):
         assert option in text
     assert "64 KiB at both ends" in " ".join(text.split())
+
+
+def test_a_state_file_that_somebody_has_changed(tmp_path):
+    """Any value at any place of its lines: used, not used, or refused in one sentence."""
+    write(tmp_path / "orders-0")
+    state = tmp_path / "state"
+    assert run(tmp_path / "orders-0", "--resume", state, "--jobs", 1).exit_code == 0
+    good, chance = state.read_text().splitlines(), random.Random(11)
+    values = [float("inf"), -1, 10**400, None, [], {}, "\0", "\ud800", True, 1.5, "x", 2**63]
+    for _ in range(15):
+        lines = [json.loads(line) for line in good]
+        target = chance.choice(lines)
+        while True:
+            key = chance.choice(list(target) if isinstance(target, dict) else range(len(target)))
+            if not isinstance(target[key], dict | list) or not target[key] or chance.random() < 0.2:
+                break
+            target = target[key]
+        target[key] = chance.choice(values)
+        state.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        result = run(tmp_path / "orders-0", "--resume", state, "--jobs", 1)
+        assert result.exit_code in {0, 3, 4}
+        assert "internal error" not in result.stderr
+        assert result.stderr.count("\n") <= 1

@@ -87,6 +87,7 @@ class Stay:
             "topic_assignments": [
                 f"{topic}:{key}={value}" for key, value in values.items() if key not in _OF_NO_MATTER
             ],
+            "assume_defaults": True,  # the topic was created with these values and no others
         }
 
 

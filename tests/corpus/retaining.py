@@ -84,6 +84,7 @@ class Kept:
             "config": str(path),
             "assignments": [],
             "topic_assignments": [f"{self.topic}:{key}={value}" for key, value in self.topic_config.items()],
+            "assume_defaults": True,  # the topic was created with these values and no others
         }
 
     def lay(self, corpus: Path, into: Path) -> Path:

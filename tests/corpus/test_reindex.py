@@ -66,9 +66,11 @@ def test_after_truncate_and_reindex_a_directory_is_as_the_broker_left_it(
 
 
 def _is_rebuilt(file: str, before: dict[str, bytes], theirs: dict[str, bytes]) -> bool:
-    """Whether the broker wrote an index or a log anew: it is another than before, and not only has room at its end."""
+    """Whether the broker wrote an index or a log again, not only with room at its end, or deleted a snapshot."""
     old, new = before.get(file), theirs.get(file)
-    if file.endswith(".snapshot") or new is None:
+    if file.endswith(".snapshot"):
+        return new is None and old is not None
+    if new is None:
         return False
     return old is None or not (new.startswith(old) and not new[len(old) :].strip(b"\0"))
 

@@ -30,6 +30,7 @@ DETAILS = {
 }
 REASONS = {
     "file.not-readable": "It was not read: {}.",
+    "file.permission-denied": "It was not read: {}.",
     "file.broken-link": "A symbolic link leads to nothing that can be read: {}.",
     "dir.unreadable": "The directory cannot be listed: {}.",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import random
 from array import array
 
@@ -14,11 +15,12 @@ from kafkalog_core.errors import UnsupportedError
 from kafkalog_core.format import deflate
 from kafkalog_core.format.compression import decompress
 from kafkalog_core.format.deflate import compress
-from kafkalog_core.format.kernels.clean_numbers import LZ4_HASHES
+from kafkalog_core.format.kernels.clean_numbers import LZ4_FORM_1_2, LZ4_FORM_1_3, LZ4_FORM_1_5, LZ4_HASHES
 from tests.build import GZIP, LZ4, SNAPPY, ZSTD
 from tests.framing import FAULTY_LZ4_CHECKSUM, XERIAL_HEADER
 from tests.twins import TWINS, all_agree, twin
 
+LZ4_FORMS = (LZ4_FORM_1_2, LZ4_FORM_1_3, LZ4_FORM_1_5)
 SIZES = (0, 1, 100, 32 * 1024, 32 * 1024 + 1, 64 * 1024, 64 * 1024 + 1, 300_000)
 
 
@@ -77,18 +79,69 @@ def test_blocks_of_lz4_are_those_of_a_real_broker(monkeypatch: pytest.MonkeyPatc
         assert compress(LZ4, REAL_RECORDS, magic=2) == REAL_FRAME
 
 
+@pytest.mark.parametrize(
+    ("data", "block"),
+    [
+        (b"aaaaaabababba", "116101007062616261626261"),
+        (b"abbbbbbbababaa", "226162010060616261626161"),
+        (b"abaaaaaabbbbbbb", "3161626101007062626262626262"),
+        (b"bbababbbbaababbaaabbaabbabbaaabbaabbabb", "a16262616261626262626108002161610500001600040c00506262616262"),
+    ],
+)
+@pytest.mark.parametrize("name", TWINS)
+def test_the_last_match_may_start_where_liblz4_lets_it(name: str, data: bytes, block: str) -> None:
+    """Blocks of LZ4Factory.fastestInstance of lz4-java 1.10.2 on Linux (JNI); its pure Java compressor makes others."""
+    assert a_block(name, data, LZ4_FORM_1_5).hex() == block
+
+
+@pytest.mark.parametrize("form", [LZ4_FORM_1_2, LZ4_FORM_1_3])
+@pytest.mark.parametrize("name", TWINS)
+def test_older_forms_give_up_one_place_earlier(name: str, form: int) -> None:
+    """Blocks of LZ4Factory.fastestInstance of lz4-java 1.2.0, 1.3.0, 1.4, and 1.4.1 on Linux (JNI)."""
+    assert a_block(name, b"aaaaaabababba", form).hex() == "d061616161616162616261626261"
+    assert a_block(name, b"abbbbbbbababaa", form).hex() == "e06162626262626262616261626161"
+
+
+@pytest.mark.parametrize(
+    ("form", "digest"),
+    [
+        (LZ4_FORM_1_2, "0a0b4430cfcaf5cfe881a294f8f94bd8f4275f78840dc93cd2fd41bace8ff6e3"),  # 1.2.0
+        (LZ4_FORM_1_3, "4ccb06cfe323302dd7af0d07991962cbceb62816509f18609b022995f9fc81aa"),  # 1.3.0, 1.4, 1.4.1
+        (LZ4_FORM_1_5, "504a7159503cc0b4fccb1c189a06bbfbcd37914432be39b387823186be53f230"),  # 1.5.0 to 1.11.2
+    ],
+)
+@pytest.mark.parametrize("name", TWINS)
+def test_blocks_of_lz4_are_those_of_each_lz4_java(name: str, form: int, digest: str) -> None:
+    """SHA-256 of what LZ4Factory.fastestInstance of these versions makes of the same inputs on Linux (JNI)."""
+    made = hashlib.sha256()
+    for size in (*range(0, 600, 7), 5000, 65535, 65536):
+        for data in (a_text(size, size), bytes(random.Random(size).choices(b"abc", k=size))):
+            made.update(a_block(name, data, form))
+    assert made.hexdigest() == digest
+
+
+def a_block(name: str, data: bytes, form: int) -> bytes:
+    room = bytearray(len(data) + len(data) // 255 + 16)
+    size = twin(name).pack_lz4(data, array("q", bytes(8 * LZ4_HASHES)), room, form)
+    return bytes(room[:size])
+
+
+def test_a_frame_has_the_blocks_of_the_lz4_java_that_is_named() -> None:
+    data = b"aaaaaabababba"
+    assert compress(LZ4, data, magic=2) == compress(LZ4, data, magic=2, lz4_java="1.5")
+    assert compress(LZ4, data, magic=2)[7:11] == (12).to_bytes(4, "little")
+    for older in ("1.2", "1.3"):
+        assert compress(LZ4, data, magic=2, lz4_java=older)[7:11] == (13 | 0x80000000).to_bytes(4, "little")
+
+
 def test_twins_make_the_same_blocks_of_lz4() -> None:
     rng = random.Random(3)
     for size in (*range(20), 100, 1000, 5000):
         for data in (a_text(size, size), rng.randbytes(size), bytes(size), b"ab" * (size // 2)):
-            outcomes = []
-            for name in TWINS:
-                room = bytearray(size + size // 255 + 16)
-                table = array("q", bytes(8 * LZ4_HASHES))
-                outcomes.append(bytes(room[: twin(name).pack_lz4(data, table, room)]))
-            packed = all_agree(outcomes)
-            assert isinstance(packed, bytes)
-            assert lz4.block.decompress(packed, uncompressed_size=size) == data
+            for form in LZ4_FORMS:
+                packed = all_agree([a_block(name, data, form) for name in TWINS])
+                assert isinstance(packed, bytes)
+                assert lz4.block.decompress(packed, uncompressed_size=size) == data
 
 
 def test_codecs_without_a_name_are_refused() -> None:

@@ -16,7 +16,6 @@ from kafkalog_core.format.metadata_records import (
     TopicCreated,
     TopicRemoved,
     decode_metadata_record,
-    release_of_level,
 )
 
 LEVEL = bytes.fromhex("010c00116d657461646174612e76657273696f6e001e00")
@@ -64,7 +63,11 @@ def test_settings_of_topics_and_brokers() -> None:
     assert decode_metadata_record(BROKER_CONFIG) == ConfigValue(**broker, value="604800001")
 
 
-@pytest.mark.parametrize("value", [b"\1\x14\0\0", b"\0" + LEVEL[1:], b"\2" + LEVEL[1:]], ids=["no-op", "0", "2"])
+@pytest.mark.parametrize(
+    "value",
+    [b"\1\x14\0\0", b"\1\x1d\0\0\0\0\3\0", b"\0" + LEVEL[1:], b"\2" + LEVEL[1:]],
+    ids=["no-op", "unregister", "0", "2"],
+)
 def test_other_records_are_none(value: bytes) -> None:
     assert decode_metadata_record(value) is None
 
@@ -85,10 +88,3 @@ def test_any_bytes(value: bytes) -> None:
         decode_metadata_record(value)
     except FormatError:
         return
-
-
-@pytest.mark.parametrize(
-    ("level", "release"), [(0, None), (1, (3, 0)), (7, (3, 3)), (21, (3, 9)), (25, (4, 0)), (30, (4, 3)), (99, (4, 3))]
-)
-def test_levels_and_releases(level: int, release: tuple[int, int] | None) -> None:
-    assert release_of_level(level) == release

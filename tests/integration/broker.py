@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
 _CLUSTER_ID: Final = "aW50ZWdyYXRpb24tdGVzdA"
 _START_SECONDS: Final = 60
@@ -50,25 +53,28 @@ class Broker:
         libs: directory with the release's jars.
         work_dir: where it keeps everything.
         user: number of the user (and group) that it runs as; null: who runs the tests.
+        java: the program that runs it.
     """
 
     release = "4.3"
-    ready = b"Kafka Server started"
+    ready = re.compile(rb"Kafka Server started")
+    extra: Mapping[str, str] = MappingProxyType({})
+    format_options: tuple[str, ...] = ("--standalone",)
     segment_bytes = "internal.segment.bytes"  # the topic's setting that takes any size
     roll_bytes = "6000"
     java_options: tuple[str, ...] = ("-Xmx256m", "-XX:TieredStopAtLevel=1")  # quick to start
 
-    def __init__(self, libs: Path, work_dir: Path, *, user: int | None = None) -> None:
+    def __init__(self, libs: Path, work_dir: Path, *, user: int | None = None, java: Path = Path("java")) -> None:
         self.work_dir = work_dir
         self._user = user
         self.log_dir = work_dir / "log-dir"
         port, controller_port = free_ports()
         self.bootstrap = f"127.0.0.1:{port}"
         self._output = work_dir / "broker.txt"
-        self._java = ["java", *self.java_options, "-cp", f"{libs}/*"]
+        self.java_command = [str(java), *self.java_options, "-cp", f"{libs}/*"]
         self.config = work_dir / "server.properties"
-        settings = _SETTINGS | {"log.dirs": str(self.log_dir)} | self._places(controller_port)
-        self.config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        self._settings = _SETTINGS | self.extra | {"log.dirs": str(self.log_dir)} | self._places(controller_port)
+        self.configure({})
         self._process: subprocess.Popen[bytes] | None = None
         self._format()
 
@@ -76,6 +82,11 @@ class Broker:
     def output(self) -> str:
         """What it has written since its last start."""
         return self._output.read_text()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process has not ended."""
+        return self._process is not None and self._process.poll() is None
 
     def _places(self, controller_port: int) -> dict[str, str]:
         """Settings of who it is and where it is found."""
@@ -85,6 +96,11 @@ class Broker:
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
         }
 
+    def configure(self, changes: Mapping[str, str]) -> None:
+        """Other settings from its next start on."""
+        settings = self._settings | changes
+        self.config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+
     def partition_dir(self, topic: str, partition: int = 0) -> Path:
         """The directory of one partition."""
         return self.log_dir / f"{topic}-{partition}"
@@ -93,7 +109,7 @@ class Broker:
         """Start it and wait until it serves."""
         self._process = self._spawn(self._output, "kafka.Kafka", str(self.config))
         deadline = time.monotonic() + _START_SECONDS
-        while self.ready not in self._output.read_bytes():
+        while not self.ready.search(self._output.read_bytes()):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 raise AssertionError(f"the broker did not start:\n{self._output.read_text()[-4000:]}")
@@ -115,7 +131,7 @@ class Broker:
         """A process of its own, whose output goes to a file."""
         with output_path.open("wb") as output:
             return subprocess.Popen(
-                [*self._java, *command],
+                [*self.java_command, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -137,8 +153,8 @@ class Broker:
             process.wait()
 
     def _format(self) -> None:
-        options = ["format", "-t", _CLUSTER_ID, "-c", str(self.config), "--standalone"]
-        command = [*self._java, "kafka.tools.StorageTool", *options]
+        options = ["format", "-t", _CLUSTER_ID, "-c", str(self.config), *self.format_options]
+        command = [*self.java_command, "kafka.tools.StorageTool", *options]
         done = subprocess.run(
             command,
             capture_output=True,

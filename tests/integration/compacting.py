@@ -86,6 +86,7 @@ def options(broker: Broker) -> tuple[str, ...]:
         "--kafka",
         broker.release,
         *(f"--topic-config={each}" for each in told(broker)),
+        "--assume-defaults",  # of a broker with ZooKeeper; the topic was created with these values and no others
     )
 
 

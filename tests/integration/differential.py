@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops.apply import apply_draft
@@ -27,20 +27,15 @@ from kafkalog_core.storage.items import Run
 from kafkalog_core.storage.scan import scan
 from kafkalog_core.storage.source import Source
 from tests.build import meta_properties, offset_checkpoint
-from tests.integration.jars import KAFKA_VERSION, ZOOKEEPER_ERA
 from tests.integration.log_harness import HarnessError
 from tests.integration.same_files import differences, split_batches
 from tests.integration.workloads import (
     FIRST_MS,
     draw_appends,
-    draw_old_retention,
-    draw_old_workload,
-    draw_retention,
-    draw_workload,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from kafkalog_core.storage.roll_rules import OpenSegment, Roll
@@ -51,6 +46,7 @@ TOPIC: Final = "t"
 ROUNDS: Final = 4  # of the cleaner after each stage, unless there is nothing to do sooner
 _GIVES_UP: Final = (
     "Empty batches are only supported",  # the last batch of a round is of the old formats, and nothing of it remains
+    "exceeds the configured maximum record size",  # a record is above max.decompressed.message.bytes
     "Attempt to append to a full",  # two segments that are put together have more index entries than both had
 )
 _STRAYS: Final = Release(3, 0)  # before, opening a log takes snapshots away that a cleaner leaves
@@ -140,6 +136,7 @@ def request_of(harness: LogHarness, workload: Workload) -> SettingsRequest:
         kafka=harness.version,
         assignments=(buffers,) if workload.io_bytes else (),
         topic_assignments=tuple(f"{TOPIC}:{name}={value}" for name, value in harness.spell(workload.settings).items()),
+        assume_defaults=True,  # the harness gives its log these settings and no others
     )
 
 
@@ -342,21 +339,3 @@ def set_times(partition_dir: Path, now_ms: int) -> None:
             age = stems.index(path.stem) if path.stem in stems else 0
             time_ns = (now_ms - _BETWEEN_SEGMENTS_MS * age) * 1_000_000
             os.utime(path, ns=(time_ns, time_ns))
-
-
-class Kind(NamedTuple):
-    """What can be compared: with which release, how a seed's workload is drawn, and how it is compared."""
-
-    version: str
-    draw: Callable[[int], Workload]
-    compare: Callable[[LogHarness, Workload, Path], Verdict]
-
-
-KINDS: Final = {
-    "clean": Kind(KAFKA_VERSION, draw_workload, compare_cleaning),
-    "retain": Kind(KAFKA_VERSION, draw_retention, compare_retention),
-    "append": Kind(KAFKA_VERSION, draw_appends, compare_appends),
-    "roll": Kind(KAFKA_VERSION, draw_appends, compare_rolling),
-    "clean-2.8": Kind(ZOOKEEPER_ERA, draw_old_workload, compare_cleaning),
-    "retain-2.8": Kind(ZOOKEEPER_ERA, draw_old_retention, compare_retention),
-}

@@ -7,8 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.integration.differential import KINDS, Verdict
-from tests.integration.jars import KAFKA_VERSION, ZOOKEEPER_ERA
+from tests.integration.differential import Verdict
+from tests.integration.jars import KAFKA_VERSION, NEWEST, ZOOKEEPER_ERA
+from tests.integration.kinds import KINDS
 from tests.integration.log_harness import HarnessError, running_harness
 from tests.scratch import MEMORY
 
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
     from tests.integration.log_harness import LogHarness
 
-_HEAD: Final = f"""Random logs through kafkalog and Kafka's classes: {KAFKA_VERSION}, in the last kinds {ZOOKEEPER_ERA}.
+_RELEASES: Final = f"{KAFKA_VERSION}, or the kind's release: {NEWEST}, {ZOOKEEPER_ERA}"
+_HEAD: Final = f"""Random logs through kafkalog and Kafka's classes: {_RELEASES}.
 Written by: python -m tests.integration.differential_report. One line a seed: kind, seed, rounds compared, rounds that
 Kafka itself gave up, logs that are the same byte for byte, logs that are the same record for record and header for
 header (a codec made other bytes of them), differences.
@@ -29,11 +31,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--count", type=int, default=400, help="how many seeds of each kind")
+    parser.add_argument("--kind", action="append", choices=KINDS, help="only this kind; repeatable")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("differential.txt"))
     given = parser.parse_args()
     lines: list[str] = []
     totals = []
-    for kind in KINDS:
+    for kind in given.kind or KINDS:
         verdicts = []
         with running_harness(KINDS[kind].version) as harness:
             for seed in range(given.first, given.first + given.count):

@@ -12,7 +12,7 @@ import signal
 import sys
 from itertools import count
 
-from kafkalog_cli.main import main
+from kafkalog_cli.__main__ import main
 from kafkalog_core.storage.changing.writer import Disk
 
 

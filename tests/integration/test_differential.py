@@ -1,7 +1,7 @@
 """Random logs through Kafka's own classes and through kafkalog: the same files come out.
 
 `KAFKALOG_SEEDS=FIRST:COUNT` takes other seeds; `python -m tests.integration.differential_report` takes many, and keeps
-what came of them in `differential.txt`.
+what came of them in `differential.txt`; of starts in `starts.txt` (`--kind start --kind start-2.8 --count 300`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.integration.differential import KINDS
 from tests.integration.jars import MissingError
+from tests.integration.kinds import KINDS
 from tests.integration.log_harness import running_harness
 from tests.scratch import MEMORY
 

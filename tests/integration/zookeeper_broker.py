@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from typing import TYPE_CHECKING, Final
@@ -20,7 +21,7 @@ class ZooKeeperBroker(Broker):
     """A broker of release 2.8 and the ZooKeeper that it needs, which runs until `close`."""
 
     release = "2.8"
-    ready = b"[KafkaServer id=1] started"
+    ready = re.compile(rb"\[Kafka ?Server (id=)?1\],? [Ss]tarted")
     segment_bytes = "segment.bytes"
 
     def _places(self, controller_port: int) -> dict[str, str]:

@@ -13,6 +13,8 @@ from kafkalog_core.ops.producing.producers import CompletedTxn, Marker
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from kafkalog_core.ops.producing.producers import SnapshotStyle
+
 CONTROL, TRANSACTIONAL = 0x20, 0x10
 
 
@@ -52,14 +54,17 @@ class Producer:
     epoch: int = -1
     coordinator_epoch: int = -1
     timestamp_ms: int = -1
+    data_time_ms: int = -1
     txn_first: int | None = None
     batches: list[tuple[int, int, int]] = field(default_factory=list)
 
 
 class Model:
-    """ProducerStateManager, with a batch an append."""
+    """ProducerStateManager, with a batch an append; `style` and `ends_empty` are those of a release."""
 
-    def __init__(self) -> None:
+    def __init__(self, style: SnapshotStyle = "marker-time", *, ends_empty: bool = False) -> None:
+        self.style = style
+        self.ends_empty = ends_empty
         self.producers: dict[int, Producer] = {}
         self.completed: list[CompletedTxn] = []
 
@@ -67,7 +72,9 @@ class Model:
         if batch.format != 2 or batch.producer_id < 0:
             return
         if batch.attributes & CONTROL:
-            if batch.record_count and batch.marker and batch.marker.type_id in {0, 1}:
+            if not batch.record_count:
+                self.producers.setdefault(batch.producer_id, Producer())
+            elif batch.marker and batch.marker.type_id in {0, 1}:
                 self._marker(batch, batch.marker)
             return
         producer = self._at_epoch(batch)
@@ -76,7 +83,7 @@ class Model:
         if last_sequence > 2**31 - 1:
             last_sequence -= 2**31
         producer.batches = [*producer.batches, (last_sequence, batch.last_offset, delta)][-5:]
-        producer.timestamp_ms = batch.max_timestamp_ms
+        producer.timestamp_ms = producer.data_time_ms = batch.max_timestamp_ms
         if batch.attributes & TRANSACTIONAL and producer.txn_first is None:
             producer.txn_first = batch.base_offset
 
@@ -85,13 +92,19 @@ class Model:
         if producer.epoch != batch.producer_epoch:
             producer.epoch = batch.producer_epoch
             producer.batches = []
+            producer.data_time_ms = -1
         return producer
 
     def _marker(self, batch: Batch, marker: Marker) -> None:
         producer = self._at_epoch(batch)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.timestamp_ms = batch.max_timestamp_ms
+        if self.style == "marker-is-batch":
+            last_sequence = producer.batches[-1][0] if producer.batches else -1
+            producer.batches = [*producer.batches[:-1], (last_sequence, batch.base_offset, 0)]
         first, producer.txn_first = producer.txn_first, None
+        if first is None and self.ends_empty:
+            first = batch.base_offset
         if first is not None:
             others = [other.txn_first for other in self.producers.values() if other.txn_first is not None]
             stable = min(others, default=batch.base_offset + 1)
@@ -108,7 +121,7 @@ class Model:
                 last_sequence=one.batches[-1][0] if one.batches else -1,
                 last_offset=one.batches[-1][1] if one.batches else -1,
                 offset_delta=one.batches[-1][2] if one.batches else 0,
-                timestamp_ms=one.timestamp_ms,
+                timestamp_ms=one.data_time_ms if self.style == "data-time" else one.timestamp_ms,
                 coordinator_epoch=one.coordinator_epoch,
                 current_txn_first_offset=-1 if one.txn_first is None else one.txn_first,
             )

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
 import shutil
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.errors import AccessError, NotFoundError, RefusedError
+from kafkalog_core.errors import AccessError, KafkalogError, NotFoundError, RefusedError
 from kafkalog_core.ops import apply as apply_module
 from kafkalog_core.ops.apply import apply_draft, check_drift, resume
 from kafkalog_core.ops.plans import plan as plan_module
@@ -22,7 +24,19 @@ from kafkalog_core.storage.changing import commit, permission, space
 from kafkalog_core.storage.changing.fingerprint import WHOLE_BYTES
 from kafkalog_core.storage.changing.journals import held_bytes
 from kafkalog_core.storage.changing.writer import Disk
-from tests.storage.repairs import LOG, NOW_MS, OWNER, Killed, apply_to, draft_of, make_dir, names_of_ours, snapshot
+from tests.storage.repairs import (
+    LOG,
+    NOW_MS,
+    OWNER,
+    FailingDisk,
+    Killed,
+    apply_to,
+    draft_of,
+    make_dir,
+    names_of_ours,
+    snapshot,
+    undo_all,
+)
 from tests.ways import let_others_in
 
 if TYPE_CHECKING:
@@ -118,7 +132,12 @@ def test_a_partition_that_is_a_link(root: Path, tmp_path: Path) -> None:
     old = snapshot(tmp_path / "far-0")
     apply_to(root, Disk(), is_wide=True)
     assert snapshot(tmp_path / "far-0") != old
-    apply_undo(plan_undo(scope_of(str(root))), Disk())
+    plan = plan_undo(scope_of(str(root)))
+    assert f"t-0 is a symbolic link to {tmp_path}/far-0" in plan.obstacles[0]
+    assert f"kafkalog undo {root} {tmp_path}/far-0 --run {plan.journal.run} --apply" in plan.obstacles[0]
+    with pytest.raises(RefusedError):
+        apply_undo(plan, Disk())
+    apply_undo(plan_undo(scope_of(str(root), [str(tmp_path / "far-0")])), Disk())
     assert snapshot(tmp_path / "far-0") == old
     assert (root / "t-0").is_symlink()
 
@@ -315,7 +334,7 @@ def test_what_changes_right_before_the_first_file_is_refused_and_nothing_stays(r
 def test_all_is_checked_once_before_the_first_file(root: Path, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     whole_hash = commit.whole_hash
-    monkeypatch.setattr(commit, "whole_hash", lambda path: seen.append(path) or whole_hash(path))
+    monkeypatch.setattr(commit, "whole_hash", lambda path, trusted: seen.append(path) or whole_hash(path, trusted))
     apply_to(root, NoLinks())
     if at == "undo":
         plan = plan_undo(scope_of(str(root)))
@@ -400,9 +419,16 @@ def test_a_journal_elsewhere_is_found_from_both_sides(root: Path, tmp_path: Path
     assert journal.layout.intent == f"{undo_to}/{journal.run}/intent.json"
     for place in (root, undo_to, root / "t-1"):
         assert [each.run for each in scope_of(str(place)).found.journals] == [journal.run]
-    apply_undo(plan_undo(scope_of(str(undo_to))), Disk())
+    plan = plan_undo(scope_of(str(undo_to)))
+    assert f"kafkalog undo {root} --run {journal.run} --apply" in plan.obstacles[0]
+    with pytest.raises(RefusedError):
+        apply_undo(plan, Disk())
+    apply_undo(plan_undo(scope_of(str(undo_to), [str(root)])), Disk())
     assert snapshot(root) == old
-    apply_prune(plan_prune(scope_of(str(undo_to))), Disk())
+    kept = plan_prune(scope_of(str(undo_to)))
+    assert not kept.journals
+    assert f"kafkalog undo {root} --prune --run {journal.run} --apply" in kept.kept[0]
+    apply_prune(plan_prune(scope_of(str(undo_to), [str(root)])), Disk())
     assert names_of_ours(tmp_path) == []
 
 
@@ -411,7 +437,7 @@ def test_a_journal_elsewhere_that_is_not_mounted(root: Path, tmp_path: Path) -> 
     undo_to.mkdir()
     apply_to(root, Disk(), undo_to=undo_to, is_wide=True)
     undo_to.rename(tmp_path / "away")
-    assert "nobody knows whether" in draft_of(root).plan.obstacles[0]
+    assert "it is unknown whether" in draft_of(root).plan.obstacles[0]
     (tmp_path / "away").rename(undo_to)
     assert not draft_of(root, seed=2).plan.obstacles
 
@@ -450,7 +476,7 @@ def refused(root: Path, message: str, **options: Any) -> None:
 
 def test_no_space(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(space, "free_bytes", lambda path: 4096)
-    refused(root, "MiB are free; --undo-to DIR keeps the journal on another file system")
+    refused(root, "the same command fits with --undo-to DIR (a directory on another file system, which takes ")
 
 
 @pytest.mark.parametrize("place", ["", "t-0", "t-0/deep"])
@@ -459,9 +485,25 @@ def test_no_journal_among_the_files_of_a_broker(root: Path, place: str) -> None:
     refused(root, "is among a broker's files", undo_to=root / place)
 
 
-def test_no_such_directory_for_the_journal(root: Path, tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="no such directory to keep"):
-        draft_of(root, undo_to=tmp_path / "none")
+def test_a_directory_for_the_journal_is_made_with_those_above_it(root: Path, tmp_path: Path) -> None:
+    undo_to = tmp_path / "not" / "there"
+    draft = draft_of(root, undo_to=undo_to)
+    assert draft.plan.obstacles == ()
+    assert not undo_to.parent.exists()
+    old = snapshot(root)
+    apply_draft(draft, Disk(), now_ms=NOW_MS)
+    assert [path.stat().st_mode & 0o777 for path in (undo_to, undo_to.parent)] == [0o700, 0o700]
+    undo_all(root)
+    assert snapshot(root) == old
+    with suppress(KafkalogError):
+        apply_to(root, FailingDisk(20, errno.EIO), undo_to=tmp_path / "other" / "place")
+    assert snapshot(root) == old
+    assert not (tmp_path / "other").exists()
+
+
+def test_no_directory_for_the_journal_where_a_file_is(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    refused(root, "is not a directory; name another", undo_to=tmp_path / "file")
 
 
 def test_a_file_system_that_is_read_only(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -513,12 +555,16 @@ def test_the_owner_needs_no_root(root: Path) -> None:
 
 
 def test_a_directory_without_permission(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(permission.os, "access", lambda path, mode: not str(path).endswith("t-0"))
+    monkeypatch.setattr(
+        permission.os, "access", lambda path, mode, **_: not (mode & os.W_OK and str(path).endswith("t-0"))
+    )
     refused(root, "no permission to make files in it")
 
 
 def test_a_log_that_may_not_be_cut(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(permission.os, "access", lambda path, mode: not str(path).endswith(LOG))
+    monkeypatch.setattr(
+        permission.os, "access", lambda path, mode, **_: not (mode & os.W_OK and str(path).endswith(LOG))
+    )
     refused(root, "no permission to cut it")
 
 
@@ -529,7 +575,7 @@ def test_the_release_must_be_known_where_it_matters(root: Path) -> None:
     assert "--kafka VERSION" in obstacle
     nothing = PlanRequest(site=site_of([str(root)]), options={"names": {}, "needs_release": True}, now_ms=0)
     assert make_plan("truncate", nothing).plan.obstacles == ()
-    with pytest.raises(RefusedError, match="nothing to be done"):
+    with pytest.raises(RefusedError, match="has nothing to apply"):
         apply_draft(make_plan("truncate", nothing), Disk(), now_ms=NOW_MS)
 
 
@@ -542,7 +588,7 @@ def test_a_file_that_changes_after_the_plan(root: Path, name: str, is_kept: bool
     with open(root / name, "r+b") as file:
         file.write(bytes(8))
     old = snapshot(root)
-    with pytest.raises(RefusedError, match=r"nothing has been changed\. Make the plan anew"):
+    with pytest.raises(RefusedError, match=r"nothing has been changed\. Make a new plan"):
         apply_draft(draft, Disk(), now_ms=NOW_MS)
     assert snapshot(root) == old
     assert names_of_ours(root) == []

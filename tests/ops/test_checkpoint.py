@@ -287,7 +287,7 @@ def test_no_mark_without_producer_snapshots(log_dir: Path) -> None:
     refusals = planned.plan.outcome.refusals
     assert [(finding.code, finding.offset) for finding in refusals] == [("snapshot.missing", 100)] * 3
     assert "kafkalog reindex" in (refusals[0].cure or "")
-    note = f"it is not marked as stopped cleanly: first kafkalog reindex {log_dir} --apply (3 snapshot.missing)"
+    note = f"it is not marked as stopped cleanly: first kafkalog reindex {log_dir} --apply (3 findings)"
     assert planned.plan.outcome.note == note
 
 
@@ -326,7 +326,7 @@ def test_no_mark_on_a_damaged_log_but_the_text_files_are_mended(clean_dir: Path)
 
 
 def test_the_mark_is_that_of_a_whole_directory(clean_dir: Path) -> None:
-    with pytest.raises(RefusedError, match="whole log directory: name no partitions"):
+    with pytest.raises(RefusedError, match="whole log directory: run kafkalog checkpoint --mark-clean on it"):
         draft(clean_dir / "orders-0", mark_clean=True)
 
 

@@ -11,7 +11,8 @@ from kafkalog_core import tables
 from kafkalog_core.ops.dump import DumpRequest
 from kafkalog_core.ops.follow import follow
 from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.targets import resolve, same_partitions
+from kafkalog_core.ops.selecting.partitions import same_partitions
+from kafkalog_core.ops.selecting.targets import resolve
 from tests.build import batch_v2, message_v07
 from tests.ops.logs import dump_rows, records, write_segments
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kafkalog_core import tables
 from kafkalog_core.ops.reading import long_rows
-from kafkalog_core.ops.reading.long_rows import long_line
-from kafkalog_core.ops.reading.rows import json_line
+from kafkalog_core.ops.reading.long_rows import long_csv_row, long_line
+from kafkalog_core.ops.reading.rows import csv_columns, csv_row, json_line
 
 MODES = ("auto", "base64", "hex")
 
@@ -46,3 +46,18 @@ def test_no_piece_is_long(mode, value):
     pieces = list(long_line(tables.RECORD, long_row_of(b"k", value), mode))
     assert b"".join(pieces) == json_line(tables.RECORD, row_of(b"k", value), mode)
     assert max(map(len, pieces)) < 5 * 1024 * 1024
+
+
+@pytest.mark.parametrize("mode", MODES)
+@given(
+    key=st.none() | st.binary(max_size=40),
+    text=st.none() | st.text(st.sampled_from('a,"\r\n\t\x00\x85\u00e4\N{SNOWMAN}'), max_size=80),
+    size=st.integers(1, 9),
+)
+def test_pieces_are_the_csv_line(mode, key, text, size):
+    value = None if text is None else text.encode("utf-8", "surrogatepass")
+    header = tuple(csv_columns([tables.RECORD, tables.DAMAGE], mode))
+    whole = csv_row(tables.RECORD, row_of(key, value), header, mode)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(long_rows, "_PIECE_BYTES", 3 * size)
+        assert b"".join(long_csv_row(tables.RECORD, long_row_of(key, value), header, mode)) == whole

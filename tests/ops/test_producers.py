@@ -14,7 +14,14 @@ from kafkalog_core.format.kernels import constants
 from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.format.snapshot import ProducerEntry, decode_snapshot
 from kafkalog_core.ops.producing.producer_anomalies import ANOMALIES
-from kafkalog_core.ops.producing.producers import Anomaly, CompletedTxn, Marker, ProducerStates, sequences_of
+from kafkalog_core.ops.producing.producers import (
+    Anomaly,
+    CompletedTxn,
+    Marker,
+    ProducerStates,
+    SnapshotStyle,
+    sequences_of,
+)
 from tests.build import Producer, snapshot
 from tests.ops.producers_model import CONTROL, TRANSACTIONAL, Batch, Model, columns_of
 from tests.twins import TWINS, all_agree, twin
@@ -169,6 +176,48 @@ def test_open_transactions() -> None:
 def test_an_emptied_marker_says_nothing() -> None:
     log = Log().txn(P, 0).add(1, P, 3, -1, CONTROL | TRANSACTIONAL, record_count=0).txn(P, 1)
     assert replay(log) == []
+
+
+def test_an_emptied_marker_makes_its_producer_known() -> None:
+    """`UnifiedLog.updateProducers` puts every producer of an append into the map, whatever it has appended."""
+    states = ProducerStates()
+    replay(Log().add(1, P, 3, -1, CONTROL | TRANSACTIONAL, record_count=0), states)
+    entry = states.entry(P)
+    assert entry is not None
+    assert (entry.producer_epoch, entry.timestamp_ms, entry.last_offset) == (-1, -1, -1)
+
+
+def after_a_marker(style: SnapshotStyle, *, epoch: int) -> tuple[int, int, int, int]:
+    """Sequence, offset, delta and timestamp of a producer after two records (offsets 0 and 1) and a marker (2)."""
+    states = ProducerStates()
+    replay(Log().txn(P, 0, 2).end(P, ABORT, epoch=epoch), states)
+    entry = states.entry(P, style)
+    assert entry is not None
+    assert [*states.snapshot_entries(style)] == [entry]
+    return entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp_ms
+
+
+def test_what_a_marker_changes_in_a_snapshot_is_of_the_release() -> None:
+    assert after_a_marker("marker-is-batch", epoch=0) == (1, 2, 0, 1002)
+    assert after_a_marker("data-time", epoch=0) == (1, 1, 1, 1000)
+    assert after_a_marker("marker-time", epoch=0) == (1, 1, 1, 1002)
+    assert after_a_marker("marker-is-batch", epoch=1) == (-1, 2, 0, 1002)
+    assert after_a_marker("data-time", epoch=1) == (-1, -1, 0, -1)
+    assert after_a_marker("marker-time", epoch=1) == (-1, -1, 0, 1002)
+
+
+def test_a_marker_without_data_ends_an_empty_transaction_where_that_is_asked_for() -> None:
+    log = Log().txn(Q, 0).end(P, ABORT).end(P, COMMIT).end(Q, ABORT)
+    states = ProducerStates()
+    states.ends_empty = True
+    ended = [event for event in replay(log, states) if isinstance(event, CompletedTxn)]
+    assert ended == [
+        CompletedTxn(P, 1, 1, is_aborted=True, last_stable_offset=0),
+        CompletedTxn(P, 2, 2, is_aborted=False, last_stable_offset=0),
+        CompletedTxn(Q, 0, 3, is_aborted=True, last_stable_offset=4),
+    ]
+    assert [event.is_empty for event in ended] == [True, True, False]
+    assert [event for event in replay(log) if isinstance(event, CompletedTxn)] == ended[2:]
 
 
 def test_an_emptied_batch_counts() -> None:
@@ -354,14 +403,20 @@ def batches(draw: st.DrawFn) -> list[Batch]:
     return made
 
 
-@given(batches(), st.sampled_from(["continuous", "gaps", "unchecked"]))
-def test_state_by_the_book(made, sequences):
-    model = Model()
+@given(
+    batches(),
+    st.sampled_from(["continuous", "gaps", "unchecked"]),
+    st.sampled_from(["marker-is-batch", "data-time", "marker-time"]),
+    st.booleans(),
+)
+def test_state_by_the_book(made, sequences, style, ends_empty):
+    model = Model(style, ends_empty=ends_empty)
     for batch in made:
         model.append(batch)
     states = ProducerStates(sequences=sequences)
+    states.ends_empty = ends_empty
     events = states.replay(*columns_of(made))
-    assert list(states.snapshot_entries()) == model.entries()
+    assert list(states.snapshot_entries(style)) == model.entries()
     assert [event for event in events if isinstance(event, CompletedTxn)] == model.completed
     found = [(one.producer_id, one.first_offset) for one in states.open_transactions()]
     assert [first for _, first in found] == [first for _, first in model.open()]

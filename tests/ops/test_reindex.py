@@ -500,6 +500,33 @@ def test_a_snapshot_behind_the_end_goes(transactions: Path) -> None:
     assert codes(made) == ["snapshot.beyond-end"]
 
 
+@pytest.mark.parametrize("kafka", ["0.11", "2.4", "4.3"])
+def test_after_a_crash_the_snapshot_of_an_earlier_clean_stop_goes_as_in_a_recovery(
+    tmp_path: Path, transactions: Path, kafka: str
+) -> None:
+    stray = transactions / f"{2:020d}.snapshot"
+    bases = {int(path.stem) for path in transactions.glob("*.log")}
+    ends = {int(path.stem) for path in transactions.glob("*.snapshot")} - bases
+    assert 2 not in bases | ends
+    stray.write_bytes(snapshot([]))
+    write(tmp_path, {"recovery-point-offset-checkpoint": b"0\n0\n", "meta.properties": b"version=1\nnode.id=1\n"})
+    made = apply(tmp_path, kafka=kafka)
+    assert not stray.exists()
+    assert changes(made)[stray.name] == "remove"
+    assert ends <= {int(path.stem) for path in transactions.glob("*.snapshot")}, "the one at the end is kept"
+    assert plan(tmp_path, kafka=kafka).changes == ()
+
+
+def test_after_a_clean_stop_no_snapshot_goes(tmp_path: Path, transactions: Path) -> None:
+    stray = transactions / f"{2:020d}.snapshot"
+    files = {"recovery-point-offset-checkpoint": b"0\n0\n", "meta.properties": b"version=1\nnode.id=1\n"}
+    write(tmp_path, files | {".kafka_cleanshutdown": b""})
+    before = changes(plan(tmp_path))
+    stray.write_bytes(snapshot([]))
+    assert changes(plan(tmp_path)).get(stray.name) != "remove"
+    assert {name: kind for name, kind in changes(plan(tmp_path)).items() if name != stray.name} == before
+
+
 def test_a_snapshot_in_the_middle_of_a_segment_is_judged_too(transactions: Path) -> None:
     for name in (20, 22):
         (transactions / f"{name:020d}.snapshot").unlink()

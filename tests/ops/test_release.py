@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkalog_core.errors import SettingError
-from kafkalog_core.ops.releases.release import LATEST, RELEASES, Release, parse_release, rule_class
+from kafkalog_core.ops.releases.release import (
+    KNOWN,
+    LATEST,
+    NEWEST_LEVEL,
+    RELEASES,
+    Release,
+    describe_known,
+    parse_release,
+    release_of_level,
+    rule_class,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RELEASE_IN_NAME = re.compile(r"\d+\.\d+\.\d+(?:\.\d+)?")
 
 
 def test_every_release_is_after_the_one_before() -> None:
@@ -33,9 +50,61 @@ def test_spellings(text: str, release: Release, shown: str) -> None:
     assert str(release) == shown
 
 
-@pytest.mark.parametrize("text", ["", "4", "4.x", "latest", "0.6", "0.12", "2,8", "٤.٣", "1.2.3.4.5"])
-def test_no_release(text: str) -> None:
-    with pytest.raises(SettingError):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "'' is not a release"),
+        ("4", "'4' is not a release"),
+        ("4.x", "the nearest: 4."),
+        ("latest", "'latest' is not a release"),
+        ("0.6", "the nearest: 0.7. "),
+        ("0.12", "the nearest: 0.11 or 1.0. "),
+        ("0.8.3", "the nearest: 0.8.2 or 0.9. "),
+        ("1.2", "the nearest: 1.1 or 2.0. "),
+        ("2.9", "the nearest: 2.8 or 3.0. "),
+        ("2.8.1.4", "'2.8.1.4' is not a release"),
+        ("28", "the nearest: 2.8. "),
+        ("2,8", "the nearest: 2.8"),
+        ("٤.٣", "is not a release"),
+        ("1.2.3.4.5", "is not a release"),
+        ("4.5", f"Kafka 4.5 is newer than this kafkalog knows ({LATEST}); the nearest: {LATEST}. "),
+        ("9.9", f"Kafka 9.9 is newer than this kafkalog knows ({LATEST}); the nearest: {LATEST}. "),
+    ],
+)
+def test_an_unknown_release_is_refused_with_the_list_and_the_nearest(text: str, said: str) -> None:
+    with pytest.raises(SettingError) as refusal:
+        parse_release(text)
+    assert said in refusal.value.message
+    assert refusal.value.message.endswith(f"Known releases, each with its bug fixes: {describe_known()}")
+
+
+def test_the_list_for_people_names_both_ends_of_each_family() -> None:
+    assert describe_known() == (
+        "0.7, 0.8.0 to 0.8.2, 0.9, 0.10.0 to 0.10.2, 0.11, 1.0 to 1.1, 2.0 to 2.8, 3.0 to 3.9, 4.0 to 4.4"
+    )
+    for end in describe_known().replace(", ", " to ").split(" to "):
+        parse_release(end)
+
+
+def test_every_level_is_of_one_release() -> None:
+    levels = [level for known in KNOWN if known.levels for level in range(known.levels[0], known.levels[1] + 1)]
+    assert levels == list(range(1, NEWEST_LEVEL + 1))
+    assert [release_of_level(level) for level in (0, NEWEST_LEVEL + 1)] == [None, None]
+    assert release_of_level(NEWEST_LEVEL) == LATEST
+
+
+@pytest.mark.parametrize(
+    ("level", "release"),
+    [(1, (3, 0)), (7, (3, 3)), (21, (3, 9)), (25, (4, 0)), (30, (4, 3)), (31, (4, 4)), (33, (4, 4))],
+)
+def test_levels(level: int, release: tuple[int, int]) -> None:
+    assert release_of_level(level) == Release(*release)
+
+
+def test_every_release_of_the_corpus_is_known(corpus: Path) -> None:
+    named = {found[-1] for path in corpus.glob("*/*") if (found := RELEASE_IN_NAME.findall(path.name))}
+    assert len(named) > 1
+    for text in named:
         parse_release(text)
 
 
@@ -50,7 +119,7 @@ def test_no_release(text: str) -> None:
         (("0.11.0.3", "1.0.0", "1.1.1"), "0.11 and 1.x"),
         (("2.0.0", "2.8.2"), "2.x"),
         (("3.0.0", "3.9.1"), "3.x"),
-        (("4.0", "4.3.1", "5.0"), "4.x"),
+        (("4.0", "4.3.1", "4.4.0"), "4.x"),
     ],
 )
 def test_classes(texts: tuple[str, ...], name: str) -> None:

@@ -19,7 +19,6 @@ from kafkalog_core.ops.plans.sites import site_of
 from kafkalog_core.ops.progress import NO_PROGRESS
 from kafkalog_core.ops.recovery.partition import PartitionLoad
 from kafkalog_core.ops.recovery.results import LoadOptions
-from kafkalog_core.ops.recovery.rules import recovery_rules
 from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
 from kafkalog_core.ops.releases.release import Release
 from kafkalog_core.ops.releases.settings import Settings, SettingsRequest
@@ -65,7 +64,8 @@ def _write_log_dir(root: Path) -> None:
 
 
 def _options(*assignments: str, **others: Any) -> dict[str, Any]:
-    return {"kafka": {"kafka": str(RELEASE), "assignments": ("retention.ms=-1", *assignments)}, **others}
+    kafka = {"kafka": str(RELEASE), "assignments": ("retention.ms=-1", *assignments), "assume_defaults": True}
+    return {"kafka": kafka, **others}
 
 
 def _draft(log_dir: Path, *assignments: str, now_ms: int = NOW_MS, **others: Any) -> Draft:
@@ -89,7 +89,7 @@ def _load(log_dir: Path) -> LoadResult:
     """What a broker makes of the partition that starts on it."""
     broker_dir = read_broker_dir(read_log_dir(str(log_dir)))
     partition = read_partition(str(log_dir / "t-0"))
-    snapshots = SnapshotOptions(order=recovery_rules(RELEASE).snapshot_order, now_ms=NOW_MS, expiration_ms=10**9)
+    snapshots = SnapshotOptions.of_release(RELEASE, now_ms=NOW_MS, expiration_ms=10**9)
     options = LoadOptions(release=RELEASE, settings=Settings(release=RELEASE).for_topic("t"), snapshots=snapshots)
     load = PartitionLoad(partition, broker_dir.context(partition.name, as_loaded=True), options)
     for _ in load.run():
@@ -100,8 +100,8 @@ def _load(log_dir: Path) -> LoadResult:
 def test_changes_come_in_an_order_that_loses_nothing_more(log_dir: Path) -> None:
     draft = _draft(log_dir, "retention.bytes=1")
     assert _shown(draft, log_dir) == [
-        ("replace", STARTS),
         *(("remove", f"t-0/{base:020}.{suffix}") for base in (0, 10) for suffix in ("log", "index", "timeindex")),
+        ("replace", STARTS),
         ("remove", f"t-0/{10:020}.snapshot"),
         ("replace", f"t-0/{EPOCHS}"),
     ]
@@ -112,8 +112,8 @@ def test_changes_come_in_an_order_that_loses_nothing_more(log_dir: Path) -> None
 def test_where_all_goes_a_new_segment_is_made_before(log_dir: Path) -> None:
     (log_dir / "t-0" / f"{END:020}.snapshot").unlink()
     draft = _draft(log_dir, "retention.bytes=0")
-    assert _shown(draft, log_dir)[:6] == [
-        ("replace", STARTS),
+    assert _shown(draft, log_dir)[:8] == [
+        *(("remove", f"t-0/{base:020}.timeindex") for base in (0, 10, 20)),
         ("create", f"t-0/{END:020}.snapshot"),
         *(("create", f"t-0/{END:020}.{suffix}") for suffix in ("log", "index", "timeindex")),
         ("remove", f"t-0/{0:020}.log"),
@@ -170,7 +170,8 @@ def test_a_broker_that_starts_in_between_loses_no_more(
 
 def test_a_log_start_inside_of_a_segment_is_checkpointed(log_dir: Path) -> None:
     draft = _draft(log_dir, "retention.ms=-1", log_start_offset=13)
-    assert _shown(draft, log_dir)[:2] == [("replace", STARTS), ("remove", f"t-0/{0:020}.log")]
+    removed = [("remove", f"t-0/{0:020}.{suffix}") for suffix in ("log", "index", "timeindex")]
+    assert _shown(draft, log_dir)[:4] == [*removed, ("replace", STARTS)]
     apply_draft(draft, Disk(), now_ms=NOW_MS)
     assert (log_dir / STARTS).read_bytes() == build.offset_checkpoint([("other", 3, 7), ("t", 0, 13)])
     assert (log_dir / "t-0" / EPOCHS).read_bytes() == build.epoch_checkpoint([(0, 13)])
@@ -311,7 +312,8 @@ def test_settings_say_what_they_overrule(log_dir: Path, tmp_path: Path) -> None:
     assert isinstance(found, Retained)
     assert found.forecast.question.rules.retention_ms == 420_000
     assert found.forecast.question.origins["retention.ms"] == (
-        f"{config}: log.retention.minutes, before log.retention.hours=5 of {config}"
+        f"{config}: log.retention.minutes, before log.retention.hours=5 of {config}, assumed: no metadata log "
+        "of its cluster is among what was named"
     )
 
 

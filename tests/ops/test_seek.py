@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.errors import SelectionError
+from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.seek import Question, SeekRequest, seek
 from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.storage.logdir import read_log_dir
 from tests.build import (
     GZIP,
     Record,
@@ -119,6 +121,18 @@ def test_the_end_of_the_log_is_no_error(orders: Path) -> None:
 def test_the_earliest_record_is_at_the_log_start(orders: Path) -> None:
     row = one(orders, "earliest")
     assert (row["offset"], row["log_start_offset"], row["asked"]) == (3, 3, None)
+
+
+@pytest.mark.parametrize("line", ["orders 0 x", "orders 0", "orders 0 4 4"])
+def test_a_checkpoint_that_a_broker_refuses_says_no_log_start(orders: Path, line: str) -> None:
+    """One bad line, and none of the others counts: for a broker, for the bounds of a log, and for `seek`."""
+    log_dir = orders.parent
+    (log_dir / "log-start-offset-checkpoint").write_text(f"0\n2\norders 0 3\n{line}\n")
+    broker_dir = read_broker_dir(read_log_dir(str(log_dir)))
+    (place,) = broker_dir.log_dir.partitions
+    assert broker_dir.context(place.name).log_start_offset is None
+    row = one(orders, "earliest")
+    assert (row["offset"], row["log_start_offset"]) == (0, 0)
 
 
 @pytest.mark.parametrize(

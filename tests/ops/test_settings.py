@@ -9,7 +9,8 @@ import pytest
 from kafkalog_core.errors import NotFoundError, SettingError
 from kafkalog_core.ops.releases.release import LATEST, Release
 from kafkalog_core.ops.releases.setting_table import SETTINGS, known_names
-from kafkalog_core.ops.releases.settings import Setting, Settings, SettingsRequest, parse_assignment, read_settings
+from kafkalog_core.ops.releases.setting_values import Setting
+from kafkalog_core.ops.releases.settings import Settings, SettingsRequest, parse_assignment, read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,10 +46,29 @@ def test_defaults_are_kafkas() -> None:
         ("log.cleaner.enable", Release(0, 9), True),
         ("message.timestamp.after.max.ms", Release(3, 9), 2**63 - 1),
         ("message.timestamp.after.max.ms", Release(4, 3), HOUR_MS),
+        ("max.decompressed.message.bytes", Release(4, 4), 2**31 - 9),
     ],
 )
 def test_defaults_differ_by_release(name: str, release: Release, value: object) -> None:
     assert Settings(release=release).broker(name).value == value
+
+
+@pytest.mark.parametrize(
+    ("release", "name", "days"),
+    [
+        (Release(0, 11), "transactional.id.expiration.ms", 7),
+        (Release(2, 8, 2), "transactional.id.expiration.ms", 7),
+        (Release(3, 3, 2), "transactional.id.expiration.ms", 7),
+        (Release(3, 4), "producer.id.expiration.ms", 1),
+        (Release(4, 4), "producer.id.expiration.ms", 1),
+    ],
+)
+def test_producers_are_forgotten_by_the_setting_of_the_release(release: Release, name: str, days: int) -> None:
+    settings = Settings(release=release)
+    assert (settings.producer_expiration().name, settings.producer_expiration_ms) == (name, days * 24 * HOUR_MS)
+    both = {"transactional.id.expiration.ms": "5000", "producer.id.expiration.ms": "7000"}
+    given = Settings(release=release, assigned=both)
+    assert given.producer_expiration_ms == int(both[name]), "the other one means something else in this release"
 
 
 def test_the_topic_beats_the_command_line_and_that_one_the_file(tmp_path: Path) -> None:
@@ -58,7 +78,9 @@ def test_the_topic_beats_the_command_line_and_that_one_the_file(tmp_path: Path) 
     assert _of(_read(config=config), "index.interval.bytes").origin == str(config)
     by_broker = "log.index.interval.bytes=2"
     by_topic = "index.interval.bytes=3"
-    assert _of(_read(by_broker, config=config), "index.interval.bytes") == Setting("index.interval.bytes", 2, "--set")
+    of_broker = _of(_read(by_broker, config=config), "index.interval.bytes")
+    assert (of_broker.value, of_broker.origin) == (2, "--set")
+    assert of_broker.gap is not None, "the topic may have a value of its own, which nothing here knows"
     assert _of(_read(by_broker, by_topic, config=config), "index.interval.bytes").value == 3
     settings = _read(by_broker, by_topic, topics=("orders:index.interval.bytes=4",), config=config)
     assert _of(settings, "index.interval.bytes") == Setting("index.interval.bytes", 4, "--topic-config orders")

@@ -300,18 +300,16 @@ def test_a_directory_that_may_be_listed_but_not_entered() -> None:
         home = partition(Path(directory) / "t-0")
         home.chmod(0o744)
         (Path(directory) / "meta.properties").touch()
-        script = "import os; from kafkalog_cli.main import main; import kafkalog_cli.commands.dump\n"
+        script = "import os; from kafkalog_cli.__main__ import main; import kafkalog_cli.commands.dump\n"
         script += "import kafkalog_cli.render.jsonlines, kafkalog_cli.render.progress\n"
         script += "os.setegid(65534); os.seteuid(65534); main()"
         runs = [
             subprocess.run([sys.executable, "-c", script, "dump", path], capture_output=True, text=True, check=False)
             for path in (str(home), directory)
         ]
-    assert [(run.returncode, "no permission to look at what is in it" in run.stdout + run.stderr) for run in runs] == [
-        (3, True),
-        (4, True),
-    ]
-    assert "dir.unreadable" in runs[1].stdout
+    said = [(run.returncode, "no permission to enter its directory" in run.stdout + run.stderr) for run in runs]
+    assert said == [(3, True), (3, True)]
+    assert "file.permission-denied" in runs[1].stdout
 
 
 def test_what_is_neither_file_nor_directory(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import SelectionError
+from kafkalog_core.findings.logs import DAMAGE_REASONS
 from kafkalog_core.format.snapshot import decode_snapshot
 from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
 from kafkalog_core.ops.plans.sites import site_of
@@ -25,7 +26,10 @@ from kafkalog_core.ops.recovery.results import LoadOptions
 from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
 from kafkalog_core.ops.releases.release import parse_release
 from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
+from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.ops.truncate import plan_truncate
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
 from tests import build
@@ -107,10 +111,19 @@ def test_what_is_below_the_batch_of_the_offset_stays(root: Path, offset: int) ->
     assert (loss.first_timestamp_ms, loss.max_timestamp_ms) == (1000 + end, 1000 + END - 1)
 
 
-@pytest.mark.parametrize("offset", [50, 51, 2**40])
-def test_an_offset_behind_the_end_leaves_nothing_to_do(root: Path, offset: int) -> None:
-    draft = plan(root / "t-0", to_offset=offset)
+def test_the_end_offset_leaves_nothing_to_do(root: Path) -> None:
+    draft = plan(root / "t-0", to_offset=END)
     assert (draft.plan.changes, codes(draft), draft.plan.is_alarming) == ((), [], False)
+
+
+@pytest.mark.parametrize("offset", [51, 2**40])
+@pytest.mark.parametrize("tail", [b"", bytes(300), batch(50, 54)[:-3]], ids=["whole", "zeros", "torn"])
+def test_an_offset_beyond_the_end_is_refused(root: Path, offset: int, tail: bytes) -> None:
+    with log(root, 40).open("ab") as file:
+        file.write(tail)
+    draft = plan(root / "t-0", to_offset=offset)
+    assert (draft.plan.changes, codes(draft), draft.plan.is_alarming) == ((), ["truncate.beyond-end"], True)
+    assert f"ends at offset {END}: there is no offset {offset}" in draft.plan.outcome.refusals[0].message
 
 
 def test_an_offset_below_the_log_start_is_refused(root: Path) -> None:
@@ -140,6 +153,13 @@ def test_damage_that_hides_the_offset_is_a_refusal(root: Path) -> None:
     assert (draft.plan.changes, codes(draft)) == ((), ["truncate.hidden"])
 
 
+def test_other_bytes_after_zeros_hide_the_offset_too(root: Path) -> None:
+    with log(root, 40).open("ab") as file:
+        file.write(bytes(300) + b"other" + bytes(300))
+    draft = plan(root / "t-0", to_offset=60)
+    assert (draft.plan.changes, codes(draft)) == ((), ["truncate.hidden"])
+
+
 def test_one_offset_is_of_one_log(root: Path) -> None:
     write_log(root / "u-0", {0: [(0, 4)]})
     with pytest.raises(SelectionError, match="one partition"):
@@ -159,7 +179,7 @@ def test_any_log_and_any_offset(sizes: list[list[int]], data: st.DataObject) -> 
         for size in segment:
             segments[base].append((offset, offset + size - 1))
             offset += size
-    wanted = data.draw(st.integers(0, offset + 1))
+    wanted = data.draw(st.integers(0, offset))
     with TemporaryDirectory() as directory:
         root = write_tops(Path(directory), recovery=[("t", 0, 0)], is_clean=True)
         write_log(root / "t-0", segments)
@@ -283,6 +303,36 @@ def test_the_first_damage_ends_the_log(root: Path) -> None:
     assert draft.plan.is_alarming
 
 
+HIGH = build.batch_v2([build.Record(offset=990 + index, timestamp_ms=1000, value=b"v") for index in range(5)])
+BAD = {
+    "goes back": [batch(20, 24), batch(25, 29), batch(20, 24), batch(30, 34)],
+    "twice": [batch(20, 24), batch(20, 24), batch(25, 29)],
+    "too high": [batch(20, 24), HIGH, batch(30, 34)],
+    "too high at the start": [HIGH, batch(25, 29), batch(30, 34)],
+    "below the name": [batch(10, 14), batch(20, 24)],
+    "checksum": [batch(20, 24), batch(25, 29)[:-1] + b"!", batch(30, 34)],
+    "zeros": [batch(20, 24), bytes(80), batch(30, 34)],
+    "length": [batch(20, 24), batch(25, 29)[:8] + b"\x7f" + batch(25, 29)[9:], batch(30, 34)],
+    "magic": [batch(20, 24), batch(25, 29)[:16] + b"\t" + batch(25, 29)[17:], batch(30, 34)],
+    "other bytes in zeros": [batch(20, 24), bytes(300) + b"other" + bytes(300)],
+}
+
+
+@pytest.mark.parametrize("batches", BAD.values(), ids=BAD)
+def test_the_log_is_cut_where_verify_names_the_first_error(root: Path, batches: list[bytes]) -> None:
+    log(root, 20).write_bytes(b"".join(batches))
+    verdicts = verify(VerifyRequest(targets=tuple(resolve([str(root / "t-0")])), now_ms=NOW_MS))
+    places = [
+        finding.position
+        for verdict in verdicts
+        for finding in verdict.findings
+        if finding.path == str(log(root, 20)) and finding.severity == "error" and finding.code in DAMAGE_REASONS
+    ]
+    cut(root / "t-0", at_damage=True)
+    assert places
+    assert log(root, 20).stat().st_size == min(place for place in places if place is not None)
+
+
 def test_a_torn_tail_is_no_loss(root: Path) -> None:
     with log(root, 40).open("ab") as file:
         file.write(batch(50, 54)[:-3])
@@ -300,6 +350,7 @@ def test_a_bad_batch_alone_is_a_loss_though_nothing_can_be_counted(root: Path) -
 def test_no_damage_leaves_nothing_to_do(root: Path) -> None:
     draft = plan(root, at_damage=True)
     assert (draft.plan.changes, codes(draft)) == ((), [])
+    assert "does not look into batches" in (draft.plan.outcome.note or "")
 
 
 def test_a_waiting_replacement_would_bring_it_back(root: Path) -> None:
@@ -462,7 +513,7 @@ def kept_by_a_start(root: Path) -> list[Batch] | None:
         LoadOptions(
             release=release,
             settings=settings.for_topic("t"),
-            snapshots=SnapshotOptions(order="java", now_ms=NOW_MS, expiration_ms=10**9),
+            snapshots=SnapshotOptions.of_release(release, now_ms=NOW_MS, expiration_ms=10**9),
         ),
     )
     for _ in load.run():

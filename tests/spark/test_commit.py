@@ -344,7 +344,7 @@ def test_places_that_are_refused(tmp_path: Path) -> None:
     (full / "letter.txt").write_text("mine")
     with pytest.raises(RefusedError, match=r"not empty.*'letter.txt'"):
         Output.open(str(full), "export")
-    with pytest.raises(RefusedError, match="a file of this name"):
+    with pytest.raises(RefusedError, match="is a file and not a directory"):
         Output.open(str(full / "letter.txt"), "export")
     with pytest.raises(NotFoundError, match="no such directory, for the output"):
         Output.open(str(tmp_path / "nowhere/out"), "export")
@@ -363,7 +363,7 @@ def test_places_that_are_refused(tmp_path: Path) -> None:
     first_run(tmp_path / "out")
     with pytest.raises(RefusedError, match="another job: export, not catalog"):
         Output.open(str(tmp_path / "out"), "catalog")
-    with pytest.raises(RefusedError, match="of kind export, not catalog"):
+    with pytest.raises(RefusedError, match="of the kind export, not catalog"):
         roll_forward(str(tmp_path / "out"), "catalog")
     with pytest.raises(NotFoundError, match="nothing has been committed"):
         read_manifest(str(full))
@@ -385,7 +385,7 @@ def test_commits_that_were_changed(tmp_path: Path, text: str) -> None:
     commit.write_text(json.dumps(whole))
     state = out / "_kafkalog/states/00000001.json"
     state.write_text('{"next": 3}')
-    with pytest.raises(RefusedError, match="changed since"):
+    with pytest.raises(RefusedError, match="is not what commit 1 has written"):
         Output.open(str(out), "export")
     state.unlink()
     with pytest.raises(NotFoundError):

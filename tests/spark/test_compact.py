@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
     from kafkalog_core.ops.cleaning.forecast import CompactForecast
 
-KAFKA = SettingsRequest(kafka="4.3.1", assignments=("cleanup.policy=compact", "min.cleanable.dirty.ratio=0"))
+KAFKA = SettingsRequest(
+    kafka="4.3.1", assignments=("cleanup.policy=compact", "min.cleanable.dirty.ratio=0"), assume_defaults=True
+)
 
 
 @pytest.fixture

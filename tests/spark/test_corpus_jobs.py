@@ -102,6 +102,7 @@ def test_findings_of_the_data_source_are_those_of_verify(spark: SparkSession, lo
 def test_compact_writes_what_it_writes_without_spark(spark: SparkSession, tmp_path: Path) -> None:
     demo = str(archives.FIXTURES / "demo")
     settings = (*_NOW, "--kafka", "4.3.1", "--set", "cleanup.policy=compact", "--set", "min.cleanable.dirty.ratio=0")
+    settings = (*settings, "--assume-defaults")
     _run("compact", *settings, "--apply", "--to", str(tmp_path / "plain"), demo)
     _run("spark", "compact", *settings, "--to", str(tmp_path / "spark"), demo)
     assert _tree(tmp_path / "spark") == _tree(tmp_path / "plain")

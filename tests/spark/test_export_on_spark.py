@@ -95,7 +95,7 @@ def test_what_is_no_export(spark: SparkSession, tmp_path: Path) -> None:
 
     with Output.open(str(tmp_path / "out"), "catalog") as output:
         output.begin("x").commit({}, now_ms=1)
-    with pytest.raises(RefusedError, match="of kind catalog, not export"):
+    with pytest.raises(RefusedError, match="of the kind catalog, not export"):
         read_export(spark, str(tmp_path / "out"))
 
 

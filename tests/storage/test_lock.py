@@ -1,4 +1,4 @@
-"""The lock of a log directory: as Java takes it, found from a partition, left as brokers leave it."""
+"""The lock of a log directory: as Java takes it, found from a partition, taken away where it was not there before."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import os
 import stat
 import subprocess
 import sys
+import threading
+import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkalog_core.errors import AccessError, LockedError
-from kafkalog_core.storage.changing.lock import LogDirLocks, lock_holder, locked_dirs
+from kafkalog_core.storage.changing.lock import OWN_LOCK, LogDirLocks, lock_holder, locked_dirs, unlocked_dirs
 from kafkalog_core.storage.changing.writer import Disk
-from tests.storage.repairs import OWNER, names_of_ours
+from tests.storage.repairs import OWNER, DyingDisk, Killed, names_of_ours
 from tests.ways import let_others_in
 
 if TYPE_CHECKING:
@@ -27,6 +30,16 @@ file = open(sys.argv[1], "r+b")
 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 print("held", flush=True)
 sys.stdin.read()
+"""
+OPENER = """
+import fcntl, sys
+file = open(sys.argv[1], "r+b")
+print("open", flush=True)
+sys.stdin.readline()
+try:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    sys.exit(7)
 """
 TRIER = """
 import fcntl, sys
@@ -103,11 +116,12 @@ def test_of_two_the_first_is_let_go_where_the_second_is_held(
 def test_one_that_is_missing_is_made_for_the_broker(log_dir: Path) -> None:
     with LogDirLocks([str(log_dir)], Disk()):
         assert not may_lock(log_dir)
-    status = (log_dir / ".lock").stat()
-    assert (status.st_uid, status.st_gid) == OWNER
-    assert stat.S_IMODE(status.st_mode) == 0o644
-    assert status.st_size == 0
-    assert names_of_ours(log_dir) == []
+        status = (log_dir / ".lock").stat()
+        assert (status.st_uid, status.st_gid) == OWNER
+        assert stat.S_IMODE(status.st_mode) == 0o644
+        assert status.st_size == 0
+        assert names_of_ours(log_dir) == []
+    assert not (log_dir / ".lock").exists()
 
 
 def test_somebody_else_makes_it_at_the_same_moment(log_dir: Path) -> None:
@@ -130,7 +144,7 @@ def test_without_hard_links(log_dir: Path) -> None:
 
     with LogDirLocks([str(log_dir)], Unlinking()):
         assert not may_lock(log_dir)
-    assert (log_dir / ".lock").stat().st_uid == OWNER[0]
+        assert (log_dir / ".lock").stat().st_uid == OWNER[0]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
@@ -177,11 +191,119 @@ def test_a_disk_that_is_mounted_read_only(log_dir: Path, monkeypatch: pytest.Mon
     (log_dir / ".lock").touch()
     really = os.open
 
-    def refuse(path: str, flags: int, *rest: int) -> int:
+    def refuse(path: str, flags: int, *rest: int, dir_fd: int | None = None) -> int:
         if flags & os.O_RDWR:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
-        return really(path, flags, *rest)
+        return really(path, flags, *rest, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(AccessError, match="mounted read-only"), LogDirLocks([str(log_dir)], Disk()):
         raise AssertionError
+
+
+def test_a_kill_at_the_first_lock_leaves_nothing_for_ever(log_dir: Path) -> None:
+    """At each step of making the lock: the next run takes away what is left, and leaves no lock that was not there."""
+    left = 0
+    for at in range(12):
+        for name in (".lock", f"kafkalog-lock.{os.getpid()}.tmp"):
+            (log_dir / name).unlink(missing_ok=True)
+        try:
+            with LogDirLocks([str(log_dir)], DyingDisk(at)):
+                pass
+        except Killed:
+            left += 1
+        names = names_of_ours(log_dir)
+        if names:  # the next process has another number
+            os.rename(names[0], log_dir / "kafkalog-lock.1.tmp")
+        with LogDirLocks([str(log_dir)], Disk()):
+            assert names_of_ours(log_dir) == []
+    assert left > 5
+
+
+def test_a_lock_is_held_until_nobody_has_it_open_any_more(log_dir: Path) -> None:
+    """A broker that opened the file just before its name goes must not get the lock: nobody else could find it."""
+    lock = LogDirLocks([str(log_dir)], Disk())
+    lock.__enter__()
+    command = [sys.executable, "-c", OPENER, str(log_dir / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as broker:
+        assert broker.stdout is not None
+        assert broker.stdout.readline() == b"open\n"
+        closing = threading.Thread(target=lock.__exit__)
+        closing.start()
+        while (log_dir / ".lock").exists() and closing.is_alive():
+            time.sleep(0.001)
+        broker.communicate(b"now\n")
+        closing.join()
+    assert broker.returncode == 7
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "directory"])
+def test_what_is_no_lock_is_not_opened(log_dir: Path, tmp_path: Path, kind: str) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("secret")
+    path = log_dir / ".lock"
+    {"link": lambda: path.symlink_to(victim), "fifo": lambda: os.mkfifo(path), "directory": path.mkdir}[kind]()
+    with pytest.raises(AccessError, match=r"\.lock: (cannot be locked: it is|the system cannot read it)"):
+        LogDirLocks([str(log_dir)], Disk()).__enter__()
+    assert victim.read_text() == "secret"
+
+
+# --- a lock of our own ------------------------------------------------------------------------------------------------
+def test_outside_of_any_it_is_our_own(tmp_path: Path) -> None:
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    os.chown(partition, *OWNER)
+    assert unlocked_dirs([str(partition), str(partition)]) == [str(partition)]
+    with LogDirLocks([], Disk(), [str(partition)]):
+        (name,) = os.listdir(partition)
+        assert name == OWN_LOCK
+        assert not name[0].isdigit()
+        assert not name.endswith((".deleted", ".swap", ".cleaned", ".log", ".index", ".timeindex", ".snapshot"))
+        assert (partition / name).stat().st_uid == OWNER[0]
+        command = [sys.executable, "-c", TRIER, str(partition / name)]
+        assert subprocess.run(command, check=False).returncode == 7
+    assert os.listdir(partition) == []
+    (partition / OWN_LOCK).touch()  # of a run that was killed
+    with LogDirLocks([], Disk(), [str(partition)]):
+        assert os.listdir(partition) == [OWN_LOCK]
+    assert os.listdir(partition) == []
+
+
+def test_a_log_directory_has_none_of_ours(log_dir: Path) -> None:
+    assert unlocked_dirs([str(log_dir), str(log_dir / "t-0"), str(log_dir / "t-0" / "missing")]) == []
+
+
+TAKER = """
+import fcntl, os, sys, time
+from kafkalog_core.errors import LockedError
+from kafkalog_core.storage.changing.lock import LogDirLocks
+from kafkalog_core.storage.changing.writer import Disk
+held = 0
+end = time.monotonic() + 20
+while held < 25 and time.monotonic() < end:
+    try:
+        with LogDirLocks([], Disk(), [sys.argv[1]]):
+            os.mkdir(sys.argv[1] + "/only-one")
+            os.rmdir(sys.argv[1] + "/only-one")
+            held += 1
+    except LockedError:
+        pass
+print(held)
+"""
+
+
+def test_many_processes_that_take_it_away_and_make_it_again(tmp_path: Path) -> None:
+    """Whoever takes away the file and whoever opens it at that moment never both believe to hold it."""
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    command = [sys.executable, "-c", TAKER, str(partition)]
+    with ExitStack() as stack:
+        children = [
+            stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+            for _ in range(3)
+        ]
+        for child in children:
+            out, err = child.communicate()
+            assert child.returncode == 0, err.decode()
+            assert int(out) > 0
+    assert os.listdir(partition) == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -19,6 +20,9 @@ from kafkalog_core.storage import partition as module
 from kafkalog_core.storage.partition import Partition, partition_name, read_partition
 from kafkalog_core.storage.segment import SegmentState
 from kafkalog_core.tables import FINDING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LOG, INDEX, TIMEINDEX, TXNINDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
 
@@ -258,6 +262,17 @@ def test_what_has_a_logs_name_and_is_no_file(home: Path) -> None:
     assert "a directory inside a partition directory." in found.findings[1].message
     assert [segment.base_offset for segment in found.segments] == [0, 10]
     assert {finding.partition for finding in found.findings} == {3}
+
+
+@pytest.mark.parametrize("kind", [INDEX, ".timeindex", ".txnindex"])
+@pytest.mark.parametrize("make_other", [os.mkfifo, os.mkdir])
+def test_what_has_an_indexs_name_and_is_no_file(home: Path, kind: str, make_other: Callable[[Path], None]) -> None:
+    """In the last segment a 4.3.1 broker dies of each, with "Illegal seek" or "Is a directory"."""
+    make(home, named(0, LOG))
+    make_other(home / named(0, kind))
+    (finding,) = (each for each in read_partition(str(home)).findings if each.path.endswith(kind))
+    assert (finding.code, finding.severity, finding.offset) == ("index.not-a-file", "error", 0)
+    assert finding.next_command == f"mv -n -- {home / named(0, kind)} {home.parent}/.."
 
 
 @pytest.mark.parametrize("name", ["5.log", named(20, LOG) + ".deleted", named(20, INDEX), "notes", named(20, ".kafka")])

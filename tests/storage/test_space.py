@@ -1,25 +1,26 @@
-"""How much room changes need: on one file system, and with the journal on another one."""
+"""How much room changes need: on one file system, with the journal on another one, and without a journal."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from kafkalog_core.storage.changing import space as space_module
 from kafkalog_core.storage.changing.changes import Change, Fingerprint
-from kafkalog_core.storage.changing.space import Space, spaces_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from kafkalog_core.storage.changing.space import Space, existing_directory, freed_bytes, made_ahead, spaces_for
 
 KIB = 1024
 INTENT = 4 * KIB  # of two changes
+DIRECTORY = 4 * KIB
 
 
 def change(path: str, kind: str, before: int | None, after: int | None) -> Change:
+    if before is not None:
+        Path(path).parent.mkdir(exist_ok=True)
+        Path(path).write_bytes(b"\1" * before)
     print_before = None if before is None else Fingerprint(before, 0, "")
     return Change(kind=kind, path=path, before=print_before, size_bytes=after, sha256=None, why="")  # type: ignore[arg-type]
 
@@ -33,16 +34,23 @@ def two_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str
     return str(patient), str(other)
 
 
-def needed(changes: list[Change], undo_to: str | None = None) -> dict[str, int]:
-    return {each.path: each.needed_bytes for each in spaces_for(changes, undo_to)}
+def needed(changes: list[Change], undo_to: str | None = None, *, keeps_old: bool = True) -> dict[str, int]:
+    return {each.path: each.needed_bytes for each in spaces_for(changes, undo_to, keeps_old=keeps_old)}
 
 
-def test_beside_the_files_only_new_content_and_tails_count(two_disks: tuple[str, str]) -> None:
+def test_next_to_the_files_only_new_content_and_tails_count(two_disks: tuple[str, str]) -> None:
     patient, _ = two_disks
     changes = [change(f"{patient}/a", "replace", 100 * KIB, 9 * KIB), change(f"{patient}/b", "cut", 50 * KIB, 30 * KIB)]
-    assert needed(changes) == {patient: 12 * KIB + 20 * KIB + INTENT}
-    assert needed([change(f"{patient}/a", "remove", 100 * KIB, None)]) == {patient: INTENT}
+    assert needed(changes) == {patient: 12 * KIB + 20 * KIB + INTENT + DIRECTORY}
+    assert needed([change(f"{patient}/a", "remove", 100 * KIB, None)]) == {patient: INTENT + DIRECTORY}
     assert spaces_for([], None) == ()
+
+
+def test_old_content_at_the_top_of_a_log_directory_is_in_the_intent(two_disks: tuple[str, str]) -> None:
+    patient, _ = two_disks
+    Path(patient, "meta.properties").write_bytes(b"")
+    (space,) = spaces_for([change(f"{patient}/a", "replace", 300 * KIB, 4 * KIB)], None)
+    assert space.needed_bytes > 4 * KIB + 2 * 400 * KIB
 
 
 def test_elsewhere_takes_copies_and_the_patient_one_file_at_a_time(two_disks: tuple[str, str]) -> None:
@@ -52,7 +60,22 @@ def test_elsewhere_takes_copies_and_the_patient_one_file_at_a_time(two_disks: tu
         change(f"{patient}/new", "create", None, 8 * KIB),
     ]
     assert needed(changes, other) == {patient: 0, other: 64 * KIB + 8 * KIB + INTENT}
-    assert needed(changes[::-1], other) == {patient: 8 * KIB, other: 64 * KIB + 8 * KIB + INTENT}
+    backwards = {patient: 8 * KIB, other: 64 * KIB + 8 * KIB + INTENT}
+    assert needed(changes[::-1], other) == backwards
+    assert needed(changes[::-1], f"{other}/not/there/yet") == backwards
+
+
+def test_what_is_not_freed_is_not_counted(two_disks: tuple[str, str]) -> None:
+    patient, other = two_disks
+    gone, new = change(f"{patient}/gone", "remove", 64 * KIB, None), change(f"{patient}/new", "create", None, 8 * KIB)
+    os.link(gone.path, f"{patient}/second-name")
+    assert freed_bytes(gone) == 0
+    assert needed([gone, new], other)[patient] == 8 * KIB
+    sparse = change(f"{patient}/sparse", "cut", 0, 4 * KIB)
+    os.truncate(sparse.path, 10 * KIB * KIB)
+    assert freed_bytes(replace(sparse, before=Fingerprint(10 * KIB * KIB, 0, ""))) == 0
+    assert freed_bytes(change(f"{patient}/cut", "cut", 64 * KIB, 5 * KIB)) == 56 * KIB
+    assert freed_bytes(change(f"{patient}/not-there", "create", None, 1)) == 0
 
 
 def test_of_a_replacement_all_that_is_new_comes_before_anything_goes(two_disks: tuple[str, str]) -> None:
@@ -67,14 +90,33 @@ def test_of_a_replacement_all_that_is_new_comes_before_anything_goes(two_disks: 
     assert needed(together, other)[patient] == 8 * KIB + 4 * KIB
     behind = [*together, change(f"{patient}/20", "create", None, 100 * KIB)]
     assert needed(behind, other)[patient] == 12 * KIB
-    others = [*together, *(replace(part, path=f"{patient}/t/{part.path[-1]}", swap=0) for part in parts)]
+    elsewhere = [change(f"{patient}/t/{part.path[-1]}", part.kind, KIB, part.size_bytes) for part in parts]
+    others = [*together, *(replace(part, swap=0) for part in elsewhere)]
     assert needed(others, other)[patient] == 12 * KIB
 
 
 def test_elsewhere_on_the_same_disk_is_no_copy(two_disks: tuple[str, str]) -> None:
     patient, _ = two_disks
     changes = [change(f"{patient}/a", "replace", 100 * KIB, 8 * KIB), change(f"{patient}/b", "remove", KIB, None)]
-    assert list(needed(changes, patient).values()) == [8 * KIB + INTENT]
+    assert list(needed(changes, patient).values()) == [8 * KIB + INTENT + DIRECTORY]
+
+
+def test_without_undo_what_is_deleted_first_makes_room_for_the_intent(two_disks: tuple[str, str]) -> None:
+    patient, _ = two_disks
+    changes = [
+        change(f"{patient}/0", "remove", 4 * KIB, None),
+        change(f"{patient}/1", "remove", 64 * KIB, None),
+        change(f"{patient}/new", "create", None, 8 * KIB),
+        change(f"{patient}/2", "remove", 64 * KIB, None),
+    ]
+    rest = 8 * KIB + DIRECTORY
+    assert needed(changes, keeps_old=False) == {patient: 0}
+    assert [made_ahead(changes, free) for free in (rest + INTENT, rest + INTENT - 1, 0)] == [0, 1, 2]
+    alone = changes[2:]
+    assert needed(alone, keeps_old=False) == {patient: rest + INTENT}
+    assert made_ahead(alone, 0) == 0
+    parts = [replace(each, swap=0) for each in changes[:2]]
+    assert made_ahead(parts, 0) == 0
 
 
 def test_what_there_is(tmp_path: Path) -> None:
@@ -83,3 +125,4 @@ def test_what_there_is(tmp_path: Path) -> None:
     assert 0 < space.free_bytes <= status.f_blocks * status.f_frsize
     assert space.is_enough
     assert not Space("x", 2, 1).is_enough
+    assert existing_directory(f"{tmp_path}/a/b") == str(tmp_path)

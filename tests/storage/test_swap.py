@@ -19,7 +19,6 @@ from kafkalog_core.ops.plans.plan import Outcome, PlanRequest, make_plan
 from kafkalog_core.ops.plans.sites import site_of
 from kafkalog_core.ops.recovery.partition import PartitionLoad
 from kafkalog_core.ops.recovery.results import LoadOptions
-from kafkalog_core.ops.recovery.rules import recovery_rules
 from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
 from kafkalog_core.ops.releases.release import parse_release
 from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
@@ -177,14 +176,13 @@ def started(partition: Path, *, is_clean: bool = True, kafka: str = "4.3") -> Lo
     """The start of a broker, played through."""
     release = parse_release(kafka)
     request = SettingsRequest(assignments=(f"log.index.interval.bytes={INTERVAL}",))
-    order = recovery_rules(release).snapshot_order
     load = PartitionLoad(
         read_partition(str(partition)),
         PartitionContext(is_clean=is_clean, recovery_point=0),
         LoadOptions(
             release=release,
             settings=read_settings(request, release).for_topic("t"),
-            snapshots=SnapshotOptions(order=order, now_ms=NOW_MS, expiration_ms=86_400_000),
+            snapshots=SnapshotOptions.of_release(release, now_ms=NOW_MS, expiration_ms=86_400_000),
         ),
     )
     for _ in load.run():

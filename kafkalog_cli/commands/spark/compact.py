@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog_cli import options, params
-from kafkalog_cli.command import Command, Example
+from kafkalog_cli.command import Command, Example, command_line
 from kafkalog_cli.compacting import check_memory, cleaning_options, warn_of_interpreted, write_forecasts
 from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.kafka_options import kafka_options
@@ -17,6 +17,7 @@ from kafkalog_cli.setting_options import now_option
 from kafkalog_cli.spark_options import session_options
 from kafkalog_cli.targets import resolve_readable
 from kafkalog_core.ops.compact import CompactRequest
+from kafkalog_core.ops.releases.assumptions import PLACE
 from kafkalog_core.ops.report import Report
 from kafkalog_core.spark.compact import DEFAULT_GIANT_BYTES, compact, compact_to
 from kafkalog_core.spark.paths import local_paths
@@ -99,6 +100,7 @@ def compact_command(
         force=given["force"],
         biggest=given["biggest"],
         max_batch_bytes=given["max_batch_bytes"],
+        command_line=command_line(PLACE),
     )
     writer = open_compactions(options.chosen_output(given["output"]))
     giant_bytes = given["giant_bytes"]

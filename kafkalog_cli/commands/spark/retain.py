@@ -16,7 +16,6 @@ from kafkalog_cli.retaining import check_until, find_policies, forecast_options,
 from kafkalog_cli.retention_options import retention_options
 from kafkalog_cli.setting_options import now_option
 from kafkalog_cli.spark_options import session_options
-from kafkalog_core.ops.plans.sites import sites_of
 from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.spark.paths import local_paths
 from kafkalog_core.spark.retain import retain
@@ -67,8 +66,8 @@ def retain_command(
     """
     find_policies(given["policies"])
     check_until(given["until"], now_ms)
-    sites = sites_of(resolve(local_paths(paths), selection))
+    targets = resolve(local_paths(paths), selection)
     writer = open_retention(options.chosen_output(given["output"]), until_ms=given["until"])
-    requests = requests_of(sites, request, now_ms, given)
+    requests = requests_of(targets, request, now_ms, given)
     with spark_session(session) as spark, watched() as progress:
         return write_forecasts(writer, retain(SparkWorkers(spark, progress), requests, progress))

@@ -113,3 +113,6 @@ LZ4_SKIP_SHIFT: Final = 6  # 64 places are tried before some are left out
 LZ4_LEAST_MATCH: Final = 4
 LZ4_END_LITERALS: Final = 5  # the last bytes are always written as they are
 LZ4_LAST_MATCH: Final = 12  # no match starts in so many last bytes
+LZ4_FORM_1_2: Final = 0  # how matches are searched for, by the first version of lz4-java that does it so
+LZ4_FORM_1_3: Final = 1
+LZ4_FORM_1_5: Final = 2

@@ -1,6 +1,9 @@
-"""A block of LZ4 as Kafka's writers compress it: the fast compressor for inputs of 64 KiB (LZ4JavaUnsafeCompressor).
+"""A block of LZ4 as Kafka's writers compress it: liblz4's fast compressor for inputs of up to 64 KiB.
 
-The libraries at hand find other matches in the same bytes.
+Kafka's compressing stream asks LZ4Factory.fastestInstance, which is liblz4 through JNI wherever lz4-java has one for
+the system. liblz4's search for matches has had three forms in lz4-java's versions. (The pure Java compressors, for the
+other systems, have the same first two and stayed with the second.) The libraries of Python find other matches in the
+same bytes.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ except ImportError:  # Cython is a build tool; the interpreted twin needs only i
 
 from kafkalog_core.format.kernels.clean_numbers import (
     LZ4_END_LITERALS,
+    LZ4_FORM_1_2,
+    LZ4_FORM_1_5,
     LZ4_HASH_SHIFT,
     LZ4_HASHES,
     LZ4_LAST_MATCH,
@@ -28,13 +33,14 @@ LOW_32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 MULTIPLIER = cython.declare(cython.ulonglong, 2654435761)
 
 
-def pack_lz4(data: object, table: object, output: object) -> cython.Py_ssize_t:
+def pack_lz4(data: object, table: object, output: object, form: cython.longlong) -> cython.Py_ssize_t:
     """Compress a block of up to 64 KiB; returns the size of what it became.
 
     Args:
         data: the block.
         table: room for `LZ4_HASHES` cells.
         output: room for a 255th more than the block, and 16 bytes.
+        form: of the search for matches, one of `LZ4_FORM_*`.
     """
     p_view: cython.const[cython.uchar][::1] = data
     t_view: cython.longlong[::1] = table
@@ -47,9 +53,9 @@ def pack_lz4(data: object, table: object, output: object) -> cython.Py_ssize_t:
         o_view[0] = 0
         return 1
     if cython.compiled:
-        size = _pack(cython.address(p_view[0]), size, cython.address(t_view[0]), cython.address(o_view[0]))
+        size = _pack(cython.address(p_view[0]), size, cython.address(t_view[0]), cython.address(o_view[0]), form)
     else:
-        size = _pack(p_view, size, t_view, o_view)
+        size = _pack(p_view, size, t_view, o_view, form)
     return size
 
 
@@ -60,6 +66,7 @@ def _pack(
     size: cython.Py_ssize_t,
     t: cython.pointer[cython.longlong],
     o: cython.pointer[cython.uchar],
+    form: cython.longlong,
 ) -> cython.Py_ssize_t:
     """The same, by pointers."""
     at: cython.Py_ssize_t = 1
@@ -72,16 +79,19 @@ def _pack(
     tries: cython.Py_ssize_t
     cell: cython.Py_ssize_t
     last_start: cython.Py_ssize_t = size - LZ4_LAST_MATCH
+    # Older forms give up one place earlier, and the oldest one begins four tries earlier to leave out places.
+    last_ahead: cython.Py_ssize_t = last_start + 1 if form == LZ4_FORM_1_5 else last_start
+    first_tries: cython.Py_ssize_t = (1 << LZ4_SKIP_SHIFT) + (4 if form == LZ4_FORM_1_2 else 0)
     while last_start > 0:
         ahead = at
         step = 1
-        tries = 1 << LZ4_SKIP_SHIFT
+        tries = first_tries
         while True:
             at = ahead
             ahead += step
             step = tries >> LZ4_SKIP_SHIFT
             tries += 1
-            if ahead > last_start:
+            if ahead > last_ahead:
                 return _literals(p, anchor, size, o, end)
             cell = _cell_of(p, at)
             before = t[cell]

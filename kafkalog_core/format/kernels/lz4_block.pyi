@@ -1,3 +1,5 @@
 from array import array
 
-def pack_lz4(data: bytes | bytearray | memoryview, table: array[int], output: bytearray | memoryview) -> int: ...
+def pack_lz4(
+    data: bytes | bytearray | memoryview, table: array[int], output: bytearray | memoryview, form: int
+) -> int: ...

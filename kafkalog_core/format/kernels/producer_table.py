@@ -27,9 +27,11 @@ from kafkalog_core.format.kernels.constants import (
     G_OPEN,
     P_BATCHES,
     P_COORDINATOR,
+    P_DATA_TIME,
     P_EPOCH,
     P_HEAP,
     P_HOLES,
+    P_MARKER,
     P_PID,
     P_PLACE,
     P_SIZE,
@@ -38,7 +40,7 @@ from kafkalog_core.format.kernels.constants import (
 )
 from kafkalog_core.format.kernels.integers import wrapped
 
-__all__ = ["begin_transaction", "end_transaction", "find", "find_producer", "index_producers", "insert"]
+__all__ = ["begin_transaction", "end_empty", "end_transaction", "find", "find_producer", "index_producers", "insert"]
 
 
 def find_producer(producer_id: cython.longlong, state: object, producers: object, slots: object) -> cython.Py_ssize_t:
@@ -126,7 +128,8 @@ def insert(
     r[at + P_PID] = pid
     r[at + P_EPOCH] = epoch
     r[at + P_COORDINATOR] = -1
-    r[at + P_TIME] = -1
+    r[at + P_TIME] = r[at + P_DATA_TIME] = -1
+    r[at + P_MARKER] = -1
     r[at + P_TXN_FIRST] = -1
     r[at + P_PLACE] = -1
     r[at + P_HOLES] = g[G_HOLES]
@@ -164,7 +167,7 @@ def end_transaction(
     """Take a transaction out of the heap and give it out, with the first offset of those that are still open."""
     place: cython.Py_ssize_t = r[at + P_PLACE]
     last: cython.Py_ssize_t
-    out: cython.Py_ssize_t = g[G_ENDED] * E_SIZE
+    first: cython.longlong = r[at + P_TXN_FIRST]
     g[G_OPEN] -= 1
     last = r[g[G_OPEN] * P_SIZE + P_HEAP]
     if last != at:
@@ -172,14 +175,46 @@ def end_transaction(
             _rise(r, last, place)
         else:
             _sink(r, last, place, g[G_OPEN])
+    _give_out(r, at, first, offset, is_aborted, g, e)
+    r[at + P_TXN_FIRST] = -1
+    r[at + P_PLACE] = -1
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def end_empty(
+    r: cython.pointer[cython.longlong],
+    at: cython.Py_ssize_t,
+    offset: cython.longlong,
+    is_aborted: cython.bint,
+    g: cython.pointer[cython.longlong],
+    e: cython.pointer[cython.longlong],
+) -> cython.void:
+    """Give out a transaction without data: it begins and ends at its marker (ProducerAppendInfo before 2.8)."""
+    _give_out(r, at, offset, offset, is_aborted, g, e)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _give_out(
+    r: cython.pointer[cython.longlong],
+    at: cython.Py_ssize_t,
+    first: cython.longlong,
+    offset: cython.longlong,
+    is_aborted: cython.bint,
+    g: cython.pointer[cython.longlong],
+    e: cython.pointer[cython.longlong],
+) -> cython.void:
+    """Fill the next row of ended transactions."""
+    out: cython.Py_ssize_t = g[G_ENDED] * E_SIZE
     g[G_ENDED] += 1
     e[out + E_PID] = r[at + P_PID]
-    e[out + E_FIRST] = r[at + P_TXN_FIRST]
+    e[out + E_FIRST] = first
     e[out + E_LAST] = offset
     e[out + E_ABORTED] = is_aborted
     e[out + E_STABLE] = wrapped(offset + 1) if g[G_OPEN] == 0 else r[r[P_HEAP] + P_TXN_FIRST]
-    r[at + P_TXN_FIRST] = -1
-    r[at + P_PLACE] = -1
 
 
 @cython.cfunc

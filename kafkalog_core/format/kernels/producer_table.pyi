@@ -9,3 +9,6 @@ def begin_transaction(r: MutableSequence[int], at: int, offset: int, g: MutableS
 def end_transaction(
     r: MutableSequence[int], at: int, offset: int, is_aborted: bool, g: MutableSequence[int], e: MutableSequence[int]
 ) -> None: ...
+def end_empty(
+    r: MutableSequence[int], at: int, offset: int, is_aborted: bool, g: MutableSequence[int], e: MutableSequence[int]
+) -> None: ...

@@ -23,6 +23,7 @@ from kafkalog_core.format.kernels.constants import (
     B_PID,
     B_SEQUENCE,
     CONTROL,
+    G_EMPTY,
     G_ENDED,
     G_HOLES,
     M_COORDINATOR,
@@ -34,9 +35,11 @@ from kafkalog_core.format.kernels.constants import (
     MAX_SEQUENCE,
     P_BATCHES,
     P_COORDINATOR,
+    P_DATA_TIME,
     P_DELTA,
     P_EPOCH,
     P_HOLES,
+    P_MARKER,
     P_OFFSET,
     P_SEQUENCE,
     P_TIME,
@@ -48,7 +51,7 @@ from kafkalog_core.format.kernels.constants import (
     TRANSACTIONAL,
 )
 from kafkalog_core.format.kernels.integers import wrapped
-from kafkalog_core.format.kernels.producer_table import begin_transaction, end_transaction, find, insert
+from kafkalog_core.format.kernels.producer_table import begin_transaction, end_empty, end_transaction, find, insert
 
 __all__ = ["replay"]
 
@@ -212,7 +215,8 @@ def _data(
     r[at + P_DELTA + recent] = delta
     r[at + P_SEQUENCE + recent] = _last_sequence(sequence, delta)
     r[at + P_BATCHES] = RECENT if r[at + P_BATCHES] == 2 * RECENT - 1 else r[at + P_BATCHES] + 1
-    r[at + P_TIME] = b[B_MAX_TIME * capacity + row]
+    r[at + P_TIME] = r[at + P_DATA_TIME] = b[B_MAX_TIME * capacity + row]
+    r[at + P_MARKER] = -1
     if is_transactional and r[at + P_TXN_FIRST] < 0 <= base:  # below 0 are damaged offsets, and the sign for "none"
         begin_transaction(r, at, base, g)
     return True
@@ -264,7 +268,7 @@ def _marker(
     s: cython.pointer[cython.longlong],
     e: cython.pointer[cython.longlong],
 ) -> cython.bint:
-    """Carry out a control batch; False: it is not plain, holds no marker, or there is no room. An empty one is none."""
+    """Carry out a control batch; False: it is not plain, holds no marker, or there is no room."""
     pid: cython.longlong = b[B_PID * capacity + row]
     epoch: cython.longlong = b[B_PEPOCH * capacity + row]
     coordinator: cython.longlong = m[k + M_COORDINATOR]
@@ -273,11 +277,11 @@ def _marker(
         epoch < 0 or b[B_SEQUENCE * capacity + row] != -1 or not b[B_ATTRIBUTES * capacity + row] & TRANSACTIONAL
     ):
         return False
-    if b[B_COUNT * capacity + row] == 0:
-        return True
+    at = find(pid, g, r, s)
+    if b[B_COUNT * capacity + row] == 0:  # compaction emptied it; its producer is known from here on, but not its epoch
+        return at >= 0 or insert(pid, -1, g, r, s) >= 0
     if m[k + M_ROW] != row:
         return False
-    at = find(pid, g, r, s)
     if mode and not (
         at >= 0
         and r[at + P_HOLES] == g[G_HOLES]
@@ -290,14 +294,18 @@ def _marker(
         at = insert(pid, epoch, g, r, s)
         if at < 0:
             return False
-    r[at + P_HOLES] = g[G_HOLES]
+    # P_HOLES stays as it is: a marker has no sequence number, so the next batch still follows one from before the hole.
     if r[at + P_EPOCH] != epoch:
         r[at + P_EPOCH] = epoch
         r[at + P_BATCHES] = 0
+        r[at + P_DATA_TIME] = -1
     r[at + P_COORDINATOR] = coordinator
     r[at + P_TIME] = b[B_MAX_TIME * capacity + row]
+    r[at + P_MARKER] = b[B_BASE_OFFSET * capacity + row]
     if r[at + P_TXN_FIRST] >= 0:
         end_transaction(r, at, b[B_BASE_OFFSET * capacity + row], m[k + M_TYPE] == MARKER_ABORT, g, e)
+    elif g[G_EMPTY]:
+        end_empty(r, at, b[B_BASE_OFFSET * capacity + row], m[k + M_TYPE] == MARKER_ABORT, g, e)
     return True
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog_core.errors import CleanError
 from kafkalog_core.format.clean import RunFilter
-from kafkalog_core.format.clean_terms import OUTCOME_REBUILT, FilterRules
+from kafkalog_core.format.clean_terms import BIT_DISCARD, BIT_RETAIN_EMPTY, OUTCOME_REBUILT, FilterRules
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.deflate import GZIP_SYSTEM
 from kafkalog_core.format.heavy_keys import HeavyKeys
@@ -25,7 +25,7 @@ from kafkalog_core.ops.cleaning.grouping import group_segments
 from kafkalog_core.ops.cleaning.mapping import FilledMap, MapFiller
 from kafkalog_core.ops.cleaning.new_indexes import NewIndexes
 from kafkalog_core.ops.cleaning.ranges import segments_in
-from kafkalog_core.ops.cleaning.reading import payload_failure, read_runs, run_bytes
+from kafkalog_core.ops.cleaning.reading import check_record_sizes, payload_failure, read_runs, run_bytes
 from kafkalog_core.ops.cleaning.stats import Counts
 from kafkalog_core.ops.cleaning.tallies import Tallies
 from kafkalog_core.ops.cleaning.transactions import AbortedTxn, TransactionState, collect_aborted
@@ -143,7 +143,7 @@ class CleanPass:
         self._filled: FilledMap | None = None
         self._filter: RunFilter | None = None
         self._transactions = TransactionState()
-        self._verdicts = Verdicts(rules, log.producers, bounds.bound, now_ms)
+        self._verdicts = Verdicts(rules, log.producers, _kept_end(log, bounds, rules), now_ms)
         self._legacy_horizon_ms = 0  # tombstones of v0 and v1 (before 3.1 all, and markers) in newer segments stay
         self.groups: tuple[Group, ...] = ()
 
@@ -281,6 +281,13 @@ class CleanPass:
         bits = self._verdicts.bits(
             run.memory, run.batches, self._transactions, segment.path, retains_legacy=retains_legacy
         )
+        check_record_sizes(
+            segment.path,
+            run,
+            None if bits is None else [bool(each & BIT_DISCARD and not each & BIT_RETAIN_EMPTY) for each in bits],
+            limit=self._config.max_record_bytes,
+            max_batch_bytes=self._max_batch_bytes,
+        )
         filtered = self.filter.filter(
             run.memory,
             run.batches,
@@ -359,6 +366,13 @@ def next_pass(
     )
 
 
+def _kept_end(log: CleanLog, bounds: Cleanability, rules: CleaningRules) -> int | None:
+    """Return the offset whose batch before it is kept, so that readers can reach the end; `None`: none is."""
+    if rules.keeps_watermark_end:
+        return log.high_watermark
+    return bounds.bound if rules.keeps_round_end else None
+
+
 def _spans(filtered: Filtered) -> list[tuple[int, int]]:
     """Of each batch the offsets of the first and last record that stay; the last one -1 but of those written anew."""
     columns = zip(filtered.outcomes, filtered.first_kept, filtered.last_kept, strict=True)
@@ -373,4 +387,5 @@ def _filter_rules(rules: CleaningRules) -> FilterRules:
         converts_legacy=rules.converts_legacy,
         wrappers=rules.wrappers,
         gzip_system=GZIP_SYSTEM if rules.names_gzip_system else 0,
+        lz4_java=rules.lz4_java,
     )

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog_core.findings import Finding
+    from kafkalog_core.ops.releases.assumptions import Assumption
 
 __all__ = ["CompactForecast"]
 
@@ -28,6 +29,7 @@ class CompactForecast:
         segments: a `cleaned_segment` row for each segment of the log as it is.
         keys: `big_key` rows, the biggest first.
         findings: what stands in the way of a clean, and what was wrong with what was read.
+        assumptions: values that nobody states, by which records would be dropped.
     """
 
     partition: Row
@@ -35,6 +37,7 @@ class CompactForecast:
     segments: tuple[Row, ...] = ()
     keys: tuple[Row, ...] = ()
     findings: tuple[Finding, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
 
     def chunks(self) -> Iterator[RowChunk]:
         """All rows, that of the partition first."""

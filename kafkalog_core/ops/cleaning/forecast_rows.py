@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
-from kafkalog_core.ops.cleaning.config import CLEANER_SETTINGS
+from kafkalog_core.ops.cleaning.assumed import assumptions_of
+from kafkalog_core.ops.cleaning.config import cleaner_settings
 from kafkalog_core.ops.cleaning.forecast import CompactForecast
 from kafkalog_core.ops.cleaning.rules import cleaning_rules
 from kafkalog_core.ops.cleaning.stats import Counts
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.cleaning.log import CleanLog, CleanSegment
     from kafkalog_core.ops.cleaning.simulation import CompactTask
     from kafkalog_core.ops.logdirs.segment_views import PartitionView
-    from kafkalog_core.ops.releases.settings import Setting
+    from kafkalog_core.ops.releases.assumptions import Assumption
 
 __all__ = ["ForecastRows", "head_row", "watermark_findings"]
 
 Row = dict[str, object]
 
-_BROKER_SETTINGS: Final = ("log.cleaner.dedupe.buffer.size", "log.cleaner.threads", "producer.id.expiration.ms")
+_BROKER_SETTINGS: Final = ("log.cleaner.dedupe.buffer.size", "log.cleaner.threads")
 
 
 def head_row(task: CompactTask, state: str, reason: str) -> Row:
@@ -50,14 +51,10 @@ def head_row(task: CompactTask, state: str, reason: str) -> Row:
 
 
 def _settings(task: CompactTask) -> Mapping[str, object]:
-    told = [setting for setting in task.of_topic.settings if setting.name in CLEANER_SETTINGS]
-    told += [task.settings.broker(name) for name in _BROKER_SETTINGS]
-    return {setting.name: {"value": _text(setting), "origin": setting.origin} for setting in told}
-
-
-def _text(setting: Setting) -> str:
-    value = setting.value
-    return ",".join(value) if isinstance(value, tuple) else str(value)
+    names = cleaner_settings(task.guess.release)
+    told = [setting for setting in task.of_topic.settings if setting.name in names]
+    told += [*(task.settings.broker(name) for name in _BROKER_SETTINGS), task.settings.producer_expiration()]
+    return {setting.name: {"value": setting.text, "origin": setting.source} for setting in told}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +123,7 @@ class ForecastRows:
             ),
             keys=self._keys(),
             findings=tuple(self._findings()),
+            assumptions=tuple(self._assumptions()),
         )
 
     def stop(self, code: str, error: StorageError) -> None:
@@ -172,8 +170,14 @@ class ForecastRows:
             "min_cleanable_dirty_ratio": self._config.min_dirty_ratio,
             "passes": len(done),
             "memory_bytes": self._config.memory_bytes,
+            "assumptions": "\n".join(one.sentence for one in self._assumptions()) or None,
         }
         return row | self._totals(sources) if done else row
+
+    def _assumptions(self) -> Iterator[Assumption]:
+        """What the cleans rest on and nobody states."""
+        if self._done:
+            yield from assumptions_of(self._task, self._view)
 
     def _totals(self, sources: Mapping[int, Counts]) -> Row:
         """Of all cleans together: what the last one kept, and what any of them dropped."""

@@ -14,6 +14,7 @@ from kafkalog_core.format.names import FileKind
 from kafkalog_core.format.snapshot import decode_snapshot
 from kafkalog_core.ops.producing.producer_markers import markers_of
 from kafkalog_core.ops.producing.producers import CompletedTxn, ProducerStates
+from kafkalog_core.ops.recovery.rules import recovery_rules
 from kafkalog_core.storage.lookups.index_search import IndexPages
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
     from kafkalog_core.ops.logdirs.segment_views import PartitionView
     from kafkalog_core.ops.producing.producers import OpenTxn
+    from kafkalog_core.ops.releases.release import Release
     from kafkalog_core.storage.partition import Partition
 
 __all__ = ["CleanLog", "CleanSegment", "LastRecord", "read_clean_log"]
@@ -178,7 +180,7 @@ def read_clean_log(
         first_unstable_offset=unstable,
         open_transaction=next(iter(states.open_transactions()), None),
         checkpoint=checkpoint,
-        producers=_last_records(states, now_ms - config.expiration_ms),
+        producers=_last_records(states, rules.release, now_ms - config.expiration_ms),
     )
 
 
@@ -260,11 +262,11 @@ def _replayed(segment: CleanSegment, states: ProducerStates, from_offset: int) -
             yield from states.replay(item.batches, markers, first=first)
 
 
-def _last_records(states: ProducerStates, forgotten_ms: int) -> dict[int, LastRecord]:
+def _last_records(states: ProducerStates, release: Release, forgotten_ms: int) -> dict[int, LastRecord]:
     return {
         entry.producer_id: LastRecord(
             entry.last_offset if entry.last_offset >= 0 else None, entry.producer_epoch, entry.last_sequence
         )
-        for entry in states.snapshot_entries()
+        for entry in states.snapshot_entries(recovery_rules(release).snapshot_style)
         if entry.current_txn_first_offset >= 0 or entry.timestamp_ms > forgotten_ms
     }

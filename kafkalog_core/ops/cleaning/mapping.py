@@ -9,7 +9,7 @@ from kafkalog_core.errors import CleanError, LimitError
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.offset_map import OffsetMap
 from kafkalog_core.ops.cleaning.ranges import segments_in
-from kafkalog_core.ops.cleaning.reading import payload_failure, read_runs, run_bytes
+from kafkalog_core.ops.cleaning.reading import check_record_sizes, payload_failure, read_runs, run_bytes
 from kafkalog_core.ops.cleaning.transactions import AbortedTxn, TransactionState, collect_aborted
 from kafkalog_core.ops.cleaning.verdicts import aborted_rows
 
@@ -89,6 +89,7 @@ class MapFiller:
                 raise
             raise CleanError("map-too-small", error.message, path=log.path) from error
         self._room = int(self._map.slots * config.load_factor)
+        self._max_record_bytes = config.max_record_bytes
         self._load_factor = config.load_factor
 
     def fill(self, first_dirty: int, bound: int) -> FilledMap:
@@ -179,6 +180,9 @@ class MapFiller:
                 skips=None if aborted is None else bytes(aborted),
                 follows_batches=self._rules.follows_batches,
                 max_bytes=self._max_batch_bytes,
+            )
+            check_record_sizes(
+                segment.path, run, aborted, limit=self._max_record_bytes, max_batch_bytes=self._max_batch_bytes
             )
             if mapped.damage is not None:
                 raise payload_failure(segment.path, run.batches, mapped.damage)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, cast
 from kafkalog_core.errors import CleanError, RefusedError
 from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.ops.cleaning.config import CLEANER_SETTINGS, OWN_EXPIRATION
+from kafkalog_core.ops.cleaning.assumed import assumptions_of
+from kafkalog_core.ops.cleaning.config import cleaner_settings
 from kafkalog_core.ops.cleaning.forecast_rows import watermark_findings
 from kafkalog_core.ops.cleaning.last_clean import Cleaning, last_clean
 from kafkalog_core.ops.cleaning.log import read_clean_log
@@ -18,6 +19,7 @@ from kafkalog_core.ops.compact import CompactRequest, tasks_of
 from kafkalog_core.ops.logdirs.segment_views import check_now
 from kafkalog_core.ops.plans.plan import Outcome
 from kafkalog_core.ops.recovery.loader_rules import rules_of
+from kafkalog_core.ops.releases.setting_table import producer_expiration_name
 from kafkalog_core.ops.rolling.rules import append_rules
 from kafkalog_core.storage.segment import SegmentState
 
@@ -29,9 +31,10 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.logdirs.segment_views import PartitionView
     from kafkalog_core.ops.plans.plan import PlanRequest
     from kafkalog_core.ops.progress import Progress
+    from kafkalog_core.ops.releases.assumptions import Assumption
     from kafkalog_core.ops.releases.release import Release
     from kafkalog_core.ops.releases.release_evidence import ReleaseGuess
-    from kafkalog_core.ops.releases.settings import Setting
+    from kafkalog_core.ops.releases.setting_values import Setting
     from kafkalog_core.storage.changing.changes import Stage
 
 __all__ = [
@@ -91,6 +94,7 @@ class _Planner:
         self._findings: list[Finding] = []
         self._refusals: list[Finding] = []
         self._settings: dict[tuple[str, object, str], Setting] = {}
+        self._assumptions: dict[Assumption, None] = {}
 
     def plan(self) -> Outcome:
         """One log after another, and what the checkpoint says of them in the end."""
@@ -109,6 +113,7 @@ class _Planner:
             settings=tuple(self._settings.values()),
             release=guess,
             needs_release=guess is not None and not is_certain(guess),
+            assumptions=tuple(self._assumptions),
             note=self._note(),
         )
 
@@ -122,7 +127,7 @@ class _Planner:
             self._refusals.append(finding)
             return
         for setting in task.of_topic.settings:
-            if setting.name in CLEANER_SETTINGS:
+            if setting.name in cleaner_settings(task.guess.release):
                 self._settings[setting.name, setting.value, setting.origin] = setting
         cleaning = cleaning_of(task, self._progress)
         log = read_clean_log(task.view, task.broker_dir, cleaning.rules, cleaning.config, task.now_ms)
@@ -131,6 +136,7 @@ class _Planner:
                 if work is not None:
                     stage_clean(work, task.view.partition, cleaning, self._stage)
                     self._note_end(task, work.end_offset)
+                    self._assumptions.update(dict.fromkeys(assumptions_of(task, task.view)))
                     self._findings += (*watermark_findings(task, task.view), *retention_findings(task))
                     return
                 self._left.append(f"{name}: {before.why}")
@@ -210,5 +216,5 @@ def _rules(release: Release) -> object:
         replace(cleaning_rules(release), release=release.__class__(0, 8)),
         append_rules(release).bits,
         rules_of(release).removes_stray_snapshots,
-        release >= OWN_EXPIRATION,
+        producer_expiration_name(release),
     )

@@ -1,8 +1,8 @@
 """What differs between the cleaners of Kafka's releases: one field a rule, one table for all of them.
 
 Each rule names the first release that has it. Sources read: 0.8.2.2, 0.9.0.1, 0.10.0.1, 0.10.2.2, 0.11.0.3, 1.1.1,
-2.1.1, 2.8.2, 3.9.1, 4.1.0, 4.3.1. A change between two of these that no ticket dates is put where the project's notes
-of the release first speak of it.
+2.1.1, 2.8.2, 3.9.1, 4.1.0, 4.3.1; of 4.4.0 the class files. A change between two of these that no ticket dates is put
+where the project's notes of the release first speak of it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ MapFilling = Literal["skipping", "spans", "whole", "records"]
 - records: record by record, up to the last one that fitted
 """
 Wrappers = Literal["filter", "relative", "absolute", "flat"]
+Lz4Java = Literal["1.2", "1.3", "1.5"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +56,10 @@ class CleaningRules:
         wrappers: how compressed v0 and v1 messages are written. 0.10.0 and 0.10.1 give them the magic of the topic's
             message format, even where those inside have another (KAFKA-4298); that damage is not done here.
         names_gzip_system: gzip's header says that the system is unknown; Java before 16, which ran these, says 0.
+        lz4_java: the version of lz4-java from which on lz4 is compressed as this release's lz4-java does.
         last_of_producer: by what a producer's last batch is known: its offset, its sequence; null: it is not kept.
-        keeps_round_end: the last batch before the bound stays, if empty.
+        keeps_round_end: the last batch before the bound is kept, if need be empty (4.1 to 4.3).
+        keeps_watermark_end: the last batch before the high watermark is kept so (4.4).
         shares_transactions: one state of transactions for a whole clean, not a new one for each segment.
         reads_empty_markers: control batches without a record are passed, where older cleaners stop with an error.
         strict_group_limits: groups stay below the limits; else they may reach them.
@@ -88,8 +91,10 @@ class CleaningRules:
     converts_legacy: bool
     wrappers: Wrappers
     names_gzip_system: bool
+    lz4_java: Lz4Java
     last_of_producer: Literal["offset", "sequence"] | None
     keeps_round_end: bool
+    keeps_watermark_end: bool
     shares_transactions: bool
     reads_empty_markers: bool
     strict_group_limits: bool
@@ -122,7 +127,8 @@ _SINCE: Final[Mapping[str, tuple[Release, Release]]] = {
     "uses_horizons": (Release(3, 1), _NEVER),
     "converts_legacy": (Release(4, 0), _NEVER),
     "names_gzip_system": (Release(3, 1), _NEVER),  # the first one that Java 17 is documented for
-    "keeps_round_end": (Release(4, 1), _NEVER),
+    "keeps_round_end": (Release(4, 1), Release(4, 4)),
+    "keeps_watermark_end": (Release(4, 4), _NEVER),  # checkBatchRetention compares nextOffset with highWatermark
     "shares_transactions": (Release(2, 3), _NEVER),
     "reads_empty_markers": (Release(2, 0), _NEVER),
     "strict_group_limits": (_OLDEST, Release(0, 9)),
@@ -145,6 +151,11 @@ _WRAPPERS: Final[tuple[tuple[Release, Wrappers], ...]] = (
     (Release(0, 10, 0), "relative"),
     (Release(0, 10, 2), "filter"),
 )
+_LZ4_JAVA: Final[tuple[tuple[Release, Lz4Java], ...]] = (
+    (_OLDEST, "1.2"),  # 0.9.0.1 brings 1.2.0
+    (Release(0, 10, 0), "1.3"),  # 0.10.0.1 brings 1.3.0, and 2.0.1 brings 1.4.1, which compresses the same
+    (Release(2, 1), "1.5"),  # 2.1.1 brings 1.5.0; those up to 1.11.2 (4.4.0) compress the same
+)
 _LAST_OF_PRODUCER: Final[tuple[tuple[Release, Literal["offset", "sequence"] | None], ...]] = (
     (_OLDEST, None),
     (Release(0, 11), "sequence"),
@@ -159,6 +170,7 @@ def cleaning_rules(release: Release) -> CleaningRules:
         release=release,
         map_filling=_at(_FILLINGS, release),
         wrappers=_at(_WRAPPERS, release),
+        lz4_java=_at(_LZ4_JAVA, release),
         last_of_producer=_at(_LAST_OF_PRODUCER, release),
         **flags,
     )

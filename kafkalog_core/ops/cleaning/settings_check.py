@@ -8,7 +8,8 @@ from kafkalog_core.errors import SettingError
 from kafkalog_core.ops.releases.release import Release
 
 if TYPE_CHECKING:
-    from kafkalog_core.ops.releases.settings import Settings, TopicSettings
+    from kafkalog_core.ops.releases.setting_values import TopicSettings
+    from kafkalog_core.ops.releases.settings import Settings
 
 __all__ = ["check_cleaner_settings"]
 

@@ -17,7 +17,7 @@ from kafkalog_core.ops.cleaning.log import read_clean_log
 from kafkalog_core.ops.cleaning.rules import cleaning_rules
 from kafkalog_core.ops.cleaning.spool import Spool
 from kafkalog_core.ops.progress import Advance
-from kafkalog_core.ops.reading.file_codes import code_of_error
+from kafkalog_core.storage.file_codes import code_of_error
 from kafkalog_core.storage.partition import partition_name, read_partition
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
     from kafkalog_core.ops.logdirs.segment_views import PartitionView
     from kafkalog_core.ops.releases.release_evidence import ReleaseGuess
-    from kafkalog_core.ops.releases.settings import Settings, TopicSettings
+    from kafkalog_core.ops.releases.setting_values import TopicSettings
+    from kafkalog_core.ops.releases.settings import Settings
 
 __all__ = ["CompactTask", "simulate"]
 
@@ -68,6 +69,8 @@ class CompactTask:
         force: the dirty ratio does not matter.
         biggest: so many of the biggest keys.
         max_batch_bytes: the largest batch that is read, inflated too.
+        assume_defaults: a clean may rest on values that nobody states.
+        command_line: what was typed, `assumptions.PLACE` where options go; None: not known.
     """
 
     path: str
@@ -86,6 +89,8 @@ class CompactTask:
     force: bool
     biggest: int
     max_batch_bytes: int
+    assume_defaults: bool = False
+    command_line: str | None = None
 
     @property
     def expected_bytes(self) -> int:
@@ -102,8 +107,7 @@ class CompactTask:
         around = self.broker_dir
         if around is None or self.topic is None or self.partition is None:
             return self
-        settings = replace(self.settings, of_topics={}, cluster=replace(self.settings.cluster, topics={}))
-        return replace(self, broker_dir=around.only(partition_name(self.path)), settings=settings)
+        return replace(self, broker_dir=around.only(partition_name(self.path)), settings=self.settings.for_one())
 
     def place(self) -> Row:
         """The columns that say where."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import CleanError, RefusedError, SelectionError
 from kafkalog_core.format.names import FileKind, FileState, segment_file_name
+from kafkalog_core.ops.cleaning.assumed import assumptions_of
 from kafkalog_core.ops.cleaning.forecast_rows import ForecastRows
 from kafkalog_core.ops.cleaning.last_clean import last_clean
 from kafkalog_core.ops.cleaning.log import read_clean_log
@@ -24,8 +25,10 @@ from kafkalog_core.ops.logdirs.segment_views import check_now, read_partition_vi
 from kafkalog_core.ops.logdirs.untouched import check_not_running, check_untouched
 from kafkalog_core.ops.plans.sites import sites_of
 from kafkalog_core.ops.progress import NO_PROGRESS, Advance, Progress
+from kafkalog_core.ops.releases.assumptions import refusal
 from kafkalog_core.ops.rolling.broker_files import write_broker_files
 from kafkalog_core.ops.rolling.files import copy_file
+from kafkalog_core.ops.selecting.partitions import check_topics
 from kafkalog_core.storage.changing.new_dir import NewDir
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.partition import read_partition
@@ -79,6 +82,7 @@ def compact_to(
         RefusedError: the new directory cannot be made, or a clean fails; nothing of it is left.
         LockedError: a broker runs on the log directory that is to be read.
     """
+    check_topics(request.kafka.topics, request.targets)
     sites = [site for site in sites_of(request.targets) if site.partitions or site.files]
     if len(sites) != 1:
         raise SelectionError(
@@ -218,6 +222,9 @@ def _clean(
                     "one it is: --kafka VERSION",
                     path=task.path,
                 )
+            assumed = () if task.assume_defaults else tuple(assumptions_of(task, view))
+            if assumed:
+                raise RefusedError(refusal(assumed, task.command_line), path=task.path)
             for group, sources in groups_of(work, view.partition):
                 _write_segment(new, view.partition.name.raw, NewSegment(group), group.base_offset)
                 replaced.update(replaced_files(sources, cleaning))

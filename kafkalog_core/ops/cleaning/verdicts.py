@@ -91,16 +91,16 @@ class Verdicts:
     Args:
         rules: of the release.
         producers: what the broker remembers of them.
-        bound_offset: where the clean ends.
+        kept_end: the batch that ends right before this offset is kept, if need be empty; `None`: no such rule.
         now_ms: when it began.
     """
 
     def __init__(
-        self, rules: CleaningRules, producers: Mapping[int, LastRecord], bound_offset: int, now_ms: int
+        self, rules: CleaningRules, producers: Mapping[int, LastRecord], kept_end: int | None, now_ms: int
     ) -> None:
         self._rules = rules
         self._producers = producers
-        self._bound_offset = bound_offset
+        self._kept_end = kept_end
         self._now_ms = now_ms
         by_offset = rules.last_of_producer == "offset"
         self._lasts = {
@@ -150,12 +150,12 @@ class Verdicts:
         return is_same
 
     def _last_rows(self, batches: BatchColumns) -> list[int]:
-        """Batches that are kept, empty if need be: the last of each producer, and the last before the bound."""
+        """Batches that are kept, empty if need be: the last of each producer, and that before `kept_end`."""
         rows: list[int] = []
         lasts = batches.column("last_offset")
-        if self._rules.keeps_round_end:
-            row = bisect_left(lasts, self._bound_offset - 1)
-            if row < batches.count and lasts[row] == self._bound_offset - 1:
+        if self._kept_end is not None:
+            row = bisect_left(lasts, self._kept_end - 1)
+            if row < batches.count and lasts[row] == self._kept_end - 1:
                 rows.append(row)
         if not self._producers or batches.holds_only("producer_id", -1):
             return rows

@@ -18,6 +18,7 @@ from kafkalog_core.format.properties import PropertyFile
 from kafkalog_core.ops.logdirs.context import PartitionContext
 from kafkalog_core.ops.logdirs.textfiles import OffsetText, PropertyText, read_offsets, read_properties
 from kafkalog_core.ops.reading.entry_faults import EntryFile
+from kafkalog_core.storage.file_codes import code_of_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -45,6 +46,7 @@ _UNREAD: Final = PropertyFile()
 class BrokerDir:
     """A log directory and what its own files say. `findings` are those about these files, by themselves.
 
+    `unread` are checkpoints that this user may not read, or that the disk refuses: their entries are unknown.
     `served` are the directories whose offsets the checkpoints hold. `meta` is null where there is no meta.properties,
     its values are null where a broker refuses it.
     """
@@ -54,6 +56,7 @@ class BrokerDir:
     meta: PropertyText | None
     served: Mapping[Key, PartitionPath]
     findings: tuple[Finding, ...]
+    unread: frozenset[FileKind] = frozenset()
 
     @property
     def path(self) -> str:
@@ -127,19 +130,24 @@ class BrokerDir:
                 there for it; else other directories than the one whose offsets these are have none.
         """
         is_broker_dir = self.log_dir.is_broker_dir
+        # After a crash the recovery point decides what a start reads; where it is unknown, so is what a start does.
+        is_start_known = is_broker_dir and (self.log_dir.is_clean or FileKind.RECOVERY_POINT not in self.unread)
         offsets: dict[FileKind, int | None] = dict.fromkeys(OFFSET_KINDS)
         if as_loaded or name.state is DirectoryState.CURRENT or self.is_served(name):
             offsets = {kind: self.offset(kind, name) for kind in OFFSET_KINDS}
         return PartitionContext(
             log_dir=self.path if is_broker_dir else None,
-            is_clean=self.log_dir.is_clean if is_broker_dir else None,
+            is_clean=self.log_dir.is_clean if is_start_known else None,
             is_kraft=self.is_kraft if is_broker_dir else None,
             recovery_point=offsets[FileKind.RECOVERY_POINT],
             log_start_offset=offsets[FileKind.LOG_START_OFFSET],
             is_cleaned=self._is_cleaned(name),
+            is_start_known=FileKind.LOG_START_OFFSET not in self.unread,
         )
 
     def _is_cleaned(self, name: DirectoryName) -> bool | None:
+        if FileKind.CLEANER_OFFSET in self.unread:
+            return True  # it may name the partition, and then compaction explains what is missing of its log
         cleaner = self.offsets.get(FileKind.CLEANER_OFFSET)
         if cleaner is None or cleaner.is_refused or name.state is not DirectoryState.CURRENT:
             return None
@@ -164,12 +172,14 @@ def read_broker_dir(log_dir: LogDir) -> BrokerDir:
     """Read them all; what the system refuses to read is a finding."""
     findings: list[Finding] = []
     offsets: dict[FileKind, OffsetText] = {}
+    unread: set[FileKind] = set()
     for kind in OFFSET_KINDS:
         path = f"{log_dir.path}/{fixed_file_name(kind)}"
         try:
             text = read_offsets(path, kind)
         except StorageError as error:
-            findings.append(found("file.not-readable", path, reason=error.message))
+            findings.append(found(code_of_error(error), path, reason=error.message))
+            unread.add(kind)
             continue
         if text is not None:
             offsets[kind] = text
@@ -177,7 +187,12 @@ def read_broker_dir(log_dir: LogDir) -> BrokerDir:
     meta = _read_properties(log_dir.path, FileKind.META_PROPERTIES, findings)
     _read_properties(log_dir.path, FileKind.CLEAN_SHUTDOWN, findings)
     return BrokerDir(
-        log_dir=log_dir, offsets=offsets, meta=meta, served=served(log_dir.partitions), findings=tuple(findings)
+        log_dir=log_dir,
+        offsets=offsets,
+        meta=meta,
+        served=served(log_dir.partitions),
+        findings=tuple(findings),
+        unread=frozenset(unread),
     )
 
 
@@ -186,8 +201,8 @@ def _read_properties(log_dir: str, kind: FileKind, findings: list[Finding]) -> P
     try:
         text = read_properties(place)
     except StorageError as error:
-        finding = place.finding("file.not-readable", reason=error.message)
-        text = PropertyText(path=place.path, contents=_UNREAD, findings=(finding,))
+        finding = place.finding(code_of_error(error), reason=error.message)
+        text = PropertyText(path=place.path, contents=_UNREAD, findings=(finding,), is_read=False)
     if text is not None:
         findings += text.findings
     return text

@@ -81,6 +81,11 @@ class CheckpointFile:
     verdict: Verdict
     lost: UnreadableError | None
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether a broker refuses the whole file: none of its entries counts then (`LogManager.loadLogs`)."""
+        return self.verdict.refusal is not None
+
     def offset(self, topic: str | None, partition: int | None) -> int | None:
         """The offset that counts for a partition; null: none."""
         placed = None if topic is None or partition is None else self.entries.get((topic, partition))
@@ -151,7 +156,7 @@ class Checkpoints:
             file = self._file(unit, FileKind.CLEANER_OFFSET)
         except StorageError:
             return None
-        is_said = file is not None and file.lost is None and file.verdict.refusal is None
+        is_said = file is not None and file.lost is None and not file.is_refused
         return offset is not None if is_said else None
 
     def log_start_offset(self, unit: Unit) -> int:
@@ -160,7 +165,7 @@ class Checkpoints:
 
     def _offset(self, unit: Unit, kind: FileKind) -> int | None:
         file = self._file(unit, kind)
-        return None if file is None else file.offset(unit.topic, unit.partition)
+        return None if file is None or file.is_refused else file.offset(unit.topic, unit.partition)
 
     def _file(self, unit: Unit, kind: FileKind) -> CheckpointFile | None:
         if unit.log_dir is None or unit.topic is None or unit.partition is None:

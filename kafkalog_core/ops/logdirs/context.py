@@ -18,6 +18,7 @@ class PartitionContext:
         recovery_point: up to where the partition has been flushed; null where the checkpoint does not say.
         log_start_offset: as checkpointed, which a broker does where it is not the base of the first segment.
         is_cleaned: whether a broker has compacted it before, as its cleaner's checkpoint names it.
+        is_start_known: whether the checkpoint of log start offsets was read, where there is one.
     """
 
     log_dir: str | None = None
@@ -26,3 +27,4 @@ class PartitionContext:
     recovery_point: int | None = None
     log_start_offset: int | None = None
     is_cleaned: bool | None = None
+    is_start_known: bool = True

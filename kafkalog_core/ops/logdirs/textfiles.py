@@ -7,8 +7,10 @@ values mean beside the log and beside each other is told by `logdir`.
 from __future__ import annotations
 
 import os
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, overload
 
 from kafkalog_core.errors import NotFoundError, StorageError
 from kafkalog_core.format.checkpoint import EpochEntry, OffsetEntry, Verdict, read_epoch_checkpoint
@@ -49,6 +51,47 @@ class OffsetText:
     findings: tuple[Finding, ...]
 
 
+class PlacedEpochs(Sequence[PlacedLine]):
+    """Lines of a leader-epoch-checkpoint, 36 bytes each: as objects the three million of a large file take a gigabyte.
+
+    Each line is made again where it is looked at.
+    """
+
+    def __init__(self) -> None:
+        self.epochs = array("i")
+        self.start_offsets = array("q")
+        self._lines = array("q")
+        self._positions = array("q")
+        self._sizes = array("q")
+
+    def append(self, placed: PlacedLine) -> None:
+        """Keep a line; what is no leader epoch is not kept."""
+        entry = placed.entry
+        if isinstance(entry, EpochEntry):
+            self.epochs.append(entry.leader_epoch)
+            self.start_offsets.append(entry.start_offset)
+            self._lines.append(entry.line)
+            self._positions.append(placed.position)
+            self._sizes.append(placed.size_bytes)
+
+    def __len__(self) -> int:
+        return len(self.epochs)
+
+    @overload
+    def __getitem__(self, index: int) -> PlacedLine: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[PlacedLine]: ...
+
+    def __getitem__(self, index: int | slice) -> PlacedLine | list[PlacedLine]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        entry = EpochEntry(
+            line=self._lines[index], leader_epoch=self.epochs[index], start_offset=self.start_offsets[index]
+        )
+        return PlacedLine(entry, self._positions[index], self._sizes[index])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochText:
     """A leader-epoch-checkpoint; `entries` are those that can be read, in the order of the file.
@@ -57,7 +100,7 @@ class EpochText:
     """
 
     path: str
-    entries: tuple[PlacedLine, ...]
+    entries: PlacedEpochs
     is_refused: bool
     is_cut: bool
     findings: tuple[Finding, ...]
@@ -65,16 +108,17 @@ class EpochText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertyText:
-    """A property file; `contents` are empty where it cannot be read."""
+    """A property file; `contents` are empty where it was not read, and then nothing is known of its values."""
 
     path: str
     contents: PropertyFile
     findings: tuple[Finding, ...]
+    is_read: bool = True
 
     @property
     def is_refused(self) -> bool:
-        """Whether a broker refuses the file."""
-        return self.contents.refusal is not None
+        """Whether its values are of no use: a broker refuses the file, or it was not read."""
+        return not self.is_read or self.contents.refusal is not None
 
 
 def read_offsets(path: str, kind: FileKind) -> OffsetText | None:
@@ -103,7 +147,7 @@ def read_epochs(file: EntryFile, look: Callable[[], None] | None = None) -> Epoc
     called every some thousand lines and may end it by an error of its own, as a damaged file may be of any size.
     """
     file = _with_state(file)
-    entries: list[PlacedLine] = []
+    entries = PlacedEpochs()
     malformed: list[MalformedLine] = []
     verdict = Verdict(version=None, declared_count=None, entry_count=0, refusal=None)
     with Source.open(file.path) as source:
@@ -120,9 +164,7 @@ def read_epochs(file: EntryFile, look: Callable[[], None] | None = None) -> Epoc
     _put_disorder(sink, file, entries)
     is_refused = text.lost is not None or verdict.refusal is not None
     is_cut = not is_refused and verdict.version is not None and verdict.declared_count is None
-    return EpochText(
-        path=file.path, entries=tuple(entries), is_refused=is_refused, is_cut=is_cut, findings=sink.findings
-    )
+    return EpochText(path=file.path, entries=entries, is_refused=is_refused, is_cut=is_cut, findings=sink.findings)
 
 
 def read_properties(file: EntryFile) -> PropertyText | None:
@@ -307,4 +349,4 @@ def _place_in(data: bytes, contents: PropertyFile, refusal: Refusal) -> tuple[in
 
 
 def _unread(file: EntryFile, finding: Finding) -> PropertyText:
-    return PropertyText(path=file.path, contents=PropertyFile(), findings=(finding,))
+    return PropertyText(path=file.path, contents=PropertyFile(), findings=(finding,), is_read=False)

@@ -34,5 +34,7 @@ def check_untouched(files: Iterable[FileInfo]) -> None:
         status = stat_path(file.path)
         if (status.st_size, status.st_mtime_ns) != (file.size_bytes, file.mtime_ns):
             raise RefusedError(
-                "somebody wrote to it while it was read; what was made of it has been taken away", path=file.path
+                "another process wrote to it while it was read, and the unfinished copy has been removed; stop the "
+                "broker and run the same command again",
+                path=file.path,
             )

@@ -7,8 +7,9 @@ the batches of the log is not true.
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import StorageError
@@ -19,10 +20,13 @@ from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.ops.logdirs.textfiles import EpochText, read_epochs
 from kafkalog_core.ops.mending.mend import Mend, read_text
 from kafkalog_core.ops.reading.entry_faults import EntryFile
+from kafkalog_core.ops.sink import Sink
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.ops.logdirs.extents import Extent
@@ -148,21 +152,21 @@ def _findings(file: EntryFile, text: EpochText | None, extent: Extent | None) ->
     findings = list(text.findings)
     if text.is_cut and has_epochs:
         findings.append(file.finding("epochs.cut"))
+    sink = Sink(file.topic, file.partition)  # a file may have a million of such lines
     for placed in text.entries:
         entry = placed.entry
         if isinstance(entry, EpochEntry) and extent is not None and _is_beyond(entry, extent):
-            findings.append(
-                file.finding(
-                    "epochs.beyond-end",
-                    position=placed.position,
-                    size_bytes=placed.size_bytes,
-                    offset=entry.start_offset,
-                    epoch=entry.leader_epoch,
-                    said=entry.start_offset,
-                    end=extent.end,
-                )
+            sink.add(
+                "epochs.beyond-end",
+                file.path,
+                position=placed.position,
+                size_bytes=placed.size_bytes,
+                offset=entry.start_offset,
+                epoch=entry.leader_epoch,
+                said=entry.start_offset,
+                end=extent.end,
             )
-    return tuple(findings)
+    return (*findings, *sink.findings)
 
 
 def _is_beyond(entry: EpochEntry, extent: Extent) -> bool:
@@ -173,22 +177,22 @@ def _rebuilt(mend: Mend, data: bytes, runs: list[EpochRun] | None, extent: Exten
     """Put together what of the file may be true and what the batches say; `runs` null: the file alone."""
     text: CheckpointMend[EpochEntry] = CheckpointMend(data, parse_epoch_entry)
     of_log = {run.epoch: run.first for run in runs or ()}
-    kept: dict[int, int] = {}
+    log, kept = _Log(runs or [], extent), _Kept()
     for line in text.lines:
         entry = line.entry
         if entry is None:
             continue
         epoch = entry.leader_epoch
-        problem = _problem(entry, runs or [], extent) or _disorder(entry, kept)
+        problem = log.problem_of(entry) or kept.problem_of(entry)
         if problem is None:
-            kept[epoch] = entry.start_offset
-        elif epoch in of_log and epoch not in kept:
-            kept[epoch] = of_log[epoch]
+            kept.add(epoch, entry.start_offset)
+        elif epoch in of_log and epoch not in kept.epochs:
+            kept.add(epoch, of_log[epoch])
             text.replace(line, f"{epoch} {of_log[epoch]}", problem)
         else:
             text.drop(line, problem)
     for epoch, first in of_log.items():
-        if epoch not in kept:
+        if epoch not in kept.epochs:
             text.add(f"{epoch} {first}", "the batches have this leader epoch")
     content, edits = text.content(lambda entry: entry.leader_epoch)
     if not edits:
@@ -197,25 +201,70 @@ def _rebuilt(mend: Mend, data: bytes, runs: list[EpochRun] | None, extent: Exten
     return replace(mend, verdict="mended", content=content, edits=edits, refusals=refusals)
 
 
-def _problem(entry: EpochEntry, runs: list[EpochRun], extent: Extent | None) -> str | None:
-    """Why an entry cannot be true beside the log; null: it may be."""
-    epoch, offset = entry.leader_epoch, entry.start_offset
-    if min(epoch, offset) < 0:
-        return "neither epochs nor offsets are negative"
-    if extent is not None and _is_beyond(entry, extent):
-        return f"the log ends at {extent.end}"
-    for run in runs:
-        if run.epoch == epoch and offset > run.first:
-            return f"a batch of the epoch starts at {run.first}"
-        if (run.epoch < epoch and offset < run.end) or (run.epoch > epoch and offset >= run.first):
-            return f"there are batches of epoch {run.epoch} from {run.first} to {run.end - 1}"
-    return None
+class _Log:
+    """The epochs of the batches, ready to be asked about each of a million lines.
+
+    Args:
+        runs: the epochs, ascending; their offsets may go back where segments overlap.
+        extent: of the log; None: unknown.
+    """
+
+    def __init__(self, runs: Sequence[EpochRun], extent: Extent | None) -> None:
+        self._runs = runs
+        self._extent = extent
+        self._epochs = [run.epoch for run in runs]
+        # of the runs up to each one, the one that ends last; of those from each one on, the one that starts first
+        self._last = list(accumulate(runs, _ends_last))
+        self._first = list(accumulate(reversed(runs), _starts_first))[::-1]
+
+    def problem_of(self, entry: EpochEntry) -> str | None:
+        """Why an entry cannot be true next to the log; None: it may be."""
+        epoch, offset = entry.leader_epoch, entry.start_offset
+        if min(epoch, offset) < 0:
+            return "neither epochs nor offsets are negative"
+        if self._extent is not None and _is_beyond(entry, self._extent):
+            return f"the log ends at {self._extent.end}"
+        at = bisect_left(self._epochs, epoch)
+        if at and offset < self._last[at - 1].end:
+            return _other_epoch(self._last[at - 1])
+        if at < len(self._runs) and self._runs[at].epoch == epoch:
+            if offset > self._runs[at].first:
+                return f"a batch of the epoch starts at {self._runs[at].first}"
+            at += 1
+        if at < len(self._runs) and offset >= self._first[at].first:
+            return _other_epoch(self._first[at])
+        return None
 
 
-def _disorder(entry: EpochEntry, kept: dict[int, int]) -> str | None:
-    """Why it cannot stand behind the lines that do."""
-    behind = any(epoch >= entry.leader_epoch or first >= entry.start_offset for epoch, first in kept.items())
-    return "it does not come after the lines before it" if behind else None
+def _ends_last(best: EpochRun, run: EpochRun) -> EpochRun:
+    return run if run.end > best.end else best
+
+
+def _starts_first(best: EpochRun, run: EpochRun) -> EpochRun:
+    return run if run.first <= best.first else best
+
+
+def _other_epoch(run: EpochRun) -> str:
+    return f"there are batches of epoch {run.epoch} from {run.first} to {run.end - 1}"
+
+
+class _Kept:
+    """The lines that are kept so far: the largest epoch and offset decide what may follow."""
+
+    def __init__(self) -> None:
+        self.epochs: set[int] = set()
+        self._largest_epoch = self._largest_first = -1
+
+    def add(self, epoch: int, first: int) -> None:
+        """Keep a line."""
+        self.epochs.add(epoch)
+        self._largest_epoch = max(self._largest_epoch, epoch)
+        self._largest_first = max(self._largest_first, first)
+
+    def problem_of(self, entry: EpochEntry) -> str | None:
+        """Why an entry cannot follow the lines that are kept; None: it can."""
+        follows = entry.leader_epoch > self._largest_epoch and entry.start_offset > self._largest_first
+        return None if follows else "it does not come after the lines before it"
 
 
 def _without_log(mend: Mend) -> Finding:

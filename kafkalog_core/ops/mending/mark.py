@@ -7,6 +7,7 @@ and open transactions without a word; where a time index is missing it makes an 
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
+from kafkalog_core.findings.logs import DAMAGE_REASONS
+from kafkalog_core.findings.next_commands import AS_BROKER
 from kafkalog_core.format.index import used_entries
 from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.format.names import (
@@ -32,9 +35,10 @@ from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.partition import partition_name
 from kafkalog_core.storage.source import Source
+from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.layout import Layout
@@ -45,7 +49,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.logdir import LogDir
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["KEEPS_PRODUCERS", "MARK", "next_step", "unclean_parts", "unverified"]
+__all__ = ["KEEPS_PRODUCERS", "MARK", "in_order", "unclean_parts", "unverified", "why_unmarked"]
 
 KEEPS_PRODUCERS: Final = Release(0, 11)
 _HAS_TIME_INDEX: Final = Release(0, 10, 1)
@@ -54,10 +58,16 @@ MARK: Final = b""
 """Since 3.9 a broker writes its epoch into the mark, which nobody knows here. An empty one is clean for every release,
 and claims no epoch: the broker registers like one that lost it."""
 _REINDEX: Final = "kafkalog reindex --apply writes it as a clean stop does; then mark the directory."
+_CUT: Final = (
+    "Cut the log where the recovery of a broker would, or copy the partition from a healthy replica; then mark the "
+    "directory."
+)
 _VERIFY: Final = "Mend it first: kafkalog verify says how. Without the mark a broker recovers by itself."
 _SWAP: Final = "Start the broker without the mark: it puts the file in its place, and a clean stop marks the directory."
 _JOURNAL: Final = "Move it out of the log directory, to where it came from; then mark the directory."
 _JOURNAL_LOADED: Final = "Takes {name} for a partition, as the name ends with a number: loads it, or sets it aside."
+_REINDEX_ALL: Final = "kafkalog reindex {} --apply"
+_SHOWN: Final = 5
 _REBUILT: Final = ("index.", "timeindex.", "txnindex.", "snapshot.", "epochs.")
 _REBUILT_CODES: Final = frozenset({"segment.index-missing", "segment.timeindex-missing"})
 
@@ -79,7 +89,21 @@ def unverified(
         empty = _empty_time_index(verdict) if isinstance(verdict, PartitionVerdict) else ()
         for finding in (*verdict.findings, *empty):
             if finding.severity == "error" and (finding.path, finding.code) not in mended:
-                yield replace(finding, cure=_REINDEX if _is_rebuilt(finding) else finding.cure or _VERIFY)
+                yield _before_mark(finding, is_clean=bool(log_dir.is_clean))
+
+
+def _before_mark(finding: Finding, *, is_clean: bool) -> Finding:
+    """Return an obstacle with what removes it; what recovery would cut has to be cut before recovery is skipped."""
+    if _is_rebuilt(finding):
+        return replace(finding, cure=_REINDEX)
+    if finding.code in DAMAGE_REASONS and not is_clean:
+        return replace(finding, cure=_CUT, next_step=AS_BROKER)
+    return replace(finding, cure=finding.cure or _VERIFY)
+
+
+def in_order(obstacles: Iterable[Finding]) -> list[Finding]:
+    """Return the obstacles in the order in which they are removed: indexes last, as they are rebuilt from the logs."""
+    return sorted(obstacles, key=_is_rebuilt)
 
 
 def _empty_time_index(verdict: PartitionVerdict) -> Iterator[Finding]:
@@ -96,15 +120,17 @@ def _empty_time_index(verdict: PartitionVerdict) -> Iterator[Finding]:
             yield found("timeindex.empty", path, topic=verdict.topic, partition=verdict.partition, problem=problem)
 
 
-def next_step(root: str, obstacles: Sequence[Finding]) -> str:
-    """Why a directory is not marked, and the commands that come first."""
-    parts = []
-    for is_rebuilt, command in ((False, f"kafkalog verify {root}"), (True, f"kafkalog reindex {root} --apply")):
-        codes = Counter(finding.code for finding in obstacles if _is_rebuilt(finding) is is_rebuilt)
-        if codes:
-            counted = ", ".join(f"{count} {code}" for code, count in sorted(codes.items()))
-            parts.append(f"{command} ({counted})")
-    return f"it is not marked as stopped cleanly: first {', then '.join(parts)}"
+def why_unmarked(root: str, obstacles: Sequence[Finding]) -> str:
+    """Return why a directory is not marked, and the commands that come first, in their order."""
+    counts: Counter[str] = Counter()
+    for finding in obstacles:
+        counts[_REINDEX_ALL.format(shlex.quote(root)) if _is_rebuilt(finding) else finding.next_command or ""] += 1
+    unnamed = counts.pop("", 0)
+    ways = [f"{command} ({count_of(count, 'finding')})" for command, count in counts.items()]
+    shown = [*ways[:_SHOWN], *([f"{len(ways) - _SHOWN} more commands"] if len(ways) > _SHOWN else [])]
+    if unnamed:
+        shown.append(f"what the findings advise by hand ({count_of(unnamed, 'finding')})")
+    return f"it is not marked as stopped cleanly: first {', then '.join(shown)}"
 
 
 def _is_rebuilt(finding: Finding) -> bool:

@@ -2,86 +2,168 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.storage.changing.journals import find_journals
+from kafkalog_core.ops.releases.assumptions import PLACE, refusal
+from kafkalog_core.ops.releases.release import LATEST
+from kafkalog_core.storage.changing.journals import find_journals, to_be_named, untrusted_places
 from kafkalog_core.storage.changing.permission import place_problem, write_problems
+from kafkalog_core.storage.changing.space import spaces_for
+from kafkalog_core.words import size, sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterator
 
-    from kafkalog_core.ops.plans.plan import Outcome, Plan
+    from kafkalog_core.ops.plans.plan import Plan
     from kafkalog_core.storage.changing.journal import Journal
+    from kafkalog_core.storage.changing.journals import Remains
     from kafkalog_core.storage.changing.space import Space
 
-__all__ = ["interrupted_sentence", "obstacles_of", "resume_command", "space_sentence", "undo_command"]
+__all__ = [
+    "interrupted_sentence",
+    "leading_directory",
+    "obstacles_of",
+    "prune_command",
+    "resume_command",
+    "space_sentence",
+    "trust_problem",
+    "undo_command",
+    "unreadable_sentence",
+]
 
-_MIB: Final = 1024 * 1024
 _SHOWN: Final = 10
 
 
 def obstacles_of(plan: Plan) -> tuple[str, ...]:
     """The sentences; empty: it can be applied."""
-    found = [*_interrupted(plan.request.site.root)]
+    root = plan.request.site.root
+    touched = {root, *(place.path for place in plan.request.site.partitions)}
+    found = [*_interrupted(root, touched | {os.path.dirname(change.path) for change in plan.changes})]
+    if plan.undo_to is not None and os.path.isdir(plan.undo_to):
+        found += [each for each in _interrupted(plan.undo_to, of=root) if each not in found]
     if plan.changes:
-        found += _of_release(plan.outcome)
+        found += _of_release(plan)
+        found += _of_assumptions(plan)
         found += _of_place(plan.undo_to)
-        found += _of_space(plan.spaces, plan.undo_to)
+        found += _of_space(plan)
         found += write_problems(plan.changes)
     more = len(found) - _SHOWN
     return tuple(found) if more <= 0 else (*found[:_SHOWN], f"and {more} more")
 
 
-def undo_command(root: str, run: str) -> str:
-    """The command line that takes a run back."""
-    return f"kafkalog undo {shlex.quote(root)} --run {run} --apply"
+def undo_command(root: str, journal: Journal) -> str:
+    """The command line that takes a run back. `root`: the directory that leads to its journal."""
+    return f"kafkalog undo {_directories(root, journal)} --run {journal.run} --apply"
 
 
-def resume_command(root: str) -> str:
+def prune_command(root: str, journal: Journal) -> str:
+    """The command line that frees a journal."""
+    return f"kafkalog undo {_directories(root, journal)} --prune --run {journal.run} --apply"
+
+
+def resume_command(root: str, journal: Journal) -> str:
     """The command line that finishes a run."""
-    return f"kafkalog apply --resume {shlex.quote(root)}"
+    return f"kafkalog apply --resume {_directories(root, journal)}"
+
+
+def trust_problem(journal: Journal) -> str | None:
+    """Why a journal is not used that leads to directories that were not named; null: it leads to none."""
+    places = untrusted_places(journal)
+    if not places:
+        return None
+    place, root = places[0], journal.layout.root
+    if place.target is not None:
+        why = (
+            f"{place.path} is a symbolic link to {place.target}, and anybody who can write there could have made it. "
+            "kafkalog follows links that a journal leads to only where their targets are named"
+        )
+    elif place.path == root:
+        why = f"{journal.run} changed files in {root}, which was not named: only the journal says so"
+    else:
+        why = f"{journal.run} leads to {place.path}, which was not named: anybody who can write there could change it"
+    return f"{why}. If that is where it belongs, name all of them: {undo_command(leading_directory(journal), journal)}"
+
+
+def _directories(root: str, journal: Journal) -> str:
+    """What is to be named on a command line: what leads to the journal, and all else that it may change."""
+    changed = journal.layout.root
+    named = [root] if f"{changed}/".startswith(f"{root}/") else [root, changed]
+    return shlex.join(dict.fromkeys((*named, *to_be_named(journal))))
 
 
 def space_sentence(space: Space) -> str:
     """That there is too little of it."""
-    return (
-        f"{space.path}: {space.needed_bytes / _MIB:.1f} MiB are needed on its file system while this is done, and "
-        f"{space.free_bytes / _MIB:.1f} MiB are free"
-    )
+    needed, free = sizes(space.needed_bytes, space.free_bytes)
+    return f"{space.path}: this needs {needed} on its file system while it is done, and {free} are free"
+
+
+def leading_directory(journal: Journal) -> str:
+    """The directory that leads to a journal: the root of the run, or where there was no room for a pointer its own."""
+    pointer = journal.pointer
+    return journal.layout.root if pointer is None or os.path.lexists(pointer) else journal.layout.home
 
 
 def interrupted_sentence(journal: Journal) -> str:
-    """What is the matter with a run that was interrupted, and both ways out of it."""
-    root, run = journal.layout.root, journal.run
+    """What is the matter with a run that was interrupted, and the ways out of it."""
+    root, place = journal.layout.root, leading_directory(journal)
+    if not journal.keeps_old:
+        return (
+            f"{root}: an earlier {journal.command} with --no-undo was interrupted between its files; finish it first: "
+            f"{resume_command(place, journal)}"
+        )
     if journal.state == "undoing":
-        return f"{root}: the undo of an earlier run was interrupted; finish it first: {undo_command(root, run)}"
+        return f"{root}: the undo of an earlier run was interrupted; finish it first: {undo_command(place, journal)}"
     return (
         f"{root}: an earlier {journal.command} was interrupted between its files; finish it first "
-        f"({resume_command(root)}) or take it back ({undo_command(root, run)})"
+        f"({resume_command(place, journal)}) or take it back ({undo_command(place, journal)})"
     )
 
 
-def _interrupted(root: str) -> Iterator[str]:
+def _interrupted(root: str, touched: Collection[str] = (), of: str | None = None) -> Iterator[str]:
+    """Runs in a directory that are in the way.
+
+    Args:
+        root: the directory.
+        touched: directories that the plan is about: what cannot be read in others says nothing about them.
+        of: the root of the runs that count; null: all.
+    """
     found = find_journals(root)
     for journal in found.journals:
-        if journal.is_interrupted:
+        if journal.is_interrupted and of in {None, journal.layout.root}:
             yield interrupted_sentence(journal)
     for remains in found.remains:
-        if remains.is_unreadable:
-            yield (
-                f"{remains.paths[0]}: {remains.reason}, so that nobody knows whether an earlier run was interrupted; "
-                f"if it is gone for good: kafkalog undo {shlex.quote(root)} --prune --run {remains.run} --apply"
-            )
+        if remains.is_unreadable and os.path.dirname(remains.paths[0]) in touched:
+            yield unreadable_sentence(root, remains)
 
 
-def _of_release(outcome: Outcome) -> Iterator[str]:
-    if outcome.needs_release:
-        evidence = "; ".join(outcome.release.evidence) if outcome.release is not None else "nothing"
+def unreadable_sentence(root: str, remains: Remains) -> str:
+    """Return that a journal cannot be read, and the command that gives it up."""
+    return (
+        f"{remains.paths[0]}: {remains.reason}, so it is unknown whether an earlier run was interrupted; put the file "
+        f"back from a copy, or give it up: kafkalog undo {shlex.quote(root)} --prune --run {remains.run} --apply"
+    )
+
+
+def _of_release(plan: Plan) -> Iterator[str]:
+    outcome, line = plan.outcome, plan.request.command_line or PLACE
+    evidence = "; ".join(outcome.release.evidence) if outcome.release is not None else "nothing"
+    if outcome.release is not None and outcome.release.is_newer:
         yield (
-            "the release of the broker cannot be told for certain, and releases differ in this: say it with --kafka "
-            f"VERSION (known: {evidence})"
+            f"the release of the broker is unknown: {evidence}. To apply this plan by the rules of {LATEST} all the "
+            f"same: {line.replace(PLACE, f'--kafka {LATEST}')}"
         )
+    elif outcome.needs_release:
+        yield (
+            f"the release of the broker is not certain ({evidence}), and this plan depends on it. State the release: "
+            f"{line.replace(PLACE, '--kafka VERSION')}"
+        )
+
+
+def _of_assumptions(plan: Plan) -> Iterator[str]:
+    if plan.outcome.assumptions and not plan.request.settings.assume_defaults:
+        yield refusal(plan.outcome.assumptions, plan.request.command_line)
 
 
 def _of_place(undo_to: str | None) -> Iterator[str]:
@@ -90,8 +172,21 @@ def _of_place(undo_to: str | None) -> Iterator[str]:
         yield problem
 
 
-def _of_space(spaces: Iterable[Space], undo_to: str | None) -> Iterator[str]:
-    hint = "" if undo_to is not None else "; --undo-to DIR keeps the journal on another file system"
-    for space in spaces:
+def _of_space(plan: Plan) -> Iterator[str]:
+    for space in plan.spaces:
         if not space.is_enough:
-            yield f"{space_sentence(space)}{hint}"
+            yield f"{space_sentence(space)}{_way_out(plan)}"
+
+
+def _way_out(plan: Plan) -> str:
+    """The options with which the same plan fits."""
+    ways = []
+    copies = sum(change.before.size_bytes for change in plan.changes if change.before and change.kind != "cut")
+    if all(each.is_enough for each in spaces_for(plan.changes, None, is_other_device=True)):
+        other = "another file system" if plan.undo_to is None else "a third file system"
+        ways.append(f"--undo-to DIR (a directory on {other}, which takes {size(copies)})")
+    if plan.keeps_undo and all(each.is_enough for each in spaces_for(plan.changes, None, keeps_old=False)):
+        ways.append("--no-undo (it cannot be taken back then)")
+    if not ways:
+        return "; it does not fit with --undo-to DIR or --no-undo either: move something else away first"
+    return f"; the same command fits with {' or with '.join(ways)}"

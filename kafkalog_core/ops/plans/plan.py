@@ -6,13 +6,11 @@ the same plan comes out again, which is how `kafkalog apply` finds out that noth
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from kafkalog_core.errors import NotFoundError
 from kafkalog_core.ops.plans.obstacles import obstacles_of
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
 from kafkalog_core.ops.releases.settings import SettingsRequest
@@ -26,8 +24,9 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.plans.sites import Site
     from kafkalog_core.ops.reading.rows import RowChunk
+    from kafkalog_core.ops.releases.assumptions import Assumption
     from kafkalog_core.ops.releases.release_evidence import ReleaseGuess
-    from kafkalog_core.ops.releases.settings import Setting
+    from kafkalog_core.ops.releases.setting_values import Setting
     from kafkalog_core.storage.changing.staging import Staging
 
 __all__ = ["PLANNERS", "Draft", "Json", "Loss", "Outcome", "Plan", "PlanRequest", "Planner", "make_plan", "planner_of"]
@@ -54,12 +53,14 @@ class PlanRequest:
             `kafka` holds the fields of a `SettingsRequest`, as `dataclasses.asdict` gives them; each may be absent.
         now_ms: the time that counts as now.
         jobs: processes that may read at the same time; of no influence on the result.
+        command_line: what was typed, `assumptions.PLACE` where options go, for commands to paste; None: not known.
     """
 
     site: Site
     options: Mapping[str, Json]
     now_ms: int
     jobs: int = 1
+    command_line: str | None = None
 
     @property
     def settings(self) -> SettingsRequest:
@@ -113,6 +114,7 @@ class Outcome:
         settings: those that counted.
         release: whose rules counted, and the evidence; null: it made no difference.
         needs_release: the evidence is ambiguous and the releases that it leaves differ in what is done here.
+        assumptions: values that nobody states, and by which the changes lose data.
         details: rows of further tables that the command shows.
         note: what was asked for and is not done, and the next command, one sentence without its point; null: nothing.
     """
@@ -123,6 +125,7 @@ class Outcome:
     settings: tuple[Setting, ...] = ()
     release: ReleaseGuess | None = None
     needs_release: bool = False
+    assumptions: tuple[Assumption, ...] = ()
     details: tuple[RowChunk, ...] = ()
     note: str | None = None
 
@@ -142,6 +145,7 @@ class Plan:
         spaces: room that is needed and that there is, for each file system that is written to.
         obstacles: why it cannot be applied as things are, a sentence each; empty: it can.
         undo_to: directory that takes the journal; null: beside the files.
+        keeps_undo: whether it can be taken back; false: `--no-undo`.
     """
 
     command: str
@@ -151,6 +155,7 @@ class Plan:
     spaces: tuple[Space, ...] = ()
     obstacles: tuple[str, ...] = ()
     undo_to: str | None = None
+    keeps_undo: bool = True
 
     @property
     def loses_data(self) -> bool:
@@ -185,14 +190,19 @@ def planner_of(command: str) -> Planner:
 
 
 def make_plan(
-    command: str, request: PlanRequest, *, undo_to: str | None = None, progress: Progress = NO_PROGRESS
+    command: str,
+    request: PlanRequest,
+    *,
+    undo_to: str | None = None,
+    keeps_undo: bool = True,
+    progress: Progress = NO_PROGRESS,
 ) -> Draft:
     """Plan a command at one site: reads, and changes nothing. Raises what reading raises."""
-    if undo_to is not None and not os.path.isdir(undo_to):
-        raise NotFoundError("there is no such directory to keep the undo journal in", path=undo_to)
     outline = Outline(request.site.root)
     outcome = planner_of(command)(request, outline, progress)
     changes = tuple(outline.changes)
-    plan = Plan(command=command, request=request, changes=changes, outcome=outcome, undo_to=undo_to)
-    plan = replace(plan, spaces=spaces_for(changes, undo_to))
+    plan = Plan(
+        command=command, request=request, changes=changes, outcome=outcome, undo_to=undo_to, keeps_undo=keeps_undo
+    )
+    plan = replace(plan, spaces=spaces_for(changes, undo_to, keeps_old=keeps_undo))
     return Draft(replace(plan, obstacles=obstacles_of(plan)), outline)

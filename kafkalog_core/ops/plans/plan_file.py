@@ -6,16 +6,16 @@ for what, and what the changes are: they are planned again from the disk, and mu
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast, get_args
 
 from kafkalog_core.errors import FieldError
 from kafkalog_core.format.json_form import json_text
+from kafkalog_core.format.strict_json import Fields, load_fields, path_problem
 from kafkalog_core.ops.plans.plan import PLANNERS, Json, PlanRequest
 from kafkalog_core.ops.plans.sheet import plan_sheet
 from kafkalog_core.ops.plans.sites import site_of
-from kafkalog_core.storage.changing.changes import Change, Fingerprint
+from kafkalog_core.storage.changing.changes import Change, ChangeKind, Fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -26,6 +26,7 @@ __all__ = ["StoredPlan", "is_plan_file", "parse_plans", "plan_file"]
 
 _KIND: Final = "kafkalog plans"
 _VERSION: Final = 1
+_LAST_MS: Final = 253_402_300_799_999  # the year 9999, the last that a date can show
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,14 +36,16 @@ class StoredPlan:
     command: str
     root: str
     paths: tuple[str, ...]
+    beside: tuple[str, ...]
     options: Mapping[str, Json]
     now_ms: int
     undo_to: str | None
+    keeps_undo: bool
     changes: tuple[Change, ...]
 
     def request(self, jobs: int) -> PlanRequest:
         """What it was asked for, to be asked for again. Raises NotFoundError, AccessError, ..."""
-        return PlanRequest(site=site_of(self.paths), options=self.options, now_ms=self.now_ms, jobs=jobs)
+        return PlanRequest(site=site_of(self.paths, self.beside), options=self.options, now_ms=self.now_ms, jobs=jobs)
 
 
 def plan_file(plans: Iterable[Plan]) -> Iterator[str]:
@@ -62,12 +65,12 @@ def is_plan_file(start: bytes) -> bool:
 def parse_plans(text: bytes) -> list[StoredPlan]:
     """The plans of a file. Raises FieldError for anything else."""
     try:
-        value = json.loads(text)
-        if value["kafkalog"] != _KIND or value["version"] != _VERSION:
-            raise FieldError("is a file of another version of kafkalog")
-        return [_stored(each) for each in value["plans"]]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise FieldError(f"is no file of plans as --plan-out writes it: {error}") from error
+        fields = load_fields(text)
+        fields.choice("kafkalog", (_KIND,))
+        fields.integer("version", _VERSION, _VERSION)
+        return [_stored(each) for each in fields.objects("plans")]
+    except FieldError as error:
+        raise FieldError(f"is no file of plans as --plan-out writes it: {error.message}") from error
 
 
 def _plan(plan: Plan) -> dict[str, object]:
@@ -76,9 +79,11 @@ def _plan(plan: Plan) -> dict[str, object]:
         "command": plan.command,
         "root": plan.request.site.root,
         "paths": list(plan.request.site.paths),
+        "beside": list(plan.request.site.beside),
         "options": plan.request.options,
         "now_ms": plan.request.now_ms,
         "undo_to": plan.undo_to,
+        "keeps_undo": plan.keeps_undo,
         "message": sheet.plan["message"],
         "obstacles": list(plan.obstacles),
         "spaces": [asdict(space) for space in plan.spaces],
@@ -91,26 +96,58 @@ def _plan(plan: Plan) -> dict[str, object]:
     }
 
 
-def _stored(value: Mapping[str, object]) -> StoredPlan:
-    command, options, paths, changes = value["command"], value["options"], value["paths"], value["changes"]
-    if command not in PLANNERS:
-        raise ValueError(f"unknown command {command!r}")
-    if not isinstance(options, dict) or not isinstance(paths, list) or not isinstance(changes, list) or not paths:
-        raise TypeError("options, paths or changes are not what they should be")
-    undo_to = value["undo_to"]
+def _stored(fields: Fields) -> StoredPlan:
+    paths, options = _paths(fields, "paths"), fields.fields("options").value
+    if not paths:
+        raise FieldError("it names no paths")
+    if not all(path_problem(text) is None for text in _texts(options) if text):
+        raise FieldError("its options have a character in them that no option can have")
     return StoredPlan(
-        command=str(command),
-        root=str(value["root"]),
-        paths=tuple(str(path) for path in paths),
-        options=options,
-        now_ms=int(str(value["now_ms"])),
-        undo_to=None if undo_to is None else str(undo_to),
-        changes=tuple(_change(change) for change in changes),
+        command=fields.choice("command", tuple(PLANNERS)),
+        root=fields.path("root"),
+        paths=paths,
+        beside=_paths(fields, "beside"),
+        options=cast("Mapping[str, Json]", options),
+        now_ms=fields.integer("now_ms", 0, _LAST_MS),
+        undo_to=None if fields.any("undo_to") is None else fields.path("undo_to"),
+        keeps_undo=fields.flag("keeps_undo"),
+        changes=tuple(_change(change) for change in fields.objects("changes")),
     )
 
 
-def _change(value: Mapping[str, object]) -> Change:
-    fields = dict(value)
-    before = fields.pop("before")
-    fingerprint = Fingerprint(**before) if isinstance(before, dict) else None
-    return Change(**fields, before=fingerprint)  # type: ignore[arg-type]  # compared with ours, never carried out
+def _paths(fields: Fields, name: str) -> tuple[str, ...]:
+    paths = fields.items(name)
+    if not all(isinstance(path, str) and path_problem(path) is None for path in paths):
+        raise FieldError(f"its {name} cannot be those of files")
+    return tuple(str(path) for path in paths)
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All texts in a value of JSON."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from (name, *_texts(inner))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+
+
+def _change(fields: Fields) -> Change:
+    """A change that is compared with one planned now, and never carried out."""
+    before = fields.optional_fields("before")
+    return Change(
+        kind=cast("ChangeKind", fields.choice("kind", get_args(ChangeKind))),
+        path=fields.path("path"),
+        before=None if before is None else _fingerprint(before),
+        size_bytes=fields.optional_integer("size_bytes"),
+        sha256=fields.optional_sha256("sha256"),
+        why=fields.text("why"),
+        swap=fields.optional_integer("swap"),
+    )
+
+
+def _fingerprint(fields: Fields) -> Fingerprint:
+    mtime_ns = fields.integer("mtime_ns", -(2**63))
+    return Fingerprint(fields.integer("size_bytes"), mtime_ns, fields.sha256("sha256"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog_core.ops.plans.obstacles import undo_command
+from kafkalog_core.ops.plans.obstacles import leading_directory, undo_command
 from kafkalog_core.ops.plans.sheet import Sheet, change_row, counted_changes
 from kafkalog_core.storage.changing.changes import Change
 from kafkalog_core.storage.changing.journals import real_path
@@ -28,15 +28,17 @@ def resumed_sheet(root: str, journal: Journal | None) -> Sheet:
     if journal is None:
         message = f"no run of kafkalog was interrupted in {root}"
         return Sheet(plan={"command": "apply", "root": root, "state": "nothing", "message": message, "changes": 0})
-    undo = undo_command(root, journal.run)
+    undo = undo_command(leading_directory(journal), journal) if journal.keeps_old else None
+    back = "With --no-undo nothing is kept to take it back" if undo is None else f"Take it back: {undo}"
     plan = {
         "command": journal.command,
         "root": root,
         "state": "applied",
-        "message": f"{counted_changes([entry.kind for entry in journal.entries])} in {root}. Take it back: {undo}",
+        "message": f"{counted_changes([entry.kind for entry in journal.entries])} in {root}. {back}",
         "changes": len(journal.entries),
-        "run": journal.run,
+        "run": journal.run if journal.keeps_old else None,
         "undo": undo,
+        "keeps_undo": journal.keeps_old,
     }
     changes = (_change(journal, entry) for entry in journal.entries)
     return Sheet(plan=plan, changes=tuple(change_row(change, is_done=True) for change in changes))

@@ -9,19 +9,24 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core import tables
 from kafkalog_core.format.names import parse_directory_name
-from kafkalog_core.ops.plans.obstacles import undo_command
+from kafkalog_core.ops.plans.obstacles import leading_directory, undo_command
 from kafkalog_core.ops.reading.rows import RowChunk
+from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from kafkalog_core.findings import Finding
     from kafkalog_core.ops.plans.plan import Loss, Plan
-    from kafkalog_core.ops.releases.settings import Setting
+    from kafkalog_core.ops.releases.setting_values import Setting
     from kafkalog_core.storage.changing.changes import Change
     from kafkalog_core.storage.changing.journal import Journal
     from kafkalog_core.storage.changing.space import Space
 
-__all__ = ["Sheet", "change_row", "counted_changes", "plan_sheet"]
+__all__ = ["MENDED_BY_PLAN", "Sheet", "change_row", "counted_changes", "plan_sheet"]
+
+MENDED_BY_PLAN: Final = "This plan mends it."
+"""The cure of a finding that the changes of the same plan put right."""
 
 Row = dict[str, object]
 
@@ -32,6 +37,9 @@ _VERBS: Final = {
     "extend": "put back to full length",
     "remove": "taken away",
 }
+
+
+_FOR_GOOD: Final = "nothing is kept to take it back"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +71,7 @@ class Sheet:
 
 
 def plan_sheet(plan: Plan, journal: Journal | None = None) -> Sheet:
-    """A plan, or, with the journal of its run, what has been done."""
+    """Return the rows of a plan, or, with the journal of its run, of what has been done."""
     outcome, root = plan.outcome, plan.request.site.root
     state = _state(plan, journal)
     release = outcome.release
@@ -78,16 +86,21 @@ def plan_sheet(plan: Plan, journal: Journal | None = None) -> Sheet:
         "release": None if release is None else str(release.release),
         "is_release_certain": None if release is None else release.is_certain,
         "release_evidence": None if release is None else "\n".join(release.evidence),
+        "assumptions": "\n".join(each.sentence for each in outcome.assumptions) or None if plan.changes else None,
         "obstacles": "\n".join(plan.obstacles) or None,
-        "run": None if journal is None else journal.run,
-        "undo": None if journal is None else undo_command(root, journal.run),
+        "run": None if journal is None or not plan.keeps_undo else journal.run,
+        "undo": None if journal is None or not plan.keeps_undo else undo_command(leading_directory(journal), journal),
         "undo_to": plan.undo_to,
+        "keeps_undo": plan.keeps_undo,
+        "next_command": _refused_command(plan),
     }
     return Sheet(
         plan=row,
         settings=tuple(_setting_row(setting) for setting in outcome.settings),
         losses=tuple(_loss_row(asdict(loss)) for loss in outcome.losses),
-        findings=tuple(finding.row() for finding in (*outcome.findings, *outcome.refusals)),
+        findings=tuple(
+            _finding_row(finding, is_done=journal is not None) for finding in (*outcome.findings, *outcome.refusals)
+        ),
         changes=tuple(change_row(change, is_done=journal is not None) for change in plan.changes),
         spaces=plan.spaces,
         details=outcome.details,
@@ -135,30 +148,53 @@ def _lost(losses: Iterable[Loss]) -> str:
     return f", and {known}{share} are lost to readers"
 
 
+def _finding_row(finding: Finding, *, is_done: bool) -> Row:
+    """Return the `finding` row; what an applied plan has mended is told as what was there before."""
+    row = finding.row()
+    if is_done and finding.cure == MENDED_BY_PLAN:
+        row |= {"severity": "info", "broker_action": None, "cure": "This run has mended it.", "next_command": None}
+        row["message"] = f"Before this run: {finding.message}"
+    return row
+
+
 def _state(plan: Plan, journal: Journal | None) -> str:
     if journal is not None:
         return "applied"
-    if plan.obstacles:
+    if plan.obstacles or (plan.outcome.refusals and not plan.changes):
         return "refused"
     return "planned" if plan.changes else "nothing"
+
+
+def _refused_command(plan: Plan) -> str | None:
+    """Return the command that the first refusal names; that which applies a plan is known to the command line only."""
+    named = (refusal.next_command for refusal in plan.outcome.refusals)
+    return next((command for command in named if command is not None), None)
 
 
 def _message(plan: Plan, state: str, journal: Journal | None) -> str:
     kinds = [change.kind for change in plan.changes]
     root, lost = plan.request.site.root, _lost(plan.outcome.losses)
     if journal is not None:
-        return f"{counted_changes(kinds)} in {root}{lost}. Take it back: {undo_command(root, journal.run)}"
-    if state == "nothing":
-        left = len(plan.outcome.refusals)
-        why = f"; {left} {'place is' if left == 1 else 'places are'} left as they are, see the findings" if left else ""
-        return f"nothing to do in {root}{why}"
+        done = f"{counted_changes(kinds)} in {root}{lost}"
+        if not plan.keeps_undo:
+            return f"{done}. With --no-undo {_FOR_GOOD}"
+        return f"{done}. Take it back: {undo_command(leading_directory(journal), journal)}"
+    if not plan.changes:
+        return _nothing_done(plan, state)
     planned = f"{counted_changes(kinds, 'would be ')} in {root}{lost}"
     if state == "refused":
         return f"{planned}, but it cannot be done as things are. Nothing has been changed"
-    return (
-        f"{planned}. Nothing has been changed yet: the same command with --apply does it, and kafkalog undo can take "
-        "it back"
-    )
+    back = "kafkalog undo can take it back" if plan.keeps_undo else f"with --no-undo {_FOR_GOOD}"
+    return f"{planned}. Nothing has been changed yet: --apply does it, and {back}"
+
+
+def _nothing_done(plan: Plan, state: str) -> str:
+    root, left = plan.request.site.root, len(plan.outcome.refusals)
+    if state == "nothing":
+        return f"nothing to do in {root}"
+    if not left:
+        return f"nothing can be done in {root} as things are"
+    return f"nothing can be done in {root}: {count_of(left, 'place')} {'is' if left == 1 else 'are'} left unchanged"
 
 
 def _tightest(spaces: Sequence[Space]) -> int | None:
@@ -166,9 +202,7 @@ def _tightest(spaces: Sequence[Space]) -> int | None:
 
 
 def _setting_row(setting: Setting) -> Row:
-    value = setting.value
-    text = str(value).lower() if isinstance(value, bool) else ",".join(value) if isinstance(value, tuple) else value
-    return {"name": setting.name, "value": str(text), "origin": setting.origin}
+    return {"name": setting.name, "value": setting.text, "origin": setting.source}
 
 
 def _loss_row(loss: Mapping[str, object]) -> Row:

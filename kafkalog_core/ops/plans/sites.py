@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.errors import DeniedError
+from kafkalog_core.format.names import METADATA_TOPIC, FileKind
 from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, PartitionTarget, resolve
-from kafkalog_core.storage.listing import stat_path
-from kafkalog_core.storage.logdir import is_broker_dir, read_log_dir
+from kafkalog_core.storage.listing import list_directory, stat_path
+from kafkalog_core.storage.logdir import BROKER_KINDS, is_broker_dir, read_log_dir
+from kafkalog_core.storage.rights import denial, may_list
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from kafkalog_core.ops.selecting.targets import Target
     from kafkalog_core.storage.logdir import LogDir, PartitionPath
 
 __all__ = ["Site", "site_of", "sites_of"]
+
+_TOP_KINDS: Final = BROKER_KINDS | {FileKind.KRAFT_SNAPSHOT}
+"""Files at the top of a log directory that tell what a broker does with the partitions; its lock is not one of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +38,7 @@ class Site:
         partitions: directories that are meant as a whole.
         files: files that are meant by themselves, none of them in one of `partitions`.
         is_whole: the log directory with all that is in it.
+        beside: paths of other log directories that were named with it, which may know settings of its topics.
     """
 
     root: str
@@ -39,6 +46,12 @@ class Site:
     partitions: tuple[PartitionPath, ...]
     files: tuple[FileTarget, ...] = ()
     is_whole: bool = False
+    beside: tuple[str, ...] = ()
+
+    @property
+    def log_dir_path(self) -> str | None:
+        """Path of the log directory; None: outside of any."""
+        return None if self.log_dir is None else self.log_dir.path
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -49,20 +62,53 @@ class Site:
 
 
 def sites_of(targets: Iterable[Target]) -> list[Site]:
-    """The sites of what a command line names, in its order; each log directory once."""
+    """Return the sites of what a command line names, in its order; each log directory once.
+
+    Raises DeniedError where this user may not read a file that a plan or a forecast depends on: one that is made from
+    the rest would take what was not read for something that is not there.
+    """
     found: dict[tuple[int, int], Site] = {}
     for target in targets:
         root = _root_of(target)
         status = stat_path(root)
         key = (status.st_dev, status.st_ino)
         known = found.get(key) or _empty(root, target)
-        found[key] = _with(known, target)
-    return list(found.values())
+        found[key] = replace(_with(known, target), beside=_beside(root, target))
+    sites = list(found.values())
+    for site in sites:
+        _check_rights(site)
+    return sites
 
 
-def site_of(paths: Iterable[str]) -> Site:
-    """The one site that paths lead to, as `Site.paths` gave them. Raises NotFoundError, AccessError, ..."""
-    return sites_of(resolve(list(paths)))[0]
+def _check_rights(site: Site) -> None:
+    denials = (error for path, is_directory in _needed(site) if (error := denial(path, is_directory=is_directory)))
+    first = next(denials, None)
+    if first is None:
+        return
+    more = sum(1 for _ in denials)
+    others = f", and the same is true of {more:,} more" if more else ""
+    advice = f"{first.advice}: nothing is planned or forecast from a part of the files"
+    raise DeniedError(f"{first.message}{others}", advice, path=first.path)
+
+
+def _needed(site: Site) -> Iterator[tuple[str, bool]]:
+    """Yield the paths of Kafka's files that a plan reads, and whether they are directories."""
+    directories = {place.path: None for place in site.partitions}
+    if site.log_dir is not None:
+        yield from ((file.path, False) for file in site.log_dir.files if file.name.kind in _TOP_KINDS)
+        directories |= {place.path: None for place in site.log_dir.partitions if place.name.topic == METADATA_TOPIC}
+    yield from ((file.path, False) for file in site.files)
+    for directory in directories:
+        if not may_list(directory):
+            yield directory, True
+            continue
+        files = list_directory(directory).files
+        yield from ((file.path, False) for file in files if file.name.kind is not FileKind.UNKNOWN)
+
+
+def site_of(paths: Iterable[str], beside: Iterable[str] = ()) -> Site:
+    """The one site that paths lead to, as `Site.paths` and `Site.beside` gave them. Raises NotFoundError, ..."""
+    return replace(sites_of(resolve(list(paths)))[0], beside=tuple(beside))
 
 
 def _root_of(target: Target) -> str:
@@ -75,6 +121,13 @@ def _root_of(target: Target) -> str:
     above = os.path.dirname(around)
     is_in_partition = target.partition is not None and not is_broker_dir(around)
     return above if is_in_partition and is_broker_dir(above) else around
+
+
+def _beside(root: str, target: Target) -> tuple[str, ...]:
+    """The log directories that were named with a target but its own."""
+    paths = {os.path.realpath(path): path for path in target.beside}
+    paths.pop(os.path.realpath(root), None)
+    return tuple(paths.values())
 
 
 def _empty(root: str, target: Target) -> Site:

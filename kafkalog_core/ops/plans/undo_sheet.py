@@ -31,7 +31,7 @@ def undo_sheet(plan: UndoPlan, *, is_done: bool) -> Sheet:
     elif plan.obstacles:
         state, message = "refused", f"{journal.run} cannot be taken back as things are. Nothing has been changed"
     else:
-        command = undo_command(root, journal.run)
+        command = undo_command(root, journal)
         state, message = "planned", f"{what}. Nothing has been changed yet: {command} does it"
     row = _plan_row(_UNDO, root, state, message, len(plan.changes), plan.obstacles)
     row["needed_bytes"] = sum(space.needed_bytes for space in plan.spaces)
@@ -54,7 +54,7 @@ def prune_sheet(plan: PrunePlan, *, is_done: bool, freed_bytes: int | None = Non
         state, message = "applied", f"freed {what}. These runs cannot be taken back any more"
     else:
         state, message = "planned", f"would free {what}; these runs could not be taken back any more. Nothing has been "
-        message += "changed yet: the same command with --apply does it"
+        message += "changed yet: --apply does it"
     if plan.kept:
         message += ". " + "; ".join(plan.kept)
     return Sheet(plan=_plan_row(_PRUNE, root, state, message, count, ()), journals=() if is_done else journals)

@@ -4,7 +4,7 @@ This is the one replay, for committed views, checks, snapshots and indexes alike
 4.3.1 with origin REPLICATION, as a broker that loads a log does: nothing is refused, and what is odd is said. Without
 a wall clock nothing expires, and the state goes on over damage, which is told to it as a hole.
 
-The state is integers in three arrays that the kernel walks over batch columns with: 192 bytes a producer, and 16 to 32
+The state is integers in three arrays that the kernel walks over batch columns with: 208 bytes a producer, and 16 to 32
 for the table of ids.
 """
 
@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import sys
 from array import array
+from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
 
 from kafkalog_core.errors import FieldError
 from kafkalog_core.format import kernels
@@ -29,7 +30,16 @@ if TYPE_CHECKING:
 
     from kafkalog_core.format.columns import BatchColumns
 
-__all__ = ["Anomaly", "CompletedTxn", "Marker", "OpenTxn", "ProducerStates", "Sequences", "sequences_of"]
+__all__ = [
+    "Anomaly",
+    "CompletedTxn",
+    "Marker",
+    "OpenTxn",
+    "ProducerStates",
+    "Sequences",
+    "SnapshotStyle",
+    "sequences_of",
+]
 
 _NO_MARKERS: Final[Mapping[int, Marker]] = MappingProxyType({})
 _MODES: Final[dict[Sequences, int]] = {
@@ -40,7 +50,7 @@ _MODES: Final[dict[Sequences, int]] = {
 _TXN_MARKERS: Final = frozenset({k.MARKER_ABORT, k.MARKER_COMMIT})
 _GROUP_OFFSETS: Final = "__consumer_offsets"
 _FIRST_CAPACITY: Final = 64
-_STATE_VERSION: Final = 1
+_STATE_VERSION: Final = 2
 _STATE_HEAD: Final = 4  # version, cells a producer, producers, holes
 _HEADER_COLUMNS: Final = (
     "position",
@@ -51,6 +61,15 @@ _HEADER_COLUMNS: Final = (
     "producer_epoch",
     "base_sequence",
 )
+
+
+SnapshotStyle = Literal["marker-is-batch", "data-time", "marker-time"]
+"""What a marker changes in what a snapshot holds of its producer, besides the two epochs and the transaction.
+
+`marker-is-batch`: it counts as the last batch, of one offset (0.11: ProducerAppendInfo.appendEndTxnMarker).
+`data-time`: nothing; the last timestamp is that of the last batch, none where the marker's epoch is a new one (1.0 to
+2.3: ProducerStateEntry.lastTimestamp). `marker-time`: the last timestamp is the marker's (2.4 and later, KAFKA-8710).
+"""
 
 
 def sequences_of(topic: str | None, *, is_compacted: bool) -> Sequences:
@@ -68,7 +87,8 @@ class CompletedTxn(NamedTuple):
 
     `last_offset` is the marker's. `last_stable_offset`: first offset of the transactions still open then, else the one
     behind the marker. A follower that took several batches in one fetch may have written a higher one: the first offset
-    of a transaction that began behind the marker, in the same fetch.
+    of a transaction that began behind the marker, in the same fetch. Where `first_offset` is the marker's too, the
+    transaction had no data here; releases before 2.8 list such ones, see `ProducerStates.ends_empty`.
     """
 
     producer_id: int
@@ -76,6 +96,11 @@ class CompletedTxn(NamedTuple):
     last_offset: int
     is_aborted: bool
     last_stable_offset: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it had no data in this partition."""
+        return self.first_offset == self.last_offset
 
 
 class OpenTxn(NamedTuple):
@@ -107,6 +132,15 @@ class ProducerStates:
     def count(self) -> int:
         """Number of producers."""
         return self._state[k.G_COUNT]
+
+    @property
+    def ends_empty(self) -> bool:
+        """Whether a marker that finds no open transaction ends one without data, at its own offset."""
+        return bool(self._state[k.G_EMPTY])
+
+    @ends_empty.setter
+    def ends_empty(self, ends_empty: bool) -> None:
+        self._state[k.G_EMPTY] = ends_empty
 
     # --- replay -------------------------------------------------------------------------------------------------------
     def replay(
@@ -222,15 +256,15 @@ class ProducerStates:
             found.append(OpenTxn(rows[at + k.P_PID], first, rows[at + k.P_TIME], is_behind_hole))
         return found
 
-    def entry(self, producer_id: int) -> ProducerEntry | None:
+    def entry(self, producer_id: int, style: SnapshotStyle = "marker-time") -> ProducerEntry | None:
         """One producer as a snapshot would hold it; None: it is not known."""
         at = self._find(producer_id)
-        return None if at < 0 else _entry(self._producers[at : at + k.P_SIZE])
+        return None if at < 0 else _entry(self._producers[at : at + k.P_SIZE], style)
 
-    def snapshot_entries(self) -> Iterator[ProducerEntry]:
+    def snapshot_entries(self, style: SnapshotStyle = "marker-time") -> Iterator[ProducerEntry]:
         """All producers as a snapshot would hold them, in the order in which they were first seen."""
         for at in range(0, k.P_SIZE * self.count, k.P_SIZE):
-            yield _entry(self._producers[at : at + k.P_SIZE])
+            yield _entry(self._producers[at : at + k.P_SIZE], style)
 
     # --- from and to elsewhere ----------------------------------------------------------------------------------------
     @classmethod
@@ -245,7 +279,7 @@ class ProducerStates:
         return 8 * (_STATE_HEAD + k.P_SIZE * self.count)
 
     def state_bytes(self) -> bytes:
-        """The whole state, for `from_state`; 192 bytes a producer."""
+        """The whole state, for `from_state`; 208 bytes a producer."""
         count = self.count
         rows = self._producers[: k.P_SIZE * count]
         for cell in (k.P_PLACE, k.P_HEAP):  # they follow from the rest
@@ -310,25 +344,29 @@ def _recent(cells: array[int]) -> Iterator[Recent]:
         yield Recent(cells[k.P_OFFSET + at] - delta, (last_sequence - delta) & MAX_INT32, last_sequence)
 
 
-def _entry(cells: array[int]) -> ProducerEntry:
+def _entry(cells: array[int], style: SnapshotStyle) -> ProducerEntry:
     count = cells[k.P_BATCHES]
     at = (count - 1) % k.RECENT
-    return ProducerEntry(
+    entry = ProducerEntry(
         producer_id=cells[k.P_PID],
         producer_epoch=cells[k.P_EPOCH],
         last_sequence=cells[k.P_SEQUENCE + at] if count > 0 else -1,
         last_offset=cells[k.P_OFFSET + at] if count > 0 else -1,
         offset_delta=cells[k.P_DELTA + at] if count > 0 else 0,
-        timestamp_ms=cells[k.P_TIME],
+        timestamp_ms=cells[k.P_DATA_TIME if style == "data-time" else k.P_TIME],
         coordinator_epoch=cells[k.P_COORDINATOR],
         current_txn_first_offset=cells[k.P_TXN_FIRST],
     )
+    if style == "marker-is-batch" and cells[k.P_MARKER] >= 0:
+        return replace(entry, last_offset=cells[k.P_MARKER], offset_delta=0)
+    return entry
 
 
 def _cells_of_entry(entry: ProducerEntry) -> array[int]:
     cells = array("q", bytes(8 * k.P_SIZE))
     cells[k.P_PID], cells[k.P_EPOCH] = entry.producer_id, entry.producer_epoch
-    cells[k.P_COORDINATOR], cells[k.P_TIME] = entry.coordinator_epoch, entry.timestamp_ms
+    cells[k.P_COORDINATOR], cells[k.P_MARKER] = entry.coordinator_epoch, -1
+    cells[k.P_TIME] = cells[k.P_DATA_TIME] = entry.timestamp_ms
     cells[k.P_TXN_FIRST] = max(-1, entry.current_txn_first_offset)
     cells[k.P_PLACE] = cells[k.P_BATCHES] = -1
     if entry.has_batch:

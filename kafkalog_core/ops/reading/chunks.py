@@ -6,7 +6,7 @@ A chunk is valid until the next one is asked for.
 from __future__ import annotations
 
 import json
-import sys
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from kafkalog_core import tables
@@ -15,7 +15,7 @@ from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, RECORD_FIELDS
 from kafkalog_core.format.csv_template import CsvTemplate, fits_header
 from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_KEY, CONTROL_TYPE_NAMES, MAX_INT32, MAX_INT64
 from kafkalog_core.format.template import Template, batch_template, record_template
-from kafkalog_core.ops.reading.long_rows import long_line
+from kafkalog_core.ops.reading.long_rows import long_csv_row, long_line
 from kafkalog_core.ops.reading.rows import RowChunk, csv_row
 
 if TYPE_CHECKING:
@@ -180,8 +180,10 @@ class _ColumnChunk:
         template = self._lines.csv_template(
             header, is_record=self.is_record, resynced=self._resynced, bytes_mode=bytes_mode
         )
-        for part in self._written(template, sys.maxsize):
-            if not isinstance(part, int):
+        for part in self._written(template, LONG_BYTES):
+            if isinstance(part, int):
+                yield from long_csv_row(self.table, self._row(part, self._template("auto")), header, bytes_mode)
+            else:
                 yield part
 
     def _written(self, template: Template | CsvTemplate, most: int) -> Iterator[memoryview | int]:
@@ -189,12 +191,20 @@ class _ColumnChunk:
 
     def rows(self) -> Iterator[dict[str, object]]:
         """Rows as dicts by column name."""
+        for row in self.row_views():
+            yield {name: bytes(value) if isinstance(value, memoryview) else value for name, value in row.items()}
+
+    def row_views(self) -> Iterator[dict[str, object]]:
+        """The same; key and value refer to memory."""
         columns = self._batches if self._records is None else self._records
         template = self._template("auto")
         for index in range(columns.count):
             if self._selection is None or self._selection[index]:
-                row = self._row(index, template)
-                yield {name: bytes(value) if isinstance(value, memoryview) else value for name, value in row.items()}
+                yield self._row(index, template)
+
+    def row_view(self, index: int) -> dict[str, object]:
+        """The row of this number, counting those that are left out."""
+        return self._row(index, self._template("auto"))
 
     def _template(self, bytes_mode: str) -> Template:
         return self._lines.template(is_record=self.is_record, resynced=self._resynced, bytes_mode=bytes_mode)
@@ -242,7 +252,11 @@ class _ColumnChunk:
 
 
 def _name(names: object, value: int) -> object:
-    return json.loads(cast("tuple[str, ...]", names)[value])
+    return _spelled(cast("tuple[str, ...]", names)[value])
+
+
+_spelled: Final = cache(json.loads)
+"""The few names that there are."""
 
 
 def _or_null(value: int) -> int | None:

@@ -11,11 +11,11 @@ from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.ops.reading.backwards import runs_backwards
 from kafkalog_core.ops.reading.chain import OffsetSpan
 from kafkalog_core.ops.reading.chunks import Lines, rows_at
-from kafkalog_core.ops.reading.file_codes import CHANGE_CODES
 from kafkalog_core.ops.reading.file_part import WHOLE, part_items
 from kafkalog_core.ops.reading.rows import RowChunk
 from kafkalog_core.ops.reading.runs import RunReader
 from kafkalog_core.ops.reading.trail import mark_of
+from kafkalog_core.storage.file_codes import CHANGE_CODES
 from kafkalog_core.storage.resync import count_zeros
 from kafkalog_core.storage.scan import APPEND_CUT, Damage, Run, scan
 from kafkalog_core.storage.source import Change, Source
@@ -85,11 +85,11 @@ class LogReader:
 
         Parts are read forwards, of files that are not of 0.7, without a search behind damage.
         """
-        self._report.files += 1
         lines = Lines(file.place, self._out)
         span = OffsetSpan(file.path, file.base_offset or 0)
         self._last = last = None
         with Source.open(file.path) as source:
+            self._report.files += 1
             if not part.is_whole and source.inode != file.file.inode:
                 yield self._finding("file.replaced-since", file)
                 return
@@ -115,11 +115,11 @@ class LogReader:
 
     def measure(self, file: LogFile, unit: Unit, stats: LogStats) -> Iterator[Chunk]:
         """Figures of one file into `stats`; rows of its damage alone. Raises StorageError where it cannot be opened."""
-        self._report.files += 1
         lines = Lines(file.place, self._out)
         span = OffsetSpan(file.path, file.base_offset or 0)
         last: Mark | None = None
         with Source.open(file.path) as source:
+            self._report.files += 1
             for item in scan(
                 source, base_offset=file.base_offset, is_v07=file.is_v07, options=self._request.scan_options
             ):
@@ -203,9 +203,11 @@ def damage_severity(damage: Damage, source: Source, file: LogFile, unit: Unit) -
         return "error"
     if damage.reason == "torn-tail" and source.refresh() is Change.GREW:
         return "info"
-    end = damage.position + damage.size_bytes
-    is_zero_tail = end >= source.size_bytes and count_zeros(source, damage.position, end) == damage.size_bytes
-    if not is_zero_tail or unit.log_dir is None:
+    end = damage.position + damage.size_bytes  # a preallocated file may have room for less than a header
+    is_zeros = damage.is_zeros or (
+        damage.reason == "torn-tail" and count_zeros(source, damage.position, end) == damage.size_bytes
+    )
+    if not is_zeros or unit.log_dir is None:
         return "error"
     return "error" if Path(unit.log_dir, fixed_file_name(FileKind.CLEAN_SHUTDOWN)).exists() else "info"
 

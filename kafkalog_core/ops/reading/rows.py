@@ -21,7 +21,17 @@ if TYPE_CHECKING:
 
     from kafkalog_core.tables import Column, Table
 
-__all__ = ["BytesMode", "Chunk", "RowChunk", "bytes_member", "csv_columns", "csv_row", "json_line", "json_object"]
+__all__ = [
+    "BytesMode",
+    "Chunk",
+    "RowChunk",
+    "bytes_member",
+    "csv_columns",
+    "csv_fields",
+    "csv_row",
+    "json_line",
+    "json_object",
+]
 
 BytesMode = Literal["auto", "base64", "hex"]
 """How bytes become text: as UTF-8 where they are exactly that, else base64; or always base64; or always hexadecimal."""
@@ -40,6 +50,9 @@ class Chunk(Protocol):
 
     def rows(self) -> Iterator[dict[str, object]]:
         """Rows in order: bytes stay bytes, headers are lists of `(key, value)`, maps are dicts."""
+
+    def row_views(self) -> Iterator[dict[str, object]]:
+        """The same rows without copies: their bytes may be memoryviews, valid until the next chunk is asked for."""
 
     def ndjson(self, bytes_mode: BytesMode) -> bytes:
         r"""All rows as JSON lines, each ending in `\n`."""
@@ -70,6 +83,10 @@ class RowChunk:
         name, names = self.table.name, self.table.names[1:]
         for row in self._rows:
             yield {"type": name} | {column: row.get(column) for column in names}
+
+    def row_views(self) -> Iterator[dict[str, object]]:
+        """The same."""
+        return self.rows()
 
     def ndjson(self, bytes_mode: BytesMode) -> bytes:
         r"""All rows as JSON lines, each ending in `\n`."""
@@ -145,10 +162,16 @@ def csv_columns(tables: Iterable[Table], bytes_mode: BytesMode) -> dict[str, Non
 
 def csv_row(table: Table, row: Mapping[str, object], header: Sequence[str], bytes_mode: BytesMode) -> bytes:
     """One row as a line."""
+    fields = csv_fields(table, row, bytes_mode)
+    return csv_line([csv_field(fields.get(name)) for name in header])
+
+
+def csv_fields(table: Table, row: Mapping[str, object], bytes_mode: BytesMode) -> dict[str, object]:
+    """The values of a row by the columns that they are written to."""
     fields = json_object(table, row, bytes_mode)
     if bytes_mode == "auto":
         _take_controls_out(table, fields)
-    return csv_line([csv_field(fields.get(name)) for name in header])
+    return fields
 
 
 def _names_of(column: Column, bytes_mode: BytesMode) -> tuple[str, ...]:

@@ -14,13 +14,14 @@ from kafkalog_core.errors import SelectionError, StorageError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.names import LOG_KINDS, FileKind
 from kafkalog_core.ops.progress import NO_PROGRESS
-from kafkalog_core.ops.reading.file_codes import code_of_error
 from kafkalog_core.ops.reading.file_part import WHOLE, FilePart
 from kafkalog_core.ops.reading.logfiles import LogFile, Unit, files_in_range, unit_of_file, unit_of_partition
 from kafkalog_core.ops.reading.logreader import LogReader
 from kafkalog_core.ops.reading.rows import RowChunk
 from kafkalog_core.ops.reading.segment_rows import segment_files, segment_row
 from kafkalog_core.ops.selecting.targets import LogDirTarget, PartitionTarget
+from kafkalog_core.storage.file_codes import code_of_error
+from kafkalog_core.storage.logdir import not_listed
 from kafkalog_core.storage.partition import read_partition
 
 if TYPE_CHECKING:
@@ -159,12 +160,7 @@ def _of_target(target: Target, request: DumpRequest, split_bytes: int, findings:
             try:
                 partition = read_partition(place.path)
             except StorageError as error:
-                name = place.name
-                findings.append(
-                    found(
-                        "dir.unreadable", place.path, topic=name.topic, partition=name.partition, reason=error.message
-                    )
-                )
+                findings.append(not_listed(place, error))
             else:
                 yield from _of_partition(partition, log_dir, request, split_bytes, findings)
     elif isinstance(target, PartitionTarget):

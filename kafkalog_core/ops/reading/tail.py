@@ -17,6 +17,7 @@ from kafkalog_core.ops.reading.chunks import Lines
 from kafkalog_core.ops.reading.logfiles import LogFile, Unit, unit_of_file
 from kafkalog_core.ops.reading.rows import RowChunk
 from kafkalog_core.ops.reading.trail import Trail, identity_of
+from kafkalog_core.storage.file_codes import code_of_dir_error, code_of_error
 from kafkalog_core.storage.listing import FileInfo, list_directory, stat_path
 from kafkalog_core.storage.resync import count_zeros
 from kafkalog_core.storage.scan import Damage, Run, scan
@@ -96,7 +97,7 @@ class Tail:
         except NotFoundError:  # the topic was deleted; it may be made again
             return
         except StorageError as error:
-            yield from self._refused("dir.unreadable", error)
+            yield from self._refused(code_of_dir_error(error), error)
             return
         if self._directory not in {None, (directory.st_dev, directory.st_ino)} and self._file is not None:
             yield self._reader.changed(Change.REPLACED, self._file)
@@ -108,7 +109,7 @@ class Tail:
             except NotFoundError:
                 return  # renamed or deleted between listing and opening: the next look sees what is left
             except StorageError as error:
-                yield from self._refused("file.not-readable", error)
+                yield from self._refused(code_of_error(error), error)
             if self._reader.is_full:
                 return
         yield from self._rolled(unit)
@@ -127,7 +128,7 @@ class Tail:
         except NotFoundError:
             return
         except StorageError as error:
-            yield from self._refused("file.not-readable", error)
+            yield from self._refused(code_of_error(error), error)
 
     def _refused(self, code: str, error: StorageError) -> Iterator[Chunk]:
         """Say once that something cannot be read; every look tries it again."""

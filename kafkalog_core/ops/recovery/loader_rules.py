@@ -7,17 +7,23 @@ from typing import Final, Literal
 
 from kafkalog_core.ops.releases.release import Release
 
-__all__ = ["LoaderRules", "log_start", "rules_of"]
+__all__ = ["LoaderRules", "OffsetSearch", "log_start", "rules_of"]
+
+OffsetSearch = Literal["last", "last-then-base", "base"]
+"""By which offsets of the batches `FileRecords` looks for an offset: the base offset of a compressed message is known
+only when it is unpacked."""
 
 _TOLERANT: Final = Release(0, 8, 1)
 _CHECKS_EARLY: Final = Release(0, 9)
 _TIME_INDEXES: Final = Release(0, 10, 1)
 _PRODUCERS: Final = Release(0, 11)
+_KEEPS_OLD_PRODUCERS: Final = Release(2, 4)  # 2.3.1 drops them, 2.4.1 does not (isProducerRetained is gone)
 _LAZY_INDEXES: Final = Release(2, 0)
 _REBUILD_AT_END: Final = Release(2, 0)
 _START_OFFSETS: Final = Release(2, 8)
 _LOADER: Final = Release(3, 0)
-_SWAPS_FIRST: Final = Release(3, 9)
+_FOUND_BY_BASE: Final = Release(4, 0)
+_SEARCHED_BY_BASE: Final = Release(4, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +43,8 @@ class LoaderRules:
         epochs_from_checkpoint: whether epochs are cut at the checkpointed start, and not at the first base offset.
         completes_swaps: whether finished replacements are put in place before anything is opened, and trusted.
         removes_stray_snapshots: whether snapshots go that are at no base offset.
+        search: how the batch that holds an offset is looked for: by last offsets, up to 3.9; by these, and then the
+            base offset of the one that was found is read, in 4.0; by base offsets, from 4.1 on.
         drops_old_producers: whether a producer is forgotten, its open transaction too, when its last batch lies below
             the log's start.
     """
@@ -51,11 +59,12 @@ class LoaderRules:
     epochs_from_checkpoint: bool
     completes_swaps: bool
     removes_stray_snapshots: bool
+    search: OffsetSearch
     drops_old_producers: bool
 
 
 def rules_of(release: Release) -> LoaderRules:
-    """The rules of a release, by what was read of 0.8.0, 0.8.2, 0.9, 0.10.0, 0.11, 2.8, 3.9 and 4.x."""
+    """The rules of a release, by what was read of 0.8.0, 0.8.2, 0.9, 0.10.0, 0.11, 2.8, 3.0, 3.8, 3.9 and 4.x."""
     checks: Literal["no", "fatal", "recover"] = "no"
     if release < _LAZY_INDEXES:
         checks = "fatal" if release < _CHECKS_EARLY else "recover"
@@ -73,10 +82,18 @@ def rules_of(release: Release) -> LoaderRules:
         knows_start=release >= _START_OFFSETS,
         lone_recovery_assigns=release >= _LOADER,
         epochs_from_checkpoint=release >= _LOADER,
-        completes_swaps=release >= _SWAPS_FIRST,
+        completes_swaps=release >= _LOADER,
         removes_stray_snapshots=release >= _START_OFFSETS,
-        drops_old_producers=release < _START_OFFSETS,
+        search=_search_of(release),
+        drops_old_producers=release < _KEEPS_OLD_PRODUCERS,
     )
+
+
+def _search_of(release: Release) -> OffsetSearch:
+    """FileRecords.searchForOffsetWithSize, since 4.1 searchForOffsetFromPosition."""
+    if release >= _SEARCHED_BY_BASE:
+        return "base"
+    return "last-then-base" if release >= _FOUND_BY_BASE else "last"
 
 
 def log_start(checkpoint: int | None, first_base: int, *, is_tiered: bool) -> int:

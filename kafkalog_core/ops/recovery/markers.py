@@ -7,17 +7,34 @@ from typing import TYPE_CHECKING, Final, Literal
 from kafkalog_core.errors import FieldError, FormatError, TruncatedError
 from kafkalog_core.format.control import decode_control_key, decode_control_value
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_run
-from kafkalog_core.format.layout import CONTROL_TYPE_NAMES
+from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_TYPE_NAMES, MAGIC_V2
 
 if TYPE_CHECKING:
     from kafkalog_core.format.columns import BatchColumns
 
-__all__ = ["MarkerFault", "marker_fault"]
+__all__ = ["MarkerFault", "first_empty_marker", "marker_fault"]
 
 MarkerFault = Literal["invalid-record", "fatal"]
 
 _END_TYPES: Final = frozenset(CONTROL_TYPE_NAMES.index(name) for name in ("abort", "commit"))
 _UNINFLATED: Final = frozenset({"payload", "payload-truncated", "payload-limit"})
+
+
+def first_empty_marker(batches: BatchColumns, first: int) -> int:
+    """Return the first row from `first` on of a producer's control batch without records; the row count: there is none.
+
+    The cleaner leaves such batches. Releases before 2.0 ask the batch for its first record all the same
+    (ProducerAppendInfo.append), and do not start: NoSuchElementException.
+    """
+    counts = batches.column("record_count")[first:].tolist()
+    row = first
+    while 0 in counts[row - first :]:
+        row += counts[row - first :].index(0)
+        cells = batches.row(row)
+        if cells["format"] == MAGIC_V2 and cells["producer_id"] >= 0 and cells["attributes"] & CONTROL_BIT:
+            return row
+        row += 1
+    return batches.count
 
 
 def marker_fault(memory: memoryview, batches: BatchColumns, row: int, *, max_bytes: int) -> MarkerFault | None:

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.format.layout import MAX_INT32
+from kafkalog_core.format.layout import MAX_INT32, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState
 from kafkalog_core.ops.producing.producers import ProducerStates
 from kafkalog_core.ops.recovery.candidates import first_recovered
 from kafkalog_core.ops.recovery.epochs import EpochCache, EpochStart, read_epoch_file
 from kafkalog_core.ops.recovery.index_sanity import is_odd_index, txn_index_fault
 from kafkalog_core.ops.recovery.loader_rules import log_start
-from kafkalog_core.ops.recovery.producer_load import ProducerLoad, Reading
-from kafkalog_core.ops.recovery.replay import end_of_log
+from kafkalog_core.ops.recovery.producer_load import ProducerLoad
+from kafkalog_core.ops.recovery.replay import Reading, end_of_log, find_offset
 from kafkalog_core.ops.recovery.results import LoadedSegment, LoadProblem, LoadResult, RemovedSegment
 from kafkalog_core.ops.recovery.segment import Watch, recover_segment
 from kafkalog_core.ops.recovery.snapshots import SnapshotFiles
@@ -109,7 +109,10 @@ class PartitionLoad:
         entries = () if self._epoch_file is None else self._epoch_file.entries
         self._epochs = EpochCache(entries, options.release)
         self._snapshots = snapshots = SnapshotFiles.of(partition)
-        self._producers = ProducerLoad(snapshots, options.snapshots, marks_last_segments=options.loader.rebuilds_at_end)
+        rules = options.loader
+        self._producers = ProducerLoad(
+            snapshots, options.snapshots, marks_last_segments=rules.rebuilds_at_end, search=rules.search
+        )
         is_metadata = partition.topic == METADATA_TOPIC
         self._is_clean = bool(context.is_clean) and not is_metadata
         self._start_checkpoint = 0 if is_metadata else context.log_start_offset or 0
@@ -117,6 +120,7 @@ class PartitionLoad:
         self._live: list[_Live] = []
         self._removed: list[RemovedSegment] = []
         self._zero_indexes: frozenset[int] = frozenset()
+        self._is_end_lost = False
         self._result: LoadResult | None = None
 
     @property
@@ -154,7 +158,7 @@ class PartitionLoad:
         if self._rules.has_producers and epochs is not None and epochs.refusal is not None:
             self._stop(epochs.path, f"a broker refuses it: {epochs.refusal.problem}")
         files = self._partition.files
-        swept = sweep(files, completes_swaps=self._rules.completes_swaps)
+        swept = sweep(files, rules=self._rules)
         if swept.problem is not None:
             kind: LoadProblemKind = "fatal" if self._rules.completes_swaps else "unknown"
             self._stop(swept.path or self._partition.path, swept.problem, kind=kind)
@@ -183,6 +187,8 @@ class PartitionLoad:
         if is_recovered and first is not None:
             yield from self._recover_from(first)
         end_offset = 0 if is_deleted else self._check_start(self._end_offset())
+        if not is_deleted:
+            self._check_room()
         self._finish(end_offset, swept.removed, swept.files, others)
 
     def _check_names(self, others: Sequence[Segment]) -> None:
@@ -301,10 +307,22 @@ class PartitionLoad:
         if live.end_offset is not None or live.segment is None or live.log_path is None:
             return live.base_offset if live.end_offset is None else live.end_offset
         index = live.segment.index
-        end_offset, obstacle = end_of_log(live.log_path, live.size_bytes, live.base_offset, index)
-        if obstacle is not None and not obstacle.is_end:
-            self._blocked(live.log_path, obstacle)
-        return end_offset
+        end = end_of_log(live.log_path, live.size_bytes, live.base_offset, index, search=self._rules.search)
+        if end.obstacle is not None:
+            self._blocked(live.log_path, end.obstacle)
+        self._is_end_lost = end.is_lost
+        return end.offset
+
+    def _check_room(self) -> None:
+        """`AbstractIndex.resize` of the last segment to segment.index.bytes: it throws where more entries are there."""
+        live = self._live[-1]
+        if live.segment is None or live.end_offset is not None:
+            return
+        limit = self._options.settings.segment_index_bytes
+        for file, layout in ((live.segment.index, OFFSET_INDEX_ENTRY), (live.segment.timeindex, TIME_INDEX_ENTRY)):
+            if file is not None and file.size_bytes // layout.size > limit // layout.size:
+                sentence = f"it has entries behind byte {limit:,}, where segment.index.bytes ends it"
+                self._stop(file.path, f"{sentence}: the broker resizes it, and stops")
 
     def _check_start(self, end_offset: int) -> int:
         """A log that ends below its checkpointed start goes as a whole; one without segments gets one."""
@@ -337,6 +355,7 @@ class PartitionLoad:
             obstacle = self._producers.at_end(readings, start_offset, end_offset, is_clean=self._is_clean)
             if obstacle is not None:
                 self._blocked(*obstacle)
+            self._find_unstable(readings, start_offset, end_offset)
         moved_names = {file.path: file for file in files}
         self._result = LoadResult(
             segments=tuple(live.frozen() for live in self._live),
@@ -354,7 +373,17 @@ class PartitionLoad:
             end_offset=end_offset,
             recovery_point=max(start_offset, end_offset if self._is_clean else min(self._recovery_point, end_offset)),
             epochs=self._epochs.entries if self._rules.has_producers else None,
+            is_end_lost=self._is_end_lost,
         )
+
+    def _find_unstable(self, readings: Sequence[Reading], start_offset: int, end_offset: int) -> None:
+        """`UnifiedLog.maybeIncrementFirstUnstableOffset`: the first open transaction is looked for in the log."""
+        states = self._producers.at_end_of_log
+        firsts = [] if states is None else [each.first_offset for each in states.open_transactions()]
+        offset = max(min(firsts, default=end_offset), start_offset)
+        obstacle = None if offset >= end_offset else find_offset(readings, offset, search=self._rules.search)
+        if obstacle is not None:
+            self._blocked(*obstacle)
 
     # --- what stops it ----------------------------------------------------------------------------------------------
     def _stop(
@@ -374,4 +403,6 @@ class PartitionLoad:
 
 
 def _reading(live: _Live) -> Reading:
-    return Reading(live.base_offset, live.log_path, live.size_bytes)
+    index = None if live.segment is None else live.segment.index
+    is_whole = live.end_offset is not None
+    return Reading(live.base_offset, live.log_path, live.size_bytes, index, is_whole)

@@ -5,7 +5,7 @@ Rules of `UnifiedLog.rebuildProducerState` (`Log.loadProducerState` before 2.8) 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkalog_core.ops.recovery.replay import replay_producers
 from kafkalog_core.ops.recovery.snapshots import ProducerManager
@@ -14,18 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog_core.ops.producing.producers import ProducerStates
-    from kafkalog_core.ops.recovery.replay import Obstacle
+    from kafkalog_core.ops.recovery.loader_rules import OffsetSearch
+    from kafkalog_core.ops.recovery.replay import Obstacle, Reading
     from kafkalog_core.ops.recovery.snapshots import SnapshotFiles, SnapshotOptions
 
-__all__ = ["ProducerLoad", "Reading"]
-
-
-class Reading(NamedTuple):
-    """A segment that may be read: its base offset, the path of its log (null: it is new) and where it ends."""
-
-    base_offset: int
-    path: str | None
-    size_bytes: int
+__all__ = ["ProducerLoad"]
 
 
 class ProducerLoad:
@@ -36,9 +29,13 @@ class ProducerLoad:
         options: how they are read and written.
         marks_last_segments: whether snapshots are taken at the base offsets of the last two segments that are passed,
             and behind the last batch.
+        search: how the release looks for an offset in a log.
     """
 
-    def __init__(self, files: SnapshotFiles, options: SnapshotOptions, *, marks_last_segments: bool) -> None:
+    def __init__(
+        self, files: SnapshotFiles, options: SnapshotOptions, *, marks_last_segments: bool, search: OffsetSearch
+    ) -> None:
+        self._search = search
         self.files = files
         self._options = options
         self._marks_last_segments = marks_last_segments
@@ -87,16 +84,20 @@ class ProducerLoad:
         is_at_end = manager.end_offset >= last_offset  # a fresh one, so that it is empty too
         manager.truncate_and_reload(start_offset, last_offset)
         if last_offset > manager.end_offset and not is_at_end:
+            floor = next((each for each in reversed(readings) if each.base_offset <= last_offset), None)
             for reading in _between(readings, manager.end_offset, last_offset):
                 manager.end_offset = max(reading.base_offset, manager.end_offset, start_offset)
                 if reading.base_offset in marked:
                     manager.take()
-                if reading.path is None:
-                    continue
                 obstacle = replay_producers(
-                    reading.path, reading.size_bytes, manager.states, from_offset=manager.end_offset
+                    reading,
+                    manager.states,
+                    from_offset=manager.end_offset,
+                    end_offset=last_offset if reading is floor else None,
+                    search=self._search,
+                    reads_empty_markers=self._options.reads_empty_markers,
                 )
-                if obstacle is not None and not obstacle.is_end:
+                if obstacle is not None and reading.path is not None:
                     return reading.path, obstacle
         manager.end_offset = last_offset
         manager.take()

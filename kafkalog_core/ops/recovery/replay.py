@@ -1,4 +1,7 @@
-"""What a broker reads of a log beside recovery: its end, and the batches of producers. Headers alone, no checksums."""
+"""What a broker reads of a log next to recovery: its end, and the batches of producers. Headers alone, no checksums.
+
+`SegmentReads` plays `LogSegment.read` and `readNextOffset`: where a broker begins in a log, and what it dies of there.
+"""
 
 from __future__ import annotations
 
@@ -6,100 +9,361 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.format.layout import HEADER_SIZE_UP_TO_MAGIC, MAX_BATCH_BYTES, OFFSET_INDEX_ENTRY
+from kafkalog_core.format import kernels
+from kafkalog_core.format.columns import BatchColumns
+from kafkalog_core.format.decode import RecordRun, decode_run
+from kafkalog_core.format.layout import (
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    MAGIC_V2,
+    MAX_BATCH_BYTES,
+    MAX_INT64,
+    OFFSET_INDEX_ENTRY,
+    RECORD_BATCH_OVERHEAD,
+)
 from kafkalog_core.ops.producing.producer_markers import markers_of
-from kafkalog_core.storage.lookups.broker_walk import stop_of_broker
+from kafkalog_core.ops.producing.producers import CompletedTxn
+from kafkalog_core.ops.recovery.markers import first_empty_marker, marker_fault
+from kafkalog_core.storage.lookups.header_walk import HeaderWalk, Unwalkable, WalkedBatch
 from kafkalog_core.storage.lookups.index_search import IndexPages
-from kafkalog_core.storage.scan import Damage, ScanOptions, scan
+from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafkalog_core.ops.producing.producers import ProducerStates
+    from kafkalog_core.ops.recovery.loader_rules import OffsetSearch
     from kafkalog_core.storage.listing import FileInfo
 
-__all__ = ["Obstacle", "end_of_log", "replay_producers"]
+__all__ = ["EndOfLog", "Obstacle", "Reading", "SegmentReads", "end_of_log", "find_offset", "replay_producers"]
 
 _HEADERS: Final = ScanOptions(check=False)
+_LEAST: Final = -MAX_INT64
 
 
 class Obstacle(NamedTuple):
-    """A place that a broker cannot read past; `is_end` where it takes it for the end of the segment."""
+    """A place that a broker cannot read past; `is_end`: it takes the place for the end of the segment."""
 
     position: int
     reason: str
     is_end: bool
 
 
+class EndOfLog(NamedTuple):
+    """Where a broker takes a log to end.
+
+    Args:
+        offset: the log end offset.
+        obstacle: what the broker dies of as it looks for the end; None: nothing.
+        is_lost: whether no batch from the last index entry on was found, so that `offset` is the base offset,
+            whatever is in the log.
+    """
+
+    offset: int
+    obstacle: Obstacle | None = None
+    is_lost: bool = False
+
+
+class SegmentReads:
+    """The reads of one segment.
+
+    Args:
+        source: its log.
+        size_bytes: where the broker takes the log to end.
+        base_offset: of the segment.
+        index: its offset index; None: it has none, or its entries do not count.
+        search: how the release looks for an offset behind the index entry.
+    """
+
+    def __init__(
+        self, source: Source, size_bytes: int, base_offset: int, index: FileInfo | None, *, search: OffsetSearch
+    ) -> None:
+        self._source = source
+        self._walk = HeaderWalk(source, size_bytes)
+        self._base_offset = base_offset
+        self._index_path = None if index is None else index.path
+        self._search = search
+
+    def end(self) -> EndOfLog:
+        """Return where the log ends (`LogSegment.readNextOffset`): it is read from the last index entry on.
+
+        Where that entry leads to no whole batch, the end is the base offset.
+        """
+        target, _ = self._index_entry(None)
+        found = self.position_of(target)
+        if found is None:
+            return EndOfLog(self._base_offset, is_lost=self._walk.end > 0)
+        if isinstance(found, Unwalkable):
+            return EndOfLog(self._base_offset, _fatal(found))
+        last: WalkedBatch | None = None
+        for item in self._walk.batches(found):
+            if isinstance(item, Unwalkable):
+                return EndOfLog(self._base_offset, _fatal(item))
+            last = item
+        offset = self._base_offset - 1 if last is None else self._walk.last_offset(last)
+        if isinstance(offset, Unwalkable):
+            return EndOfLog(self._base_offset, _fatal(offset))
+        return EndOfLog(offset + 1)
+
+    def position_of(self, offset: int) -> int | Unwalkable | None:
+        """Return where a read from an offset on begins (`LogSegment.translateOffset`); None: it finds nothing."""
+        _, position = self._index_entry(offset)
+        if self._search == "base":
+            return self._by_base(offset, position)
+        for item in self._walk.batches(position):
+            if isinstance(item, Unwalkable):
+                return item
+            last = self._walk.last_offset(item)
+            if isinstance(last, Unwalkable):
+                return last
+            if last >= offset:
+                base = self._base_of(item) if self._search == "last-then-base" else 0
+                return base if isinstance(base, Unwalkable) else item.position
+        return None
+
+    def _by_base(self, offset: int, position: int) -> int | Unwalkable | None:
+        """`FileRecords.searchForOffsetFromPosition` from 4.1 on: base offsets first, the last offset where in doubt."""
+        previous: WalkedBatch | None = None
+        for item in self._walk.batches(position):
+            if isinstance(item, Unwalkable):
+                return item
+            base = self._base_of(item)
+            if isinstance(base, Unwalkable):
+                return base
+            if base == offset:
+                return item.position
+            if base > offset:
+                return self._holder(previous, offset, item)
+            previous = item
+        return self._holder(previous, offset, None)
+
+    def _holder(self, previous: WalkedBatch | None, offset: int, other: WalkedBatch | None) -> int | Unwalkable | None:
+        """The batch before, where it holds the offset; else the other one."""
+        if previous is not None:
+            last = self._walk.last_offset(previous)
+            if isinstance(last, Unwalkable):
+                return last
+            if last >= offset:
+                return previous.position
+        return None if other is None else other.position
+
+    def _base_of(self, batch: WalkedBatch) -> int | Unwalkable:
+        """The base offset; of a compressed message it is within: a broker unpacks it (`AbstractLegacyRecordBatch`).
+
+        The attributes of a message are where a batch of magic 2 has its checksum. One whose magic was changed is
+        therefore taken for a compressed message of any codec, and does not open.
+        """
+        if not batch.is_legacy:
+            return batch.offset
+        codec = self._walk.codec_bits(batch)
+        if not codec:
+            return batch.offset
+        if batch.has_known_legacy_magic:
+            end = batch.position + batch.size_bytes
+            for item in scan(self._source, base_offset=None, options=_HEADERS, start=batch.position, end=end):
+                base = _first_within(item)
+                if base is not None:
+                    return base
+                break
+        what = f"the broker takes it for a compressed message (magic {batch.magic}, codec {codec})"
+        return Unwalkable(batch.position, f"{what}, which does not open")
+
+    def _index_entry(self, offset: int | None) -> tuple[int, int]:
+        """Offset and position of the last entry, or of the last at or below an offset, found as brokers search.
+
+        The zero tail of a crash counts too. Where there is none, it is the base offset, and 0.
+        """
+        if self._index_path is None:
+            return self._base_offset, 0
+        try:
+            with Source.open(self._index_path) as source:
+                pages = IndexPages(source, OFFSET_INDEX_ENTRY)
+                last = pages.last
+                if last is None:
+                    return self._base_offset, 0
+                if offset is None:
+                    return self._base_offset + last[0], 0
+                slot = pages.search_all(offset - self._base_offset).lower
+                return self._base_offset, 0 if slot is None else max(0, pages.entry(slot)[1])
+        except StorageError:
+            return self._base_offset, 0
+
+
+def find_offset(readings: Sequence[Reading], offset: int, *, search: OffsetSearch) -> tuple[str, Obstacle] | None:
+    """Look for the batch that holds an offset (`LocalLog.read`); return the place that a broker dies of meanwhile.
+
+    Args:
+        readings: all segments, ascending.
+        offset: where the read begins.
+        search: how the release looks for it.
+    """
+    first = max((number for number, each in enumerate(readings) if each.base_offset <= offset), default=len(readings))
+    for reading in readings[first:]:
+        if reading.is_whole:
+            return None
+        if reading.path is None:
+            continue
+        with Source.open(reading.path) as source:
+            reads = SegmentReads(source, reading.size_bytes, reading.base_offset, reading.offset_index, search=search)
+            place = reads.position_of(offset)
+        if isinstance(place, Unwalkable):
+            return reading.path, _fatal(place)
+        if place is not None:
+            return None
+    return None
+
+
+def end_of_log(
+    path: str, size_bytes: int, base_offset: int, index: FileInfo | None, *, search: OffsetSearch
+) -> EndOfLog:
+    """Where a broker that trusts an offset index takes the log to end."""
+    with Source.open(path) as source:
+        return SegmentReads(source, size_bytes, base_offset, index, search=search).end()
+
+
+class Reading(NamedTuple):
+    """A segment that may be read.
+
+    Args:
+        base_offset: the number in its name.
+        path: of its log; None: it is new, and empty.
+        size_bytes: where its log ends.
+        offset_index: by which a broker finds where a read begins; None: there is none.
+        is_whole: whether every batch was checked, so that a read finds its place without the index.
+    """
+
+    base_offset: int
+    path: str | None
+    size_bytes: int
+    offset_index: FileInfo | None = None
+    is_whole: bool = True
+
+
 def replay_producers(
-    path: str, size_bytes: int, states: ProducerStates, *, from_offset: int = 0, base_offset: int | None = None
+    reading: Reading,
+    states: ProducerStates,
+    *,
+    from_offset: int,
+    end_offset: int | None = None,
+    search: OffsetSearch,
+    reads_empty_markers: bool = True,
 ) -> Obstacle | None:
     """Carry the batches of a segment on into the states of producers, from the one that holds an offset on.
 
     Args:
-        path: of the log.
-        size_bytes: where it ends.
+        reading: the segment.
         states: are changed.
         from_offset: batches that end below are passed over.
-        base_offset: of the segment.
+        end_offset: a batch that holds it, or is behind it, ends the read; None: the end of the log does.
+        search: how the release looks for an offset.
+        reads_empty_markers: as in `RecoveryRules`.
     """
-    with Source.open(path) as source:
-        for item in scan(source, base_offset=base_offset, options=_HEADERS, end=min(size_bytes, source.size_bytes)):
+    if reading.path is None:
+        return None
+    with Source.open(reading.path) as source:
+        span = _span_of(reading, source, from_offset, end_offset, search)
+        if isinstance(span, Unwalkable):
+            return _fatal(span)
+        start, end = span
+        for item in scan(source, base_offset=None, options=_HEADERS, start=start, end=end):
             if isinstance(item, Damage):
-                obstacle = _obstacle(item, source, size_bytes)
-                if obstacle is not None:
-                    return obstacle
-                continue
-            first = bisect_left(item.batches.column("last_offset"), from_offset)
-            if item.batches.has_any("attributes") or not item.batches.holds_only("producer_id", -1):
-                markers = markers_of(item.memory, item.batches, max_bytes=MAX_BATCH_BYTES)
-                states.replay(item.batches, markers, first=first)
+                obstacle = _step_over(item, source, end, states)
+            else:
+                first = bisect_left(item.batches.column("last_offset"), from_offset) if reading.is_whole else 0
+                obstacle = _carry_on(item, states, first, reads_empty_markers=reads_empty_markers)
+            if obstacle is not None:
+                return None if obstacle.is_end else obstacle
     return None
 
 
-def end_of_log(path: str, size_bytes: int, base_offset: int, index: FileInfo | None) -> tuple[int, Obstacle | None]:
-    """Where a broker that trusts an offset index takes the log to end: behind the last batch from its last entry on.
+def _span_of(
+    reading: Reading, source: Source, from_offset: int, end_offset: int | None, search: OffsetSearch
+) -> tuple[int, int] | Unwalkable:
+    """Where a read of a segment begins and ends; the end is looked for first."""
+    size_bytes = min(reading.size_bytes, source.size_bytes)
+    if reading.is_whole:
+        return 0, size_bytes
+    reads = SegmentReads(source, size_bytes, reading.base_offset, reading.offset_index, search=search)
+    limit = None if end_offset is None else reads.position_of(end_offset)
+    if isinstance(limit, Unwalkable):
+        return limit
+    first = reads.position_of(from_offset)
+    if isinstance(first, Unwalkable):
+        return first
+    end = size_bytes if limit is None else limit
+    return (end, end) if first is None else (first, max(first, end))
 
-    A last entry that leads behind the file makes it the base offset, whatever is in the log.
+
+def _carry_on(run: Run, states: ProducerStates, first: int, *, reads_empty_markers: bool = True) -> Obstacle | None:
+    """`UnifiedLog.loadProducersFromRecords`: what a batch of a producer throws here, nobody catches."""
+    batches = run.batches
+    if batches.holds_only("producer_id", -1):
+        return None
+    last, fault = batches.count, None
+    row = first
+    while (row := kernels.find_odd_marker(run.memory, batches, row)) < batches.count:
+        if marker_fault(run.memory, batches, row, max_bytes=MAX_BATCH_BYTES) is not None:
+            last, fault = row, Obstacle(batches.column("position")[row], "a marker that cannot be read", is_end=False)
+            break
+        row += 1
+    empty = batches.count if reads_empty_markers else first_empty_marker(batches, first)
+    if empty < last:
+        reason = "a control batch that compaction has emptied, which releases before 2.0 cannot read"
+        last, fault = empty, Obstacle(batches.column("position")[empty], reason, is_end=False)
+    markers = markers_of(run.memory, batches, max_bytes=MAX_BATCH_BYTES)
+    for event in states.replay(batches, markers, first=first, last=last):
+        if not isinstance(event, CompletedTxn) and event.kind == "plain-in-transaction":
+            reason = f"a batch of producer {event.producer_id} outside of its transaction, which is open"
+            return Obstacle(event.position, reason, is_end=False)
+    return fault
+
+
+def _step_over(damage: Damage, source: Source, end: int, states: ProducerStates) -> Obstacle | None:
+    """Walk through damage as the broker does; None: to a batch that a scan finds too, or to the end.
+
+    Headers are all that counts for it, so that what a scan calls damage may still tell of producers.
     """
-    position, least = _last_entry(None if index is None else index.path, base_offset)
-    end_offset = base_offset
-    is_reached = False
-    with Source.open(path) as source:
-        size_bytes = min(size_bytes, source.size_bytes)
-        if position > size_bytes - HEADER_SIZE_UP_TO_MAGIC:
-            return base_offset, None
-        for item in scan(source, base_offset=None, options=_HEADERS, start=position, end=size_bytes):
-            if isinstance(item, Damage):
-                obstacle = _obstacle(item, source, size_bytes)
-                if obstacle is not None:
-                    return end_offset, obstacle
-                continue
-            lasts = item.batches.column("last_offset")
-            is_reached = is_reached or max(lasts) >= least
-            if is_reached:
-                end_offset = lasts[-1] + 1
-    return end_offset, None
-
-
-def _last_entry(index_path: str | None, base_offset: int) -> tuple[int, int]:
-    """Position and offset of the last entry, found as brokers search: the zero tail of a crash counts too."""
-    if index_path is None:
-        return 0, base_offset
-    try:
-        with Source.open(index_path) as source:
-            pages = IndexPages(source, OFFSET_INDEX_ENTRY)
-            last = pages.last
-            if last is None:
-                return 0, base_offset
-            slot = pages.search_all(last[0]).lower
-            return (0 if slot is None else max(0, pages.entry(slot)[1])), base_offset + last[0]
-    except StorageError:
-        return 0, base_offset
-
-
-def _obstacle(damage: Damage, source: Source, size_bytes: int) -> Obstacle | None:
-    """Where the broker stops in damage; null: it steps over it."""
     if damage.reason == "unreadable":
         return Obstacle(damage.position, damage.reason, is_end=False)
-    stop = stop_of_broker(source, damage, size_bytes)
-    return None if stop is None else Obstacle(stop.position, damage.reason, is_end=stop.is_end)
+    if not damage.size_bytes:
+        return None
+    behind, walk, states_at = damage.position + damage.size_bytes, HeaderWalk(source, end), damage.position
+    for item in walk.batches(damage.position):
+        if isinstance(item, Unwalkable):
+            return _fatal(item)
+        if item.position == behind:
+            return None
+        obstacle = None if item.is_legacy else _carry_on_header(item, source, states)
+        if obstacle is not None:
+            return obstacle
+        states_at = item.position + item.size_bytes
+    return Obstacle(states_at, damage.reason, is_end=True)
+
+
+def _carry_on_header(batch: WalkedBatch, source: Source, states: ProducerStates) -> Obstacle | None:
+    """The producer of a batch that a scan refuses, of whatever magic and size it is."""
+    size_bytes = min(batch.size_bytes, MAX_BATCH_BYTES)
+    entry = bytearray(source.read(batch.position, max(size_bytes, RECORD_BATCH_OVERHEAD)))
+    if len(entry) < RECORD_BATCH_OVERHEAD:
+        return Obstacle(batch.position, "the file ends within the header of a batch", is_end=False)
+    entry[MAGIC_POSITION] = MAGIC_V2
+    for length in (size_bytes, RECORD_BATCH_OVERHEAD):  # all of it, or its header alone
+        entry[LOG_OVERHEAD - 4 : LOG_OVERHEAD] = (length - LOG_OVERHEAD).to_bytes(4, "big")
+        window, columns = memoryview(entry)[:length], BatchColumns()
+        kernels.walk(window, 0, length, batch.position, _LEAST, MAX_BATCH_BYTES, False, columns)
+        if columns.count:
+            return _carry_on(Run(window, columns, resynced=False, begins=batch.position), states, 0)
+    return None
+
+
+def _first_within(item: Run | Damage) -> int | None:
+    """The first offset in a compressed message; None: it does not open."""
+    if isinstance(item, Run):
+        for found in decode_run(item.memory, item.batches, max_bytes=MAX_BATCH_BYTES):
+            return found.records.column("offset")[0] if isinstance(found, RecordRun) else None
+    return None
+
+
+def _fatal(place: Unwalkable) -> Obstacle:
+    return Obstacle(place.position, place.reason, is_end=False)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.recovery.segment import SegmentRecovery
     from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
     from kafkalog_core.ops.releases.release import Release
-    from kafkalog_core.ops.releases.settings import TopicSettings
+    from kafkalog_core.ops.releases.setting_values import TopicSettings
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.segment import Segment
 
@@ -127,6 +127,8 @@ class LoadResult:
         end_offset: where the next record goes.
         recovery_point: what counts as flushed.
         epochs: entries of the leader-epoch-checkpoint; null: the release has none.
+        is_end_lost: whether the last index entry leads to no whole batch, so that the log end offset is the base offset
+            of the last segment, though there are batches in it.
     """
 
     problem: LoadProblem | None = None
@@ -139,6 +141,7 @@ class LoadResult:
     end_offset: int = 0
     recovery_point: int = 0
     epochs: tuple[EpochStart, ...] | None = None
+    is_end_lost: bool = False
 
     @property
     def lost_bytes(self) -> int:

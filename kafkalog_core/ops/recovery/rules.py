@@ -14,6 +14,7 @@ from kafkalog_core.ops.releases.release import Release
 
 if TYPE_CHECKING:
     from kafkalog_core.format.snapshot import SnapshotOrder
+    from kafkalog_core.ops.producing.producers import SnapshotStyle
 
 __all__ = ["RecoveryRules", "recovery_rules"]
 
@@ -29,8 +30,11 @@ class RecoveryRules:
         checks_range: an offset that no index can hold ends it, and the segment is split.
         limits_message: a message larger than max.message.bytes counts as bad.
         takes_v2_magic: a batch of magic 3 to 127 counts as one of magic 2, else as a message; those below 0 always do.
-        snapshot_order: of the producers in a snapshot; known of 0.11.0.3 and of 2.8.2 and later, between them by the
-            Scala that most of its brokers were built with.
+        snapshot_order: of the producers in a snapshot.
+        snapshot_style: what a marker changes in what a snapshot holds of its producer.
+        lists_empty_transactions: an ABORT marker that finds no open transaction has an entry in the `.txnindex`, of one
+            that begins and ends at the marker.
+        reads_empty_markers: a control batch that compaction has emptied is passed over; else the broker dies of it.
     """
 
     names_last_offset: bool
@@ -40,6 +44,9 @@ class RecoveryRules:
     limits_message: bool
     takes_v2_magic: bool
     snapshot_order: SnapshotOrder
+    snapshot_style: SnapshotStyle
+    lists_empty_transactions: bool
+    reads_empty_markers: bool
 
     @property
     def bits(self) -> int:
@@ -56,6 +63,10 @@ _TIME_INDEX: Final = Release(0, 10, 1)
 _PRODUCERS: Final = Release(0, 11)
 _LAST_OFFSET: Final = Release(2, 0)
 _JAVA_ORDER: Final = Release(2, 6)
+_DATA_TIME: Final = Release(1, 0)  # 0.11.0.3 takes a marker for a batch, 1.0.2 does not: it has a queue of batches
+_MARKER_TIME: Final = Release(2, 4)  # 2.3.1 leaves a marker's time out, 2.4.1 has it
+_EMPTY_MARKERS: Final = Release(2, 0)  # 1.1.1 asks every control batch for a record, 2.0.1 looks whether it has one
+_NO_EMPTY_TRANSACTIONS: Final = Release(2, 8)  # 2.7.2 lists transactions without data, 2.8.2 does not
 _NO_LIMIT_YET: Final = Release(0, 8, 1)
 
 
@@ -69,4 +80,13 @@ def recovery_rules(release: Release) -> RecoveryRules:
         limits_message=_NO_LIMIT_YET <= release < _PRODUCERS,
         takes_v2_magic=release >= _PRODUCERS,
         snapshot_order="java" if release >= _JAVA_ORDER else "scala",
+        snapshot_style=_snapshot_style(release),
+        lists_empty_transactions=_PRODUCERS <= release < _NO_EMPTY_TRANSACTIONS,
+        reads_empty_markers=release >= _EMPTY_MARKERS,
     )
+
+
+def _snapshot_style(release: Release) -> SnapshotStyle:
+    if release < _DATA_TIME:
+        return "marker-is-batch"
+    return "data-time" if release < _MARKER_TIME else "marker-time"

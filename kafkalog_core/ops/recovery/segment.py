@@ -20,7 +20,7 @@ from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import LOG_OVERHEAD, MAGIC_V2, MAX_BATCH_BYTES, MAX_INT64
 from kafkalog_core.ops.producing.producer_markers import markers_of
 from kafkalog_core.ops.producing.producers import CompletedTxn
-from kafkalog_core.ops.recovery.markers import marker_fault
+from kafkalog_core.ops.recovery.markers import first_empty_marker, marker_fault
 from kafkalog_core.storage.lookups.broker_walk import walk_as_broker
 from kafkalog_core.storage.scan import Damage
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.producing.producers import Marker, ProducerStates
     from kafkalog_core.ops.recovery.markers import MarkerFault
     from kafkalog_core.ops.recovery.rules import RecoveryRules
-    from kafkalog_core.ops.releases.settings import TopicSettings
+    from kafkalog_core.ops.releases.setting_values import TopicSettings
     from kafkalog_core.storage.scan import Run
     from kafkalog_core.storage.source import Source
 
@@ -89,6 +89,7 @@ class SegmentRecovery:
         offset_index: all bytes of the `.index`, trimmed.
         time_index: the same of the `.timeindex`; null: the release has none.
         txn_index: the same of the `.txnindex`; null: the release has none.
+        unlisted: aborted transactions without data that the release leaves out of the `.txnindex`.
         epochs: leader epochs that are higher than all before in this segment, each with its first offset.
         max_timestamp_ms: largest timestamp of a batch; -1: none.
         has_legacy: whether messages of magic 0 or 1 are among them.
@@ -106,6 +107,7 @@ class SegmentRecovery:
     offset_index: bytes
     time_index: bytes | None
     txn_index: bytes | None
+    unlisted: tuple[CompletedTxn, ...]
     epochs: tuple[tuple[int, int], ...]
     max_timestamp_ms: int
     has_legacy: bool
@@ -194,6 +196,8 @@ class _Recovery:
         self._base_offset = base_offset
         self._rules = rules
         self._states = states
+        self._unlisted: list[CompletedTxn] = []
+        states.ends_empty = True
         self._message_limit = settings.max_message_bytes + LOG_OVERHEAD if rules.limits_message else MAX_INT64
         self.limit_bytes = min(max_batch_bytes, self._message_limit)
         self._problem: Problem | None = None
@@ -246,13 +250,16 @@ class _Recovery:
     def _first_bad_marker(self, run: Run) -> tuple[int, MarkerFault | None]:
         """The first row that raises an exception, and which; the number of rows where none does."""
         batches = run.batches
+        empty = batches.count if self._rules.reads_empty_markers else first_empty_marker(batches, 0)
         row = 0
         while (row := kernels.find_odd_marker(run.memory, batches, row)) < batches.count:
+            if row > empty:
+                break
             fault = marker_fault(run.memory, batches, row, max_bytes=self.limit_bytes)
             if fault is not None:
                 return row, fault
             row += 1
-        return batches.count, None
+        return empty, "fatal" if empty < batches.count else None
 
     # --- offset and time index, epochs --------------------------------------------------------------------------------
     def _rebuild(self, run: Run, last: int) -> int:
@@ -314,7 +321,10 @@ class _Recovery:
                 return
 
     def _add_aborted(self, txn: CompletedTxn, batches: BatchColumns) -> bool:
-        """Put an entry into the transaction index; whether it goes there."""
+        """Put an entry into the transaction index; whether the index can hold it."""
+        if txn.is_empty and not self._rules.lists_empty_transactions:
+            self._unlisted.append(txn)
+            return True
         if self._last_aborted is not None and txn.last_offset <= self._last_aborted:
             row = batches.column("base_offset").tolist().index(txn.last_offset)
             detail = f"the marker at offset {txn.last_offset} stands behind that at offset {self._last_aborted}"
@@ -345,6 +355,7 @@ class _Recovery:
             offset_index=bytes(indexes.offset_index),
             time_index=bytes(indexes.time_index) if rules.has_time_index else None,
             txn_index=bytes(self._txn_index) if rules.has_producers else None,
+            unlisted=tuple(self._unlisted),
             epochs=tuple(indexes.epochs),
             max_timestamp_ms=indexes.max_timestamp_ms,
             has_legacy=self._has_legacy,

@@ -12,12 +12,16 @@ from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format.names import FileState
 from kafkalog_core.format.snapshot import decode_snapshot, encode_snapshot
 from kafkalog_core.ops.producing.producers import ProducerStates
+from kafkalog_core.ops.recovery.loader_rules import rules_of
+from kafkalog_core.ops.recovery.rules import recovery_rules
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog_core.format.snapshot import ProducerEntry, SnapshotOrder
+    from kafkalog_core.ops.producing.producers import SnapshotStyle
+    from kafkalog_core.ops.releases.release import Release
     from kafkalog_core.storage.partition import Partition
 
 __all__ = ["ProducerManager", "SnapshotFiles", "SnapshotOptions"]
@@ -31,15 +35,32 @@ class SnapshotOptions:
 
     Args:
         order: of the producers in a file.
+        style: what a marker changes in what a file holds.
         now_ms: the time at which the broker starts.
         expiration_ms: a producer without an open transaction that was silent for so long is not loaded.
         drops_below_start: whether producers whose last batch lies below the log's start are not loaded either.
+        reads_empty_markers: as in `RecoveryRules`, of the batches behind a snapshot.
     """
 
     order: SnapshotOrder
+    style: SnapshotStyle
     now_ms: int
     expiration_ms: int
     drops_below_start: bool = False
+    reads_empty_markers: bool = True
+
+    @classmethod
+    def of_release(cls, release: Release, *, now_ms: int, expiration_ms: int) -> Self:
+        """Return those of a release."""
+        rules = recovery_rules(release)
+        return cls(
+            order=rules.snapshot_order,
+            style=rules.snapshot_style,
+            now_ms=now_ms,
+            expiration_ms=expiration_ms,
+            drops_below_start=rules_of(release).drops_old_producers,
+            reads_empty_markers=rules.reads_empty_markers,
+        )
 
 
 class SnapshotFiles:
@@ -126,7 +147,8 @@ class ProducerManager:
     def take(self) -> None:
         """Write a snapshot of the states, where they are behind the last one."""
         if self.end_offset > self.last_snapshot:
-            self.files.put(self.end_offset, encode_snapshot(self.states.snapshot_entries(), order=self._options.order))
+            entries = self.states.snapshot_entries(self._options.style)
+            self.files.put(self.end_offset, encode_snapshot(entries, order=self._options.order))
             self.last_snapshot = self.end_offset
 
     def _load(self, start_offset: int) -> None:

@@ -18,6 +18,7 @@ from kafkalog_core.ops.recovery.replay import end_of_log
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kafkalog_core.ops.recovery.loader_rules import LoaderRules, OffsetSearch
     from kafkalog_core.storage.listing import FileInfo
 
 __all__ = ["Swept", "sweep"]
@@ -46,12 +47,12 @@ class Swept:
     path: str | None = None
 
 
-def sweep(files: Sequence[FileInfo], *, completes_swaps: bool) -> Swept:
+def sweep(files: Sequence[FileInfo], *, rules: LoaderRules) -> Swept:
     """All files of a partition directory as they are when the first segment is opened.
 
     Args:
         files: as they are.
-        completes_swaps: whether the release puts finished replacements in place without looking into them (3.9, 4.x).
+        rules: of the release.
     """
     removed: list[tuple[FileInfo, str]] = []
     left: list[FileInfo] = []
@@ -69,17 +70,17 @@ def sweep(files: Sequence[FileInfo], *, completes_swaps: bool) -> Swept:
             )
     cleaned = [file for file in unfinished if not file.name.raw.endswith(_SWAP)]
     swaps = [file for file in unfinished if file.name.raw.endswith(_SWAP)]
-    if swaps and not completes_swaps:
+    if swaps and not rules.completes_swaps:
         problem = "a replacement of segments is not finished, and this release rebuilds it as it starts"
         return Swept(files=tuple(left), problem=problem, path=swaps[0].path)
     least = min((_number(file) or 0 for file in cleaned), default=MAX_INT64)
     removed += [(file, "it belongs to a replacement that was never finished") for file in cleaned]
     removed += [(file, "its replacement was not complete") for file in swaps if (_number(file) or 0) >= least]
     gone = {file.path for file, _ in removed}
-    return _complete([file for file in left if file.path not in gone], removed)
+    return _complete([file for file in left if file.path not in gone], removed, rules.search)
 
 
-def _complete(left: list[FileInfo], removed: list[tuple[FileInfo, str]]) -> Swept:
+def _complete(left: list[FileInfo], removed: list[tuple[FileInfo, str]], search: OffsetSearch) -> Swept:
     """Put the swaps in place: what they replace goes, and they lose their suffix."""
     swaps = {file.name.raw: file for file in left if file.name.raw.endswith(_SWAP)}
     first, end = MAX_INT64, -1
@@ -89,11 +90,12 @@ def _complete(left: list[FileInfo], removed: list[tuple[FileInfo, str]]) -> Swep
             continue
         base = _number(log) or 0
         index = swaps.get(name.replace(".log.swap", ".index.swap"))
-        next_offset, obstacle = end_of_log(log.path, log.size_bytes, base, index)
-        if obstacle is not None and not obstacle.is_end:
+        found_end = end_of_log(log.path, log.size_bytes, base, index, search=search)
+        obstacle = found_end.obstacle
+        if obstacle is not None:
             problem = f"the replacement {name} cannot be read at byte {obstacle.position}"
             return Swept(files=tuple(left), removed=tuple(removed), problem=problem, path=log.path)
-        first, end = min(first, base), max(end, next_offset)
+        first, end = min(first, base), max(end, found_end.offset)
         if index is None:
             zero_indexes.add(base)
     found: dict[str, FileInfo] = {}

@@ -11,13 +11,13 @@ from kafkalog_core.ops.recovery.loader_rules import rules_of
 from kafkalog_core.ops.reindexing.epochs import EpochExtent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kafkalog_core.ops.recovery.epochs import EpochStart
     from kafkalog_core.ops.reindexing.task import ReindexTask
     from kafkalog_core.storage.segment import Segment
 
-__all__ = ["epoch_extent", "next_base", "recovered_from", "rising"]
+__all__ = ["epoch_extent", "leaving", "next_base", "recovered_from", "rising"]
 
 
 def recovered_from(task: ReindexTask, segments: Sequence[Segment]) -> int:
@@ -28,6 +28,26 @@ def recovered_from(task: ReindexTask, segments: Sequence[Segment]) -> int:
     only_last = rules_of(task.release).recovers == "last"
     first = first_recovered(bases, task.context.recovery_point or 0, is_clean=False, topic=None, only_last=only_last)
     return MAX_INT64 if first is None else bases[first]
+
+
+def leaving(
+    task: ReindexTask, segments: Sequence[Segment], recovered_from: int, log_start: int
+) -> Callable[[int], bool]:
+    """Return whether the next start deletes the snapshot of an offset, unless the log ends there.
+
+    After an unclean stop ProducerStateManager.truncateAndReload deletes those beyond the base of the first segment that
+    is recovered, and those up to the log start; the recovery writes one at each base offset again. From 2.8 on
+    removeStraySnapshots deletes the others that are at no base offset. So the one of an earlier clean stop is deleted.
+    """
+    bases = frozenset(segment.base_offset for segment in segments)
+    sweeps = rules_of(task.release).removes_stray_snapshots
+
+    def is_leaving(offset: int) -> bool:
+        if task.context.is_clean is not False:
+            return False
+        return offset <= log_start or (offset not in bases and (sweeps or offset > recovered_from))
+
+    return is_leaving
 
 
 def next_base(segments: Sequence[Segment], segment: Segment) -> int:

@@ -15,7 +15,7 @@ from kafkalog_core.ops.logdirs.compaction import is_compacted
 from kafkalog_core.ops.producing.producers import ProducerStates
 from kafkalog_core.ops.recovery.epochs import EpochStart
 from kafkalog_core.ops.recovery.segment import Watch, recover_segment
-from kafkalog_core.ops.reindexing.course import epoch_extent, next_base, recovered_from, rising
+from kafkalog_core.ops.reindexing.course import epoch_extent, leaving, next_base, recovered_from, rising
 from kafkalog_core.ops.reindexing.epochs import epochs_step
 from kafkalog_core.ops.reindexing.indexes import SegmentIndexes
 from kafkalog_core.ops.reindexing.producers import Snapshots, load_states, txn_index_step
@@ -58,8 +58,6 @@ _SHOWN: Final = frozenset({"segment.index-missing", "segment.timeindex-missing"}
 _ONE_PER_SEGMENT: Final = Release(2, 8)
 """From here on every segment keeps its snapshot; before, the last ones did."""
 _LAST: Final = 2
-_SAME_STATE: Final = Release(2, 0)
-"""From here on snapshots say what the replay knows; before, they have the offset of a marker for that of a batch."""
 
 
 class PartitionReindex:
@@ -88,10 +86,11 @@ class PartitionReindex:
         self._end_offset: int | None = self._start_offset
         self._snapshots = Snapshots(
             self._partition,
-            task.rules.snapshot_order,
+            task.rules,
             self._start_offset,
             self._sink,
-            writes_all=task.writes_all and task.release >= _SAME_STATE,
+            leaving=leaving(task, segments, self._recovered_from, self._log_start),
+            writes_all=task.writes_all,
         )
 
     @property
@@ -304,7 +303,8 @@ class PartitionReindex:
             self._states = None if segment.snapshot is None else load_states(segment.snapshot.path)
         if self._states is None and is_first:
             self._states = ProducerStates(sequences="unchecked")
-        if segment.size_bytes or segment is not self._partition.segments[-1]:  # else the end of the log is there
+        is_end = not segment.size_bytes and segment is self._partition.segments[-1]
+        if not is_end and not self._snapshots.is_deleted(segment.base_offset):
             yield from self._visit(segment.base_offset, makes=self._makes_at(segment))
 
     def _makes_at(self, segment: Segment) -> bool:
@@ -326,6 +326,7 @@ class PartitionReindex:
             is_recovered = self._task.context.is_clean is False  # a recovery leaves one here, of no producers too
             makes = end_offset > self._log_start and (is_needed or is_recovered or self._task.writes_all)
             yield from self._visit(end_offset, makes=makes)
+            yield from self._snapshots.deleted(end_offset)
             yield from self._snapshots.behind(end_offset)
         if end_offset is not None and self._epochs is not None:
             step = epochs_step(

@@ -20,9 +20,9 @@ from kafkalog_core.ops.verify.txn_index import Doubt, check_txn_index
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from kafkalog_core.format.snapshot import SnapshotOrder
+    from kafkalog_core.ops.recovery.rules import RecoveryRules
     from kafkalog_core.ops.recovery.segment import SegmentRecovery
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.segment import Segment
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Snapshots", "load_states", "txn_index_step"]
 
 _SEQUENCES: Final = "unchecked"
+_NO_SEGMENT: Final = "the recovery of a broker deletes it, as it is at no base offset of a segment above the log start"
 
 
 def load_states(path: str) -> ProducerStates | None:
@@ -50,30 +51,44 @@ class Snapshots:
 
     Args:
         partition: its files.
-        order: of the producers in a file.
+        rules: of the release.
         start_offset: from where on the replay knows the log.
         sink: takes what is wrong.
+        leaving: whether the recovery of a broker deletes the snapshot of an offset, unless the log ends there.
         writes_all: whether one that is right is written anew where it differs.
     """
 
     def __init__(
-        self, partition: Partition, order: SnapshotOrder, start_offset: int, sink: Sink, *, writes_all: bool
+        self,
+        partition: Partition,
+        rules: RecoveryRules,
+        start_offset: int,
+        sink: Sink,
+        *,
+        leaving: Callable[[int], bool],
+        writes_all: bool,
     ) -> None:
         self._paths = {
             file.name.base_offset: file.path for file in partition.snapshots if file.name.base_offset is not None
         }
         self._offsets = sorted(self._paths)
+        self._leaving = frozenset(filter(leaving, self._offsets))
         self._directory = partition.path
         self._logs = [segment.log.path for segment in partition.segments if segment.log is not None]
-        self._order = order
+        self._rules = rules
         self._start_offset = start_offset
         self._sink = sink
         self._writes_all = writes_all
         self._good: list[int] = []
 
     def between(self, first_offset: int, end_offset: int) -> list[int]:
-        """Offsets of snapshots behind the one offset and before the other, ascending."""
-        return self._offsets[bisect_right(self._offsets, first_offset) : bisect_left(self._offsets, end_offset)]
+        """Return offsets of snapshots after the one offset and before the other, ascending, of those that are kept."""
+        span = self._offsets[bisect_right(self._offsets, first_offset) : bisect_left(self._offsets, end_offset)]
+        return [offset for offset in span if offset not in self._leaving]
+
+    def is_deleted(self, offset: int) -> bool:
+        """Return whether the recovery of a broker deletes the snapshot of an offset below the log's end."""
+        return offset in self._leaving
 
     def is_good_from(self, offset: int) -> bool:
         """Whether a snapshot at this offset or behind it is right, or will be."""
@@ -85,7 +100,8 @@ class Snapshots:
         `is_compacted`: batches may be gone, so that a difference says nothing. `makes`: it is made where it is missing.
         """
         path = self._paths.get(offset)
-        content = encode_snapshot(states.snapshot_entries(), order=self._order)
+        rules = self._rules
+        content = encode_snapshot(states.snapshot_entries(rules.snapshot_style), order=rules.snapshot_order)
         producers = f"{states.count} producer{'' if states.count == 1 else 's'}"
         if path is None:
             if makes:
@@ -110,6 +126,11 @@ class Snapshots:
             path = self._paths[offset]
             self._sink.add("snapshot.beyond-end", path, offset=offset, end=end_offset)
             yield Step(kind="remove", path=path, why=f"it lies behind the end of the log, offset {end_offset}")
+
+    def deleted(self, end_offset: int) -> Iterator[Step]:
+        """Delete the snapshots below the end of the log that a recovery deletes."""
+        for offset in sorted(each for each in self._leaving if each < end_offset):
+            yield Step(kind="remove", path=self._paths[offset], why=_NO_SEGMENT)
 
     def _fault(self, path: str, offset: int, states: ProducerStates, *, is_compacted: bool) -> str | None:
         found, differences = Sink(), Sink()
@@ -151,7 +172,7 @@ def txn_index_step(
         return None
     path = f"{log_path.removesuffix('.log')}.txnindex" if file is None else file.path
     found = Sink()
-    check_txn_index(segment, _aborted(new), doubt, found)
+    check_txn_index(segment, [*_aborted(new), *recovery.unlisted], doubt, found)
     findings = [each for each in found.findings if is_whole or each.code != "txnindex.unknown-entry"]
     for finding in findings:
         sink.put(finding)

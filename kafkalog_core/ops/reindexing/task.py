@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.plans.plan import Loss
     from kafkalog_core.ops.recovery.rules import RecoveryRules
     from kafkalog_core.ops.releases.release import Release
-    from kafkalog_core.ops.releases.settings import TopicSettings
+    from kafkalog_core.ops.releases.setting_values import TopicSettings
 
 __all__ = ["ReindexTask", "Said"]
 

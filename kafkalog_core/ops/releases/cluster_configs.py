@@ -1,7 +1,9 @@
 """What topics and brokers are configured with, by the cluster metadata log.
 
 A KRaft broker takes the settings of its topics, and those of its own that were changed while it ran, from this log. A
-topic that is removed takes its settings with it.
+topic that is removed takes its settings with it. Every broker of a cluster has a copy of it in one of its log
+directories (`metadata.log.dir`, by default the first one), so one copy answers for all of them; of several, the one
+that reaches furthest.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
@@ -19,19 +22,22 @@ from kafkalog_core.format.metadata_records import (
     TopicCreated,
     TopicRemoved,
 )
-from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name
-from kafkalog_core.ops.logdirs.textfiles import read_properties
-from kafkalog_core.ops.reading.entry_faults import EntryFile
-from kafkalog_core.ops.releases.cluster_records import MetadataHistory, read_history
+from kafkalog_core.format.names import METADATA_TOPIC
+from kafkalog_core.ops.logdirs.extents import read_extent
+from kafkalog_core.ops.releases.cluster_records import read_history
 from kafkalog_core.ops.releases.setting_table import known_names
+from kafkalog_core.storage.partition import read_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 __all__ = ["ClusterConfigs", "read_cluster_configs"]
 
 _NONE: Final[Mapping[str, str]] = {}
 _EVERY_BROKER: Final = ""
+_KEPT_COPIES: Final = 64
+
+_Signature = tuple[tuple[str, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,18 +45,24 @@ class ClusterConfigs:
     """Settings by their Kafka names; those that have nothing to do with Kafka's files, passwords too, are left out.
 
     Args:
-        path: directory of the metadata log; null: there is none.
+        path: directory of the metadata log; None: there is none.
         is_whole: whether all of the log from its newest snapshot on could be read.
+        listed: names of the topics that exist by this log.
         topics: of each topic.
+        has_node: whether the id of this broker is known, without which `broker` is not.
         broker: of this broker, which beat server.properties.
         brokers: of all brokers, which beat it likewise, and are beaten by `broker`.
+        older: directories of other copies of the log that do not reach as far, and what they say of topics.
     """
 
     path: str | None = None
     is_whole: bool = True
+    listed: frozenset[str] = frozenset()
     topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    has_node: bool = False
     broker: Mapping[str, str] = field(default_factory=dict)
     brokers: Mapping[str, str] = field(default_factory=dict)
+    older: tuple[tuple[str, Mapping[str, Mapping[str, str]]], ...] = ()
 
     @property
     def origin(self) -> str:
@@ -61,25 +73,79 @@ class ClusterConfigs:
         """What one topic is configured with."""
         return _NONE if topic is None else self.topics.get(topic, _NONE)
 
+    def knows(self, topic: str | None) -> bool:
+        """Whether all settings of a topic are known: those that this log does not have, the topic does not have."""
+        return self.is_whole and topic is not None and (topic in self.listed or topic in self.topics)
 
-def read_cluster_configs(log_dir: str) -> ClusterConfigs:
-    """By the metadata log in a log directory; without one, or where it is unreadable, there are none."""
-    path = f"{log_dir}/{METADATA_TOPIC}-0"
-    if not os.path.isdir(path):
+    def contradictions(self, topic: str | None, name: str) -> str:
+        """Return what older copies of the log say otherwise of a topic's setting, as an end of the origin's text."""
+        value = self.of_topic(topic).get(name)
+        others = [
+            f"{path} has {name}={other}"
+            for path, topics in self.older
+            if (other := topics.get(topic or "", _NONE).get(name)) is not None and other != value
+        ]
+        return f", newer than others: {'; '.join(others)}" if others else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Copy:
+    """One copy of the metadata log; `end_offset` is where it ends."""
+
+    path: str
+    is_whole: bool
+    end_offset: int
+    listed: frozenset[str]
+    values: Mapping[tuple[int, str], Mapping[str, str]]
+
+    @property
+    def topics(self) -> dict[str, Mapping[str, str]]:
+        """What each topic is configured with."""
+        return {name: given for (kind, name), given in self.values.items() if kind == TOPIC_RESOURCE}
+
+
+def read_cluster_configs(log_dirs: Iterable[str], node_id: str | None) -> ClusterConfigs:
+    """Read the metadata logs of some log directories of one cluster; without any, nothing is known.
+
+    Args:
+        log_dirs: paths of the log directories.
+        node_id: of the broker whose settings are wanted; None: unknown.
+    """
+    paths = [path for log_dir in log_dirs if os.path.isdir(path := f"{log_dir}/{METADATA_TOPIC}-0")]
+    copies = [_read_copy(path, _signature(path)) for path in paths]
+    if not copies:
         return ClusterConfigs()
-    history = read_history(path)
-    values = _replay(history)
-    node_id = _node_id(log_dir)
+    newest = max(copies, key=lambda copy: (copy.end_offset, copy.is_whole))
     return ClusterConfigs(
-        path=path,
-        is_whole=history.is_whole,
-        topics={name: given for (kind, name), given in values.items() if kind == TOPIC_RESOURCE},
-        broker=_NONE if node_id is None else values.get((BROKER_RESOURCE, node_id), _NONE),
-        brokers=values.get((BROKER_RESOURCE, _EVERY_BROKER), _NONE),
+        path=newest.path,
+        is_whole=newest.is_whole,
+        listed=newest.listed,
+        topics=newest.topics,
+        has_node=node_id is not None,
+        broker=_NONE if node_id is None else newest.values.get((BROKER_RESOURCE, node_id), _NONE),
+        brokers=newest.values.get((BROKER_RESOURCE, _EVERY_BROKER), _NONE),
+        older=tuple((copy.path, copy.topics) for copy in copies if copy is not newest),
     )
 
 
-def _replay(history: MetadataHistory) -> dict[tuple[int, str], dict[str, str]]:
+def _signature(path: str) -> _Signature:
+    """Return names, sizes and modification times of a directory's files: where they are the same, so is the log."""
+    try:
+        with os.scandir(path) as entries:
+            stats = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+    except OSError:
+        return ()
+    return tuple(sorted((name, status.st_size, status.st_mtime_ns) for name, status in stats))
+
+
+@lru_cache(maxsize=_KEPT_COPIES)  # each log directory of a cluster asks for the copies of all the others
+def _read_copy(path: str, signature: _Signature) -> _Copy:
+    del signature
+    history = read_history(path)
+    try:
+        extent = read_extent(read_partition(path))
+    except StorageError:
+        extent = None
     names: dict[str, str] = {}
     values: defaultdict[tuple[int, str], dict[str, str]] = defaultdict(dict)
     known = frozenset(known_names())
@@ -94,14 +160,10 @@ def _replay(history: MetadataHistory) -> dict[tuple[int, str], dict[str, str]]:
                 given.pop(record.name, None)
             else:
                 given[record.name] = record.value
-    return dict(values)
-
-
-def _node_id(log_dir: str) -> str | None:
-    """Of meta.properties."""
-    path = f"{log_dir}/{fixed_file_name(FileKind.META_PROPERTIES)}"
-    try:
-        text = read_properties(EntryFile(path=path, kind=FileKind.META_PROPERTIES))
-    except StorageError:
-        return None
-    return None if text is None else text.contents.get("node.id")
+    return _Copy(
+        path=path,
+        is_whole=history.is_whole,
+        end_offset=-1 if extent is None else extent.end,
+        listed=frozenset(names.values()),
+        values=dict(values),
+    )

@@ -7,11 +7,12 @@ then up to which level of `metadata.version` its release goes: that is the relea
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import FormatError, StorageError
+from kafkalog_core.format.control import decode_control_key
 from kafkalog_core.format.decode import RecordRun, decode_run
-from kafkalog_core.format.layout import CONTROL_BIT, MAX_BATCH_BYTES
+from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_TYPE_NAMES, MAX_BATCH_BYTES
 from kafkalog_core.format.metadata_records import (
     METADATA_VERSION,
     FeatureLevel,
@@ -29,7 +30,9 @@ from kafkalog_core.storage.source import Source
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
+    from kafkalog_core.storage.segment import Segment
 
 __all__ = [
     "ClusterLevels",
@@ -39,6 +42,9 @@ __all__ = [
     "read_history",
     "read_log_levels",
 ]
+
+
+_FOOTER: Final = CONTROL_TYPE_NAMES.index("snapshot_footer")
 
 
 @dataclass(slots=True)
@@ -93,10 +99,7 @@ def read_file_levels(path: str) -> ClusterLevels:
 
 @dataclass(frozen=True, slots=True)
 class MetadataHistory:
-    """The records of a metadata log from its newest snapshot on; not whole: some of them cannot be read.
-
-    The end of the log may be torn, and is then no part of it.
-    """
+    """The records of a metadata log from its newest snapshot on; `is_whole`: none of them is missing or damaged."""
 
     paths: tuple[str, ...]
     is_whole: bool
@@ -114,8 +117,7 @@ def read_history(path: str) -> MetadataHistory:
     except StorageError:
         return MetadataHistory((), is_whole=False)
     paths = tuple(reversed(list(_newest_first(partition))))
-    last = partition.segments[-1].files[0].path if partition.segments else None
-    return MetadataHistory(paths, is_whole=not any(_is_damaged(each) for each in paths if each != last))
+    return MetadataHistory(paths, is_whole=_is_whole(partition))
 
 
 def read_cluster_topics(path: str) -> dict[str, str]:
@@ -132,24 +134,84 @@ def read_cluster_topics(path: str) -> dict[str, str]:
     return {name: topic_id for topic_id, name in names.items()}
 
 
-def _is_damaged(path: str) -> bool:
+def _is_whole(partition: Partition) -> bool:
+    """Return whether every record from the newest snapshot on can be read: what is lost may be what counts now.
+
+    A torn end counts as a loss too, although a crash may leave one: whether its batch was committed is unknown.
+    """
+    snapshot = _newest_snapshot(partition)
+    if snapshot is not None and not _has_footer(snapshot.path):
+        return False
+    expected = 0 if snapshot is None else snapshot.name.base_offset or 0
+    is_first = True
+    for segment in _segments_from(partition, expected):
+        starts_right = segment.base_offset <= expected if is_first else segment.base_offset == expected
+        next_offset = None if segment.log is None else _next_offset(segment.log.path, segment.base_offset)
+        if not starts_right or next_offset is None:
+            return False
+        expected, is_first = next_offset, False
+    return True
+
+
+def _next_offset(path: str, base_offset: int) -> int | None:
+    """Return the offset after the last batch of a file; `None` where some of the file cannot be read."""
+    next_offset = base_offset
     try:
         with Source.open(path) as source:
-            return any(isinstance(item, Damage) for item in scan(source, base_offset=None))
+            for item in scan(source, base_offset=None):
+                if isinstance(item, Damage):
+                    return None
+                next_offset = item.batches.column("last_offset")[-1] + 1
     except StorageError:
-        return True
+        return None
+    return next_offset
+
+
+def _has_footer(path: str) -> bool:
+    """Return whether a snapshot is whole: it ends with a footer record (SnapshotFooterRecord, KIP-630)."""
+    is_footer = False
+    try:
+        with Source.open(path) as source:
+            for item in scan(source, base_offset=None):
+                if isinstance(item, Damage):
+                    return False
+                is_footer = _ends_with_footer(item)
+    except StorageError:
+        return False
+    return is_footer
+
+
+def _ends_with_footer(run: Run) -> bool:
+    last = len(run.batches.column("attributes")) - 1
+    if not run.batches.column("attributes")[last] & CONTROL_BIT:
+        return False
+    for piece in decode_run(run.memory, run.batches, max_bytes=MAX_BATCH_BYTES, wanted=lambda row: row == last):
+        if isinstance(piece, RecordRun):
+            start, size = (piece.records.column(name)[-1] for name in ("key_start", "key_size"))
+            try:
+                return decode_control_key(piece.memory[start : start + size])[0].type == _FOOTER
+            except FormatError:
+                return False
+    return False
+
+
+def _newest_snapshot(partition: Partition) -> FileInfo | None:
+    snapshots = [file for file in partition.kraft_snapshots if file.name.state is FileState.LIVE]
+    return max(snapshots, key=lambda file: file.name.base_offset or 0, default=None)
+
+
+def _segments_from(partition: Partition, offset: int) -> list[Segment]:
+    """Return the segments from the one that holds an offset on, in their order."""
+    first = max((each.base_offset for each in partition.segments if each.base_offset <= offset), default=None)
+    return [each for each in partition.segments if first is None or each.base_offset >= first]
 
 
 def _newest_first(partition: Partition) -> Iterator[str]:
     """Segments down to the newest whole snapshot, that one, and what is older where there is none."""
-    snapshots = [file for file in partition.kraft_snapshots if file.name.state is FileState.LIVE]
-    newest = max(snapshots, key=lambda file: file.name.base_offset or 0, default=None)
-    reached = 0 if newest is None else newest.name.base_offset or 0
-    for segment in reversed(partition.segments):
+    newest = _newest_snapshot(partition)
+    for segment in reversed(_segments_from(partition, 0 if newest is None else newest.name.base_offset or 0)):
         if segment.log is not None:
             yield segment.log.path
-        if segment.base_offset <= reached:
-            break
     if newest is not None:
         yield newest.path
 

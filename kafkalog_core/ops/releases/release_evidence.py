@@ -7,29 +7,39 @@ only in a log directory of a broker, and never against what is there: a file tha
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.format.metadata_records import release_of_level
+from kafkalog_core.format.metadata_records import METADATA_VERSION
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.format.properties import PropertyFile
 from kafkalog_core.format.textfile import parse_int32
 from kafkalog_core.ops.logdirs.textfiles import read_properties
 from kafkalog_core.ops.reading.entry_faults import EntryFile
 from kafkalog_core.ops.releases.cluster_records import read_file_levels, read_log_levels
-from kafkalog_core.ops.releases.release import LATEST, RELEASES, Release, parse_release, rule_class
+from kafkalog_core.ops.releases.release import (
+    LATEST,
+    NEWEST_LEVEL,
+    RELEASES,
+    Release,
+    parse_release,
+    release_of_level,
+    rule_class,
+)
 from kafkalog_core.ops.releases.release_signs import PartitionSigns, read_partition_signs
 from kafkalog_core.storage.listing import stat_path
-from kafkalog_core.storage.logdir import LogDir, is_broker_dir, read_log_dir
+from kafkalog_core.storage.logdir import LogDir, holds_segments, is_broker_dir, read_log_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = ["ReleaseGuess", "infer_release"]
 
 _MAX_PARTITIONS: Final = 48  # that are looked into: a log directory may hold ten thousand
 _BOOTSTRAP: Final = "bootstrap.checkpoint"
+_FIRST_SNAPSHOT: Final = "00000000000000000000-0000000000.checkpoint"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,23 +51,28 @@ class ReleaseGuess:
         is_certain: all candidates are of one class of rules, or the user said which one it is.
         candidates: every release that fits, without its bug fixes.
         evidence: sentences, the strongest first.
+        is_newer: the directory is of a release after the newest known one, whose rules are used instead.
     """
 
     release: Release
     is_certain: bool
     candidates: tuple[Release, ...]
     evidence: tuple[str, ...]
+    is_newer: bool = False
 
     def describe(self) -> str:
-        """One line for people: the release, or from which to which it may be, and why."""
+        """Return one line for people: the release, or from which to which it may be, and why."""
         first, last = self.candidates[0], self.candidates[-1]
         span = str(first) if first == last else f"{first} to {last}"
         return f"Kafka {span} ({'; '.join(self.evidence)})"
 
     def agree(self, key: Callable[[Release], object]) -> bool:
-        """Whether something is the same for all candidates: then it need not be known which one it was."""
+        """Return whether `key` is the same for all candidates: then it need not be known which one it was.
+
+        The rules of a release after the newest known one are unknown, so that nothing is the same for them.
+        """
         values = [key(release) for release in self.candidates]
-        return all(value == values[0] for value in values)
+        return not self.is_newer and all(value == values[0] for value in values)
 
 
 class _Sign(NamedTuple):
@@ -65,6 +80,23 @@ class _Sign(NamedTuple):
 
     release: Release
     sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Level:
+    """A level of metadata.version; `words`: who says so; `is_registered`: the node itself, else the cluster."""
+
+    level: int
+    words: str
+    is_registered: bool = False
+
+    def sign(self) -> _Sign | None:
+        """Return the release that the level came with; `None` for a level of no release."""
+        release = release_of_level(self.level)
+        if release is None:
+            return None
+        bound = f"release {release}" if self.is_registered else f"{release} or later"
+        return _Sign(release, f"{self.words}: {bound}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +115,13 @@ class _Signs:
     def some(self, test: Callable[[PartitionSigns], bool]) -> bool:
         """Whether it holds for a partition."""
         return any(test(partition) for partition in self.partitions)
+
+    @property
+    def is_formatted_in_log(self) -> bool:
+        """Whether `kafka-storage format` wrote the features into the log's first snapshot, not bootstrap.checkpoint."""
+        places = () if self.log_dir is None else self.log_dir.partitions
+        firsts = (f"{place.path}/{_FIRST_SNAPSHOT}" for place in places if place.name.topic == METADATA_TOPIC)
+        return any(read_file_levels(first).finalized is not None for first in firsts)
 
     def has_kind(self, kind: FileKind) -> bool:
         """In a partition."""
@@ -105,16 +144,26 @@ def infer_release(path: str, *, kafka: str | None = None) -> ReleaseGuess:
     above = os.path.dirname(os.path.abspath(path))
     if is_broker_dir(path):
         return _guess(_read_signs(path, None))
-    return _guess(_read_signs(above, path) if is_broker_dir(above) else _read_partition_alone(path))
+    return _guess(_read_signs(above, path) if is_broker_dir(above) else _read_alone(path))
 
 
 def _guess(signs: _Signs) -> ReleaseGuess:
-    exact = _registered(signs)
+    levels = list(_levels(signs))
+    newer = next((each for each in levels if each.level > NEWEST_LEVEL), None)
+    if newer is not None:
+        return _newer(newer)
+    exact = next((sign for each in levels if each.is_registered and (sign := each.sign()) is not None), None)
     if exact is not None:
         return _between(exact, exact)
-    first = max(_firsts(signs), default=_Sign(RELEASES[0], "nothing tells how old its release may be"))
+    first = max(_firsts(signs, levels), default=_Sign(RELEASES[0], "nothing tells how old its release may be"))
     last = min((sign for sign in _lasts(signs) if sign.release >= first.release), default=None)
-    return _between(first, last or _Sign(LATEST, "nothing in it rules out the latest release"))
+    return _between(first, last or _Sign(LATEST, "nothing in it rules out the latest known release"))
+
+
+def _newer(level: _Level) -> ReleaseGuess:
+    """The guess for a directory of a release that is not in the table: what is read is read by the latest rules."""
+    sentence = f"{level.words}: newer than this kafkalog knows ({LATEST}), so the rules of {LATEST} are assumed"
+    return ReleaseGuess(release=LATEST, is_certain=False, candidates=(LATEST,), evidence=(sentence,), is_newer=True)
 
 
 def _between(first: _Sign, last: _Sign) -> ReleaseGuess:
@@ -128,27 +177,37 @@ def _between(first: _Sign, last: _Sign) -> ReleaseGuess:
     )
 
 
-def _registered(signs: _Signs) -> _Sign | None:
-    """What this node said of its release when it started last: the metadata log of the directory tells."""
+def _levels(signs: _Signs) -> Iterator[_Level]:
+    """Yield the levels of metadata.version in the metadata log and next to it, the strongest evidence first.
+
+    What this node said when it started last is the release. The cluster's own level is one that no node is older than:
+    in the log, or where `kafka-storage format` puts it: bootstrap.checkpoint up to 4.3, then the log's first snapshot.
+    """
     if signs.log_dir is None:
-        return None
+        return
     node_id = parse_int32(signs.meta.get("node.id") or "")
+    node = "every node" if node_id is None else f"node {node_id}"
     for place in signs.log_dir.partitions:
         if place.name.topic != METADATA_TOPIC:
             continue
-        level = read_log_levels(place.path, node_id).of_node(node_id)
-        release = None if level is None else release_of_level(level)
-        if release is not None:
-            node = "every node" if node_id is None else f"node {node_id}"
-            sentence = f"{node} registered as one that knows metadata.version {level}: release {Release(*release)}"
-            return _Sign(Release(*release), sentence)
-    return None
+        found = read_log_levels(place.path, node_id)
+        own = found.of_node(node_id)
+        if own is not None:
+            words = f"{node} registered as one that knows {METADATA_VERSION} {own}"
+            yield _Level(level=own, words=words, is_registered=True)
+        if found.finalized is not None:
+            words = f"the metadata log sets {METADATA_VERSION} {found.finalized}"
+            yield _Level(level=found.finalized, words=words)
+    for file in signs.log_dir.files:
+        level = read_file_levels(file.path).finalized if file.name.raw == _BOOTSTRAP else None
+        if level is not None:
+            yield _Level(level=level, words=f"{_BOOTSTRAP} asks for {METADATA_VERSION} {level}")
 
 
-def _firsts(signs: _Signs) -> Iterator[_Sign]:
+def _firsts(signs: _Signs, levels: Iterable[_Level]) -> Iterator[_Sign]:
     """The first releases that write what is there."""
     yield from (_Sign(release, sentence) for is_there, release, sentence in _presences(signs) if is_there)
-    yield from _finalized(signs)
+    yield from (sign for level in levels if not level.is_registered and (sign := level.sign()) is not None)
 
 
 def _presences(signs: _Signs) -> Iterator[tuple[bool, Release, str]]:
@@ -171,24 +230,15 @@ def _presences(signs: _Signs) -> Iterator[tuple[bool, Release, str]]:
     yield signs.has_directory(DirectoryState.FUTURE), Release(1, 0), "a directory -future: 1.0 or later"
     yield signs.some(lambda one: one.indexes_last), Release(2, 0), "index entries of last offsets: 2.0 or later"
     yield signs.some(lambda one: "zstd" in one.codecs), Release(2, 1), "batches compressed with zstd: 2.1 or later"
+    has_cluster = meta.get("cluster.id") is not None  # not in 2.3.1, in 2.4.1 (KafkaServer.checkpointBrokerMetadata)
+    yield has_cluster, Release(2, 4), "meta.properties with a cluster.id: 2.4 or later"
     yield signs.has_kind(FileKind.PARTITION_METADATA), Release(2, 8), "partition.metadata files: 2.8 or later"
     yield meta.get("version") == "1", Release(2, 8), "meta.properties of a KRaft node: 2.8 or later"
-    yield bool(signs.marker_contents.properties), Release(3, 0), "a clean marker with content: 3.0 or later"
+    # empty in 3.6.2, JSON in 3.7.2 (CleanShutdownFileHandler)
+    yield bool(signs.marker_contents.properties), Release(3, 7), "a clean shutdown file with content: 3.7 or later"
     yield signs.has_directory(DirectoryState.STRAY), Release(3, 0), "a directory -stray: 3.0 or later"
     yield meta.get("directory.id") is not None, Release(3, 7), "meta.properties with a directory.id: 3.7 or later"
-
-
-def _finalized(signs: _Signs) -> Iterator[_Sign]:
-    """The cluster's level of metadata.version, which no node is older than."""
-    if signs.log_dir is None:
-        return
-    for file in signs.log_dir.files:
-        level = read_file_levels(file.path).finalized if file.name.raw == _BOOTSTRAP else None
-        release = None if level is None else release_of_level(level)
-        if release is not None:
-            yield _Sign(
-                Release(*release), f"{_BOOTSTRAP} asks for metadata.version {level}: {Release(*release)} or later"
-            )
+    yield signs.is_formatted_in_log, Release(4, 4), "features in the first metadata snapshot: 4.4 or later"
 
 
 def _lasts(signs: _Signs) -> Iterator[_Sign]:
@@ -213,6 +263,8 @@ def _absences(signs: _Signs) -> Iterator[tuple[bool, Release, str]]:
     no_start = not signs.has_file(FileKind.LOG_START_OFFSET)
     yield no_start, Release(0, 10, 2), "no log start checkpoint: 0.10.2 or earlier"
     has_meta = bool(signs.meta.properties) and signs.meta.refusal is None
+    no_cluster = has_meta and signs.meta.get("cluster.id") is None
+    yield no_cluster, Release(2, 3), "meta.properties without a cluster.id: 2.3 or earlier"
     no_id = has_meta and signs.meta.get("directory.id") is None
     yield no_id, Release(3, 6), "meta.properties without a directory.id: 3.6 or earlier"
 
@@ -231,10 +283,17 @@ def _read_signs(path: str, partition: str | None) -> _Signs:
     )
 
 
-def _read_partition_alone(path: str) -> _Signs:
-    signs = read_partition_signs(path)
+def _read_alone(path: str) -> _Signs:
+    """Return the signs of a partition by itself, or of a directory of partitions that no broker file marks as its own.
+
+    The log directory of Kafka 0.7 is such a directory: it holds partitions and nothing else.
+    """
+    places = [path]
+    if not holds_segments(path):
+        with suppress(StorageError):
+            places = [place.path for place in read_log_dir(path).partitions][:_MAX_PARTITIONS]
     nothing = PropertyFile()
-    partitions = () if signs is None else (signs,)
+    partitions = tuple(signs for place in places if (signs := read_partition_signs(place)) is not None)
     return _Signs(log_dir=None, meta=nothing, marker_contents=nothing, partitions=partitions)
 
 

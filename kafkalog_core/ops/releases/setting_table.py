@@ -17,7 +17,16 @@ from kafkalog_core.ops.releases.release import Release
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BY_NAME", "INTERNAL_TOPICS", "SETTINGS", "BrokerKey", "Definition", "Value", "known_names"]
+__all__ = [
+    "BY_NAME",
+    "INTERNAL_TOPICS",
+    "SETTINGS",
+    "BrokerKey",
+    "Definition",
+    "Value",
+    "known_names",
+    "producer_expiration_name",
+]
 
 Value = int | float | bool | str | tuple[str, ...]
 Kind = Literal["int", "long", "double", "boolean", "list", "text"]
@@ -29,6 +38,7 @@ _HOUR_MS: Final = 60 * _MINUTE_MS
 _DAY_MS: Final = 24 * _HOUR_MS
 _MIB: Final = 1024 * 1024
 _INTERNAL_SEGMENT_BYTES: Final = 100 * _MIB
+_OWN_EXPIRATION: Final = Release(3, 4)
 RANGES: Final = {"int": (-MAX_INT32 - 1, MAX_INT32), "long": (-MAX_INT64 - 1, MAX_INT64)}
 
 
@@ -102,7 +112,7 @@ SETTINGS: Final = (
         keys=_key("log.segment.bytes"),
         kind="int",
         defaults=((ALWAYS, 1024 * _MIB),),
-        minimums=((ALWAYS, 14), (Release(4, 0), _MIB)),
+        minimums=((ALWAYS, 14), (Release(4, 1), _MIB)),  # of a topic: 4.0.2 takes 3000, 4.1.2 does not
         override="internal.segment.bytes",
     ),
     _topic("segment.ms", (BrokerKey("log.roll.ms"), BrokerKey("log.roll.hours", _HOUR_MS)), "long", 168 * _HOUR_MS, 1),
@@ -147,6 +157,7 @@ SETTINGS: Final = (
     ),
     _topic("preallocate", _key("log.preallocate"), "boolean", False),
     _topic("max.message.bytes", _key("message.max.bytes"), "int", 1048588, 0),
+    _topic("max.decompressed.message.bytes", _key("max.decompressed.message.bytes"), "int", MAX_INT32 - 8, 1),
     _topic("message.timestamp.type", _key("log.message.timestamp.type"), "text", "CreateTime"),
     _topic(
         "message.timestamp.difference.max.ms", _key("log.message.timestamp.difference.max.ms"), "long", MAX_INT64, 0
@@ -191,6 +202,7 @@ SETTINGS: Final = (
     _broker("log.cleaner.io.buffer.load.factor", "double", 0.9),
     _broker("log.cleaner.io.max.bytes.per.second", "double", sys.float_info.max),
     _broker("producer.id.expiration.ms", "int", _DAY_MS, 1),
+    _broker("transactional.id.expiration.ms", "int", 7 * _DAY_MS, 1),
     _broker("metadata.log.segment.bytes", "int", 1024 * _MIB, 8 * _MIB),
     _broker("offsets.topic.segment.bytes", "int", _INTERNAL_SEGMENT_BYTES, 1),
     _broker("transaction.state.log.segment.bytes", "int", _INTERNAL_SEGMENT_BYTES, 1),
@@ -212,6 +224,14 @@ INTERNAL_TOPICS: Final[dict[str, dict[str, str]]] = {
     "__share_group_state": {"cleanup.policy": "delete", "segment.bytes": "share.coordinator.state.topic.segment.bytes"},
 }
 """What a broker gives its own topics when it makes them; the name of another setting stands for that one's value."""
+
+
+def producer_expiration_name(release: Release) -> str:
+    """Return the name of the broker's setting after which it forgets a silent producer.
+
+    The setting of its own is of KIP-854; up to 3.3.2 LogManager passes transactionalIdExpirationMs on.
+    """
+    return "producer.id.expiration.ms" if release >= _OWN_EXPIRATION else "transactional.id.expiration.ms"
 
 
 def known_names() -> Iterator[str]:

@@ -1,35 +1,48 @@
-"""Kafka's settings in force, each with where its value comes from.
+"""Kafka's settings in force, each with where its value comes from, and whether anybody states it.
 
 From the strongest: a value for one topic (`--topic-config`), one for all topics on the command line (`--set` by the
-topic's name of a setting), what the topic is configured with in the cluster metadata log of the same log directory.
-Then the broker's: the command line (`--set`), what was changed while it ran (metadata log), server.properties, what a
-broker gives its own topics, the release's default.
+topic's name of a setting), what the topic is configured with in the metadata log of the cluster. Then the broker's: the
+command line (`--set`), what was changed while it ran (metadata log), server.properties, what a broker gives its own
+topics, the release's default.
+
+A value is stated when every stronger source is known. Where the topic's own settings are unknown (no metadata log, or
+they are in ZooKeeper), no value of the broker settles what the topic has; where server.properties was not given, a
+default is not known to count. Such a value is assumed, and plans that would lose data by it are refused.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from kafkalog_core.errors import LimitError, SettingError
-from kafkalog_core.format.names import METADATA_TOPIC
+from kafkalog_core.errors import LimitError, SettingError, StorageError
+from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name
 from kafkalog_core.format.properties import read_java_properties
-from kafkalog_core.format.textfile import MAX_LINE_BYTES, parse_int32, parse_int64
+from kafkalog_core.format.textfile import MAX_LINE_BYTES
+from kafkalog_core.ops.logdirs.textfiles import read_offsets
 from kafkalog_core.ops.releases.cluster_configs import ClusterConfigs, read_cluster_configs
+from kafkalog_core.ops.releases.cluster_dirs import node_of_config, related_dirs
 from kafkalog_core.ops.releases.release import LATEST, Release
-from kafkalog_core.ops.releases.setting_table import BY_NAME, INTERNAL_TOPICS, SETTINGS, Definition, Value, known_names
+from kafkalog_core.ops.releases.setting_table import (
+    BY_NAME,
+    INTERNAL_TOPICS,
+    SETTINGS,
+    Definition,
+    known_names,
+    producer_expiration_name,
+)
+from kafkalog_core.ops.releases.setting_values import Gap, Setting, TopicSettings, parse_value
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from kafkalog_core.ops.releases.cluster_dirs import ClusterDir, Identity
 
 __all__ = [
-    "Setting",
     "Settings",
     "SettingsRequest",
-    "TopicSettings",
     "parse_assignment",
     "parse_topic_assignment",
     "read_settings",
@@ -37,52 +50,11 @@ __all__ = [
 
 _SET: Final = "--set"
 _EMPTY: Final[Mapping[str, str]] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A setting, its value in its own unit, and where the value comes from."""
-
-    name: str
-    value: Value
-    origin: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSettings:
-    """What counts for one topic; each field is the setting of its name with `.` for `_`. `settings`: with origins."""
-
-    topic: str | None
-    segment_bytes: int
-    segment_ms: int
-    segment_jitter_ms: int
-    segment_index_bytes: int
-    index_interval_bytes: int
-    retention_ms: int
-    retention_bytes: int
-    local_retention_ms: int
-    local_retention_bytes: int
-    cleanup_policy: tuple[str, ...]
-    file_delete_delay_ms: int
-    flush_messages: int
-    flush_ms: int
-    preallocate: bool
-    max_message_bytes: int
-    message_timestamp_type: str
-    message_timestamp_difference_max_ms: int
-    message_timestamp_before_max_ms: int
-    message_timestamp_after_max_ms: int
-    min_cleanable_dirty_ratio: float
-    min_compaction_lag_ms: int
-    max_compaction_lag_ms: int
-    delete_retention_ms: int
-    remote_storage_enable: bool
-    remote_log_copy_disable: bool
-    settings: tuple[Setting, ...]
-
-    def origin(self, name: str) -> str:
-        """Where the value of a setting, by its Kafka name, comes from."""
-        return next(setting.origin for setting in self.settings if setting.name == name)
+_FIRST_KRAFT: Final = Release(2, 8)  # KIP-500
+_POLICY: Final = "cleanup.policy"
+_CLEANER: Final = "log.cleaner.enable"
+_CHECKPOINT: Final = "inferred: the cleaner's checkpoint"
+_GENERATED_ID: Final = "-1"  # broker.id.generation.enable: the broker takes its id from ZooKeeper
 
 
 def _is_text(value: object) -> bool:
@@ -102,12 +74,19 @@ class SettingsRequest:
         config: path of a server.properties.
         assignments: `key=value` for the whole broker, the last of a key counts.
         topic_assignments: `TOPIC:key=value`.
+        assume_defaults: plans that lose data may rest on values that nobody states.
     """
 
     kafka: str | None = None
     config: str | None = None
     assignments: tuple[str, ...] = ()
     topic_assignments: tuple[str, ...] = ()
+    assume_defaults: bool = False
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Topics that are given settings of their own. Raises SettingError."""
+        return tuple(dict.fromkeys(parse_topic_assignment(text)[0] for text in self.topic_assignments))
 
     @classmethod
     def from_json(cls, value: object) -> SettingsRequest:
@@ -116,17 +95,46 @@ class SettingsRequest:
         if isinstance(given, dict) and not given.keys() - {each.name for each in fields(cls)}:
             kafka, config = given.get("kafka"), given.get("config")
             assignments, of_topics = given.get("assignments") or (), given.get("topic_assignments") or ()
-            if _is_text(kafka) and _is_text(config) and _are_texts(assignments) and _are_texts(of_topics):
+            assumes = given.get("assume_defaults", False)
+            are_texts = _is_text(kafka) and _is_text(config) and _are_texts(assignments) and _are_texts(of_topics)
+            if are_texts and isinstance(assumes, bool):
                 return cls(
-                    kafka=kafka, config=config, assignments=tuple(assignments), topic_assignments=tuple(of_topics)
+                    kafka=kafka,
+                    config=config,
+                    assignments=tuple(assignments),
+                    topic_assignments=tuple(of_topics),
+                    assume_defaults=assumes,
                 )
         names = ", ".join(each.name for each in fields(cls))
         raise SettingError(f"the option kafka is an object with these members, or some of them: {names}")
 
 
+class _Candidate(NamedTuple):
+    """A value that somebody gives: its key, how it is written, what makes the setting's unit of it, and from where."""
+
+    name: str
+    text: str
+    factor: int
+    origin: str
+    gap: Gap | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All settings of one broker. Values are read, and refused, when they are asked for."""
+    """All settings of one broker. Values are read, and refused, when they are asked for.
+
+    Args:
+        release: whose defaults and limits count.
+        config_path: path of the server.properties; None: none was given.
+        server: what it says.
+        assigned: of `--set`.
+        of_topics: of `--topic-config`.
+        cluster: of the metadata log.
+        cleaned: topics that a cleaner has been at, each with the checkpoint that says so.
+        cleaner: the checkpoint that shows that this broker's cleaner runs; None: none does.
+        uses_zookeeper: whether topics' settings are in ZooKeeper.
+        foreign_config: why the server.properties is another broker's; None: it is not.
+    """
 
     release: Release = LATEST
     config_path: str | None = None
@@ -134,10 +142,23 @@ class Settings:
     assigned: Mapping[str, str] = field(default_factory=dict)
     of_topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     cluster: ClusterConfigs = field(default_factory=ClusterConfigs)
+    cleaned: Mapping[str, str] = field(default_factory=dict)
+    cleaner: str | None = None
+    uses_zookeeper: bool = False
+    foreign_config: str | None = None
 
     def broker(self, name: str) -> Setting:
         """A setting as it counts for the broker. Raises SettingError for a value that it cannot have."""
-        return self._setting(BY_NAME[name], None)
+        return self._setting(BY_NAME[name], None, of_broker=True)
+
+    def producer_expiration(self) -> Setting:
+        """Return the time after which the broker forgets a silent producer, in milliseconds."""
+        return self.broker(producer_expiration_name(self.release))
+
+    @property
+    def producer_expiration_ms(self) -> int:
+        """The value of `producer_expiration`."""
+        return cast("int", self.producer_expiration().value)
 
     def for_topic(self, topic: str | None) -> TopicSettings:
         """All settings that a topic has; null: a topic of which nothing is known. Raises SettingError."""
@@ -152,67 +173,121 @@ class Settings:
 
     def said(self, name: str, topic: str | None) -> tuple[tuple[str, str, str], ...]:
         """All that is said of a topic's setting: key, value as written and origin, the one that counts first."""
-        return tuple((key, text, origin) for key, text, _, origin in self._candidates(BY_NAME[name], topic))
+        return tuple((each.name, each.text, each.origin) for each in self._candidates(BY_NAME[name], topic))
 
-    def _setting(self, definition: Definition, topic: str | None) -> Setting:
-        for name, text, factor, origin in self._candidates(definition, topic):
-            value = self._parse(definition, text, factor, f"{origin}: {name}", is_override=name == definition.override)
-            return Setting(definition.name, value, origin)
-        return Setting(definition.name, definition.default(self.release), f"default of {self.release}")
+    def for_one(self) -> Settings:
+        """The same without what is known of topics, for another process that has those of its topic."""
+        cluster = replace(self.cluster, topics={}, listed=frozenset(), older=())
+        return replace(self, of_topics={}, cleaned={}, cluster=cluster)
 
-    def _candidates(self, definition: Definition, topic: str | None) -> Iterable[tuple[str, str, int, str]]:
-        """Name, value, factor and origin, from the strongest on."""
+    def _setting(self, definition: Definition, topic: str | None, *, of_broker: bool = False) -> Setting:
+        note = "" if of_broker else self.cluster.contradictions(topic, definition.name)
+        for name, text, factor, origin, gap in self._candidates(definition, topic, of_broker=of_broker):
+            where, is_override = f"{origin}: {name}", name == definition.override
+            value = parse_value(definition, self.release, text, factor, where, is_override=is_override)
+            return Setting(definition.name, value, f"{origin}{note}", gap)
+        gap = self._default_gap(definition, topic, of_broker=of_broker)
+        return Setting(definition.name, definition.default(self.release), f"default of {self.release}{note}", gap)
+
+    def _candidates(
+        self, definition: Definition, topic: str | None, *, of_broker: bool = False
+    ) -> Iterator[_Candidate]:
+        """What is said of a setting, from the strongest on."""
         own = self.of_topics.get(topic, _EMPTY) if topic is not None else _EMPTY
         topic_names = (definition.override, definition.name) if definition.of_topics else ()
         configured = self.cluster.of_topic(topic)
-        given = ((own, f"--topic-config {topic}"), (self.assigned, _SET), (configured, self.cluster.origin))
-        for values, origin in given:
-            yield from ((name, values[name], 1, origin) for name in topic_names if name is not None and name in values)
-        for values, origin in self._of_the_broker(definition, topic):
-            yield from (
-                (key.name, values[key.name], key.factor, origin) for key in definition.keys if key.name in values
-            )
+        damage = None if self.cluster.is_whole else self._topic_gap(topic)
+        given = (
+            (own, f"--topic-config {topic}", None),
+            (self.assigned, _SET, None),
+            (configured, self.cluster.origin, damage),
+        )
+        for values, origin, gap in given:
+            for name in topic_names:
+                if name is not None and name in values:
+                    yield _Candidate(name, values[name], 1, origin, gap)
+        topic_gap = None if of_broker or not definition.of_topics else self._topic_gap(topic)
+        if topic_gap is not None:
+            yield from self._evidence(definition, topic)
+        for values, origin, is_fixed in self._of_the_broker(definition, topic):
+            for key in definition.keys:
+                if key.name in values:
+                    gap = None if is_fixed else topic_gap or self._foreign_gap(origin)
+                    yield _Candidate(key.name, values[key.name], key.factor, origin, gap)
+        if topic_gap is None and self._default_gap(definition, topic, of_broker=of_broker) is not None:
+            yield from self._evidence(definition, topic)
 
-    def _of_the_broker(self, definition: Definition, topic: str | None) -> Iterable[tuple[Mapping[str, str], str]]:
+    # --- what is not known --------------------------------------------------------------------------------------------
+    def _topic_gap(self, topic: str | None) -> Gap | None:
+        """Why the settings of a topic are not known; None: they are."""
+        if topic == METADATA_TOPIC or self.cluster.knows(topic):
+            return None
+        if self.cluster.path is None:
+            if self.uses_zookeeper or self.release < _FIRST_KRAFT:
+                return Gap("zookeeper", "the settings of topics are in ZooKeeper, not on this disk")
+            return Gap("no-log", "no metadata log of its cluster is among what was named")
+        if not self.cluster.is_whole:
+            return Gap("damaged", f"{self.cluster.path} cannot be read completely, so changes may be missing")
+        return Gap("unlisted", f"{self.cluster.path} does not list the topic")
+
+    def _default_gap(self, definition: Definition, topic: str | None, *, of_broker: bool) -> Gap | None:
+        """Why it is not known that a default counts; None: it is."""
+        if topic == METADATA_TOPIC:
+            return None
+        gap = None if of_broker or not definition.of_topics else self._topic_gap(topic)
+        if gap is not None or not definition.keys:  # a setting that topics alone have
+            return gap
+        if self.config_path is None:
+            return Gap("no-config", "no server.properties was given")
+        return self._foreign_gap(self.config_path)
+
+    def _foreign_gap(self, origin: str) -> Gap | None:
+        is_foreign = self.foreign_config is not None and origin == self.config_path
+        return Gap("other-node", self.foreign_config or "") if is_foreign else None
+
+    def _evidence(self, definition: Definition, topic: str | None) -> Iterator[_Candidate]:
+        """What the files themselves show: a cleaner's checkpoint has entries of compacted topics alone."""
+        cleaned = None if topic is None else self.cleaned.get(topic)
+        if definition.name == _POLICY and cleaned is not None:
+            origin = f"{_CHECKPOINT} {cleaned} has an entry for a partition of the topic"
+            yield _Candidate(_POLICY, "compact", 1, origin, None)
+        if definition.name == _CLEANER and self.cleaner is not None:
+            yield _Candidate(_CLEANER, "true", 1, f"{_CHECKPOINT} {self.cleaner} has entries", None)
+
+    def _of_the_broker(
+        self, definition: Definition, topic: str | None
+    ) -> Iterable[tuple[Mapping[str, str], str, bool]]:
+        """Values by the broker's keys, their origin, and whether they count whatever the topic has been given since."""
         given = INTERNAL_TOPICS.get(topic or "", {}).get(definition.name)
         if given is not None:  # a broker sets it when it makes the topic, whatever else it is configured with
             yield from self._given_to_own_topic(definition, given)
         if given is not None or topic == METADATA_TOPIC:  # whose log is made from Kafka's defaults
             return
-        yield self.assigned, _SET
-        yield self.cluster.broker, self.cluster.origin
-        yield self.cluster.brokers, self.cluster.origin
-        yield self.server, self.config_path or "server.properties"
+        yield self.assigned, _SET, False
+        yield self.cluster.broker, self.cluster.origin, False
+        yield self.cluster.brokers, self.cluster.origin, False
+        yield self.server, self.config_path or "server.properties", False
 
-    def _given_to_own_topic(self, definition: Definition, given: str) -> Iterable[tuple[Mapping[str, str], str]]:
+    def _given_to_own_topic(self, definition: Definition, given: str) -> Iterable[tuple[Mapping[str, str], str, bool]]:
         key = definition.keys[0].name
         if given not in BY_NAME:
-            yield {key: given}, "what a broker gives this topic of its own"
+            yield {key: given}, "what a broker gives this topic of its own", True
             return
-        setting = self._setting(BY_NAME[given], None)
-        yield {key: str(setting.value)}, f"{setting.origin}: {given}"
-
-    def _parse(self, definition: Definition, text: str, factor: int, where: str, *, is_override: bool) -> Value:
-        value = _READERS[definition.kind](text.strip())
-        if value is None:
-            raise SettingError(f"{where}={text}: {_WANTED[definition.kind]} is wanted")
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return value
-        minimum = None if is_override else definition.minimum(self.release)
-        if definition.negative_is_minus_one and value < 0:
-            return -1
-        if minimum is not None and value * factor < minimum:
-            raise SettingError(f"{where}={text}: Kafka {self.release} takes nothing below {minimum}")
-        return value * factor
+        setting = self._setting(BY_NAME[given], None, of_broker=True)
+        yield {key: str(setting.value)}, f"{setting.origin}: {given}", setting.gap is None
 
 
-def read_settings(request: SettingsRequest, release: Release, log_dir: str | None = None) -> Settings:
+def read_settings(
+    request: SettingsRequest, release: Release, log_dir: str | None = None, beside: Iterable[str] = ()
+) -> Settings:
     """The settings that count.
 
     Args:
         request: what the command line says.
         release: whose defaults and limits count.
-        log_dir: path of the log directory whose cluster metadata log counts too, where it has one.
+        log_dir: path of the log directory that is meant; None: the files are in none.
+        beside: paths of log directories that were named together with it. What those of the same cluster know of
+            topics counts for it too, as does what those know that `log.dirs` of the given server.properties lists.
 
     Raises SettingError, NotFoundError or AccessError.
     """
@@ -220,14 +295,46 @@ def read_settings(request: SettingsRequest, release: Release, log_dir: str | Non
     for text in request.topic_assignments:
         topic, key, value = parse_topic_assignment(text)
         of_topics.setdefault(topic, {})[key] = value
+    server = {} if request.config is None else _read_server_properties(request.config)
+    own, dirs = related_dirs(log_dir, beside, server)
+    cleaned, cleaner = _cleaned(dirs)
     return Settings(
         release=release,
         config_path=request.config,
-        server={} if request.config is None else _read_server_properties(request.config),
+        server=server,
         assigned=dict(parse_assignment(text) for text in request.assignments),
         of_topics=of_topics,
-        cluster=ClusterConfigs() if log_dir is None else read_cluster_configs(log_dir),
+        cluster=read_cluster_configs([each.path for each in dirs], own.node_id or node_of_config(server)),
+        cleaned=cleaned,
+        cleaner=cleaner,
+        uses_zookeeper=own.uses_zookeeper,
+        foreign_config=_foreign_config(request.config, node_of_config(server), own),
     )
+
+
+def _foreign_config(config: str | None, node_id: str | None, own: Identity) -> str | None:
+    """That a server.properties is of another broker than the log directory; None: nothing says so."""
+    if config is None or node_id is None or own.node_id is None or node_id in {own.node_id, _GENERATED_ID}:
+        return None
+    return f"{config} is of broker {node_id}, and the log directory of broker {own.node_id}"
+
+
+def _cleaned(dirs: Iterable[ClusterDir]) -> tuple[dict[str, str], str | None]:
+    """Topics that a cleaner of the cluster has been at, and a checkpoint of this broker's cleaner with entries."""
+    topics: dict[str, str] = {}
+    cleaner: str | None = None
+    for each in dirs:
+        path = f"{each.path}/{fixed_file_name(FileKind.CLEANER_OFFSET)}"
+        try:
+            text = read_offsets(path, FileKind.CLEANER_OFFSET)
+        except StorageError:
+            continue
+        if text is None or text.is_refused:
+            continue
+        for topic, _ in text.file.entries:
+            topics.setdefault(topic, path)
+        cleaner = path if cleaner is None and each.is_same_broker and text.file.entries else cleaner
+    return topics, cleaner
 
 
 def parse_assignment(text: str) -> tuple[str, str]:
@@ -269,37 +376,3 @@ def _read_server_properties(path: str) -> dict[str, str]:
     if file.refusal is not None:
         raise SettingError(f"no broker reads this file: {file.refusal.problem}", path=path)
     return {item.key: item.value for item in file.properties if item.value is not None}
-
-
-def _read_boolean(text: str) -> bool | None:
-    return {"true": True, "false": False}.get(text.lower())
-
-
-def _read_double(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
-def _read_list(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-_READERS: Final[Mapping[str, Callable[[str], Value | None]]] = {
-    "int": parse_int32,
-    "long": parse_int64,
-    "double": _read_double,
-    "boolean": _read_boolean,
-    "list": _read_list,
-    "text": str,
-}
-_WANTED: Final = {
-    "int": "a whole number of 32 bits",
-    "long": "a whole number of 64 bits",
-    "double": "a number",
-    "boolean": "true or false",
-    "list": "a list",
-    "text": "a text",
-}

@@ -10,7 +10,6 @@ from kafkalog_core import replica_tables, tables
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.ops.logdirs.compaction import is_compacted
-from kafkalog_core.ops.reading.file_codes import code_of_error
 from kafkalog_core.ops.reading.rows import RowChunk
 from kafkalog_core.ops.replicas.advice import advice, reason
 from kafkalog_core.ops.replicas.copies import Place, read_copy
@@ -19,6 +18,7 @@ from kafkalog_core.ops.replicas.epochs import history
 from kafkalog_core.ops.replicas.ledger import Ledger
 from kafkalog_core.ops.replicas.lockstep import lockstep
 from kafkalog_core.ops.replicas.verdict import Read, judge
+from kafkalog_core.storage.file_codes import code_of_error
 from kafkalog_core.storage.scan import ScanOptions
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kafkalog_core.ops.logdirs.segment_views import PartitionView, SegmentView
-    from kafkalog_core.ops.releases.settings import TopicSettings
+    from kafkalog_core.ops.releases.setting_values import TopicSettings
     from kafkalog_core.ops.retention.check import Deleted, Log, Stop
     from kafkalog_core.ops.retention.policies import Judgement, Policy
     from kafkalog_core.ops.retention.rules import RetentionRules

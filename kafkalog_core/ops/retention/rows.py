@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kafkalog_core.ops.logdirs.segment_views import PartitionView
-    from kafkalog_core.ops.releases.settings import Setting
     from kafkalog_core.ops.retain import Retained
     from kafkalog_core.ops.retention.forecast import Fate, Forecast
     from kafkalog_core.ops.retention.play import Event
@@ -30,7 +29,7 @@ def retained_rows(each: Retained | Finding) -> Iterator[RowChunk]:
     if isinstance(each, Finding):
         yield RowChunk(tables.FINDING, [each.row()])
         return
-    yield partition_rows(each.forecast)
+    yield partition_rows(each)
     yield segment_rows(each.forecast)
     for chunk in (
         what_if_rows(each.outcomes),
@@ -41,8 +40,9 @@ def retained_rows(each: Retained | Finding) -> Iterator[RowChunk]:
             yield chunk
 
 
-def partition_rows(forecast: Forecast) -> RowChunk:
+def partition_rows(each: Retained) -> RowChunk:
     """The `retention` row."""
+    forecast = each.forecast
     question, log = forecast.question, forecast.question.log
     view, rules, due = question.view, question.rules, forecast.next_due
     row: Row = {
@@ -70,8 +70,12 @@ def partition_rows(forecast: Forecast) -> RowChunk:
         "log_end_offset": view.end_offset,
         "new_segment": forecast.checked.new_segment is not None,
         "next_due_ms": None if due is None else due.due_ms,
+        "assumptions": "\n".join(one.sentence for one in each.assumptions) or None,
         "settings": {
-            setting.name: _setting(setting) | {"origin": question.origins.get(setting.name, setting.origin)}
+            setting.name: {
+                "value": setting.text,
+                "origin": question.origins.get(setting.name, setting.source),
+            }
             for setting in settings_of(question.topic)
         },
     }
@@ -141,9 +145,3 @@ def _segment_row(view: PartitionView, fate: Fate, now_ms: int) -> Row:
         "is_future": segment.largest_timestamp_ms > now_ms,
         "due_ms": fate.due_ms,
     }
-
-
-def _setting(setting: Setting) -> dict[str, str]:
-    value = setting.value
-    text = ",".join(value) if isinstance(value, tuple) else str(value).lower() if isinstance(value, bool) else value
-    return {"value": str(text)}

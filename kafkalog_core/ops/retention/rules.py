@@ -11,9 +11,11 @@ from kafkalog_core.ops.logdirs.segment_views import TIME_INDEXES
 from kafkalog_core.ops.releases.release import Release
 
 if TYPE_CHECKING:
-    from kafkalog_core.ops.releases.settings import Settings, TopicSettings
+    from kafkalog_core.ops.releases.setting_values import TopicSettings
+    from kafkalog_core.ops.releases.settings import Settings
 
 __all__ = [
+    "START_OF_COMPACTED",
     "PassName",
     "RetentionRules",
     "Runner",
@@ -28,7 +30,8 @@ Runner = Literal["retention", "cleaner", "nobody"]
 
 _BOTH_POLICIES: Final = Release(0, 10, 1)
 _BOUNDED: Final = Release(0, 11)
-_START_OF_COMPACTED: Final = Release(2, 1)
+START_OF_COMPACTED: Final = Release(2, 1)
+"""From here on the pass by the log start offset runs over compacted logs too (KAFKA-7358)."""
 _START_FIRST: Final = Release(3, 0)
 _TIERED: Final = Release(3, 6)
 _ALL_OF_TIERED: Final = Release(4, 2)
@@ -93,7 +96,7 @@ def _passes(policy: tuple[str, ...], release: Release, *, is_tiered: bool) -> tu
         if release < _BOUNDED:
             return ("time", "size"), None
         return (("start-offset", "size", "time") if release >= _START_FIRST else ("time", "size", "start-offset")), None
-    if release >= _START_OF_COMPACTED:
+    if release >= START_OF_COMPACTED:
         return ("start-offset",), None
     return (), f"cleanup.policy is {','.join(policy) or 'empty'}, and of such a log Kafka {release} deletes nothing"
 

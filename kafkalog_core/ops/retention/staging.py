@@ -1,32 +1,44 @@
-"""The changes that delete segments as a broker would, in their order.
+"""The changes that delete segments as a broker would, in their order: deletions first, so that a full disk gets room.
 
-A broker may be started, by mistake or by a watchdog, between any two of them. What it then loses is at most what the
-whole plan takes away, since after each change these hold:
+A broker may be started, by mistake or by a watchdog, between any two changes. It then loses at most what the whole plan
+takes away, because after each change these hold:
 
-- The checkpointed log start is raised first, for all logs: what is below it is gone for every reader, and a broker
-  would delete it itself.
-- Where all segments go, the producers' state at the end of the log and then a new empty segment there come before
-  anything goes: a log is never without a segment, which would begin at offset 0 again.
-- Segments go from the first to the last, the log before its indexes: what is left is a whole log that begins later. An
-  index without a log is swept away; a log without its index would be read, and cut, by the broker itself.
-- Producer snapshots of what is gone, and leader epochs, follow: a start itself puts them right.
+- Segments are deleted from the first to the last, the log before its indexes. What is left is a whole log that begins
+  later. A start deletes an index without a log (`LogLoader.loadSegmentFiles`); a log without its offset index would be
+  recovered, and perhaps truncated, by the broker itself.
+- Logs that lose several segments come first: where a run without a journal dies after the first deletions, the same
+  command finds others of the same log due and brings the small files of that log into line too.
+- The checkpointed log start offset is raised after the deletions. Between the two a start takes the larger of the
+  checkpoint and the first base offset (`LogLoader.load`), which is the state that every broker leaves when it dies
+  after retention and before its next checkpoint (`log.flush.start.offset.checkpoint.interval.ms`). The other order is
+  as safe, but it writes before anything is free.
+- Where all segments are deleted, the producer state at the log end and an empty segment there are written before the
+  first log is deleted: a log without any segment would begin at offset 0 again, and the state could not be rebuilt.
+  The time indexes of these segments are deleted before that and make room for the snapshot. A start replaces a missing
+  time index with an empty one and reads no record of the segment (`LogSegment.sanityCheck`), and these segments are
+  due anyway. The other files of an empty segment need no block.
+- Producer snapshots of deleted segments and leader epochs follow: a start itself corrects them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
 from kafkalog_core.format.checkpoint_text import encode_epoch_checkpoint
-from kafkalog_core.format.names import FileKind, segment_file_name
+from kafkalog_core.format.names import SEGMENT_KINDS, FileKind, segment_file_name
 from kafkalog_core.ops.logdirs.segment_views import TIME_INDEXES
 from kafkalog_core.ops.recovery.epochs import EpochCache, read_epoch_file
 from kafkalog_core.ops.recovery.loader_rules import rules_of
-from kafkalog_core.ops.recovery.producer_load import ProducerLoad, Reading
+from kafkalog_core.ops.recovery.producer_load import ProducerLoad
+from kafkalog_core.ops.recovery.replay import Reading
 from kafkalog_core.ops.recovery.snapshots import SnapshotFiles
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from kafkalog_core.findings import Finding
+    from kafkalog_core.ops.recovery.loader_rules import OffsetSearch
     from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
     from kafkalog_core.ops.releases.release import Release
     from kafkalog_core.ops.retention.check import Deleted
@@ -36,36 +48,61 @@ if TYPE_CHECKING:
 
 __all__ = ["stage_retention"]
 
-_GO_ON = "a new segment for the log to go on at offset {}, as all others go"
+_FILES: Final = SEGMENT_KINDS - {FileKind.SNAPSHOT}
+_TIMES: Final = frozenset({FileKind.TIME_INDEX})
+_GO_ON: Final = "a new segment for the log to go on at offset {}, as all others go"
 
 
-def stage_retention(forecast: Forecast, release: Release, snapshots: SnapshotOptions, stage: Stage) -> Finding | None:
-    """Stage all changes in the directory of a partition; what cannot be told of its producers, where that matters.
+def stage_retention(
+    forecasts: Sequence[Forecast],
+    release: Release,
+    snapshots: SnapshotOptions,
+    stage: Stage,
+    raise_starts: Callable[[], None],
+) -> list[Finding]:
+    """Stage all changes of some partitions; findings about producers that cannot be determined, where that matters.
 
     Args:
-        forecast: what goes.
+        forecasts: what is deleted.
         release: whose rules.
         snapshots: how producer snapshots are read and written.
         stage: takes the changes.
+        raise_starts: stages the checkpointed log start offsets.
     """
-    partition = forecast.question.view.partition
-    log = forecast.checked.log
-    finding = None
-    if forecast.checked.new_segment is not None:
-        finding = _stage_new_segment(forecast, release, snapshots, stage)
-    gone = {each.segment.base_offset: each for each in forecast.deleted}
-    for segment in partition.segments:
+    whole = [each for each in forecasts if each.checked.new_segment is not None]
+    parts = [each for each in forecasts if each.checked.new_segment is None]
+    for each in sorted(parts, key=lambda each: len(each.deleted) == 1):
+        _remove_segments(each, stage, _FILES)
+    for each in whole:
+        _remove_segments(each, stage, _TIMES)
+    findings = [_stage_new_segment(each, release, snapshots, stage) for each in whole]
+    for each in whole:
+        _remove_segments(each, stage, _FILES - _TIMES)
+    raise_starts()
+    for each in forecasts:
+        _stage_small_files(each, release, stage)
+    return [finding for finding in findings if finding is not None]
+
+
+def _remove_segments(forecast: Forecast, stage: Stage, kinds: frozenset[FileKind]) -> None:
+    """Stage the deletion of the files of these kinds, segment by segment, the log before its indexes."""
+    gone = {each.segment.base_offset: _why(each) for each in forecast.deleted}
+    for segment in forecast.question.view.partition.segments:
         if segment.base_offset in gone:
             for file in segment.files:
-                if file.name.kind is not FileKind.SNAPSHOT:
-                    stage.remove(file.path, why=_why(gone[segment.base_offset]))
+                if file.name.kind in kinds:
+                    stage.remove(file.path, why=gone[segment.base_offset])
+
+
+def _stage_small_files(forecast: Forecast, release: Release, stage: Stage) -> None:
+    partition, log = forecast.question.view.partition, forecast.checked.log
+    gone = {each.segment.base_offset for each in forecast.deleted}
     removes = rules_of(release).removes_stray_snapshots  # older ones leave it to the next start
     for file in partition.snapshots:
         if removes and file.name.canonical and file.name.base_offset in gone:
             stage.remove(file.path, why=f"the segments up to offset {log.segments[0].base_offset} are gone")
     if log.start_offset > forecast.question.view.log_start_offset:
         _stage_epochs(partition, log.start_offset, release, stage)
-    return finding
 
 
 def _why(deleted: Deleted) -> str:
@@ -79,7 +116,7 @@ def _stage_new_segment(forecast: Forecast, release: Release, options: SnapshotOp
     like = partition.segments[-1].files[0].path
     finding = None
     if rules_of(release).has_producers:
-        finding = _stage_snapshot(forecast, options, stage, like)
+        finding = _stage_snapshot(forecast, options, stage, like, search=rules_of(release).search)
     kinds = (FileKind.LOG, FileKind.OFFSET_INDEX, *((FileKind.TIME_INDEX,) if release >= TIME_INDEXES else ()))
     for kind in kinds:
         path = f"{partition.path}/{segment_file_name(end_offset, kind)}"
@@ -87,7 +124,9 @@ def _stage_new_segment(forecast: Forecast, release: Release, options: SnapshotOp
     return finding
 
 
-def _stage_snapshot(forecast: Forecast, options: SnapshotOptions, stage: Stage, like: str) -> Finding | None:
+def _stage_snapshot(
+    forecast: Forecast, options: SnapshotOptions, stage: Stage, like: str, *, search: OffsetSearch
+) -> Finding | None:
     view = forecast.question.view
     files = SnapshotFiles.of(view.partition)
     if view.end_offset in set(files):
@@ -95,7 +134,7 @@ def _stage_snapshot(forecast: Forecast, options: SnapshotOptions, stage: Stage, 
     readings = [
         Reading(segment.base_offset, segment.files[0].path, segment.size_bytes) for segment in view.partition.segments
     ]
-    load = ProducerLoad(files, options, marks_last_segments=False)
+    load = ProducerLoad(files, options, marks_last_segments=False, search=search)
     obstacle = load.at_end(readings, view.log_start_offset, view.end_offset, is_clean=False)
     if obstacle is not None:
         path, place = obstacle

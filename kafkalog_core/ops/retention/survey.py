@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import RefusedError, SelectionError, StorageError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
-from kafkalog_core.ops.cleaning.policy import cleaned_topics, with_known_policy
 from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
 from kafkalog_core.ops.logdirs.segment_views import PartitionView, check_now, read_partition_view
-from kafkalog_core.ops.reading.file_codes import code_of_error
 from kafkalog_core.ops.releases.release_evidence import infer_release
 from kafkalog_core.ops.releases.settings import read_settings
 from kafkalog_core.ops.retention.custom import load_policies
 from kafkalog_core.ops.retention.forecast import Question, forecast
 from kafkalog_core.ops.retention.rules import check_broker_keys, check_settings, retention_rules
+from kafkalog_core.storage.file_codes import code_of_error
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.segment import SegmentState
 
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.progress import Progress
     from kafkalog_core.ops.releases.release import Release
     from kafkalog_core.ops.releases.release_evidence import ReleaseGuess
-    from kafkalog_core.ops.releases.settings import Setting, Settings, SettingsRequest, TopicSettings
+    from kafkalog_core.ops.releases.setting_values import Setting, TopicSettings
+    from kafkalog_core.ops.releases.settings import Settings, SettingsRequest
     from kafkalog_core.ops.retention.forecast import Forecast
     from kafkalog_core.storage.logdir import PartitionPath
 
@@ -75,11 +75,8 @@ class Survey:
         self.site = site
         self.guess: ReleaseGuess = infer_release(site.root, kafka=wanted.kafka.kafka)
         log_dir = site.log_dir
-        self.settings: Settings = read_settings(
-            wanted.kafka, self.guess.release, None if log_dir is None else log_dir.path
-        )
+        self.settings: Settings = read_settings(wanted.kafka, self.guess.release, site.log_dir_path, site.beside)
         self.broker_dir: BrokerDir | None = None if log_dir is None else read_broker_dir(log_dir)
-        self._cleaned = cleaned_topics(self.broker_dir)
         self._wanted = wanted
         self._policies = load_policies(wanted.policies)
 
@@ -109,7 +106,7 @@ class Survey:
             name = place.name
             if name.state not in _SERVED:
                 continue
-            topic = with_known_policy(self.settings.for_topic(name.topic), is_cleaned=name.topic in self._cleaned)
+            topic = self.settings.for_topic(name.topic)
             if name.topic != METADATA_TOPIC:
                 check_broker_keys(self.settings, name.topic)
                 check_settings(topic, self.guess.release)
@@ -123,7 +120,7 @@ class Survey:
             yield each if isinstance(each, Finding) else forecast(each)
 
     def _question(self, view: PartitionView) -> Question:
-        topic = with_known_policy(self.settings.for_topic(view.topic), is_cleaned=view.topic in self._cleaned)
+        topic = self.settings.for_topic(view.topic)
         self._check_start(view)
         return Question(
             view=view,
@@ -139,11 +136,12 @@ class Survey:
         """Where a value comes from, by which key, and which others it overrules."""
         said = self.settings.said(setting.name, topic.topic)
         if not said:
-            return setting.origin
-        key, _, origin = said[0]
-        text = origin if key == setting.name else f"{origin}: {key}"
+            return setting.source
+        key = said[0][0]
+        text = setting.origin if key == setting.name else f"{setting.origin}: {key}"
         overruled = [f"{other}={value} of {where}" for other, value, where in said[1:]]
-        return f"{text}, before {' and '.join(overruled)}" if overruled else text
+        text = f"{text}, before {' and '.join(overruled)}" if overruled else text
+        return text if setting.gap is None else f"{text}, assumed: {setting.gap.why}"
 
     def _start_of(self, view: PartitionView) -> int | None:
         """The log start that is wanted; a broker only ever raises it."""
@@ -155,7 +153,8 @@ class Survey:
         if wanted is not None and wanted > view.high_watermark:
             raise RefusedError(
                 f"the log start offset cannot be {wanted}: the high watermark is {view.high_watermark} "
-                f"({view.high_watermark_origin}), and a broker refuses what lies above it",
+                f"({view.high_watermark_origin}), and a broker refuses an offset above it; give a lower "
+                "--log-start-offset",
                 path=view.path,
             )
 

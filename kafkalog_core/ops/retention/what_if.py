@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Self
 
 from kafkalog_core.errors import SettingError
 from kafkalog_core.format.textfile import parse_int64
-from kafkalog_core.ops.cleaning.policy import is_inferred, with_known_policy
 from kafkalog_core.ops.releases.setting_table import SETTINGS
 from kafkalog_core.ops.releases.settings import parse_assignment
 from kafkalog_core.ops.retention.forecast import forecast
@@ -96,7 +95,7 @@ def under(question: Question, settings: Settings, scenario: Scenario) -> Forecas
     topic_name = question.topic.topic
     try:
         changed = _overridden(settings, assigned)
-        topic = with_known_policy(changed.for_topic(topic_name), is_cleaned=is_inferred(question.topic))
+        topic = changed.for_topic(topic_name)
         check_settings(topic, settings.release)
     except SettingError as error:
         raise SettingError(f"--what-if {scenario.text}: {error.message}") from error

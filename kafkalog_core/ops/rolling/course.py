@@ -15,7 +15,7 @@ from kafkalog_core.words import duration
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog_core.ops.releases.settings import TopicSettings
+    from kafkalog_core.ops.releases.setting_values import TopicSettings
     from kafkalog_core.storage.append import Sink
     from kafkalog_core.storage.items import Run
     from kafkalog_core.storage.roll_rules import AppendRules, OpenSegment, Roll

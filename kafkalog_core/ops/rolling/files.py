@@ -122,7 +122,9 @@ class PartitionFiles:
         """The producers at the start of the log: those of the first segment's snapshot, where it has one."""
         first = self._partition.segments[0].snapshot
         known = None if first is None else load_states(first.path)
-        return ProducerStates(sequences="unchecked") if known is None else known
+        states = ProducerStates(sequences="unchecked") if known is None else known
+        states.ends_empty = self._rules.lists_empty_transactions
+        return states
 
     def _snapshot(self, offset: int) -> None:
         """The producers at an offset: as a broker knew them there, who no longer wrote by then included."""
@@ -132,7 +134,9 @@ class PartitionFiles:
         if offset in [*self._snapshots] and load_states(self._snapshot_path(offset)) is not None:
             content = self._snapshots.read(offset)
         if content is None:
-            content = encode_snapshot(self._states.snapshot_entries(), order=self._rules.snapshot_order)
+            rules = self._rules
+            entries = self._states.snapshot_entries(rules.snapshot_style)
+            content = encode_snapshot(entries, order=rules.snapshot_order)
         self._new.add(self._path(offset, FileKind.SNAPSHOT), content)
 
     def _snapshot_path(self, offset: int) -> str:

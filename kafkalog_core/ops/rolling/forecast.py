@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.releases.release_evidence import ReleaseGuess
-    from kafkalog_core.ops.releases.settings import TopicSettings
+    from kafkalog_core.ops.releases.setting_values import TopicSettings
     from kafkalog_core.ops.rolling.course import RolledSegment
     from kafkalog_core.ops.rolling.files import PartitionFiles
     from kafkalog_core.storage.partition import Partition
@@ -272,7 +272,7 @@ class _Play:
         settings = self._task.settings
         names = USED + (_COMPACTED if "compact" in settings.cleanup_policy else ())
         return {
-            each.name: {"value": _text(each.value), "origin": each.origin}
+            each.name: {"value": _text(each.value), "origin": each.source}
             for each in settings.settings
             if each.name in names
         }

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog_core.storage.items import offset_order
-from kafkalog_core.storage.resync import count_zeros
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 
@@ -47,7 +46,7 @@ def log_runs(
             for item in scan(source, base_offset=segment.base_offset, options=options, end=source.size_bytes):
                 if isinstance(item, Damage):
                     is_last = segment is partition.segments[-1]
-                    yield LogDamage(log.path, item, is_tail=is_last and _is_tail(item, source))
+                    yield LogDamage(log.path, item, is_tail=is_last and item.is_plain_tail)
                     return
                 lasts = item.batches.column("last_offset")
                 if lasts[0] < next_offset:  # segments overlap
@@ -58,10 +57,3 @@ def log_runs(
                 next_offset = lasts[-1] + 1
                 yield segment, item
                 advance(sum(item.batches.column("size_bytes")))
-
-
-def _is_tail(damage: Damage, source: Source) -> bool:
-    """Whether it is what an append that was cut short, or room that was made for appends, leaves at the end."""
-    if damage.reason == "zero-filled":
-        return count_zeros(source, damage.position, source.size_bytes) == source.size_bytes - damage.position
-    return damage.reason == "torn-tail"

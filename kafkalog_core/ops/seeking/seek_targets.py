@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import NotFoundError, SelectionError, StorageError
-from kafkalog_core.findings import found
 from kafkalog_core.format.names import LOG_KINDS, FileKind, fixed_file_name
 from kafkalog_core.ops.reading.logfiles import Unit, unit_of_file, unit_of_partition
 from kafkalog_core.ops.releases.release_evidence import ReleaseGuess, infer_release
 from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget
 from kafkalog_core.storage.listing import FileInfo, stat_path
+from kafkalog_core.storage.logdir import not_listed
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.segment import Segment, SegmentState
 
@@ -76,10 +76,8 @@ def seek_targets(target: Target) -> Iterator[SeekTarget]:
         try:
             yield _of_partition(place.path, log_dir)
         except StorageError as error:
+            problem = not_listed(place, error)
             name = place.name
-            problem = found(
-                "dir.unreadable", place.path, topic=name.topic, partition=name.partition, reason=error.message
-            )
             unit = Unit(topic=name.topic, partition=name.partition, path=place.path, log_dir=log_dir, files=())
             yield SeekTarget(unit=unit, segments=(), is_v07=False, problem=problem)
 

@@ -50,17 +50,29 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
 
-__all__ = ["FileTarget", "LogDirTarget", "PartitionTarget", "Selection", "Target", "resolve", "same_partitions"]
+__all__ = [
+    "FileTarget",
+    "LogDirTarget",
+    "PartitionTarget",
+    "Selection",
+    "Target",
+    "partition_names",
+    "resolve",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileTarget:
-    """One file; topic and partition are those of its directory's name, null where that is of no partition."""
+    """One file; topic and partition are those of its directory's name, null where that is of no partition.
+
+    `beside`, of every kind of target: absolute paths of the log directories of all that was named, selected or not.
+    """
 
     file: FileInfo
     kind: FileKind
     topic: str | None
     partition: int | None
+    beside: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:
@@ -74,6 +86,7 @@ class PartitionTarget:
 
     place: PartitionPath
     log_dir: str | None
+    beside: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:
@@ -92,6 +105,7 @@ class LogDirTarget:
     log_dir: LogDir
     partitions: tuple[PartitionPath, ...]
     is_whole: bool
+    beside: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:
@@ -158,8 +172,19 @@ def resolve(
     unique = _without_repeats(found)
     selected = [chosen for target in unique if (chosen := _select(target, wanted)) is not None]
     if not selected and not wanted.is_everything:
-        raise SelectionError(f"no partition matches {wanted}; {describe_topics(_names(unique))}")
-    return sorted(selected, key=_sort_key)
+        raise SelectionError(f"no partition matches {wanted}; {describe_topics(partition_names(unique))}")
+    beside = _log_dirs(unique)
+    return [replace(target, beside=beside) for target in sorted(selected, key=_sort_key)]
+
+
+def _log_dirs(targets: Iterable[Target]) -> tuple[str, ...]:
+    """Absolute paths of the log directories that targets are, or are in."""
+    paths = (
+        target.path if isinstance(target, LogDirTarget) else target.log_dir
+        for target in targets
+        if not isinstance(target, FileTarget)
+    )
+    return tuple(dict.fromkeys(os.path.abspath(path) for path in paths if path is not None))
 
 
 def _find(pattern: str, found: list[Target], refusals: list[KafkalogError]) -> None:
@@ -346,26 +371,6 @@ def _concerns(finding: Finding, selection: Selection) -> bool:
     return parse_file_name(os.path.basename(finding.path)).kind in BROKER_KINDS
 
 
-def same_partitions(targets: Iterable[Target]) -> list[str]:
-    """Partitions of which there is more than one directory: `orders-0`; rows do not tell them apart without a path."""
-    places: dict[tuple[object, ...], set[str]] = {}
-    for target in targets:
-        if isinstance(target, LogDirTarget):
-            for place in target.partitions:
-                places.setdefault((place.name.topic, place.name.partition), set()).add(place.path)
-        elif isinstance(target, PartitionTarget):
-            places.setdefault((target.place.name.topic, target.place.name.partition), set()).add(target.path)
-        else:
-            segment = target.file.name.raw if target.topic is None else None
-            key = (target.topic, target.partition) if segment is None else (segment,)
-            places.setdefault(key, set()).add(os.path.dirname(os.path.abspath(target.path)))
-    return sorted(_label(key) for key, paths in places.items() if len(paths) > 1)
-
-
-def _label(key: tuple[object, ...]) -> str:
-    return "-".join(str(part) for part in key if part is not None) or "no name"
-
-
 def _sort_key(target: Target) -> tuple[str, int, str, int, int, str]:
     path = os.path.abspath(target.path)
     if isinstance(target, LogDirTarget):
@@ -378,7 +383,8 @@ def _sort_key(target: Target) -> tuple[str, int, str, int, int, str]:
     return around, 2, target.topic or "", target.partition or 0, base_offset, path
 
 
-def _names(targets: Iterable[Target]) -> Iterator[tuple[str | None, int | None]]:
+def partition_names(targets: Iterable[Target]) -> Iterator[tuple[str | None, int | None]]:
+    """Yield topic and number of each partition that is meant."""
     for target in targets:
         if isinstance(target, LogDirTarget):
             yield from ((place.name.topic, place.name.partition) for place in target.partitions)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from kafkalog_core.format.checkpoint_text import encode_epoch_checkpoint
 from kafkalog_core.ops.recovery.epochs import EpochCache, read_epoch_file
 from kafkalog_core.ops.recovery.loader_rules import log_start, rules_of
-from kafkalog_core.ops.recovery.producer_load import ProducerLoad, Reading
-from kafkalog_core.ops.recovery.rules import recovery_rules
+from kafkalog_core.ops.recovery.producer_load import ProducerLoad
+from kafkalog_core.ops.recovery.replay import Reading
 from kafkalog_core.ops.recovery.snapshots import SnapshotFiles, SnapshotOptions
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.recovery.epochs import EpochStart
     from kafkalog_core.ops.recovery.replay import Obstacle
     from kafkalog_core.ops.releases.release import Release
-    from kafkalog_core.ops.releases.settings import TopicSettings
+    from kafkalog_core.ops.releases.setting_values import TopicSettings
     from kafkalog_core.ops.truncation.cut import Cut
 
 __all__ = ["Aftermath", "Surroundings", "aftermath_of", "epochs_after"]
@@ -47,12 +47,7 @@ class Surroundings:
     @property
     def snapshot_options(self) -> SnapshotOptions:
         """How producer snapshots are read and written."""
-        return SnapshotOptions(
-            order=recovery_rules(self.release).snapshot_order,
-            now_ms=self.now_ms,
-            expiration_ms=self.expiration_ms,
-            drops_below_start=rules_of(self.release).drops_old_producers,
-        )
+        return SnapshotOptions.of_release(self.release, now_ms=self.now_ms, expiration_ms=self.expiration_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +73,8 @@ def aftermath_of(cut: Cut, around: Surroundings) -> Aftermath:
     if cut.partition.format == "v07" or not rules_of(around.release).has_producers:
         return Aftermath(epochs=epochs)
     files = SnapshotFiles.of(cut.partition)
-    load = ProducerLoad(files, around.snapshot_options, marks_last_segments=False)
+    search = rules_of(around.release).search
+    load = ProducerLoad(files, around.snapshot_options, marks_last_segments=False, search=search)
     first_base, is_tiered = cut.partition.segments[0].base_offset, around.settings.remote_storage_enable
     start_offset = log_start(around.context.log_start_offset, first_base, is_tiered=is_tiered)
     start_offset = min(start_offset, cut.end_offset)

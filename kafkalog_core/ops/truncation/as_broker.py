@@ -11,7 +11,10 @@ from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.ops.recovery.partition import PartitionLoad
 from kafkalog_core.ops.recovery.results import LoadOptions
 from kafkalog_core.ops.truncation.aftermath import Aftermath, epochs_after
+from kafkalog_core.ops.truncation.completion import completion_of
 from kafkalog_core.ops.truncation.cut import Cut, SegmentCut, cut_at_damage
+from kafkalog_core.storage.scan import Run, scan
+from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.recovery.results import LoadedSegment, LoadProblem, LoadResult
     from kafkalog_core.ops.truncation.aftermath import Surroundings
+    from kafkalog_core.ops.truncation.completion import Completion
     from kafkalog_core.storage.partition import Partition
 
 __all__ = ["BrokerCut", "cut_as_broker"]
@@ -32,9 +36,14 @@ _CODES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerCut:
-    """What a broker cuts: `cut` null: nothing, or it is not known, for the reason `refusal`."""
+    """What a broker cuts: `cut` None: nothing, or it is not known, for the reason `refusal`.
+
+    With a `completion` it first puts replacements in place; `cuts_more`: it goes on and cuts what comes of that.
+    """
 
     cut: Cut | None = None
+    completion: Completion | None = None
+    cuts_more: bool = False
     aftermath: Aftermath | None = None
     refusal: Finding | None = None
 
@@ -50,11 +59,14 @@ def cut_as_broker(partition: Partition, around: Surroundings, advance: Callable[
     for _ in load.run():
         pass
     result = load.result
-    problem = result.problem
-    if problem is not None:
-        return BrokerCut(refusal=_of_problem(partition, problem))
-    if not result.lost_bytes and not result.removed:
-        return BrokerCut()
+    if result.problem is not None:
+        return BrokerCut(refusal=_of_problem(partition, result.problem))
+    cuts = bool(result.lost_bytes or result.removed)
+    completion = completion_of(partition, result)
+    if completion is not None:
+        return BrokerCut(completion=completion, cuts_more=cuts)
+    if not cuts:
+        return BrokerCut(refusal=_end_lost(partition, result) if result.is_end_lost else None)
     cut = _cut(partition, result)
     open_transactions = () if load.producers is None else tuple(load.producers.open_transactions())
     aftermath = Aftermath(
@@ -105,6 +117,20 @@ def _as_v07(partition: Partition, around: Surroundings, advance: Callable[[int],
         return BrokerCut()
     cut = cut_at_damage(partition, advance, first=len(partition.segments) - 1)
     return BrokerCut(cut=cut)
+
+
+def _end_lost(partition: Partition, result: LoadResult) -> Finding:
+    """After a clean stop nothing is cut; yet the offsets from the base of the last segment on are given out again."""
+    segment = partition.segments[-1]
+    last, code = segment.base_offset, "truncate.end-misled"
+    with Source.open(segment.files[0].path) as source:
+        for item in scan(source, base_offset=None):
+            if isinstance(item, Run):
+                last = item.batches.column("last_offset")[-1]
+            elif item.size_bytes:
+                code = "truncate.end-lost"
+                break
+    return _found(partition, code, segment.files[0].path, offset=result.end_offset, last=last)
 
 
 def _of_problem(partition: Partition, problem: LoadProblem) -> Finding:

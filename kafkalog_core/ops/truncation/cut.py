@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.storage.items import BATCHES_TO_JUDGE, batch_too_high, last_places
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog_core.ops.recovery.segment import SegmentRecovery
     from kafkalog_core.storage.partition import Partition
@@ -19,7 +20,6 @@ __all__ = ["Cut", "Hidden", "SegmentCut", "cut_at_damage", "cut_at_offset"]
 
 _NO_DAMAGE: Final = frozenset({"over-limit"})
 """What the scan does not read for a reason of its own."""
-_TAIL: Final = frozenset({"torn-tail", "zero-filled"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ def cut_at_offset(partition: Partition, offset: int, advance: Callable[[int], No
     for item in _items(segment, advance, is_v07=is_v07, check=False):
         if isinstance(item, Damage):
             is_last = item.size_bytes and item.position + item.size_bytes >= segment.size_bytes
-            if is_last and (number < len(segments) - 1 or item.reason not in _TAIL):
+            if is_last and (number < len(segments) - 1 or not item.is_plain_tail):
                 return Hidden(_path(segment), item.position, item.reason)
             continue
         batches = item.batches
@@ -135,15 +135,17 @@ def cut_at_damage(partition: Partition, advance: Callable[[int], None], *, first
     is_v07 = partition.format == "v07"
     for number in range(first, len(partition.segments)):
         segment = partition.segments[number]
-        end_offset = segment.base_offset
+        last: list[tuple[int, ...]] = [(0, 0, segment.base_offset - (not is_v07))]
         for item in _items(segment, advance, is_v07=is_v07, check=True):
             if isinstance(item, Run):
-                end_offset = item.batches.column("last_offset")[-1] + (not is_v07)
+                last = [*last, *last_places(item.batches)][-BATCHES_TO_JUDGE:]
                 continue
-            if not item.size_bytes or item.reason in _NO_DAMAGE:
+            if item.reason in _NO_DAMAGE:
                 continue
-            why = f"{item.reason} at byte {item.position}"
-            cut = SegmentCut(segment=segment, size_bytes=item.position, end_offset=end_offset, why=why)
+            position, kept = (item.position, last[-1]) if item.size_bytes else _before_disorder(item, last)
+            end_offset = kept[-1] + (not is_v07)
+            why = f"{item.reason} at byte {position}"
+            cut = SegmentCut(segment=segment, size_bytes=position, end_offset=end_offset, why=why)
             return Cut(
                 partition=partition,
                 end_offset=end_offset,
@@ -152,6 +154,14 @@ def cut_at_damage(partition: Partition, advance: Callable[[int], None], *, first
                 why_removed=f"the segment before, of offset {segment.base_offset}, is cut",
             )
     return None
+
+
+def _before_disorder(damage: Damage, last: Sequence[tuple[int, ...]]) -> tuple[int, tuple[int, ...]]:
+    """Return the byte of the batch with wrong offsets, as `verify` names it, and the place of the one before it."""
+    wrong = batch_too_high(last)
+    if wrong is not None:
+        return wrong[0], last[0]
+    return damage.position, next(place for place in reversed(last) if place[0] < damage.position or place is last[0])
 
 
 def _items(segment: Segment, advance: Callable[[int], None], *, is_v07: bool, check: bool) -> Iterator[Run | Damage]:

@@ -103,7 +103,7 @@ def _read(path: str, start: int, tally: _Tally, high_watermark: int | None, *, i
         )
         for item in items:
             if isinstance(item, Damage):
-                tally.has_more |= bool(item.size_bytes) and item.reason not in _HARMLESS
+                tally.has_more |= bool(item.size_bytes) and not item.is_plain_tail
             else:
                 _count(item, tally, high_watermark, is_v07=is_v07)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkalog_core.findings import found
+from kafkalog_core.format.names import FileKind
 from kafkalog_core.ops.recovery.loader_rules import log_start
 from kafkalog_core.ops.truncation.aftermath import aftermath_of
 from kafkalog_core.ops.truncation.as_broker import cut_as_broker
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.plans.plan import Loss
     from kafkalog_core.ops.truncation.aftermath import Aftermath, Surroundings
+    from kafkalog_core.ops.truncation.completion import Completion
     from kafkalog_core.ops.truncation.cut import Cut
     from kafkalog_core.storage.partition import Partition
 
@@ -40,6 +42,7 @@ class Answer:
 
     partition: Partition
     cut: Cut | None = None
+    completion: Completion | None = None
     aftermath: Aftermath | None = None
     findings: list[Finding] = field(default_factory=list)
     refusals: list[Finding] = field(default_factory=list)
@@ -76,7 +79,7 @@ def search(partition: Partition, question: Question, around: Surroundings, advan
 
     answer = Answer(partition)
     cut, aftermath = _cut(answer, question, around, tell)
-    if cut is not None and not cut.is_empty and not _is_blocked(answer):
+    if cut is not None and not cut.is_empty and (question.as_broker or not _is_blocked(answer)):
         answer.cut, answer.aftermath = cut, aftermath or aftermath_of(cut, around)
         _tell(answer, cut, answer.aftermath, around)
     advance(sum(segment.size_bytes for segment in partition.segments) - told)
@@ -89,10 +92,31 @@ def _cut(
     if question.as_broker:
         result = cut_as_broker(answer.partition, around, advance)
         answer.refusals += [result.refusal] if result.refusal is not None else []
+        if result.completion is not None:
+            _complete(answer, result.completion, around, cuts_more=result.cuts_more)
         return result.cut, result.aftermath
     if question.to_offset is None:
         return cut_at_damage(answer.partition, advance), None
     return _at_offset(answer, question.to_offset, around, advance), None
+
+
+def _complete(answer: Answer, completion: Completion, around: Surroundings, *, cuts_more: bool) -> None:
+    """Replacements that wait are put in place, as a start does it."""
+    answer.completion = completion
+    path = answer.partition.path
+    names = ", ".join(os.path.basename(file.path) for file in completion.moved if file.name.kind is FileKind.LOG)
+    replaced = [file.name.raw for file, _ in completion.replaced if file.name.kind is FileKind.LOG]
+    answer.add(
+        "truncate.completes",
+        path,
+        names=names or os.path.basename(completion.moved[0].path),
+        replaced=", ".join(replaced) or "no log",
+    )
+    for span in completion.lost:
+        loss = measure_loss(answer.partition, [span], around.high_watermark)
+        answer.losses += [loss] if loss is not None else []
+    if cuts_more:
+        answer.add("truncate.cuts-more", path)
 
 
 def _at_offset(answer: Answer, offset: int, around: Surroundings, advance: Callable[[int], None]) -> Cut | None:
@@ -105,6 +129,9 @@ def _at_offset(answer: Answer, offset: int, around: Surroundings, advance: Calla
     cut = cut_at_offset(partition, offset, advance)
     if isinstance(cut, Hidden):
         answer.refuse("truncate.hidden", cut.path, position=cut.position, damage=cut.reason, wanted=offset)
+        return None
+    if cut.is_empty and offset > cut.end_offset:
+        answer.refuse("truncate.beyond-end", partition.path, offset=cut.end_offset, wanted=offset, end=cut.end_offset)
         return None
     if cut.inside is not None:
         first, last = cut.inside

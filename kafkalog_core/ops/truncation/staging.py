@@ -1,17 +1,24 @@
-"""The changes that cut a log, in their order.
+"""The changes that cut a log, in their order: deletions and cuts first, so that a full disk gets room.
 
-A broker may be started, by mistake or by a watchdog, between any two of them. What it then loses is at most what the
-whole plan takes away, since after each change these hold:
+A broker may be started, by mistake or by a watchdog, between any two changes. It then loses at most what the whole plan
+takes away, because after each change these hold:
 
-- Snapshot first: the producers' state at the new end is there before anything goes. A log without any snapshot, cleanly
-  stopped, would be loaded with no producers at all.
-- Segments go from the last to the first, the log before its indexes: what is left is a whole log that ends earlier. An
-  index without a log is swept away; a log without its index would be read, and cut, by the broker itself.
-- Indexes are shortened before their log: an entry that leads behind the log makes a clean start take the segment for
-  empty, and overwrite it. With fewer entries reads only start earlier.
-- What is behind the log follows it: snapshots behind the end, leader epochs that would start there, and recovery point,
-  high watermark and cleaner offset are put right by a start itself. The checkpointed log start is the exception: above
-  the end of the log it makes a broker delete all of it. It is lowered before everything else.
+- The checkpointed log start offset is the exception to "writes come last": above the log end it makes a start delete
+  the whole log (`UnifiedLog`/`LogLoader`: log end offset below log start offset). It is lowered before such a log is
+  cut, and all other logs are cut before that, so that the checkpoint finds room.
+- An empty segment that replaces all others comes before their deletion; its files need no block.
+- Segments are deleted from the last to the first, the log before its indexes. What is left is a whole log that ends
+  earlier. A start deletes an index without a log; a log without its offset index would be recovered, and perhaps
+  truncated, by the broker itself.
+- Indexes that are only shortened are cut in place before their log: an entry that leads past the end of the log makes a
+  start after a clean stop take the segment for empty, and overwrite it. With fewer entries reads only start earlier.
+- Indexes that are rebuilt, where the plan is a start's own recovery, are written after their log is cut: that start
+  recovers the segment again and makes the same of it. A missing offset index, which alone makes it do so after a
+  clean stop, is written last; one that is there is replaced first, as it leads past the end of the log.
+- The snapshot of the producers at the new end is written before any old snapshot is deleted. Until then a start finds
+  the old ones and replays the log from them; where there is none, it would have found none on the old disk either.
+- Snapshots past the end, leader epochs, recovery point, high watermark and cleaner offset follow: a start itself
+  corrects them.
 """
 
 from __future__ import annotations
@@ -53,9 +60,6 @@ def stage_cut(cut: Cut, aftermath: Aftermath | None, stage: Stage) -> None:
     like = cut.partition.segments[0].files[0].path
     if cut.new_base is not None:
         _make_segment(directory, cut.new_base, like, stage)
-    for offset, content in ({} if snapshots is None else snapshots.made).items():
-        name = segment_file_name(offset, FileKind.SNAPSHOT)
-        stage.write(f"{directory}/{name}", [content], why=f"producers at offset {offset}", like=like)
     final = _final(cut)
     for each in cut.segments:
         if each is not final:
@@ -64,6 +68,9 @@ def stage_cut(cut: Cut, aftermath: Aftermath | None, stage: Stage) -> None:
         _remove(segment, cut.why_removed, stage)
     if final is not None:
         _shorten(final, stage)
+    for offset, content in ({} if snapshots is None else snapshots.made).items():
+        name = segment_file_name(offset, FileKind.SNAPSHOT)
+        stage.write(f"{directory}/{name}", [content], why=f"producers at offset {offset}", like=like)
     for offset, gone in _gone_snapshots(cut, snapshots):
         is_behind = offset > cut.end_offset
         stage.remove(gone, why=f"the log ends at offset {cut.end_offset}" if is_behind else _NOT_KEPT)
@@ -100,28 +107,32 @@ def _gone_snapshots(cut: Cut, snapshots: SnapshotFiles | None) -> list[tuple[int
 
 
 def _shorten(cut: SegmentCut, stage: Stage) -> None:
-    """The indexes, and then the log."""
+    """The log and its indexes; see the order above."""
     segment, recovery = cut.segment, cut.recovery
     log = segment.files[0]
     why = f"its log is cut: {cut.why}"
     if recovery is not None:
+        stage.cut(log.path, cut.size_bytes, why=cut.why)
         stem = log.path.removesuffix(".log")
-        for suffix, content in (
+        contents = [
             (".index", recovery.offset_index),
             (".timeindex", recovery.time_index),
             (".txnindex", recovery.txn_index),
-        ):
+        ]
+        if segment.index is None:  # then that is why a start recovers the segment
+            contents.append(contents.pop(0))
+        for suffix, content in contents:
             if content is not None and (content or suffix != ".txnindex" or segment.txnindex is not None):
                 stage.write(stem + suffix, [content], why=why, like=log.path)
-    else:
-        base = segment.base_offset
-        for file, layout, is_kept in (
-            (segment.index, OFFSET_INDEX_ENTRY, _offset_test(base, cut.end_offset, cut.size_bytes)),
-            (segment.timeindex, TIME_INDEX_ENTRY, _time_test(base, cut.end_offset)),
-            (segment.txnindex, TXN_INDEX_ENTRY, _txn_test(cut.end_offset)),
-        ):
-            if file is not None:
-                stage.cut(file.path, _kept_bytes(file, layout, is_kept), why=why)
+        return
+    base = segment.base_offset
+    for file, layout, is_kept in (
+        (segment.index, OFFSET_INDEX_ENTRY, _offset_test(base, cut.end_offset, cut.size_bytes)),
+        (segment.timeindex, TIME_INDEX_ENTRY, _time_test(base, cut.end_offset)),
+        (segment.txnindex, TXN_INDEX_ENTRY, _txn_test(cut.end_offset)),
+    ):
+        if file is not None:
+            stage.cut(file.path, _kept_bytes(file, layout, is_kept), why=why)
     stage.cut(log.path, cut.size_bytes, why=cut.why)
 
 

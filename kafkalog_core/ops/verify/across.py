@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
     from kafkalog_core.storage.logdir import PartitionPath
 
-__all__ = ["TopicId", "check_across", "check_topic_ids"]
+__all__ = ["TopicId", "brokers_of", "check_across", "check_topic_ids"]
 
 _Said = tuple[str, "Finding"]
 """The directory that a finding is said of, and the finding."""
@@ -35,7 +35,7 @@ class TopicId(NamedTuple):
 def check_across(broker_dirs: Sequence[BrokerDir]) -> Iterator[_Said]:
     """Findings about log directories beside each other, each with the path of the directory that it is said of."""
     yield from _check_ids(broker_dirs)
-    for group in _brokers(broker_dirs):
+    for group in brokers_of(broker_dirs):
         yield from _check_meta(group)
         yield from _check_marks(group)
         yield from _check_partitions(group)
@@ -71,8 +71,14 @@ def _topic_id_finding(code: str, topic_id: TopicId, other: TopicId) -> _Said:
 
 # --- ids --------------------------------------------------------------------------------------------------------------
 def _check_ids(broker_dirs: Sequence[BrokerDir]) -> Iterator[_Said]:
-    """Every directory against the first one that has the id."""
+    """Check directory ids, and what the other ids say of whose directories these are.
+
+    Another node id is another broker: that is reported once for a broker, and its directories are not held against the
+    first one's. The same node id with another cluster id is a broker's directory with a wrong id: the directory with
+    the metadata log is right, as the cluster's own records are in it; without one the first is.
+    """
     known = [broker_dir for broker_dir in broker_dirs if broker_dir.meta is not None and not broker_dir.meta.is_refused]
+    known.sort(key=lambda broker_dir: not _has_metadata_log(broker_dir))
     directory_ids: dict[str, BrokerDir] = {}
     for broker_dir in known:
         if broker_dir.directory_id is None:
@@ -80,14 +86,21 @@ def _check_ids(broker_dirs: Sequence[BrokerDir]) -> Iterator[_Said]:
         other = directory_ids.setdefault(broker_dir.directory_id, broker_dir)
         if other is not broker_dir:
             yield _meta_finding("dir.same-directory-id", broker_dir, other, value=broker_dir.directory_id)
-    for broker_dir in known[1:]:
-        first = known[0]
-        nodes, clusters = (broker_dir.node_id, first.node_id), (broker_dir.cluster_id, first.cluster_id)
-        if None not in nodes and nodes[0] != nodes[1]:
+    brokers: dict[str, BrokerDir] = {}
+    for broker_dir in known:
+        node = broker_dir.node_id
+        if node is not None and brokers and node not in brokers:
+            first = next(iter(brokers.values()))
             key = "node.id" if broker_dir.is_kraft else "broker.id"
-            yield _meta_finding("dir.other-node", broker_dir, first, key=key, value=nodes[0], other_value=nodes[1])
-        elif None not in clusters and clusters[0] != clusters[1]:
-            yield _meta_finding("dir.other-cluster", broker_dir, first, value=clusters[0], other_value=clusters[1])
+            yield _meta_finding("dir.other-node", broker_dir, first, key=key, value=node, other_value=first.node_id)
+        own = known[0] if node is None else brokers.setdefault(node, broker_dir)
+        clusters = broker_dir.cluster_id, own.cluster_id
+        if None not in clusters and clusters[0] != clusters[1]:
+            yield _meta_finding("dir.other-cluster", broker_dir, own, value=clusters[0], other_value=clusters[1])
+
+
+def _has_metadata_log(broker_dir: BrokerDir) -> bool:
+    return any(place.name.topic == METADATA_TOPIC for place in broker_dir.log_dir.partitions)
 
 
 def _meta_finding(
@@ -103,7 +116,7 @@ def _meta_finding(
     return broker_dir.path, finding
 
 
-def _brokers(broker_dirs: Sequence[BrokerDir]) -> list[list[BrokerDir]]:
+def brokers_of(broker_dirs: Sequence[BrokerDir]) -> list[list[BrokerDir]]:
     """Directories by broker; where there is one broker alone, those that do not say whose they are belong to it.
 
     One broker is one node id: where only the cluster id differs, the id is wrong.
@@ -124,8 +137,13 @@ def _check_meta(group: Sequence[BrokerDir]) -> Iterator[_Said]:
     for broker_dir in group:
         if broker_dir.meta is None and kraft is not None and not broker_dir.is_kraft:
             yield broker_dir.path, found("meta.missing-kraft", broker_dir.meta_path, severity="error")
-        elif broker_dir.meta is not None and broker_dir.directory_id is None and identified is not None:
+        elif _is_without_directory_id(broker_dir) and identified is not None:
             yield _meta_finding("dir.without-directory-id", broker_dir, identified)
+
+
+def _is_without_directory_id(broker_dir: BrokerDir) -> bool:
+    meta = broker_dir.meta
+    return meta is not None and not meta.is_refused and broker_dir.directory_id is None
 
 
 def _check_marks(group: Sequence[BrokerDir]) -> Iterator[_Said]:

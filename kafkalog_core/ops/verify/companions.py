@@ -25,6 +25,7 @@ from kafkalog_core.format.names import (
 from kafkalog_core.ops.logdirs.textfiles import read_epochs, read_properties
 from kafkalog_core.ops.reading.entry_faults import EntryFile
 from kafkalog_core.ops.verify.ownership import OWNERSHIP_CODES, check_files
+from kafkalog_core.storage.file_codes import code_of_error
 from kafkalog_core.storage.segment import SegmentState
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def _text_findings(partition: Partition, formats: Collection[str], epochs: Epoch
         except NotFoundError:  # a broker at work has put another one in its place
             continue
         except StorageError as error:
-            yield place.finding("file.not-readable", reason=error.message)
+            yield place.finding(code_of_error(error), reason=error.message)
 
 
 def _missing_texts(partition: Partition, context: PartitionContext, formats: Collection[str]) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
 from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL
+from kafkalog_core.findings.next_commands import AS_BROKER, AT_DAMAGE
 from kafkalog_core.format.names import METADATA_TOPIC
 from kafkalog_core.ops.recovery.candidates import is_candidate
 
@@ -50,7 +51,10 @@ class SegmentExtent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagePlace:
-    """Damage in a log: `reason` is one of `LOG_DAMAGE`, `segments` are all of its partition, `index` says which."""
+    """Damage in a log: `reason` is one of `LOG_DAMAGE`, `segments` are all of its partition, `index` says which.
+
+    `is_zeros`: nothing but zeros follow in the file.
+    """
 
     reason: str
     position: int
@@ -58,6 +62,7 @@ class DamagePlace:
     segments: Sequence[SegmentExtent]
     index: int
     topic: str | None = None
+    is_zeros: bool = False
 
     @property
     def segment(self) -> SegmentExtent:
@@ -79,18 +84,29 @@ class DamagePlace:
         """Whether nothing but damage follows, so that nothing is lost with it that could be read."""
         return self.is_active and self.position + self.size_bytes >= self.segment.size_bytes
 
+    @property
+    def is_plain_tail(self) -> bool:
+        """Whether the log ends here as a crash or preallocation leaves it: in a torn append, or in zeros alone.
+
+        Where other bytes follow the zeros, something was there, and nobody knows what.
+        """
+        return self.is_tail and (self.reason == "torn-tail" or self.is_zeros)
+
 
 @dataclass(frozen=True, slots=True)
 class Disposition:
     """What a broker does, how many bytes that costs at most, and what helps.
 
-    `severity` and `cure` are null where they are those of the damage, wherever it is.
+    `severity` and `cure` are `None` where they are those of the damage, wherever it is. `next_step` is the template
+    of the command that comes next; `None`: that of the damage, which saves what can be read. A cut is named only where
+    no whole batch is lost by it, or where no broker starts without one.
     """
 
     broker_action: str
     lost_bytes: int = 0
     severity: Severity | None = None
     cure: str | None = None
+    next_step: str | None = None
 
 
 _COPY_AWAY: Final = "copy the directory away and see what can be read behind the place: kafkalog dump --resync"
@@ -170,12 +186,13 @@ def _if_bad(place: DamagePlace, result: Disposition) -> Disposition:
 
 def _cut(place: DamagePlace) -> Disposition:
     if place.is_tail:
-        is_plain = place.reason in _TAIL_REASONS
+        is_plain = place.is_plain_tail
         return Disposition(
             f"Cuts the log here when it recovers it: {_bytes_text(place.size_bytes)} that hold no whole batch.",
             place.size_bytes,
             "info" if is_plain else None,
             _TAIL_CUT if is_plain else _SAVE,
+            AS_BROKER,
         )
     rest = place.segment.size_bytes - place.position
     later = sum(segment.size_bytes for segment in place.later)
@@ -197,10 +214,10 @@ def _cut_alone(place: DamagePlace) -> Disposition:
 
 
 def _served(place: DamagePlace, context: PartitionContext) -> Disposition:
-    why = "as the last stop was clean" if context.is_clean else "as it lies below the recovery point"
+    why = f"as {CLEAN_MARK} is there" if context.is_clean else "as it lies below the recovery point"
     if place.reason in {"crc-mismatch", "unknown-magic"}:
         return Disposition(
-            f"Does not notice it at its start, {why}, and serves it to consumers, who fail here.", cure=_REPLICA
+            f"Computes no checksum at its start, {why}, and serves it to consumers, who fail here.", cure=_REPLICA
         )
     rest = place.segment.size_bytes - place.position
     if not place.is_active:
@@ -221,6 +238,7 @@ def _end_of_log(place: DamagePlace, why: str, rest: int) -> Disposition:
             "the log. Else it does not notice it, and reads that come here fail.",
             severity="error",
             cure=_SAVE,
+            next_step=AT_DAMAGE,
         )
     appends = f"appends behind these {_bytes_text(rest)}: nobody can read past them then."
     if place.reason == "zero-filled" and rest > _HEADER_BYTES:
@@ -230,19 +248,22 @@ def _end_of_log(place: DamagePlace, why: str, rest: int) -> Disposition:
         text += f"the end of the log, and {appends}"
     else:
         text = f"Takes this for the end of the log, {why}, and {appends}"
-    return Disposition(text, severity="error", cure=_UNMARK if place.reason in _TAIL_REASONS else _SAVE)
+    cure = _UNMARK if place.reason in _TAIL_REASONS else _SAVE
+    return Disposition(text, severity="error", cure=cure, next_step=AT_DAMAGE)
 
 
 def _unknown(place: DamagePlace) -> Disposition:
     clean, crashed = "Does not notice it after a clean stop", "cuts the log here after a crash"
     if place.reason == "unknown-magic":
         crashed += ", unless its checksum is good"
-    is_plain_tail = place.is_tail and place.reason in _TAIL_REASONS
+    is_plain_tail = place.is_plain_tail
     if place.is_active and place.reason in _NO_SIZE_REASONS:
         clean = "May not start after a clean stop"
     scope = "" if place.is_active else ", where the recovery point is not behind this segment"
-    severity: Severity | None = "warning" if is_plain_tail else None
-    return Disposition(f"{clean}; {crashed}{scope}.", 0, severity, _TAIL if is_plain_tail else _SAVE)
+    text = f"{clean}; {crashed}{scope}."
+    if is_plain_tail:
+        return Disposition(text, 0, "warning", _TAIL, AT_DAMAGE)
+    return Disposition(text, cure=_SAVE)
 
 
 def _disorder(place: DamagePlace, context: PartitionContext) -> Disposition:
@@ -251,6 +272,7 @@ def _disorder(place: DamagePlace, context: PartitionContext) -> Disposition:
             "Recovers the segment, as it has no offset index, and does not start where it meets this at an index "
             "entry.",
             cure=_SAVE,
+            next_step=AT_DAMAGE,
         )
     if _is_recovered(place, context):
         return Disposition(
@@ -258,6 +280,7 @@ def _disorder(place: DamagePlace, context: PartitionContext) -> Disposition:
             "behind it; else it does not notice.",
             place.segment.size_bytes + sum(segment.size_bytes for segment in place.later),
             cure=_SAVE,
+            next_step=AT_DAMAGE,
         )
     return Disposition("Does not notice it at its start; consumers may pass over records here.")
 

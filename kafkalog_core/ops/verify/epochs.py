@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kafkalog_core.format.checkpoint import EpochEntry
@@ -37,9 +39,7 @@ def check_epochs(
     `is_compacted`: batches may have another leader epoch than they were written with, as the cleaner joins them.
     """
     start_offset, end_offset = extent
-    entries = [placed.entry for placed in text.entries if isinstance(placed.entry, EpochEntry)]
-    entries.sort(key=lambda entry: (entry.leader_epoch, entry.start_offset))
-    epochs = [entry.leader_epoch for entry in entries]
+    epochs, offsets = _in_order(text)
     ends = [start.last_before for start in starts[1:]]
     ends += [start.offset for start in starts[-1:]] if end_offset is None or is_cut else [end_offset - 1]
     for start, end in zip(starts, ends, strict=False):
@@ -47,12 +47,12 @@ def check_epochs(
         if at < 0 or epochs[at] != start.epoch:
             sink.add("epochs.missing-entry", text.path, offset=start.offset, epoch=start.epoch)
             continue
-        behind = entries[at + 1].start_offset if at + 1 < len(entries) else None
-        said = entries[at].start_offset
+        behind = offsets[at + 1] if at + 1 < len(offsets) else None
+        said = offsets[at]
         if said > start.offset:
             sink.add("epochs.wrong-start", text.path, offset=start.offset, epoch=start.epoch, said=said)
         elif behind is not None and behind <= (start.offset if is_compacted else end):
-            following = entries[at + 1].leader_epoch
+            following = epochs[at + 1]
             sink.add("epochs.early-start", text.path, offset=end, epoch=following, said=behind, before=start.epoch)
     first = next((placed for placed in text.entries if isinstance(placed.entry, EpochEntry)), None)
     if first is not None and isinstance(first.entry, EpochEntry) and 0 <= first.entry.start_offset < start_offset:
@@ -79,3 +79,12 @@ def check_epochs(
                 said=entry.start_offset,
                 end=end_offset,
             )
+
+
+def _in_order(text: EpochText) -> tuple[Sequence[int], Sequence[int]]:
+    """Epochs and their start offsets, ascending; a file that is right has them so."""
+    epochs, offsets = text.entries.epochs, text.entries.start_offsets
+    if all(before < after for before, after in pairwise(epochs)):
+        return epochs, offsets
+    order = sorted(range(len(epochs)), key=lambda at: (epochs[at], offsets[at]))
+    return array("i", (epochs[at] for at in order)), array("q", (offsets[at] for at in order))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.findings import found
 from kafkalog_core.findings.logs import DAMAGE_CODES, ZERO_TAIL
 from kafkalog_core.ops.sink import SHOWN
+from kafkalog_core.storage.items import BATCHES_TO_JUDGE, batch_too_high, last_places
 from kafkalog_core.storage.scan import APPEND_CUT
 
 if TYPE_CHECKING:
@@ -24,9 +25,6 @@ FILE_CUT: Final = "a file that was cut, as no append goes on in it"
 
 _TAILS: Final = frozenset({"torn-tail", "zero-filled"})
 """What is judged by whether it is the file's end."""
-_KEPT: Final = 3
-"""How many of the last batches are kept in mind: one whose offsets are wrong is seen when the next one has come."""
-_PLACE: Final = ("position", "base_offset", "last_offset")
 
 
 class FramingCheck:
@@ -55,8 +53,7 @@ class FramingCheck:
                 self._put(f", up to those of the compressed message that ends with {batches.column('last_offset')[0]}")
             else:
                 self._put(None, first)
-        columns = (batches.column(name)[-_KEPT:] for name in _PLACE)
-        self._last = [*self._last, *zip(*columns, strict=True)][-_KEPT:]
+        self._last = [*self._last, *last_places(batches)][-BATCHES_TO_JUDGE:]
 
     def bulk(self, run: Run, damaged: DamageColumns) -> None:
         """Count what nobody looks at any more, and take the whole batches between it."""
@@ -75,7 +72,7 @@ class FramingCheck:
             self._wait(damage)
             return
         position, detail = damage.position, damage.detail
-        wrong = self._too_high()
+        wrong = batch_too_high(self._last)
         if wrong is not None:
             position, last = wrong
             detail = f"they end with {last}, but the batch behind it, at byte {damage.position}, has lower ones"
@@ -84,8 +81,9 @@ class FramingCheck:
 
     def finish(self, size_bytes: int) -> None:
         """What is damaged at the end of the file has no batch behind it."""
+        del size_bytes
         if self._waiting:
-            self._put("", size_bytes=size_bytes)
+            self._put("")
         for reason, count in self._more.items():
             if count:
                 self._sink.count_more(DAMAGE_CODES[reason], self._path, count)
@@ -99,19 +97,7 @@ class FramingCheck:
         self._waiting_of[damage.reason] += 1
         self._waiting.append(damage)
 
-    def _too_high(self) -> tuple[int, int] | None:
-        """Position and last offset of the last batch but one, if it is the wrong one: without it offsets rise.
-
-        They must also leave room for it, else it is the last batch that stands where it should not.
-        """
-        if len(self._last) < _KEPT:
-            return None
-        (_, _, last_before), (position, first, last), (_, first_behind, last_behind) = self._last
-        span = 0 if first < 0 else max(last - first, 0)
-        lowest_behind = last_behind if first_behind < 0 else first_behind
-        return (position, last) if lowest_behind > last_before + 1 + span else None
-
-    def _put(self, open_end: str | None, behind: int | None = None, *, size_bytes: int | None = None) -> None:
+    def _put(self, open_end: str | None, behind: int | None = None) -> None:
         """Findings for all that waits; `behind`: offset of the next batch, `open_end`: what is said without."""
         waiting, self._waiting = self._waiting, []
         count, self._waiting_more = len(waiting) + self._waiting_more, 0
@@ -120,14 +106,11 @@ class FramingCheck:
         if lost and count > 1:
             lost += f" (these are {count} damaged places in a row)"
         for damage in waiting:
-            end = damage.position + damage.size_bytes
-            self._sink.put(self._finding(damage, lost, is_tail=end == size_bytes))
+            self._sink.put(self._finding(damage, lost))
 
-    def _finding(self, damage: Damage, lost: str, *, is_tail: bool) -> Finding:
+    def _finding(self, damage: Damage, lost: str) -> Finding:
         task = self._task
-        code = DAMAGE_CODES[damage.reason]
-        if is_tail and damage.reason == "zero-filled":
-            code = ZERO_TAIL
+        code = ZERO_TAIL if damage.is_zeros else DAMAGE_CODES[damage.reason]
         return found(
             code,
             self._path,

@@ -63,7 +63,8 @@ class Gaps:
     @cached_property
     def is_whole(self) -> bool:
         """Whether no offset may be missing: nobody has compacted the log, neither here nor on the leader of a copy."""
-        if self._context.is_cleaned is not False or self.is_compacted:
+        is_unknown = any(verdict.is_unread for verdict in self._verdicts)
+        if self._context.is_cleaned is not False or self.is_compacted or is_unknown:
             return False
         return not self.count or shows_no_compaction(self._before_the_gap(), ScanOptions())
 
@@ -71,7 +72,7 @@ class Gaps:
         """What is missing between segments, and what is there twice; gaps inside of segments go into `sink`."""
         self._put_inside(sink)
         gaps = chain_findings(
-            [_span(verdict) for verdict in self._verdicts],
+            [None if verdict.is_unread else _span(verdict) for verdict in self._verdicts],
             is_compacted=lambda: self._is_compacted,
             topic=self._partition.topic,
             partition=self._partition.partition,
@@ -85,7 +86,7 @@ class Gaps:
         return [
             index
             for index, (one, following) in pairs
-            if following.base_offset > next_offset(one) and not ends_in_damage(one)
+            if following.base_offset > next_offset(one) and not ends_in_damage(one) and not one.is_unread
         ]
 
     def _before_the_gap(self) -> Iterator[LogPart]:

@@ -24,10 +24,10 @@ from kafkalog_core.format.layout import (
     OFFSET_INDEX_ENTRY,
     TIME_INDEX_ENTRY,
 )
-from kafkalog_core.ops.reading.file_codes import code_of_error
 from kafkalog_core.ops.sink import SHOWN
 from kafkalog_core.ops.verify.index_entries import EntryWindows
 from kafkalog_core.ops.verify.index_texts import CODES, describe
+from kafkalog_core.storage.file_codes import code_of_error
 from kafkalog_core.storage.listing import stat_path
 
 if TYPE_CHECKING:

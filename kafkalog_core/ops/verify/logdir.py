@@ -21,10 +21,14 @@ from kafkalog_core.ops.logdirs.brokerdir import BrokerDir, read_broker_dir
 from kafkalog_core.ops.logdirs.context import PartitionContext
 from kafkalog_core.ops.logdirs.textfiles import read_properties
 from kafkalog_core.ops.reading.entry_faults import EntryFile
+from kafkalog_core.ops.recovery.loader_rules import rules_of
+from kafkalog_core.ops.releases.release_evidence import infer_release
 from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, PartitionTarget
-from kafkalog_core.ops.verify.across import TopicId, check_across, check_topic_ids
+from kafkalog_core.ops.verify.across import TopicId, brokers_of, check_across, check_topic_ids
+from kafkalog_core.ops.verify.assignments import check_assignments
 from kafkalog_core.ops.verify.damage_places import with_dispositions
-from kafkalog_core.ops.verify.metadata_log import bootstrap_findings, snapshot_findings
+from kafkalog_core.ops.verify.log_end import end_findings, is_end_in_doubt
+from kafkalog_core.ops.verify.metadata_log import bootstrap_findings, quorum_findings, snapshot_findings
 from kafkalog_core.ops.verify.offsets import check_partition_offsets
 from kafkalog_core.ops.verify.ownership import (
     OWNERSHIP_CODES,
@@ -34,6 +38,7 @@ from kafkalog_core.ops.verify.ownership import (
 )
 from kafkalog_core.ops.verify.unmarking import Unmarking, is_unmarking
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
+from kafkalog_core.storage.file_codes import code_of_error
 from kafkalog_core.storage.logdir import PartitionPath, read_log_dir
 
 if TYPE_CHECKING:
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.ops.logdirs.checkpoints import PlacedLine
+    from kafkalog_core.ops.recovery.loader_rules import OffsetSearch
     from kafkalog_core.ops.selecting.targets import Target
     from kafkalog_core.ops.verify.work import Depth
 
@@ -75,6 +81,7 @@ class LogDirs:
         self._places: dict[str, tuple[BrokerDir | None, PartitionPath]] = {}
         self._topic_ids: list[TopicId] = []
         self._foreign: set[str] = set()
+        self._searches: dict[str, OffsetSearch] = {}
         self._unmarkings: dict[str, Unmarking] = {}
         self._where: dict[tuple[str | None, int | None], list[str]] = {}
         for target in (*self._targets, *others):
@@ -129,11 +136,20 @@ class LogDirs:
         if broker_dir is not None and broker_dir.log_dir.is_broker_dir and is_served and _is_measured(verdict):
             start, end = verdict.log_start_offset, verdict.log_end_offset
             findings += check_partition_offsets(broker_dir, place.name, place.path, start, end)
+            if context.is_clean and is_end_in_doubt(verdict):
+                findings += end_findings(replace(verdict, findings=tuple(findings)), self._search(broker_dir))
         findings += self._topic_id_findings(broker_dir, place)
         if place.name.topic == METADATA_TOPIC and place.name.state is DirectoryState.CURRENT:
             findings += _cluster_findings(broker_dir, place)
             findings += snapshot_findings(verdict, context)
+            findings += quorum_findings(verdict)
         return replace(verdict, findings=tuple(findings))
+
+    def _search(self, broker_dir: BrokerDir) -> OffsetSearch:
+        """How the release that left a directory looks for an offset in a log."""
+        if broker_dir.path not in self._searches:
+            self._searches[broker_dir.path] = rules_of(infer_release(broker_dir.path).release).search
+        return self._searches[broker_dir.path]
 
     def verdict(self, target: LogDirTarget) -> PlaceVerdict:
         """What was found about a log directory itself."""
@@ -175,7 +191,8 @@ class LogDirs:
             and broker_dir.log_dir.is_broker_dir
         ]
         by_place: dict[str, list[Finding]] = {}
-        for path, finding in (*check_across(broker_dirs), *check_topic_ids(self._topic_ids)):
+        assigned = (each for group in brokers_of(broker_dirs) for each in check_assignments(group, self._topic_ids))
+        for path, finding in (*check_across(broker_dirs), *check_topic_ids(self._topic_ids), *assigned):
             by_place.setdefault(path, []).append(finding)
         for path, findings in by_place.items():
             yield PlaceVerdict(path=path, findings=tuple(findings))
@@ -203,7 +220,7 @@ class LogDirs:
         try:
             text = read_properties(file)
         except StorageError as error:
-            yield file.finding("file.not-readable", reason=error.message)
+            yield file.finding(code_of_error(error), reason=error.message)
             return
         if text is None:
             return

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,8 @@ from kafkalog_core.findings.logs import DAMAGE_REASONS
 from kafkalog_core.findings.metadata_log import SNAPSHOT_ACTION, SNAPSHOT_CURE
 from kafkalog_core.format.checkpoint import EpochEntry
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name
-from kafkalog_core.ops.logdirs.textfiles import read_epochs
+from kafkalog_core.format.textfile import parse_int32
+from kafkalog_core.ops.logdirs.textfiles import read_epochs, read_properties
 from kafkalog_core.ops.reading.entry_faults import EntryFile
 from kafkalog_core.ops.verify.check import SegmentTask
 from kafkalog_core.ops.verify.handover import NO_CHAIN
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.logdir import LogDir
 
-__all__ = ["bootstrap_findings", "snapshot_damage", "snapshot_findings"]
+__all__ = ["bootstrap_findings", "quorum_findings", "snapshot_damage", "snapshot_findings"]
 
 
 def bootstrap_findings(log_dir: LogDir, depth: Depth) -> Iterator[Finding]:
@@ -84,6 +86,36 @@ def snapshot_findings(verdict: PartitionVerdict, context: PartitionContext) -> I
         severity: Severity | None = "error" if context.is_clean else None
         code = "metadata-log.snapshot-ahead"
         yield _of(verdict, found(code, path, offset=offset, severity=severity, epoch=epoch, end=end, last=last))
+
+
+def quorum_findings(verdict: PartitionVerdict) -> Iterator[Finding]:
+    """Yield what quorum-state contradicts: the epochs of the log, and the voters in the same file."""
+    file = EntryFile(path=f"{verdict.path}/{fixed_file_name(FileKind.QUORUM_STATE)}", kind=FileKind.QUORUM_STATE)
+    try:
+        text = read_properties(file)
+    except StorageError:  # told with the partition
+        return
+    if text is None or text.is_refused:
+        return
+    epoch = parse_int32(text.contents.get("leaderEpoch") or "")
+    known = [segment.last_epoch for segment in verdict.segments if segment.epochs]  # batches prove it, no other file
+    if epoch is not None and known and epoch < max(known):
+        yield _of(verdict, file.finding("quorum-state.old-epoch", epoch=epoch, last=max(known)))
+    voters = _voters(text.contents.get("currentVoters"))
+    for key in ("leaderId", "votedId"):
+        node = parse_int32(text.contents.get(key) or "")
+        if node is not None and (node < -1 or (voters and node >= 0 and node not in voters)):
+            shown = ", ".join(map(str, sorted(voters))) or "not in this file"
+            yield _of(verdict, file.finding("quorum-state.no-voter", key=key, node=node, voters=shown))
+
+
+def _voters(text: str | None) -> set[int]:
+    """Return the ids of the voters that version 0 lists; nothing where it lists none that can be read."""
+    try:
+        voters = json.loads(text or "[]")
+        return {int(voter["voterId"]) for voter in voters}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return set()
 
 
 def _last_epoch(verdict: PartitionVerdict) -> int | None:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
+from kafkalog_core.format.kernels.constants import MARKER_ABORT
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, segment_file_name
 from kafkalog_core.ops.logdirs.compaction import is_compacted
 from kafkalog_core.ops.logdirs.textfiles import read_epochs
@@ -22,7 +23,8 @@ from kafkalog_core.ops.verify.disposition import SegmentExtent, at_risk, at_risk
 from kafkalog_core.ops.verify.epochs import check_epochs
 from kafkalog_core.ops.verify.gaps import Gaps
 from kafkalog_core.ops.verify.producer_checks import ProducerChecks, ProducerPlace
-from kafkalog_core.ops.verify.txn_index import Doubt, check_txn_index
+from kafkalog_core.ops.verify.spans import Spans
+from kafkalog_core.ops.verify.txn_index import AbortMarkers, Doubt, check_txn_index
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, ends_in_damage, next_offset
 from kafkalog_core.storage.segment import SegmentState
 
@@ -62,6 +64,9 @@ class PartitionChecker:
         self._sink = Sink(partition.topic, partition.partition)
         self._verdicts: list[SegmentVerdict] = []
         self._extents = [SegmentExtent(segment.base_offset, segment.size_bytes) for segment in partition.segments]
+        self._lost = Spans()
+        self._missing = Spans()
+        self._markers = AbortMarkers()
         self._last_epoch = -1
         self._segment: Segment | None = None
         self._start_offset = _start_offset(partition, context)
@@ -73,10 +78,16 @@ class PartitionChecker:
         self._segment = segment
         if self._verdicts and segment.base_offset > next_offset(self._verdicts[-1]):
             self._producers.hole()
+        self._note_lost(segment.base_offset)
+        self._markers.begin()
         self._producers.begin("" if segment.log is None else segment.log.path, segment.base_offset)
 
     def replay(self, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int] = ()) -> None:
         """Batches of the segment, in order; see `handover.Chain`."""
+        if markers:  # whether the log is a compacted one may show at the end of the segment only
+            offsets, producers = batches.column("last_offset"), batches.column("producer_id")
+            for row, marker in markers.items():
+                self._markers.add(offsets[row], producers[row], is_abort=marker.type_id == MARKER_ABORT)
         self._producers.replay(batches, markers, holes)
 
     def hole(self) -> None:
@@ -90,11 +101,15 @@ class PartitionChecker:
         if self._partition.format == "log" and segment is not None:
             doubt = Doubt(
                 start_offset=self._start_offset,
-                damage=verdict.lost_offsets,
+                damage=(
+                    *self._lost.spans,
+                    *(() if self._is_compacted else self._missing.spans),  # there the cleaner has removed them
+                    *verdict.lost_offsets,
+                ),
                 is_compacted=self._is_compacted,
                 is_rebuilt=self._is_rebuilt(verdict),
             )
-            check_txn_index(segment, self._producers.aborted, doubt, self._sink)
+            check_txn_index(segment, self._producers.aborted, doubt, self._sink, self._markers)
             self._check_epoch_order(verdict)
         self._verdicts.append(verdict)
 
@@ -128,6 +143,7 @@ class PartitionChecker:
         Raises FieldError where that is none.
         """
         for verdict, place in places:
+            self._note_lost(verdict.base_offset)
             self._is_compacted = self._is_compacted or verdict.is_thinned
             self._verdicts.append(verdict)
             self._last_epoch = max(self._last_epoch, verdict.last_epoch)
@@ -147,7 +163,7 @@ class PartitionChecker:
         findings = list(refine(partition, context, formats, epochs))
         for verdict in verdicts:
             findings += self._judged(verdict)
-        end_offset = next_offset(verdicts[-1]) if verdicts and not _ends_in_bad_batch(verdicts[-1]) else None
+        end_offset = next_offset(verdicts[-1]) if verdicts and _is_end_known(verdicts[-1]) else None
         if partition.format == "log":
             findings += self._over_all(end_offset, epochs)
         extents = [
@@ -168,6 +184,17 @@ class PartitionChecker:
             log_end_offset=end_offset,
             at_risk_bytes=None if context.is_clean is None else 0 if risk is None else risk.size_bytes,
         )
+
+    def _note_lost(self, base_offset: int) -> None:
+        """The next segment begins at `base_offset`: note which offsets of those before it are unknown."""
+        if not self._verdicts:
+            return
+        before = self._verdicts[-1]
+        for first, last in before.lost_offsets:
+            if first < base_offset:
+                self._lost.add(first, min(last, base_offset - 1))
+        if next_offset(before) < base_offset:
+            self._missing.add(next_offset(before), base_offset - 1)
 
     def _judged(self, verdict: SegmentVerdict) -> list[Finding]:
         """Findings of a segment; what a crash leaves in an index is no error where recovery builds it anew."""
@@ -226,10 +253,11 @@ class PartitionChecker:
             for start in verdict.epochs:
                 if start.offset >= self._start_offset and (not starts or start.epoch > starts[-1].epoch):
                     starts.append(start)
-            if verdict.epoch_behind is not None:  # where those behind them start is not known
+            if not _are_epochs_known(verdict):  # where those after them start is not known
                 break
-        is_cut = any(verdict.epoch_behind is not None for verdict in self._verdicts)
-        known = [] if self._has_forgotten_epochs() else starts
+        is_cut = not all(map(_are_epochs_known, self._verdicts))
+        is_known = self._context.is_start_known and not self._has_forgotten_epochs()
+        known = starts if is_known else []
         replacements = [other.base_offset for other in self._partition.other_segments if _is_replacement(other)]
         starts_at = _served_from(self._partition, self._context)
         first_offset = min(self._verdicts[0].base_offset, starts_at, *replacements)
@@ -297,8 +325,20 @@ def _served_from(partition: Partition, context: PartitionContext) -> int:
     return first if context.log_start_offset is None else max(0, context.log_start_offset)
 
 
+def _are_epochs_known(verdict: SegmentVerdict) -> bool:
+    return verdict.epoch_behind is None and not verdict.is_unread
+
+
+def _is_end_known(verdict: SegmentVerdict) -> bool:
+    """Return whether the log end offset is known from the last segment.
+
+    It is not where the log was not read, nor where the last batch has a wrong checksum: a broker that computes none
+    ends the log after it all the same.
+    """
+    return not verdict.is_unread and not _ends_in_bad_batch(verdict)
+
+
 def _ends_in_bad_batch(verdict: SegmentVerdict) -> bool:
-    """Whether the last batch has a wrong checksum: a broker that computes none ends the log behind it all the same."""
     return ends_in_damage(verdict) and any(
         finding.code == "batch.crc-mismatch" and finding.position == verdict.damage[-1][0]
         for finding in verdict.findings

@@ -68,6 +68,7 @@ class ProducerChecks:
         compacted = is_compacted(partition.topic, is_cleaned=context.is_cleaned)
         self._sequences = sequences_of(partition.topic, is_compacted=compacted)
         self._states = ProducerStates(sequences=self._sequences)
+        self._states.ends_empty = True
         self._path = ""
         self._hole_end: int | None = None
         self._is_behind_hole = False
@@ -135,6 +136,7 @@ class ProducerChecks:
     def resume_states(self, data: bytes) -> None:
         """Go on with what `ProducerStates.state_bytes` gave. Raises FieldError."""
         self._states = ProducerStates.from_state(data, sequences=self._sequences)
+        self._states.ends_empty = True
         self._snapshots = [(offset, path) for offset, path in self._snapshots if offset > self._reached]
 
     def finish(self, end_offset: int | None, *, is_compacted: bool, is_whole: bool) -> list[Finding]:
@@ -179,7 +181,8 @@ class ProducerChecks:
 
     def _odd(self, anomaly: Anomaly) -> None:
         kind = anomaly.kind
-        if kind in _EXPLAINED and anomaly.behind_hole:
+        is_explained = self._hole_end is not None if kind == "marker-without-transaction" else anomaly.behind_hole
+        if is_explained and (kind in _EXPLAINED or kind == "marker-without-transaction"):
             return
         code = "producer.fields" if kind in _FIELD_KINDS else _CODES.get(kind)
         if code is None:

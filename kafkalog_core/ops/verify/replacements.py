@@ -78,6 +78,8 @@ class Replacements:
 
     def _reason(self, swap: SegmentVerdict) -> str | None:
         """Why the originals are better; null: they are not, or are gone."""
+        if swap.is_unread or any(one.is_unread for one in self._segments):
+            return None
         beyond = self._beyond(swap)
         if beyond is not None:
             return beyond

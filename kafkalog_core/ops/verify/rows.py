@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from kafkalog_core import tables
+from kafkalog_core.findings import DENIED
 from kafkalog_core.ops.reading.rows import RowChunk
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 
@@ -35,6 +36,9 @@ def count(verdict: PartitionVerdict | PlaceVerdict, report: Report) -> None:
         return
     report.partitions += 1
     for segment in verdict.segments:
+        report.expect(files=1, size_bytes=segment.size_bytes)
+        if segment.is_unread:
+            continue
         report.files += 1
         report.bytes += segment.size_bytes
         report.batches += segment.batches
@@ -44,10 +48,12 @@ def count(verdict: PartitionVerdict | PlaceVerdict, report: Report) -> None:
 
 
 def state_of(verdict: PartitionVerdict | PlaceVerdict) -> str:
-    """`clean`, `warnings` or `damaged`: the worst of its findings."""
+    """Return `clean`, `warnings`, `unread` or `damaged`: the worst of its findings."""
     severities = {finding.severity for finding in verdict.findings}
     if "error" in severities:
         return "damaged"
+    if any(finding.code == DENIED for finding in verdict.findings):
+        return "unread"
     return "warnings" if "warning" in severities else "clean"
 
 

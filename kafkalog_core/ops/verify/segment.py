@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.ops.producing.producer_markers import markers_of
-from kafkalog_core.ops.reading.file_codes import CHANGE_CODES, code_of_error
 from kafkalog_core.ops.sink import SHOWN, Sink
 from kafkalog_core.ops.verify.batches import BatchCheck
 from kafkalog_core.ops.verify.framing import FramingCheck
@@ -15,6 +14,7 @@ from kafkalog_core.ops.verify.indexes import OffsetIndexCheck, TimeIndexCheck
 from kafkalog_core.ops.verify.records import RecordCheck
 from kafkalog_core.ops.verify.spans import Spans
 from kafkalog_core.ops.verify.verdict import SegmentVerdict
+from kafkalog_core.storage.file_codes import CHANGE_CODES, code_of_error
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Change, Source
 
@@ -50,6 +50,7 @@ def check_segment(
             checker.scan(source, advance)
     except StorageError as error:
         sink.add(code_of_error(error), log.path, reason=error.message)
+        checker.stop()
     return checker.verdict(log)
 
 
@@ -70,6 +71,7 @@ class _SegmentChecker:
         self._damage = Spans()
         self._lost_offsets = Spans()
         self._lost_from: int | None = None
+        self._is_unread = False
 
     def scan(self, source: Source, advance: Callable[[int], None]) -> None:
         """Read the log to its end."""
@@ -101,6 +103,12 @@ class _SegmentChecker:
         change = source.refresh()
         if change is not Change.NONE:
             self._sink.add(CHANGE_CODES[change], source.path)
+
+    def stop(self) -> None:
+        """The rest of the log cannot be read: whatever would follow is unknown, and nothing is derived from it."""
+        self._is_unread = True
+        self._chain.hole()
+        self._lost_offsets.add(self._task.segment.base_offset, MAX_INT64)
 
     def _run(self, run: Run, holes: Sequence[int] = ()) -> None:
         """Whole batches; before those in rows `holes` something is damaged."""
@@ -177,6 +185,7 @@ class _SegmentChecker:
             damage_joined=self._damage.more,
             whole_between=self._damage.between,
             epoch_behind=figures.epoch_behind,
+            is_unread=self._is_unread,
         )
 
 

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format.layout import SNAPSHOT_ENTRY, SNAPSHOT_HEADER
 from kafkalog_core.format.snapshot import decode_snapshot
-from kafkalog_core.ops.reading.file_codes import code_of_error
+from kafkalog_core.storage.file_codes import code_of_error
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
     from kafkalog_core.format.snapshot import ProducerEntry
-    from kafkalog_core.ops.producing.producers import ProducerStates
+    from kafkalog_core.ops.producing.producers import ProducerStates, SnapshotStyle
     from kafkalog_core.ops.sink import Sink
 
 __all__ = ["MAX_SNAPSHOT_BYTES", "check_snapshot"]
 
+_EARLIER_STYLES: Final[tuple[SnapshotStyle, ...]] = ("data-time", "marker-is-batch")
 MAX_SNAPSHOT_BYTES: Final = 64 * 1024 * 1024
 """A million and a half of producers; a broker holds all of them in memory."""
 
@@ -56,7 +57,7 @@ def check_snapshot(
             )
             continue
         if states is not None:
-            _compare(path, position, entry, states.entry(entry.producer_id), start_offset, differences)
+            _compare(path, position, entry, states, start_offset, differences)
 
 
 def _read(path: str, sink: Sink) -> tuple[ProducerEntry, ...] | None:
@@ -74,8 +75,9 @@ def _read(path: str, sink: Sink) -> tuple[ProducerEntry, ...] | None:
 
 
 def _compare(
-    path: str, position: int, entry: ProducerEntry, state: ProducerEntry | None, start_offset: int, sink: Sink
+    path: str, position: int, entry: ProducerEntry, states: ProducerStates, start_offset: int, sink: Sink
 ) -> None:
+    state = states.entry(entry.producer_id)
     if state is None:
         if entry.last_offset >= start_offset or start_offset == 0:
             sink.add(
@@ -89,7 +91,7 @@ def _compare(
     if _is_before(entry, state, start_offset):
         return
     differences = _differences(entry, state, start_offset)
-    if differences:
+    if differences and not _is_of_earlier_release(entry, states, start_offset):
         sink.add(
             "snapshot.wrong-state",
             path,
@@ -112,18 +114,21 @@ def _is_before(entry: ProducerEntry, state: ProducerEntry, start_offset: int) ->
 def _differences(entry: ProducerEntry, state: ProducerEntry, start_offset: int) -> list[tuple[str, int, int]]:
     """What a snapshot says otherwise than the log; what was before the start of the log only the snapshot knows."""
     names = ["producer_epoch", "timestamp_ms"]
-    if (state.has_batch or not entry.has_batch or start_offset == 0) and not _counts_marker(entry, state):
+    if state.has_batch or not entry.has_batch or start_offset == 0:
         names += ["last_sequence", "last_offset", "offset_delta"]
     if entry.coordinator_epoch >= 0 and (
         state.coordinator_epoch >= 0 or start_offset == 0
     ):  # -1 too where the producer had expired since its last marker
         names.append("coordinator_epoch")
-    if not 0 <= entry.current_txn_first_offset < start_offset:
+    # A transaction that was open at a hole in the log stays open in the replay, whose marker may be in the hole.
+    firsts = (entry.current_txn_first_offset, state.current_txn_first_offset)
+    if not any(0 <= first < start_offset for first in firsts):
         names.append("current_txn_first_offset")
     pairs = ((name, int(getattr(entry, name)), int(getattr(state, name))) for name in names)
     return [(name.removesuffix("_ms").replace("_", " "), said, meant) for name, said, meant in pairs if said != meant]
 
 
-def _counts_marker(entry: ProducerEntry, state: ProducerEntry) -> bool:
-    """Whether the last batch of an entry is a marker: 0.11 to 1.1 take the offset of a marker for the last one."""
-    return entry.offset_delta == 0 and entry.last_offset > state.last_offset and state.coordinator_epoch >= 0
+def _is_of_earlier_release(entry: ProducerEntry, states: ProducerStates, start_offset: int) -> bool:
+    """Return whether a release before 2.4 writes this entry: its snapshots outlive the upgrade of the broker."""
+    found = (states.entry(entry.producer_id, style) for style in _EARLIER_STYLES)
+    return any(state is not None and not _differences(entry, state, start_offset) for state in found)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from array import array
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.index import iter_txn_entries, split_size
 from kafkalog_core.format.layout import TXN_INDEX_ENTRY
-from kafkalog_core.ops.reading.file_codes import code_of_error
 from kafkalog_core.ops.verify.aborted import AbortedTxns
+from kafkalog_core.storage.file_codes import code_of_error
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.sink import Sink
     from kafkalog_core.storage.segment import Segment
 
-__all__ = ["Doubt", "check_txn_index"]
+__all__ = ["AbortMarkers", "Doubt", "check_txn_index"]
 
 _SIZE: Final = TXN_INDEX_ENTRY.size
 _RUN_ENTRIES: Final = 4096
@@ -50,11 +51,44 @@ class Doubt:
 
     def explains(self, first_offset: int, last_offset: int) -> bool:
         """Whether the log cannot be asked about a transaction."""
-        if self.is_compacted or first_offset < self.start_offset:
-            return True
+        return self.is_compacted or first_offset < self.start_offset or self.is_lost(first_offset, last_offset)
+
+    def is_lost(self, first_offset: int, last_offset: int) -> bool:
+        """Whether something between two offsets could not be read."""
         firsts, lasts = self._places
         before = bisect_right(firsts, last_offset)
         return before > 0 and lasts[before - 1] >= first_offset
+
+
+class AbortMarkers:
+    """The ABORT markers of a segment, and where the marker of the same producer before each is: 24 bytes each.
+
+    Of a compacted log they tell what transactions do not tell whose batches were cleaned away: the cleaner drops an
+    entry no later than its marker (`CleanedTransactionMetadata.onControlBatchRead`), so that every entry has one.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[int, int] = {}
+        self._offsets = array("q")
+        self._others = array("q")
+
+    def begin(self) -> None:
+        """The next segment: its markers take the place of those before."""
+        del self._offsets[:], self._others[:]
+
+    def add(self, offset: int, producer_id: int, *, is_abort: bool) -> None:
+        """Take a marker of a producer; those of all segments come in order."""
+        if is_abort:
+            self._offsets.append(offset)
+            self._others.extend((producer_id, self._before.get(producer_id, -1)))
+        self._before[producer_id] = offset
+
+    def at(self, offset: int) -> tuple[int, int] | None:
+        """Return producer and offset of its marker before, -1: none is known; None: no ABORT marker is there."""
+        index = bisect_left(self._offsets, offset)
+        if index == len(self._offsets) or self._offsets[index] != offset:
+            return None
+        return self._others[2 * index], self._others[2 * index + 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +104,18 @@ class _Entry:
         return self.slot * _SIZE
 
 
-def check_txn_index(segment: Segment, aborted: Iterable[CompletedTxn], doubt: Doubt, sink: Sink) -> None:
-    """Compare a segment's transaction index, or that there is none, with the transactions that end in the segment."""
+def check_txn_index(
+    segment: Segment, aborted: Iterable[CompletedTxn], doubt: Doubt, sink: Sink, markers: AbortMarkers | None = None
+) -> None:
+    """Compare a segment's transaction index, or that there is none, with the transactions that end in the segment.
+
+    Args:
+        segment: its files.
+        aborted: transactions whose ABORT marker is in its log, and of which a batch is left.
+        doubt: why the log may not tell of them all.
+        sink: takes what is found.
+        markers: the ABORT markers of its log, where it is a compacted one.
+    """
     txns = (aborted if isinstance(aborted, AbortedTxns) else AbortedTxns(aborted)).by_marker()
     seen = bytearray(len(txns))
     if segment.txnindex is None:
@@ -80,14 +124,22 @@ def check_txn_index(segment: Segment, aborted: Iterable[CompletedTxn], doubt: Do
     path = segment.txnindex.path
     try:
         with Source.open(path) as source:
-            _compare(source, segment.base_offset, txns, seen, doubt, sink)
+            _compare(source, segment.base_offset, txns, seen, doubt, sink, markers or AbortMarkers())
     except StorageError as error:
         sink.add(code_of_error(error), path, reason=error.message)
         return
     _missing(path, txns, seen, doubt, sink)
 
 
-def _compare(source: Source, base_offset: int, txns: AbortedTxns, seen: bytearray, doubt: Doubt, sink: Sink) -> None:
+def _compare(
+    source: Source,
+    base_offset: int,
+    txns: AbortedTxns,
+    seen: bytearray,
+    doubt: Doubt,
+    sink: Sink,
+    markers: AbortMarkers,
+) -> None:
     """Check every entry; `seen` gets a 1 for each transaction that has one."""
     path = source.path
     before: int | None = None
@@ -102,6 +154,10 @@ def _compare(source: Source, base_offset: int, txns: AbortedTxns, seen: bytearra
         number = txns.find(last)
         if number is not None:
             seen[number] = 1
+        if doubt.is_compacted:
+            txn = None if number is None else txns[number]
+            _compare_cleaned(entry, txn, markers.at(last), doubt, path, sink)
+        elif number is not None:
             _compare_entry(entry, txns[number], doubt, path, sink)
         elif not doubt.explains(entry.first_offset, last):
             sink.add(
@@ -130,7 +186,8 @@ def _compare_entry(entry: _Entry, txn: CompletedTxn, doubt: Doubt, path: str, si
             meant=_words(*meant),
         )
     stable = txn.last_stable_offset
-    if entry.last_stable_offset != stable and not doubt.explains(entry.last_stable_offset, txn.last_offset):
+    unknown_from = min(entry.last_stable_offset, stable)  # a marker that is not seen keeps a transaction open
+    if entry.last_stable_offset != stable and not doubt.explains(unknown_from, txn.last_offset):
         sink.add(
             "txnindex.last-stable-offset",
             path,
@@ -143,17 +200,52 @@ def _compare_entry(entry: _Entry, txn: CompletedTxn, doubt: Doubt, path: str, si
         )
 
 
+def _compare_cleaned(
+    entry: _Entry, txn: CompletedTxn | None, marker: tuple[int, int] | None, doubt: Doubt, path: str, sink: Sink
+) -> None:
+    """Compare an entry of a compacted log with what is left of its transaction.
+
+    Its marker is in the log, and belongs to the same producer. The transaction began at or before the first batch that
+    is left, and after the producer's marker before. The first batch of another transaction, which the last stable
+    offset is, may be cleaned away, so that the log shows only the highest offset that it can be.
+    """
+    last, severity = entry.last_offset, "warning" if doubt.is_rebuilt else None
+    before = -1 if marker is None else marker[1]
+    if doubt.is_lost(last if marker is None else before + 1, last):
+        return
+    where = {"position": entry.position, "size_bytes": _SIZE, "offset": entry.first_offset, "slot": entry.slot}
+    if marker is None:
+        sink.add("txnindex.unknown-entry", path, severity=severity, producer=entry.producer_id, last=last, **where)  # type: ignore[arg-type]
+        return
+    producer_id = marker[0]
+    highest = last if txn is None else txn.first_offset
+    lowest = min(before + 1, highest)
+    if entry.producer_id != producer_id or not lowest <= entry.first_offset <= highest:
+        # The cleaner of 0.11 drops COMMIT markers though a batch of their transaction is left in another segment, so
+        # that the next transaction seems to begin with it: only another producer is sure to be wrong.
+        severity = severity if entry.producer_id != producer_id else "warning"
+        meant = f"producer {producer_id} from an offset between {lowest} and {highest} on"
+        said = _words(entry.producer_id, entry.first_offset)
+        sink.add("txnindex.wrong-entry", path, severity=severity, said=said, meant=meant, **where)  # type: ignore[arg-type]
+    stable, told = (last + 1 if txn is None else txn.last_stable_offset), entry.last_stable_offset
+    if not 0 <= told <= stable:
+        where["offset"] = told
+        sink.add("txnindex.last-stable-offset", path, said=told, meant=f"{stable} at most", **where)  # type: ignore[arg-type]
+
+
 def _missing(path: str, txns: AbortedTxns, seen: bytearray, doubt: Doubt, sink: Sink) -> None:
-    if doubt.is_compacted:
-        return  # the cleaner keeps an entry only where data of the transaction is left
     for number in (number for number, is_seen in enumerate(seen) if not is_seen):
         txn = txns[number]
-        if not doubt.explains(txn.first_offset, txn.last_offset):
+        if txn.is_empty:  # releases before 2.8 list it, later ones do not; no consumer has use for it
+            continue
+        if not doubt.is_lost(txn.first_offset, txn.last_offset) and txn.first_offset >= doubt.start_offset:
+            # The cleaner of 0.11 forgets at the end of each segment that it has met a batch of a transaction, and
+            # drops the entry though an emptied batch is left.
             sink.add(
                 "txnindex.missing-entry",
                 path,
                 offset=txn.first_offset,
-                severity="warning" if doubt.is_rebuilt else None,
+                severity="warning" if doubt.is_rebuilt or doubt.is_compacted else None,
                 producer=txn.producer_id,
                 last=txn.last_offset,
             )

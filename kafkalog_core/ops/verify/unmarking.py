@@ -11,7 +11,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL
+from kafkalog_core.findings.kinds import CLEAN_MARK, DENIED, MARK_OF_ALL
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.ops.verify.damage_places import damage_places
 from kafkalog_core.ops.verify.disposition import SegmentExtent, disposition, is_recovered
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Unmarking", "is_unmarking"]
 
 _RECOVERED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
-_NOT_READ: Final = frozenset({"file.not-readable", "dir.unreadable", "log.unreadable", "batch.over-limit"})
+_NOT_READ: Final = frozenset({DENIED, "file.not-readable", "dir.unreadable", "log.unreadable", "batch.over-limit"})
 _FAILS: Final = frozenset(
     {"record.control-key", "record.control-value", "record.control-type", "txn.plain-inside", "txn.marker-unreadable"}
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["ONLY_WARNED", "UNTRACEABLE", "Untraceable"]
+__all__ = ["ONLY_WARNED", "UNTRACEABLE", "UNTRACEABLE_FIELDS", "Untraceable"]
 
 
 class Untraceable(NamedTuple):
@@ -58,7 +58,8 @@ UNTRACEABLE: Final = {
     ),
     "producer-of-a-snapshot": Untraceable(
         "A producer missing from a producer snapshot, or another order of them.",
-        "Brokers forget a producer a day after its last batch (producer.id.expiration.ms), by their own clock.",
+        "Brokers forget a producer a day after its last batch (producer.id.expiration.ms), before 3.4 seven days "
+        "(transactional.id.expiration.ms), by their own clock.",
     ),
     "snapshot-of-a-compacted-log": Untraceable(
         "A producer snapshot of a compacted log that says something else of a producer, under a right checksum.",
@@ -142,3 +143,33 @@ ONLY_WARNED: Final = {
     ),
 }
 """What is a warning at most, by kind."""
+
+
+UNTRACEABLE_FIELDS: Final = {
+    ("txnindex of a compacted log", "first_offset"): Untraceable(
+        "In an entry of a transaction index of a compacted log, another first offset: between the marker of the "
+        "producer before and the first batch of the transaction that is left, or its own marker where none is left.",
+        "The cleaner keeps the entry unchanged and removes the batches that would tell.",
+    ),
+    ("txnindex of a compacted log", "last_stable_offset"): Untraceable(
+        "In such an entry, a last stable offset that is lower, or another one up to the offset after the marker.",
+        "It is the first offset of another transaction, whose batches may be cleaned away.",
+    ),
+    ("quorum-state", "ids"): Untraceable(
+        "In quorum-state, another leader or another vote among the voters, or, in version 1, any id; a higher leader "
+        "epoch.",
+        "A node learns of an epoch and votes in it before the first batch of it is in its log; voters of version 1 are "
+        "in records of the metadata log.",
+    ),
+    ("leader-epoch-checkpoint", "last_epoch"): Untraceable(
+        "In a leader-epoch-checkpoint, a last entry that starts at the end of the log: its epoch, raised, or the entry "
+        "added.",
+        "A broker writes the entry when it becomes the leader, before the first batch of that epoch.",
+    ),
+    ("cleaner-offset-checkpoint", "offset"): Untraceable(
+        "An offset in the cleaner-offset-checkpoint that was raised, up to the end of the log.",
+        "A clean ends where its offset map is full, in the middle of a batch too, and a log that is truncated "
+        "afterwards may end there.",
+    ),
+}
+"""Values that other values of a healthy broker may stand in for, by file and field."""

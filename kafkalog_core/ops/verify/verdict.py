@@ -68,6 +68,8 @@ class SegmentVerdict:
         damage_joined: how many damaged places were joined with the one before.
         whole_between: whole bytes in joined spans.
         epoch_behind: the last leader epoch, where `epochs` are not all.
+        is_unread: the log was not read to its end: it could not be opened, or it vanished. The figures are of what was
+            read before, and nothing may be concluded from what they lack.
     """
 
     path: str
@@ -92,6 +94,7 @@ class SegmentVerdict:
     damage_joined: int = 0
     whole_between: int = 0
     epoch_behind: int | None = None
+    is_unread: bool = False
 
     @property
     def last_epoch(self) -> int:
@@ -137,7 +140,7 @@ class PlaceVerdict:
 
 
 def next_offset(verdict: SegmentVerdict) -> int:
-    """The offset behind the last one of a segment."""
+    """Return the offset after the last one of a segment; of one that was not read, the least that is possible."""
     return verdict.base_offset if verdict.last_offset is None else max(verdict.base_offset, verdict.last_offset + 1)
 
 

@@ -21,6 +21,7 @@ from kafkalog_core.ops.verify.replacements import Replacements
 from kafkalog_core.ops.verify.segment import check_segment
 from kafkalog_core.ops.verify.single import check_file
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict
+from kafkalog_core.storage.file_codes import code_of_dir_error
 from kafkalog_core.storage.partition import Partition, read_partition
 from kafkalog_core.storage.segment import Segment, SegmentState
 
@@ -172,7 +173,7 @@ def check_partition(work: PartitionWork, advance: Callable[[int], None], keep: K
     except NotFoundError:  # a broker at work has deleted the partition
         return Outcome(PlaceVerdict(path=work.path, findings=(found("file.vanished", work.path),)))
     except StorageError as error:
-        reason = found("dir.unreadable", work.path, reason=error.message)
+        reason = found(code_of_dir_error(error), work.path, reason=error.message)
         return Outcome(PlaceVerdict(path=work.path, findings=(reason,)))
     depth, context = work.depth, work.context
     known = unchanged(partition, context, work.lines, depth.now_ms) if work.lines else ()

@@ -9,13 +9,18 @@ import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.storage.changing.trusted import ANYWHERE
 from kafkalog_core.storage.source import open_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Attributes", "extended_attributes"]
+    from kafkalog_core.storage.changing.trusted import TrustedDirectories
 
+__all__ = ["PERMISSIONS", "Attributes", "extended_attributes"]
+
+PERMISSIONS: Final = 0o777
+"""Set-user-id, set-group-id and sticky mean nothing on a file of Kafka's, and are given to none."""
 _NO_SUCH_THING: Final = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
@@ -29,23 +34,21 @@ class Attributes:
     extended: Mapping[str, bytes] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, path: str) -> Attributes:
-        """Those of a file or directory. Raises NotFoundError or AccessError."""
-        try:
-            status = os.stat(path)
-            extended = extended_attributes(path)
-        except OSError as error:
-            raise open_error(path, error) from error
-        return cls(uid=status.st_uid, gid=status.st_gid, mode=stat.S_IMODE(status.st_mode), extended=extended)
+    def of(cls, path: str, trusted: TrustedDirectories = ANYWHERE) -> Attributes:
+        """Those of a file or directory; bits that change the user of a program are left out.
+
+        Raises NotFoundError or AccessError.
+        """
+        return _read(path, trusted)[0]
 
     @classmethod
-    def of_new_file(cls, like: str) -> Attributes:
+    def of_new_file(cls, like: str, trusted: TrustedDirectories = ANYWHERE) -> Attributes:
         """Those that a new file gets: of a file beside it, or of the directory that it comes to lie in.
 
         Of a directory the owner and group, and who may read. Raises NotFoundError or AccessError.
         """
-        attributes = cls.of(like)
-        if not os.path.isdir(like):
+        attributes, is_directory = _read(like, trusted)
+        if not is_directory:
             return attributes
         return cls(uid=attributes.uid, gid=attributes.gid, mode=0o600 | attributes.mode & 0o044)
 
@@ -53,19 +56,6 @@ class Attributes:
         """As JSON has it."""
         extended = {name: base64.b64encode(value).decode("ascii") for name, value in self.extended.items()}
         return {"uid": self.uid, "gid": self.gid, "mode": f"{self.mode:04o}", "extended": extended}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, object]) -> Attributes:
-        """Raises KeyError, TypeError or ValueError for anything else than `to_json` gave."""
-        extended = value["extended"]
-        if not isinstance(extended, dict):
-            raise TypeError("extended attributes are no object")
-        return cls(
-            uid=int(str(value["uid"])),
-            gid=int(str(value["gid"])),
-            mode=int(str(value["mode"]), 8),
-            extended={str(name): base64.b64decode(str(text), validate=True) for name, text in extended.items()},
-        )
 
 
 def extended_attributes(path: str | int) -> dict[str, bytes]:
@@ -78,3 +68,19 @@ def extended_attributes(path: str | int) -> dict[str, bytes]:
         if error.errno in _NO_SUCH_THING:
             return {}
         raise
+
+
+def _read(path: str, trusted: TrustedDirectories) -> tuple[Attributes, bool]:
+    """Attributes of a file or directory, and whether it is a directory."""
+    try:
+        number = trusted.open_anything(path)
+        try:
+            status = os.fstat(number)
+            extended = extended_attributes(number)
+        finally:
+            os.close(number)
+    except OSError as error:
+        raise open_error(path, error) from error
+    mode = status.st_mode & PERMISSIONS
+    attributes = Attributes(uid=status.st_uid, gid=status.st_gid, mode=mode, extended=extended)
+    return attributes, stat.S_ISDIR(status.st_mode)

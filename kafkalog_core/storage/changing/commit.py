@@ -1,5 +1,9 @@
 """The second half of an apply, and its reverse: one step a file, each whole or not at all, each repeatable.
 
+The order of the steps is the plan's: deletions and cuts come first, as far as a broker that starts in between allows,
+so that a full disk has room for what is written after them. Where the journal is on another file system nothing else
+is written before the first step.
+
 How far a run came is read from the files themselves: a file is as it was before, or as it is afterwards; where it is
 neither, somebody else has changed it, and it is left alone.
 """
@@ -7,19 +11,33 @@ neither, somebody else has changed it, and it is left alone.
 from __future__ import annotations
 
 import os
+import shlex
 from contextlib import suppress
-from itertools import pairwise
+from dataclasses import replace
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from kafkalog_core.errors import RefusedError, StorageError
+from kafkalog_core.errors import NotFoundError, RefusedError, StorageError
 from kafkalog_core.storage.changing.attributes import Attributes
-from kafkalog_core.storage.changing.fingerprint import fingerprint, fingerprint_start, pieces, status_of, whole_hash
-from kafkalog_core.storage.changing.journal import OF_SEVERAL, Entry, Journal, write_intent
+from kafkalog_core.storage.changing.fingerprint import (
+    fingerprint,
+    fingerprint_of_bytes,
+    fingerprint_start,
+    pieces,
+    status_of,
+    whole_hash,
+)
+from kafkalog_core.storage.changing.journal import OF_SEVERAL, Entry, Journal
+from kafkalog_core.storage.changing.journal_file import write_intent
+from kafkalog_core.storage.changing.owners import check_owners
+from kafkalog_core.storage.changing.pointer import leave_pointer_if_room, remove_pointer
 from kafkalog_core.storage.changing.swap import Replacement, in_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kafkalog_core.storage.changing.changes import Change
+    from kafkalog_core.storage.changing.trusted import TrustedDirectories
     from kafkalog_core.storage.changing.writer import Disk
 
 __all__ = [
@@ -27,11 +45,14 @@ __all__ = [
     "States",
     "check_new",
     "check_old",
+    "check_resumed",
     "check_saved",
     "finish",
+    "make_at_once",
     "prune",
     "roll_back",
     "state_of",
+    "unfinished_files",
 ]
 
 FileState = Literal["before", "after", "halfway", "neither"]
@@ -46,15 +67,16 @@ def state_of(journal: Journal, entry: Entry) -> FileState:
     `halfway` is a cut that is being taken back, or one whose modification time has not been put back yet.
     """
     path = journal.path_of(entry)
-    now = fingerprint(path)
-    if now in {entry.before, entry.after} and os.path.isdir(os.path.dirname(path)):
+    trusted = journal.trusted
+    now = fingerprint(path, trusted)
+    if now in {entry.before, entry.after} and trusted.is_directory(os.path.dirname(path)):
         return "before" if now == entry.before else "after"
     if entry.kind != "cut" or now is None or entry.before is None or entry.after is None:
         return "neither"
     size_bytes = entry.after.size_bytes
     if not size_bytes <= now.size_bytes <= entry.before.size_bytes:
         return "neither"
-    if fingerprint_start(path, size_bytes, entry.after.mtime_ns) != entry.after:
+    if fingerprint_start(path, size_bytes, entry.after.mtime_ns, trusted) != entry.after:
         return "neither"
     if now.size_bytes == size_bytes:
         return "halfway"
@@ -74,14 +96,42 @@ def check_new(journal: Journal) -> States:
     return states
 
 
+def check_resumed(journal: Journal) -> States:
+    """As `check_new`, for a journal that was read from a file: what it would give to files is checked too."""
+    states = check_new(journal)
+    copied = [entry for entry, state in states if state == "before" and _is_copied(journal, entry)]
+    check_owners(journal, [(entry, entry.has) for entry in copied])
+    return states
+
+
 def finish(disk: Disk, journal: Journal, states: States) -> Journal:
     """Make the changes that have not been made; `states` is what `check_new` gave under the same lock."""
-    for is_swap, steps in in_groups(journal, states):
-        if is_swap:
-            Replacement(disk, journal, steps).make()
-        elif steps[0][1] != "after":
-            _make(disk, journal, steps[0][0])
-    return write_intent(disk, journal, "complete", _like(journal))
+    with disk.within(journal.trusted):
+        for is_swap, steps in in_groups(journal, states):
+            first = steps[0][0]
+            rest = (entry for entry in journal.entries if entry.number >= first.number)
+            leave_pointer_if_room(disk, journal, rest)
+            if is_swap:
+                Replacement(disk, journal, steps).make()
+            elif steps[0][1] != "after":
+                _make(disk, journal, first)
+        leave_pointer_if_room(disk, journal, ())
+        if journal.keeps_old:
+            return write_intent(disk, journal, "complete", _like(journal))
+        _remove(disk, journal)
+    return replace(journal, state="complete")
+
+
+def make_at_once(disk: Disk, change: Change) -> None:
+    """Make a deletion or a cut without a journal. Raises RefusedError where the file is not the planned one."""
+    before = change.before
+    if before is None or fingerprint(change.path, disk.trusted) != before:
+        raise RefusedError("has changed since it was planned; run the same command again", path=change.path)
+    if change.kind == "cut":
+        disk.cut(change.path, change.size_bytes or 0, before.mtime_ns)
+    else:
+        disk.unlink(change.path)
+        disk.sync_directory(os.path.dirname(change.path))
 
 
 def check_old(journal: Journal) -> States:
@@ -91,52 +141,81 @@ def check_old(journal: Journal) -> States:
     """
     states = _states(journal, reversed(journal.entries))
     check_saved(journal, states)
+    check_owners(
+        journal, [(entry, entry.had) for entry, state in states if state != "before" and _is_copied(journal, entry)]
+    )
     return states
 
 
-def roll_back(disk: Disk, journal: Journal, states: States) -> Journal:
-    """Take back the changes that have been made; `states` is what `check_old` gave under the same lock."""
-    if journal.state != "undoing":
-        states = _halfway_made(disk, journal, states)
-        journal = write_intent(disk, journal, "undoing", _like(journal))
-    for is_swap, steps in in_groups(journal, states):
-        if is_swap:
-            Replacement(disk, journal, steps).take_back()
-        elif steps[0][1] != "before":
-            _take_back(disk, journal, steps[0][0])
-    journal = write_intent(disk, journal, "undone", _like(journal))
-    _clear(disk, journal)
+def roll_back(disk: Disk, journal: Journal, states: States, *, gives_up_pointer: bool = False) -> Journal:
+    """Take back the changes that have been made; `states` is what `check_old` gave under the same lock.
+
+    `gives_up_pointer`: what leads to a journal elsewhere makes room for what comes back.
+    """
+    with disk.within(journal.trusted):
+        if journal.state != "undoing":
+            states = _halfway_made(disk, journal, states)
+            journal = write_intent(disk, journal, "undoing", _like(journal))
+        for path in unfinished_files(journal):
+            disk.unlink(path)
+        if gives_up_pointer:
+            remove_pointer(disk, journal)
+        for is_swap, steps in in_groups(journal, states):
+            if is_swap:
+                Replacement(disk, journal, steps).take_back()
+            elif steps[0][1] != "before":
+                _take_back(disk, journal, steps[0][0])
+        leave_pointer_if_room(disk, journal, ())
+        journal = write_intent(disk, journal, "undone", _like(journal))
+        _clear(disk, journal)
     return journal
+
+
+def unfinished_files(journal: Journal) -> list[str]:
+    """Files next to others that were to take their places when the run ended; they take room and nothing else."""
+    named = (journal.layout.temporary(journal.path_of(entry), entry.number) for entry in journal.entries)
+    return [path for path in named if journal.trusted.exists(path)]
 
 
 def check_saved(journal: Journal, states: States) -> None:
     """Check that the old content of every change that has been made is there. Raises RefusedError."""
     for entry, state in states:
-        if entry.saved in {"inline", "nothing"} or state == "before" or entry.before is None:
+        if state == "before" or entry.before is None:
             continue
-        path = journal.layout.saved(journal.path_of(entry), entry.number, entry.saved)
+        if entry.saved == "nothing":
+            problem = f"nothing was saved of {entry.path}; {_give_up(journal)}"
+            raise RefusedError(problem, path=journal.layout.intent)
+        is_inside = entry.saved == "inline"
+        layout = journal.layout
+        path = layout.intent if is_inside else layout.saved(journal.path_of(entry), entry.number, entry.saved)
         try:
-            is_whole = _is_whole(path, entry)
+            is_whole = _is_whole(journal.trusted, path, entry)
         except StorageError as error:
-            raise RefusedError(f"what was saved of {entry.path} cannot be read: {error.message}", path=path) from error
+            problem = f"what was saved of {entry.path} cannot be read: {error.message}; {_give_up(journal)}"
+            raise RefusedError(problem, path=path) from error
         if not is_whole:
-            raise RefusedError(f"what was saved of {entry.path} is not what it was", path=path)
+            raise RefusedError(f"what was saved of {entry.path} is not what it was; {_give_up(journal)}", path=path)
 
 
 def prune(disk: Disk, journal: Journal) -> None:
     """Free what a journal holds; its run cannot be undone any more."""
+    with disk.within(journal.trusted):
+        _prune(disk, journal)
+
+
+def _prune(disk: Disk, journal: Journal) -> None:
     if journal.state not in {"undone", "pruning"}:
         journal = write_intent(disk, journal, "pruning", _like(journal))
+    _remove(disk, journal)
+
+
+def _remove(disk: Disk, journal: Journal) -> None:
+    """Delete all that belongs to a journal, its intent last."""
     _clear(disk, journal)
-    layout = journal.layout
-    if os.path.lexists(f"{layout.intent}.tmp"):
+    layout, exists = journal.layout, journal.trusted.exists
+    if exists(f"{layout.intent}.tmp"):
         disk.unlink(f"{layout.intent}.tmp")
-    pointer = journal.pointer
-    if pointer is not None and os.path.lexists(pointer):
-        disk.unlink(pointer)
-        if journal.pointer_is_directory:
-            disk.remove_directory(os.path.dirname(pointer))
-        disk.sync_directory(layout.root)
+    remove_pointer(disk, journal)
     disk.unlink(layout.intent)
     if layout.place != "top":
         disk.remove_directory(os.path.dirname(layout.intent))
@@ -148,7 +227,8 @@ def _states(journal: Journal, entries: Iterable[Entry]) -> States:
     states = [(entry, state_of(journal, entry)) for entry in entries]
     for entry, state in states:
         if state == "neither":
-            raise RefusedError(f"has changed since {journal.run} was written", path=journal.path_of(entry))
+            problem = f"has changed since {journal.run} was written; {_give_up(journal)}"
+            raise RefusedError(problem, path=journal.path_of(entry))
     return states
 
 
@@ -165,9 +245,18 @@ def _halfway_made(disk: Disk, journal: Journal, states: States) -> States:
     return known
 
 
+def _is_copied(journal: Journal, entry: Entry) -> bool:
+    """Whether a file is made that takes the attributes from the journal: others are renamed as they are."""
+    path, trusted = journal.path_of(entry), journal.trusted
+    home, around = journal.layout.directory(path), os.path.dirname(path)
+    if home is None or entry.saved == "inline" or entry.swap is not None or trusted.has_other_names(path):
+        return True
+    return trusted.is_directory(home) and trusted.device(home) != trusted.device(around)
+
+
 def _is_needed(journal: Journal, entry: Entry) -> bool:
     """Whether new content is still to be put in place; of what is the same before and after nothing else tells."""
-    return not entry.is_same or os.path.lexists(journal.layout.staged(journal.path_of(entry), entry.number))
+    return not entry.is_same or journal.trusted.exists(journal.layout.staged(journal.path_of(entry), entry.number))
 
 
 def _make(disk: Disk, journal: Journal, entry: Entry) -> None:
@@ -195,7 +284,12 @@ def _take_back(disk: Disk, journal: Journal, entry: Entry) -> None:
         saved = journal.layout.saved(path, entry.number, entry.saved)
         if entry.saved == "tail":
             size_bytes = entry.after.size_bytes if entry.after else 0
-            disk.extend(path, size_bytes, pieces(saved), entry.before.mtime_ns)
+            content = pieces(saved, trusted=journal.trusted)
+            if journal.trusted.has_other_names(path):  # it was linked to a backup since, which keeps its bytes
+                start = pieces(path, 0, size_bytes, trusted=journal.trusted)
+                _write_beside(disk, journal, entry, chain(start, content))
+            else:
+                disk.extend(path, size_bytes, content, entry.before.mtime_ns)
             return
         _put(disk, journal, entry, saved, entry.had, entry.before.mtime_ns)
     disk.sync_directory(os.path.dirname(path))
@@ -204,15 +298,16 @@ def _take_back(disk: Disk, journal: Journal, entry: Entry) -> None:
 def _put(disk: Disk, journal: Journal, entry: Entry, source: str, attributes: Attributes | None, mtime_ns: int) -> None:
     """Put a file of the journal in its place; from another file system as a copy that is whole before it is there."""
     path = journal.path_of(entry)
-    if os.stat(source).st_dev == os.stat(os.path.dirname(path)).st_dev:
+    trusted = journal.trusted
+    if trusted.device(os.path.dirname(source)) == trusted.device(os.path.dirname(path)):
         disk.rename(source, path)
         return
     temporary = _free_temporary(disk, journal, entry)
-    disk.write_file(temporary, pieces(source), attributes, mtime_ns)
+    disk.write_file(temporary, pieces(source, trusted=trusted), attributes, mtime_ns)
     disk.rename(temporary, path)
 
 
-def _write_beside(disk: Disk, journal: Journal, entry: Entry, content: Iterable[bytes]) -> None:
+def _write_beside(disk: Disk, journal: Journal, entry: Entry, content: Iterable[bytes | memoryview]) -> None:
     temporary = _free_temporary(disk, journal, entry)
     mtime_ns = entry.before.mtime_ns if entry.before else None
     disk.write_file(temporary, content, entry.had, mtime_ns)
@@ -222,28 +317,57 @@ def _write_beside(disk: Disk, journal: Journal, entry: Entry, content: Iterable[
 def _free_temporary(disk: Disk, journal: Journal, entry: Entry) -> str:
     """A name beside the file; what an earlier try has left there is taken away."""
     temporary = journal.layout.temporary(journal.path_of(entry), entry.number)
-    if os.path.lexists(temporary):
+    if journal.trusted.exists(temporary):
         disk.unlink(temporary)
     return temporary
+
+
+def _undo_first(journal: Journal) -> str:
+    """Return the command that takes back a run whose new content is lost."""
+    return f"take the run back: kafkalog undo {shlex.quote(journal.layout.root)} --run {journal.run} --apply"
+
+
+def _give_up(journal: Journal) -> str:
+    """Return what is left to do with a run that can be neither finished nor taken back as it is."""
+    if journal.is_interrupted:
+        return "nothing has been changed. Put the file back from a backup and run the same command again"
+    root = shlex.quote(journal.layout.root)
+    return (
+        f"nothing has been changed. To keep the files as they are and free the journal: kafkalog undo {root} --prune "
+        f"--run {journal.run} --apply"
+    )
 
 
 # --- what is in the journal -------------------------------------------------------------------------------------------
 def _check_staged(journal: Journal, entry: Entry) -> None:
     staged = journal.layout.staged(journal.path_of(entry), entry.number)
     try:
-        is_whole = fingerprint(staged) == entry.after and whole_hash(staged) == entry.new_sha256
+        is_same = fingerprint(staged, journal.trusted) == entry.after
+        is_whole = is_same and whole_hash(staged, journal.trusted) == entry.new_sha256
     except StorageError as error:
-        raise RefusedError(f"the new content of {entry.path} cannot be read: {error.message}", path=staged) from error
+        problem = f"the new content of {entry.path} cannot be read: {error.message}; {_undo_first(journal)}"
+        raise RefusedError(problem, path=staged) from error
     if not is_whole:
-        raise RefusedError(f"the new content of {entry.path} is not what it was", path=staged)
+        raise RefusedError(f"the new content of {entry.path} is not what it was; {_undo_first(journal)}", path=staged)
 
 
-def _is_whole(path: str, entry: Entry) -> bool:
+def _is_whole(trusted: TrustedDirectories, path: str, entry: Entry) -> bool:
     """Whether old content is what it was: to the last byte where it is a copy, else as files in their place are."""
+    before = entry.before
+    if before is None:
+        return False
+    if entry.saved == "inline":
+        return fingerprint_of_bytes(entry.inline or b"", before.mtime_ns) == before
+    now = status_of(path, trusted)
+    start = entry.after.size_bytes if entry.saved == "tail" and entry.after else 0
+    if now is None:
+        raise NotFoundError("no such file or directory", path=path)
+    if now.st_size != before.size_bytes - start:
+        return False
     if entry.saved in {"copy", "tail"}:
-        return whole_hash(path) == entry.saved_sha256
-    now = fingerprint(path)
-    return now is not None and entry.before is not None and now.sha256 == entry.before.sha256
+        return whole_hash(path, trusted) == entry.saved_sha256
+    found = fingerprint(path, trusted)
+    return found is not None and found.sha256 == before.sha256
 
 
 def _is_prefix_of_tail(journal: Journal, entry: Entry, size_bytes: int) -> bool:
@@ -251,13 +375,14 @@ def _is_prefix_of_tail(journal: Journal, entry: Entry, size_bytes: int) -> bool:
     path = journal.path_of(entry)
     start = entry.after.size_bytes if entry.after else 0
     saved = journal.layout.saved(path, entry.number, "tail")
-    status = status_of(saved)
+    status = status_of(saved, journal.trusted)
     if status is None or start + status.st_size < size_bytes:
         return False
     position = 0
-    for piece in pieces(path, start, size_bytes):
+    for piece in pieces(path, start, size_bytes, trusted=journal.trusted):
         there = bytes(piece)
-        kept = b"".join(bytes(part) for part in pieces(saved, position, position + len(there)))
+        expected = pieces(saved, position, position + len(there), trusted=journal.trusted)
+        kept = b"".join(bytes(part) for part in expected)
         if there != kept and not _is_torn(there, kept, start + position):
             return False
         position += len(there)
@@ -272,22 +397,23 @@ def _is_torn(there: bytes, kept: bytes, position: int) -> bool:
 
 def _clear(disk: Disk, journal: Journal) -> None:
     """Take away all that a journal holds but its intent."""
+    trusted = journal.trusted
     for entry in journal.entries:
         path = journal.path_of(entry)
         names = [journal.layout.staged(path, entry.number), journal.layout.temporary(path, entry.number)]
         if entry.saved in {"link", "copy", "tail"}:
             names.append(journal.layout.saved(path, entry.number, entry.saved))
         for name in names:
-            if os.path.lexists(name):
+            if trusted.holds(name) and trusted.exists(name):
                 disk.unlink(name)
     for directory in journal.directories():
-        if os.path.lexists(f"{directory}/{OF_SEVERAL}"):
+        if trusted.exists(f"{directory}/{OF_SEVERAL}"):
             disk.unlink(f"{directory}/{OF_SEVERAL}")
-        if directory != os.path.dirname(journal.layout.intent) and os.path.isdir(directory):
+        if directory != os.path.dirname(journal.layout.intent) and trusted.is_directory(directory):
             with suppress(StorageError):  # somebody has put something into it
                 disk.remove_directory(directory)
 
 
 def _like(journal: Journal) -> Attributes:
-    attributes = Attributes.of(journal.layout.intent)
+    attributes = Attributes.of(journal.layout.intent, journal.trusted)
     return Attributes(uid=attributes.uid, gid=attributes.gid, mode=attributes.mode)

@@ -4,26 +4,25 @@ It stands beside the files that were changed, where no broker looks: a directory
 where several partitions or files at the top of a log directory are changed, one file at that top (a directory there
 would stop a broker) and a directory of the same name in each partition. `--undo-to` puts all of it elsewhere, and the
 same name leads there from the place that it would have had.
+
+A run with `--no-undo` has a journal too while it is at work: the intent and the new content, from which it can be
+finished, and nothing of the old content. When it is done nothing of the journal is left.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 import os
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Literal, cast, get_args
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
 
-from kafkalog_core.errors import FieldError
-from kafkalog_core.format.json_form import json_text
-from kafkalog_core.storage.changing.attributes import Attributes
-from kafkalog_core.storage.changing.changes import ChangeKind, Fingerprint
+from kafkalog_core.storage.changing.trusted import ANYWHERE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-    from kafkalog_core.storage.changing.changes import Change
-    from kafkalog_core.storage.changing.writer import Disk
+    from kafkalog_core.storage.changing.attributes import Attributes
+    from kafkalog_core.storage.changing.changes import Change, ChangeKind, Fingerprint
+    from kafkalog_core.storage.changing.trusted import TrustedDirectories
 
 __all__ = [
     "INTENT",
@@ -34,10 +33,6 @@ __all__ = [
     "Saved",
     "State",
     "layout_for",
-    "parse_journal",
-    "write_beginning",
-    "write_intent",
-    "write_pointer",
 ]
 
 State = Literal["prepared", "complete", "undoing", "undone", "pruning"]
@@ -46,9 +41,6 @@ Saved = Literal["link", "copy", "inline", "tail", "nothing"]
 INTENT: Final = "intent.json"
 OF_SEVERAL: Final = "of-several"
 """An empty file in a partition's part of a journal whose intent is in the directory above."""
-_VERSION: Final = 1
-_KIND: Final = "kafkalog undo journal"
-_BEGUN: Final = "begun"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +128,19 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Journal:
-    """A run and how far it came. `pointer_is_directory`: of one elsewhere, whose root is a partition."""
+    """A run and how far it came.
+
+    Args:
+        layout: where its parts are; `root` is a directory that the user named, or above one, never one that only the
+            journal names.
+        command: the command that was run.
+        created_ms: when.
+        state: how far it came.
+        entries: its changes.
+        pointer_is_directory: of a journal elsewhere: its root is a partition.
+        trusted: the directories that its files are reached from.
+        keeps_old: whether it holds old content, so that the run can be taken back.
+    """
 
     layout: Layout
     command: str
@@ -144,6 +148,8 @@ class Journal:
     state: State
     entries: tuple[Entry, ...]
     pointer_is_directory: bool = False
+    trusted: TrustedDirectories = field(default=ANYWHERE, compare=False, repr=False)
+    keeps_old: bool = True
 
     @property
     def pointer(self) -> str | None:
@@ -190,139 +196,3 @@ def layout_for(run: str, root: str, changes: Iterable[Change], *, is_log_dir: bo
         home = around.pop()
         return Layout(run=run, root=home, place="partition", home=home)
     return Layout(run=run, root=root, place="top", home=root)
-
-
-def write_intent(disk: Disk, journal: Journal, state: State, like: Attributes) -> Journal:
-    """Bring a journal with a new state to the disk, whole or not at all; what it is from now on."""
-    changed = replace(journal, state=state)
-    _write_whole(disk, journal.layout.intent, _to_json(changed), like)
-    return changed
-
-
-def write_beginning(disk: Disk, layout: Layout, like: Attributes) -> None:
-    """Say that a run has begun to lay things down: where parts of a journal are without any intent, it was lost."""
-    value = {"kafkalog": _KIND, "version": _VERSION, "state": _BEGUN}
-    _write_whole(disk, layout.intent, (json_text(value) + "\n").encode(), like)
-
-
-def write_pointer(disk: Disk, path: str, layout: Layout, like: Attributes) -> None:
-    """Leave a file that leads to a journal elsewhere."""
-    value = {"kafkalog": _KIND, "version": _VERSION, "elsewhere": layout.home}
-    _write_whole(disk, path, (json_text(value) + "\n").encode("utf-8", "backslashreplace"), like)
-
-
-def _write_whole(disk: Disk, path: str, content: bytes, like: Attributes) -> None:
-    temporary = f"{path}.tmp"
-    if os.path.lexists(temporary):
-        disk.unlink(temporary)
-    disk.write_file(temporary, [content], like, None)
-    disk.rename(temporary, path)
-    disk.sync_directory(os.path.dirname(path))
-
-
-def parse_journal(text: bytes, run: str, home: str, place: Literal["partition", "top"]) -> Journal | str | None:
-    """A journal from its file, or the directory elsewhere that it is in; null: the run ended before it had an intent.
-
-    Raises:
-        FieldError: anything else.
-    """
-    try:
-        value = json.loads(text)
-        if value["kafkalog"] != _KIND or value["version"] != _VERSION:
-            raise FieldError("is of another version of kafkalog")
-        if "elsewhere" in value:
-            return str(value["elsewhere"])
-        state = value["state"]
-        if state == _BEGUN:
-            return None
-        if state not in get_args(State):
-            raise FieldError(f"has the unknown state {state!r}")
-        root = value["root"]
-        layout = Layout(
-            run=run,
-            root=home if root is None else str(root),
-            place=place if root is None else "elsewhere",
-            home=home,
-        )
-        return Journal(
-            layout=layout,
-            command=str(value["command"]),
-            created_ms=int(value["created_ms"]),
-            state=cast("State", state),
-            pointer_is_directory=bool(value["pointer_is_directory"]),
-            entries=tuple(_entry(each) for each in value["entries"]),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise FieldError(f"is no journal that can be read: {error}") from error
-
-
-def _to_json(journal: Journal) -> bytes:
-    layout = journal.layout
-    value = {
-        "kafkalog": _KIND,
-        "version": _VERSION,
-        "command": journal.command,
-        "created_ms": journal.created_ms,
-        "state": journal.state,
-        "root": layout.root if layout.place == "elsewhere" else None,
-        "pointer_is_directory": journal.pointer_is_directory,
-        "entries": [_entry_json(entry) for entry in journal.entries],
-    }
-    return (json_text(value) + "\n").encode("utf-8", "backslashreplace")
-
-
-def _entry_json(entry: Entry) -> dict[str, object]:
-    return {
-        "number": entry.number,
-        "kind": entry.kind,
-        "path": entry.path,
-        "why": entry.why,
-        "before": entry.before and asdict(entry.before),
-        "after": entry.after and asdict(entry.after),
-        "had": entry.had and entry.had.to_json(),
-        "has": entry.has and entry.has.to_json(),
-        "saved": entry.saved,
-        "inline": None if entry.inline is None else base64.b64encode(entry.inline).decode("ascii"),
-        "saved_sha256": entry.saved_sha256,
-        "new_sha256": entry.new_sha256,
-        "swap": entry.swap,
-    }
-
-
-def _entry(value: Mapping[str, object]) -> Entry:
-    kind, saved = value["kind"], value["saved"]
-    if kind not in get_args(ChangeKind) or saved not in get_args(Saved):
-        raise ValueError(f"unknown kind {kind!r} or {saved!r}")
-    inline, path = value["inline"], os.path.normpath(str(value["path"]))
-    if os.path.isabs(path) or path.startswith(".."):
-        raise ValueError(f"{path!r} is not below its root")
-    return Entry(
-        number=int(str(value["number"])),
-        kind=cast("ChangeKind", kind),
-        path=path,
-        why=str(value["why"]),
-        before=_fingerprint(value["before"]),
-        after=_fingerprint(value["after"]),
-        had=_attributes(value["had"]),
-        has=_attributes(value["has"]),
-        saved=cast("Saved", saved),
-        inline=None if inline is None else base64.b64decode(str(inline), validate=True),
-        saved_sha256=_text(value["saved_sha256"]),
-        new_sha256=_text(value["new_sha256"]),
-        swap=None if value.get("swap") is None else int(str(value["swap"])),
-    )
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
-
-
-def _fingerprint(value: object) -> Fingerprint | None:
-    if value is None:
-        return None
-    fields = cast("dict[str, object]", value)
-    return Fingerprint(int(str(fields["size_bytes"])), int(str(fields["mtime_ns"])), str(fields["sha256"]))
-
-
-def _attributes(value: object) -> Attributes | None:
-    return None if value is None else Attributes.from_json(cast("dict[str, object]", value))

@@ -1,4 +1,8 @@
-"""The journals that are in a log directory, in a partition, or in a directory that `--undo-to` named."""
+"""The journals that are in a log directory, in a partition, or in a directory that `--undo-to` named.
+
+Anybody who can write there can write a journal. What is read here decides about no path: a journal changes files below
+the directory that holds it, and a journal elsewhere those of a directory that the user named; see `untrusted_places`.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,30 @@ import os
 import stat
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from kafkalog_core.errors import FieldError
+from kafkalog_core.errors import FieldError, NotFoundError, RefusedError, StorageError
 from kafkalog_core.format.names import JOURNAL_PREFIX, journal_run
-from kafkalog_core.storage.changing.journal import INTENT, OF_SEVERAL, Journal, parse_journal
+from kafkalog_core.storage.changing.journal import INTENT, OF_SEVERAL, Journal
+from kafkalog_core.storage.changing.journal_file import MOST_BYTES, parse_journal
+from kafkalog_core.storage.changing.trusted import ANYWHERE, LinkError, TrustedDirectories
 from kafkalog_core.storage.source import open_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["Found", "Remains", "find_journals", "held_bytes", "real_path"]
+__all__ = [
+    "Found",
+    "Remains",
+    "UntrustedPlace",
+    "find_journals",
+    "held_bytes",
+    "real_path",
+    "to_be_named",
+    "untrusted_places",
+]
+
+_OTHERS_WRITE: Final = 0o022
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +45,14 @@ class Remains:
         paths: files and directories of it, those that are in others last.
         reason: why it is no journal, one clause.
         is_unreadable: a journal is there that cannot be read; what it holds may be needed.
+        trusted: the directories that its files are reached from.
     """
 
     run: str
     paths: tuple[str, ...]
     reason: str
     is_unreadable: bool = False
+    trusted: TrustedDirectories = field(default=ANYWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,50 +63,201 @@ class Found:
     remains: tuple[Remains, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class UntrustedPlace:
+    """A directory that a journal leads to and that nobody named; `target` is its real path if it is a link."""
+
+    path: str
+    target: str | None = None
+
+
 @dataclass(slots=True)
 class _Traces:
-    """What was seen of one run."""
+    """What was seen of one run. `trusted`: null: the directories that were named, and no other."""
 
     paths: list[str] = field(default_factory=list)
     journal: Journal | None = None
     problem: str | None = None
+    trusted: TrustedDirectories | None = None
 
 
-def find_journals(root: str) -> Found:
-    """The journals in a directory and in those directly below it. Raises NotFoundError or AccessError for itself."""
-    runs: dict[str, _Traces] = {}
-    for directory in (root, *_directories(root)):
-        for path in _named(directory, is_root=directory == root):
-            run = journal_run(os.path.basename(path))
-            if run is not None:
-                traces = runs.setdefault(run, _Traces())
-                traces.paths.append(path)
-                _read(traces, run, path)
-                if os.path.lexists(f"{path}/{OF_SEVERAL}"):
-                    _read_above(traces, run, directory)
-    journals = [traces.journal for traces in runs.values() if traces.journal is not None]
-    return Found(
-        tuple(sorted(journals, key=lambda journal: journal.order)),
-        tuple(_remains(run, traces) for run, traces in sorted(runs.items()) if traces.journal is None),
-    )
+def find_journals(root: str, also: Iterable[str] = ()) -> Found:
+    """The journals in a directory and in those directly below it. Raises NotFoundError or AccessError for itself.
+
+    Args:
+        root: absolute path of the directory.
+        also: absolute paths of other directories that the user named: where the journal is elsewhere, its directory, or
+            the one that it changed; and those that partitions below `root` are links to.
+    """
+    return _Search(root, tuple(dict.fromkeys((root, *also)))).found()
+
+
+def untrusted_places(journal: Journal) -> list[UntrustedPlace]:
+    """The directories that a journal leads to and that were not named, each once."""
+    layout = journal.layout
+    around = (os.path.dirname(journal.path_of(entry)) for entry in journal.entries)
+    inside = [f"{layout.home}/{layout.run}"] if layout.place == "elsewhere" else []
+    found = []
+    for path in dict.fromkeys((layout.root, layout.home, *around, *journal.directories(), *inside)):
+        try:
+            journal.trusted.directory(path)
+        except LinkError as error:
+            found.append(UntrustedPlace(error.path or path, error.target))
+        except RefusedError:
+            found.append(UntrustedPlace(path))
+        except StorageError:
+            continue  # a directory that is gone: whoever needs its files finds that out
+    return list(dict.fromkeys(found))
+
+
+def to_be_named(journal: Journal) -> tuple[str, ...]:
+    """The directories that have to be named along with the root when a journal is to be used."""
+    layout = journal.layout
+    strict = TrustedDirectories((layout.root,))
+    if layout.place == "elsewhere":
+        both = TrustedDirectories((layout.root, layout.home))
+        strict = both if _is_of_this_user(both, f"{layout.home}/{layout.run}") else strict
+    places = untrusted_places(replace(journal, trusted=strict))
+    return tuple(place.target or place.path for place in places if place.path != f"{layout.home}/{layout.run}")
 
 
 def held_bytes(journal: Journal) -> int:
     """What pruning a journal frees: old files that have no other name, copies and tails."""
     total = 0
     for directory in journal.directories():
-        try:
-            with os.scandir(directory) as entries:
-                statuses = [entry.stat(follow_symlinks=False) for entry in entries]
-        except OSError:
-            continue
-        total += sum(status.st_size for status in statuses if status.st_nlink == 1)
+        with suppress(StorageError):
+            statuses = (journal.trusted.status(f"{directory}/{name}") for name in journal.trusted.names(directory))
+            total += sum(status.st_size for status in statuses if status is not None and status.st_nlink == 1)
     return total
 
 
 def real_path(path: str) -> str:
     """The one path of a file whatever names lead to its directory; the file itself is never a link."""
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+
+class _Search:
+    """One look at a directory. Links to partitions are followed to read; what is changed is not reached through them.
+
+    Args:
+        root: the directory.
+        named: it and all others that the user named.
+    """
+
+    def __init__(self, root: str, named: tuple[str, ...]) -> None:
+        self._root = root
+        self._named = named
+        self._trusted = TrustedDirectories(named)
+        self._reader = TrustedDirectories((os.path.dirname(root), *named), follows_links=True)
+        self._runs: dict[str, _Traces] = {}
+
+    def found(self) -> Found:
+        for directory in (self._root, *_directories(self._root)):
+            for name in self._names(directory):
+                run = journal_run(name)
+                if run is not None:
+                    self._see(run, directory, f"{directory}/{name}")
+        journals = [traces.journal for traces in self._runs.values() if traces.journal is not None]
+        remains = [self._remains(run, traces) for run, traces in sorted(self._runs.items()) if traces.journal is None]
+        return Found(tuple(sorted(journals, key=lambda journal: journal.order)), tuple(remains))
+
+    def _names(self, directory: str) -> list[str]:
+        try:
+            names = self._reader.names(directory)
+        except StorageError:
+            if directory == self._root:
+                raise
+            return []  # a directory that cannot be listed is reported by whoever reads it
+        return [name for name in names if name.startswith(JOURNAL_PREFIX)]
+
+    def _see(self, run: str, directory: str, path: str) -> None:
+        traces = self._runs.setdefault(run, _Traces())
+        traces.paths.append(path)
+        if os.path.basename(path) != run:
+            return
+        try:
+            self._read(traces, run, path)
+            if not self._is_link(path) and self._reader.exists(f"{path}/{OF_SEVERAL}"):
+                self._read_above(traces, run, directory)
+        except (StorageError, FieldError) as error:
+            traces.problem = f"{error.path or path}: {error.message}"
+
+    def _is_link(self, path: str) -> bool:
+        status = self._reader.status(path)
+        return status is not None and stat.S_ISLNK(status.st_mode)
+
+    def _read(self, traces: _Traces, run: str, path: str) -> None:
+        """Take the intent that a path is or holds, if it is one."""
+        if self._is_link(path):
+            raise FieldError("is a symbolic link, which kafkalog does not make", path=path)
+        is_directory = self._reader.is_directory(path)
+        intent = f"{path}/{INTENT}" if is_directory else path
+        if not self._reader.exists(intent):
+            return
+        place: Literal["partition", "top"] = "partition" if is_directory else "top"
+        journal = _parsed(self._reader, intent, run, os.path.dirname(path), place)
+        if isinstance(journal, str):
+            self._read_elsewhere(traces, run, journal, path, is_directory=is_directory)
+        elif journal is not None:
+            traces.journal = self._of_named(journal)
+
+    def _of_named(self, journal: Journal) -> Journal:
+        """A journal that is where it was found; one from elsewhere changes the directory that was named for it."""
+        layout = journal.layout
+        if layout.place == "elsewhere":
+            same = next((each for each in self._named if each != layout.home and _is_same(each, layout.root)), None)
+            layout = replace(layout, root=same or layout.root)
+        return replace(journal, layout=layout, trusted=self._trusted)
+
+    def _read_above(self, traces: _Traces, run: str, partition: str) -> None:
+        """Take the intent of a run that changed more than this partition; without it this part means nothing."""
+        above = f"{os.path.dirname(partition)}/{run}"
+        if self._reader.exists(above):
+            self._read(traces, run, above)
+        else:
+            traces.problem = f"{above} is missing, of which this is a part"
+
+    def _read_elsewhere(self, traces: _Traces, run: str, home: str, pointer: str, *, is_directory: bool) -> None:
+        """Take the intent in another directory; where that is there without one, the run had not begun.
+
+        The pointer may be in a copy of what was changed. The journal is of the original, as long as that is there;
+        what was moved since, or is mounted elsewhere now, is still its own.
+        """
+        home = next((each for each in self._named if _is_same(each, home)), home)
+        reader = self._reader_of(home)
+        directory, intent = f"{home}/{run}", f"{home}/{run}/{INTENT}"
+        is_ours = home in self._named or _is_of_this_user(reader, directory)
+        traces.trusted = reader if is_ours else None
+        journal = None
+        if not reader.is_directory(directory) or reader.exists(intent):
+            journal = _parsed(reader, intent, run, home, "partition")
+        if journal is None:
+            traces.paths += [directory] if is_ours else []
+            return
+        if isinstance(journal, str) or journal.layout.place != "elsewhere":
+            raise FieldError("leads to a file that is not the journal of this run", path=pointer)
+        if journal.pointer_is_directory != is_directory:
+            raise FieldError(f"leads to a journal of another kind of directory, {directory}", path=pointer)
+        root = os.path.dirname(pointer)
+        if not _is_same(journal.layout.root, root) and os.path.lexists(journal.layout.root):
+            message = f"is of {journal.layout.root}, of which this is a copy, and is kept in {directory}"
+            raise FieldError(message, path=pointer)
+        layout = replace(journal.layout, root=root)
+        traces.journal = replace(journal, layout=layout, trusted=traces.trusted or self._trusted)
+
+    def _reader_of(self, home: str) -> TrustedDirectories:
+        try:
+            return TrustedDirectories((*self._named, home))
+        except NotFoundError as error:
+            raise FieldError("is not there; if it is on a disk, mount it", path=home) from error
+
+    def _remains(self, run: str, traces: _Traces) -> Remains:
+        trusted = traces.trusted or self._trusted
+        paths = tuple(inner for path in traces.paths for inner in _with_content(trusted, path))
+        if traces.problem is not None:
+            reason = f"its journal cannot be read ({traces.problem})"
+            return Remains(run, paths, reason, is_unreadable=True, trusted=trusted)
+        return Remains(run, paths, "it ended before it had changed anything", trusted=trusted)
 
 
 def _directories(root: str) -> list[str]:
@@ -107,85 +277,36 @@ def _directories(root: str) -> list[str]:
     return sorted(found.values())
 
 
-def _named(directory: str, *, is_root: bool) -> list[str]:
+def _parsed(
+    reader: TrustedDirectories, path: str, run: str, home: str, place: Literal["partition", "top"]
+) -> Journal | str | None:
+    with reader.source(path) as source:
+        if source.size_bytes > MOST_BYTES:
+            raise FieldError("is larger than any journal", path=path)
+        content = source.read(0, source.size_bytes)
     try:
-        with os.scandir(directory) as entries:
-            return sorted(entry.path for entry in entries if entry.name.startswith(JOURNAL_PREFIX))
-    except OSError as error:
-        if is_root:
-            raise open_error(directory, error) from error
-        return []  # a directory that cannot be listed is told by whoever reads it
+        return parse_journal(content, run, home, place)
+    except FieldError as error:
+        raise FieldError(error.message, path=path) from error
 
 
-def _read(traces: _Traces, run: str, path: str) -> None:
-    """Take the intent that a path is or holds, if it is one."""
-    is_directory = os.path.isdir(path)
-    intent = f"{path}/{INTENT}" if is_directory else path
-    if os.path.basename(path) != run or not os.path.isfile(intent):
-        return
+def _is_of_this_user(reader: TrustedDirectories, directory: str) -> bool:
+    """Whether nobody else can have written what is in a directory elsewhere, so that it need not be named."""
     try:
-        place: Literal["partition", "top"] = "partition" if is_directory else "top"
-        journal = parse_journal(_content(intent), run, os.path.dirname(path), place)
-        if isinstance(journal, str):
-            _read_elsewhere(traces, run, journal, intent)
-        else:
-            traces.journal = journal
-    except (OSError, FieldError) as error:
-        reason = error.message if isinstance(error, FieldError) else (error.strerror or str(error)).lower()
-        traces.problem = f"{intent}: {reason}"
+        status = os.fstat(reader.directory(directory))
+    except StorageError:
+        return False
+    return status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_WRITE
 
 
-def _read_above(traces: _Traces, run: str, partition: str) -> None:
-    """Take the intent of a run that changed more than this partition; without it nothing can be said of this part."""
-    above = f"{os.path.dirname(os.path.abspath(partition))}/{run}"
-    if os.path.lexists(above):
-        _read(traces, run, above)
-    else:
-        traces.problem = f"{above} is missing, of which this is a part"
-
-
-def _read_elsewhere(traces: _Traces, run: str, home: str, pointer: str) -> None:
-    """Take the intent in another directory; where that is there without one, the run had not begun.
-
-    The pointer may lie in a copy of what was changed. The journal is of the original, as long as that is there; what
-    was moved since, or is mounted elsewhere now, is still its own.
-    """
-    directory = f"{home}/{run}"
-    if os.path.isdir(directory) and not os.path.lexists(f"{directory}/{INTENT}"):
-        traces.paths.append(directory)
-        return
-    journal = parse_journal(_content(f"{directory}/{INTENT}"), run, home, "partition")
-    if not isinstance(journal, Journal):
-        raise FieldError("leads in a circle")
-    if not _is_same(journal.pointer, pointer):
-        if os.path.lexists(journal.layout.root):
-            raise FieldError(f"is of {journal.layout.root}, of which this is a copy, and is kept in {directory}")
-        around = os.path.dirname(pointer)
-        root = os.path.dirname(around) if journal.pointer_is_directory else around
-        journal = replace(journal, layout=replace(journal.layout, root=root))
-    traces.journal = journal
-
-
-def _is_same(named: str | None, path: str) -> bool:
+def _is_same(path: str, other: str) -> bool:
     try:
-        return named is not None and os.path.samefile(named, path)
+        return os.path.samefile(path, other)
     except OSError:
         return False
 
 
-def _content(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
-
-
-def _remains(run: str, traces: _Traces) -> Remains:
-    paths = [inner for path in traces.paths for inner in _with_content(path)]
-    if traces.problem is not None:
-        return Remains(run, tuple(paths), f"its journal cannot be read ({traces.problem})", is_unreadable=True)
-    return Remains(run, tuple(paths), "it ended before it had changed anything")
-
-
-def _with_content(path: str) -> Iterator[str]:
+def _with_content(trusted: TrustedDirectories, path: str) -> Iterator[str]:
     yield path
-    if os.path.isdir(path) and not os.path.islink(path):
-        yield from sorted(f"{path}/{name}" for name in os.listdir(path))
+    with suppress(StorageError):
+        yield from (f"{path}/{name}" for name in trusted.names(path))

@@ -9,12 +9,15 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from contextlib import ExitStack
+import stat
+from contextlib import ExitStack, suppress
+from threading import Event
 from typing import TYPE_CHECKING, Final, Self
 
-from kafkalog_core.errors import AccessError, LockedError
+from kafkalog_core.errors import AccessError, LockedError, NotFoundError
 from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.storage.changing.attributes import Attributes
+from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import WriteError
 from kafkalog_core.storage.logdir import is_broker_dir
 from kafkalog_core.storage.source import open_error
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.storage.changing.writer import Disk
 
-__all__ = ["LogDirLocks", "file_lock_holder", "lock_holder", "locked_dirs"]
+__all__ = ["OWN_LOCK", "LogDirLocks", "file_lock_holder", "lock_holder", "locked_dirs", "unlocked_dirs"]
 
 _NAME: Final = fixed_file_name(FileKind.LOCK)
 _HELD: Final = frozenset({errno.EAGAIN, errno.EACCES})
@@ -32,6 +35,11 @@ _OWNER_BITS: Final = 0o600
 _READ_BITS: Final = 0o044
 _SUPERUSER: Final = 0
 _LOCKS: Final = "/proc/locks"
+OWN_LOCK: Final = "kafkalog-lock"
+_PREFIX: Final = "kafkalog-lock."
+_SUFFIX: Final = ".tmp"
+_TRIES: Final = 200
+_PAUSE_SECONDS: Final = 0.01
 
 
 def locked_dirs(paths: Iterable[str]) -> list[str]:
@@ -53,6 +61,16 @@ def locked_dirs(paths: Iterable[str]) -> list[str]:
         if is_broker_dir(directory) or (directory in near and os.path.lexists(f"{directory}/{_NAME}")):
             status = os.stat(directory)
             found.setdefault((status.st_dev, status.st_ino), directory)
+    return list(found.values())
+
+
+def unlocked_dirs(paths: Iterable[str]) -> list[str]:
+    """Those of some directories that are in no log directory, so that there is no lock of a broker's."""
+    found: dict[tuple[int, int], str] = {}
+    for path in paths:
+        if os.path.isdir(path) and not locked_dirs([path]):
+            status = os.stat(path)
+            found.setdefault((status.st_dev, status.st_ino), os.path.abspath(path))
     return list(found.values())
 
 
@@ -87,78 +105,220 @@ def _process(pid: str) -> str:
 
 
 class LogDirLocks:
-    """The locks of some log directories, held while entered. The files stay, as brokers leave them.
+    """Locks of log directories, and of directories outside of any, held while entered.
+
+    A lock file that was not there before is taken away again in the end.
+
+    Args:
+        directories: log directories, whose lock is the brokers' own.
+        disk: the door.
+        outside: directories with a lock of kafkalog's, which no broker looks at.
 
     Raises LockedError where one is held, AccessError where it cannot be locked.
     """
 
-    def __init__(self, directories: Iterable[str], disk: Disk) -> None:
+    def __init__(self, directories: Iterable[str], disk: Disk, outside: Iterable[str] = ()) -> None:
         self._directories = tuple(directories)
+        self._outside = tuple(outside)
         self._disk = disk
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             for directory in self._directories:
-                path = f"{directory}/{_NAME}"
-                if not os.path.lexists(path):
-                    self._make(directory, path)
-                stack.callback(os.close, _locked(directory, path))
+                stack.enter_context(_BrokerLock(directory, self._disk))
+            for directory in self._outside:
+                stack.enter_context(_OwnLock(directory, self._disk))
             self._open = stack.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._open.close()
 
-    def _make(self, directory: str, path: str) -> None:
-        """A lock that is there at once with an owner who can open it: a broker that cannot takes the directory offline.
 
-        It is made under another name first, since whoever starts at this moment must not find one of ours.
+class _BrokerLock:
+    """The lock of one log directory, held while entered."""
+
+    def __init__(self, directory: str, disk: Disk) -> None:
+        self._directory = directory
+        self._path = f"{directory}/{_NAME}"
+        self._disk = disk
+        self._trusted = TrustedDirectories([directory])
+        self._number = -1
+
+    def __enter__(self) -> Self:
+        with self._disk.within(self._trusted):
+            is_made = not self._trusted.exists(self._path) and self._make()
+            self._number = _locked(self._trusted, self._path)
+            self._is_made = is_made
+            self._sweep()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            if self._is_made:
+                self._remove()
+        finally:
+            os.close(self._number)
+
+    def _make(self) -> bool:
+        """Make a lock that is there at once with an owner who can open it; whether it is ours.
+
+        A broker that cannot open it takes the directory offline. It is made under another name first, since a broker
+        that starts at this moment must not find one of ours.
         """
-        status = Attributes.of(directory)
+        status = Attributes.of(self._directory, self._trusted)
         if os.geteuid() not in {_SUPERUSER, status.uid}:
             raise AccessError(
                 f"there is none yet, and one of yours would keep user {status.uid} out, who owns the directory; "
                 f"run this as that user, or as root",
-                path=path,
+                path=self._path,
             )
         attributes = Attributes(uid=status.uid, gid=status.gid, mode=_OWNER_BITS | (status.mode & _READ_BITS))
-        temporary = f"{directory}/kafkalog-lock.{os.getpid()}.tmp"
+        temporary = f"{self._directory}/{_PREFIX}{os.getpid()}{_SUFFIX}"
+        if self._trusted.exists(temporary):  # of an earlier process of this number, which was killed
+            self._disk.unlink(temporary)
         self._disk.write_file(temporary, (), attributes, None)
+        is_ours = True
         try:
-            if not self._disk.link(temporary, path):
-                self._disk.write_file(path, (), attributes, None)
+            if not self._disk.link(temporary, self._path):
+                self._disk.write_file(self._path, (), attributes, None)
         except WriteError as error:
-            if error.errno != errno.EEXIST:  # else somebody made one at this moment
+            is_ours = False
+            if error.errno != errno.EEXIST and not self._trusted.exists(self._path):
                 raise
         finally:
-            self._disk.unlink(temporary)
-        self._disk.sync_directory(directory)
+            if self._trusted.exists(temporary):
+                self._disk.unlink(temporary)
+        self._disk.sync_directory(self._directory)
+        return is_ours
+
+    def _sweep(self) -> None:
+        """Take away what a process left that was killed while it made a lock; whoever makes one now finds ours."""
+        for name in self._trusted.names(self._directory):
+            if name.startswith(_PREFIX) and name.endswith(_SUFFIX):
+                with suppress(WriteError):
+                    self._disk.unlink(f"{self._directory}/{name}")
+
+    def _remove(self) -> None:
+        """Take away a lock that was not there before.
+
+        A broker may have opened the file just before its name goes, and would lock what nobody else can find. So the
+        lock is held on until nobody has the file open any more: the broker finds it locked, and stops.
+        """
+        status = self._trusted.status(self._path)
+        if status is None or not os.path.samestat(status, os.fstat(self._number)):
+            return
+        with suppress(WriteError), self._disk.within(self._trusted):
+            self._disk.unlink(self._path)
+            pause = Event()
+            for _ in range(_TRIES):
+                if _is_alone(self._number):
+                    break
+                pause.wait(_PAUSE_SECONDS)
 
 
-def _locked(directory: str, path: str) -> int:
-    """An open file whose lock is held."""
+class _OwnLock:
+    """A lock file of kafkalog's in a directory that no broker locks, held while entered.
+
+    No broker reads its name, should the directory come to be in a log directory while it is there.
+    """
+
+    def __init__(self, directory: str, disk: Disk) -> None:
+        self._directory = directory
+        self._path = f"{directory}/{OWN_LOCK}"
+        self._disk = disk
+        self._trusted = TrustedDirectories([directory])
+        self._number = -1
+
+    def __enter__(self) -> Self:
+        with self._disk.within(self._trusted):
+            for _ in range(_TRIES):
+                self._make()
+                try:
+                    self._number = _locked(self._trusted, self._path)
+                except NotFoundError:
+                    continue  # whoever held it has taken it away
+                if self._is_there():
+                    return self
+                os.close(self._number)
+        raise LockedError("held by one process after another; run the same command again", path=self._path)
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            with suppress(WriteError), self._disk.within(self._trusted):
+                if self._is_there():
+                    self._disk.unlink(self._path)  # first: who opens it now finds that it has no name, and tries again
+        finally:
+            os.close(self._number)
+
+    def _make(self) -> None:
+        if self._trusted.exists(self._path):
+            return
+        status = Attributes.of(self._directory, self._trusted)
+        is_root = os.geteuid() == _SUPERUSER
+        own = Attributes(uid=status.uid, gid=status.gid, mode=_OWNER_BITS | (status.mode & _READ_BITS))
+        try:
+            self._disk.write_file(self._path, (), own if is_root else None, None)
+        except WriteError as error:
+            if error.errno not in {errno.EEXIST, errno.ENOENT}:
+                raise AccessError(
+                    f"cannot be made ({error.message}), and without a lock two runs of kafkalog could mix; run this as "
+                    "the owner of the directory, or as root",
+                    path=self._path,
+                ) from error
+
+    def _is_there(self) -> bool:
+        status = self._trusted.status(self._path)
+        return status is not None and os.path.samestat(status, os.fstat(self._number))
+
+
+def _is_alone(number: int) -> bool:
+    """Whether no other process has an open file open: only then the system gives a lease for writing."""
     try:
-        number = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        fcntl.fcntl(number, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    except OSError as error:
+        return error.errno not in _HELD
+    except AttributeError:  # not on Linux
+        return True
+    fcntl.fcntl(number, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    return True
+
+
+def _locked(trusted: TrustedDirectories, path: str) -> int:
+    """An open file whose lock is held."""
+    number = _opened(trusted, path)
+    try:
+        fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        holder = file_lock_holder(path)  # before the file is closed: it is not ours
+        os.close(number)
+        if error.errno not in _HELD:
+            reason = (error.strerror or str(error)).lower()
+            raise AccessError(f"cannot be locked: {reason}", path=path) from error
+        who = "most likely a running broker. Stop it" if path.endswith(f"/{_NAME}") else "another run. Wait for it"
+        raise LockedError(
+            f"held by {holder or 'another process'}, {who}, and run the same command again; nothing has been changed",
+            path=path,
+        ) from error
+    return number
+
+
+def _opened(trusted: TrustedDirectories, path: str) -> int:
+    name, directory = trusted.at(path)
+    try:
+        number = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
     except OSError as error:
         if error.errno == errno.EROFS:
             raise AccessError("cannot be locked: the file system is mounted read-only", path=path) from error
+        if error.errno == errno.ELOOP:
+            raise AccessError("cannot be locked: it is a symbolic link; delete it", path=path) from error
         if error.errno in {errno.EACCES, errno.EPERM}:
             raise AccessError(
                 "cannot be locked: no permission to write it; run this as the broker's user, or as root", path=path
             ) from error
         raise open_error(path, error) from error
-    try:
-        fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        holder = lock_holder(directory)  # before the file is closed: it is not ours
+    if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
-        if error.errno not in _HELD:
-            reason = (error.strerror or str(error)).lower()
-            raise AccessError(f"cannot be locked: {reason}", path=path) from error
-        raise LockedError(
-            f"held by {holder or 'another process'}, most likely a running broker. Stop it, and run the same command "
-            "again; nothing has been changed",
-            path=path,
-        ) from error
+        raise AccessError("cannot be locked: it is not a regular file; delete it", path=path)
     return number

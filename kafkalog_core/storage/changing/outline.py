@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.storage.changing.changes import Change
 from kafkalog_core.storage.changing.fingerprint import fingerprint, pieces, status_of, whole_hash
+from kafkalog_core.storage.changing.trusted import ANYWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -37,6 +38,7 @@ class Outline:
 
     def __init__(self, root: str, *, kept_bytes: int = KEPT_BYTES) -> None:
         self.root = root
+        self._trusted = ANYWHERE
         self.changes: list[Change] = []
         self._paths: set[str] = set()
         self._calls: list[Callable[[Stage], object]] | None = []
@@ -60,14 +62,14 @@ class Outline:
 
     def cut(self, path: str, size_bytes: int, *, why: str) -> Change | None:
         """Note a cut; of a file that has a second name, a shorter copy in its place. Null where it is not longer."""
-        status = status_of(path)
+        status = status_of(path, self._trusted)
         if status is None or status.st_size <= size_bytes:
             return None
         before = self._look(path)
         self._call(lambda stage: stage.cut(path, size_bytes, why=why))
         if status.st_nlink == 1:
             return self._add(Change(kind="cut", path=path, before=before, size_bytes=size_bytes, sha256=None, why=why))
-        head = (bytes(piece) for piece in pieces(path, 0, size_bytes))
+        head = (bytes(piece) for piece in pieces(path, 0, size_bytes, trusted=self._trusted))
         size_bytes, sha256 = self._take(path, head, path, status.st_mtime_ns)
         return self._whole(path, before, size_bytes, sha256, f"{why} ({_LINKED})")
 
@@ -87,6 +89,11 @@ class Outline:
         for call in self._calls:
             call(stage)
         return True
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether `replay` is possible."""
+        return self._calls is not None
 
     # --- what a stage that writes does otherwise ----------------------------------------------------------------------
     def _take(
@@ -112,7 +119,12 @@ class Outline:
     def _whole(
         self, path: str, before: Fingerprint | None, size_bytes: int, sha256: str, why: str, swap: int | None = None
     ) -> Change | None:
-        if swap is None and before is not None and before.size_bytes == size_bytes and whole_hash(path) == sha256:
+        if (
+            swap is None
+            and before is not None
+            and before.size_bytes == size_bytes
+            and whole_hash(path, self._trusted) == sha256
+        ):
             self._take_back(path)
             return None
         kind: ChangeKind = "create" if before is None else "replace"
@@ -142,7 +154,7 @@ class Outline:
             raise RefusedError(f"is not a file of {self.root} or of a directory in it", path=path)
         if path in self._paths:
             raise RefusedError("is changed twice in one plan", path=path)
-        return fingerprint(path)
+        return fingerprint(path, self._trusted)
 
     def _call(self, call: Callable[[Stage], object]) -> None:
         if self._calls is not None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.storage.changing.space import existing_directory
 from kafkalog_core.storage.logdir import holds_segments, is_broker_dir
 from kafkalog_core.storage.partition import partition_name
+from kafkalog_core.storage.source import open_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,13 +36,14 @@ def write_problems(changes: Iterable[Change]) -> Iterator[str]:
 
 
 def place_problem(directory: str) -> str | None:
-    """Why no journal may be put into a directory; null: it may.
+    """Why no journal may be put into a directory, which need not be there yet; null: it may.
 
     A directory at the top of a log directory stops a broker, and one in a partition is what we have without this.
     """
     if broker_files_around(os.path.realpath(directory)) is not None:
         return f"{directory}: is among a broker's files, where the undo journal is without --undo-to; name another"
-    return _directory_problem(directory)
+    there = existing_directory(directory)
+    return _directory_problem(there) if os.path.isdir(there) else f"{there}: is not a directory; name another"
 
 
 def broker_files_around(directory: str) -> str | None:
@@ -62,7 +65,10 @@ def _directory_problem(directory: str) -> str | None:
 
 def _owner_problem(path: str) -> tuple[object, str | None]:
     """New files get the owner of what they replace, else that of the files beside them; only root may give any."""
-    status = os.stat(path)
+    try:
+        status = os.stat(path)
+    except OSError as error:  # it has gone since the plan was made
+        raise open_error(path, error) from error
     user = os.geteuid()
     groups = {os.getegid(), *os.getgroups()}
     if user == _SUPERUSER or (status.st_uid == user and status.st_gid in groups):

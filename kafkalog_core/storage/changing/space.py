@@ -1,23 +1,52 @@
-"""Room on disks: what changes need while they are made, and what there is."""
+"""Room on disks: what changes need while they are made, what they free, and what there is.
+
+A full disk is the usual patient, so a plan is reckoned step by step, in the order in which it is carried out, and what
+a step frees is there for those after it. What is freed is what the file system has allocated: a preallocated index is
+large and holds next to nothing, and a file with a second name frees nothing.
+
+Where the old content is kept decides what a run needs on the file system of the files:
+
+- In a journal next to the files, by second names: all new content, and the tails of cuts; nothing is freed.
+- In a journal on another file system: one new file at a time, or all those of one replacement of segments. The pointer
+  to the journal takes room that is left over, if there is any (`pointer`).
+- Nowhere: all new content and the intent. Where these do not fit, the deletions and cuts with which the plan begins are
+  made ahead of the intent, as few as free enough room (`made_ahead`).
+"""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.storage.logdir import is_broker_dir
 from kafkalog_core.storage.source import open_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.storage.changing.changes import Change
 
-__all__ = ["Space", "free_bytes", "spaces_for"]
+__all__ = [
+    "POINTER_BYTES",
+    "Move",
+    "Space",
+    "existing_directory",
+    "free_bytes",
+    "freed_bytes",
+    "made_ahead",
+    "rounded",
+    "spaces_for",
+    "spaces_of",
+]
 
 _BLOCK_BYTES: Final = 4096
+_STAT_BLOCK_BYTES: Final = 512
 _INTENT_BYTES: Final = 2 * 1024
-"""What the journal says of one change; it is written anew beside the old one when it is done."""
+"""What the journal says of one change; it is written again next to the old one when the run is complete."""
+POINTER_BYTES: Final = 2 * _BLOCK_BYTES
+"""A directory and a file in it."""
 _SUPERUSER: Final = 0
 
 
@@ -35,25 +64,77 @@ class Space:
         return self.needed_bytes <= self.free_bytes
 
 
-def spaces_for(changes: Sequence[Change], undo_to: str | None) -> tuple[Space, ...]:
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A file that is written in a directory, and what it frees when it, and all of its group, is there."""
+
+    directory: str
+    written_bytes: int
+    freed_bytes: int
+    group: object
+
+
+def spaces_for(
+    changes: Sequence[Change], undo_to: str | None, *, keeps_old: bool = True, is_other_device: bool = False
+) -> tuple[Space, ...]:
     """What each file system needs for changes and their journal; empty where nothing is to be done.
 
-    Beside the files a journal holds what they replace as second names of it, and only the tail of a cut as a copy. In a
-    directory of its own on another file system it holds copies of everything, and the new files wait there.
+    Args:
+        changes: in their order.
+        undo_to: directory of the journal, which need not be there yet; `None`: next to the files.
+        keeps_old: whether the journal keeps old content.
+        is_other_device: reckon as if the journal were on a file system that holds none of the files, and leave that one
+            out; `undo_to` is of no influence then.
     """
+    if not changes:
+        return ()
     places: dict[int, str] = {}
     peaks: dict[int, int] = {}
-    home = None if undo_to is None else _device(undo_to)
+    home = None if undo_to is None or is_other_device else _device(existing_directory(undo_to))
     for device, group in _by_device(changes, places):
-        peaks[device] = _peak_of_moves(group) if home not in {None, device} else _staged(group)
-    if undo_to is not None and changes and home is not None:
-        places[home] = undo_to
+        if is_other_device or home not in {None, device}:
+            peaks[device] = _peak_of_moves(group)
+        elif keeps_old:
+            peaks[device] = _staged(group) + _directories(group)
+        else:
+            peaks[device] = _least_staged(group)
+    if undo_to is not None and home is not None:
+        places[home] = existing_directory(undo_to)
         copied = [change for change in changes if _device(os.path.dirname(change.path)) != home]
         peaks[home] = peaks.get(home, 0) + _staged(copied) + _saved(copied)
-    if changes:
+    if keeps_old and not is_other_device:
         journal = home if home is not None else _device(os.path.dirname(changes[0].path))
-        peaks[journal] += _rounded(len(changes) * _INTENT_BYTES)
+        peaks[journal] += _intent(changes, is_inline=home is None)
     return tuple(Space(path, peaks[device], free_bytes(path)) for device, path in places.items())
+
+
+def spaces_of(moves: Sequence[Move]) -> tuple[Space, ...]:
+    """What each file system needs for files that are written one after another, each freeing what it replaces."""
+    places: dict[int, str] = {}
+    peaks: dict[int, int] = {}
+    used: dict[int, int] = {}
+    for _, group in groupby(moves, lambda move: move.group):
+        freed: dict[int, int] = {}
+        for move in group:
+            device = _device(move.directory)
+            places.setdefault(device, move.directory)
+            used[device] = used.get(device, 0) + rounded(move.written_bytes)
+            peaks[device] = max(peaks.get(device, 0), used[device])
+            freed[device] = freed.get(device, 0) + move.freed_bytes
+        for device, size_bytes in freed.items():
+            used[device] -= size_bytes
+    return tuple(Space(path, peaks[device], free_bytes(path)) for device, path in places.items())
+
+
+def made_ahead(changes: Sequence[Change], free: int) -> int:
+    """How many of the first changes are made before the intent of a run that keeps nothing is written.
+
+    The fewest whose deletions and cuts leave room for all that is staged for the others; 0 where no number does.
+    """
+    for count, needed in enumerate(_staged_behind(changes)):
+        if needed <= free:
+            return count
+    return 0
 
 
 def free_bytes(path: str) -> int:
@@ -61,6 +142,25 @@ def free_bytes(path: str) -> int:
     status = os.statvfs(path)
     blocks = status.f_bfree if os.geteuid() == _SUPERUSER else status.f_bavail
     return blocks * status.f_frsize
+
+
+def freed_bytes(change: Change) -> int:
+    """What a change gives back to the file system once it is made, as far as that is certain."""
+    try:
+        status = os.lstat(change.path)
+    except OSError:
+        return 0
+    if change.before is None or status.st_nlink > 1:
+        return 0
+    allocated = status.st_blocks * _STAT_BLOCK_BYTES
+    return max(0, allocated - rounded(change.size_bytes or 0)) if change.kind == "cut" else allocated
+
+
+def existing_directory(path: str) -> str:
+    """A directory, or where it is not there yet the nearest one above it."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return path
 
 
 def _by_device(changes: Iterable[Change], places: dict[int, str]) -> Iterable[tuple[int, list[Change]]]:
@@ -84,34 +184,74 @@ def _device(path: str) -> int:
 
 def _staged(changes: Iterable[Change]) -> int:
     """All new content, and the tails of cuts."""
-    return sum(_rounded(_tail(change) if change.kind == "cut" else change.size_bytes or 0) for change in changes)
+    return sum(rounded(_tail(change) if change.kind == "cut" else change.size_bytes or 0) for change in changes)
 
 
 def _saved(changes: Iterable[Change]) -> int:
     """What goes away, whole."""
-    return sum(_rounded(change.before.size_bytes) for change in changes if change.before and change.kind != "cut")
+    return sum(rounded(change.before.size_bytes) for change in changes if change.before and change.kind != "cut")
+
+
+def _intent(changes: Sequence[Change], *, is_inline: bool) -> int:
+    """The intent; `is_inline`: it holds the old content of files at the top of a log directory, as base64."""
+    inline = 0
+    if is_inline:
+        at_top = (each for each in changes if each.before and is_broker_dir(os.path.dirname(each.path)))
+        inline = sum(-(-each.before.size_bytes // 3) * 4 for each in at_top if each.before)
+    return rounded(len(changes) * _INTENT_BYTES + 2 * inline)
+
+
+def _directories(changes: Iterable[Change]) -> int:
+    """The directories of a journal next to the files."""
+    return _BLOCK_BYTES * len({os.path.dirname(change.path) for change in changes})
+
+
+def _staged_behind(changes: Sequence[Change]) -> Iterator[int]:
+    """For 0, 1, 2 and more first deletions and cuts that are made ahead: what the rest needs less what these freed.
+
+    The intent is written once.
+    """
+    rest = sum(rounded(change.size_bytes or 0) for change in changes if change.kind not in {"cut", "remove"})
+    freed = 0
+    for count in range(len(changes) + 1):
+        behind = changes[count:]
+        journal = rounded(_intent(behind, is_inline=False) // 2) + _directories(behind) if behind else 0
+        yield rest + journal - freed
+        if behind and (behind[0].kind not in {"cut", "remove"} or behind[0].swap is not None):
+            return
+        freed += freed_bytes(behind[0]) if behind else 0
+
+
+def _least_staged(changes: Sequence[Change]) -> int:
+    return max(0, min(_staged_behind(changes)))
 
 
 def _peak_of_moves(changes: Iterable[Change]) -> int:
     """The most that is used at a time where each new file comes here just before it takes the old one's place.
 
-    The new files of a replacement of segments all come before the first old one goes.
+    The new files of a replacement of segments all come before the first old one is deleted. The pointer to the journal
+    takes room that is left over.
     """
-    used = peak = freed = 0
-    swap: object = None
-    for change in changes:
-        part = None if change.swap is None else (os.path.dirname(change.path), change.swap)
-        if part is None or part != swap:
-            used, freed, swap = used - freed, 0, part
-        used += 0 if change.kind == "cut" else _rounded(change.size_bytes or 0)
+    used = peak = 0
+    for _, group in groupby(changes, _part):
+        freed = 0
+        for change in group:
+            used += 0 if change.kind == "cut" else rounded(change.size_bytes or 0)
+            freed += freed_bytes(change)
         peak = max(peak, used)
-        freed += _tail(change) if change.kind == "cut" else change.before.size_bytes if change.before else 0
+        used -= freed
     return peak
+
+
+def _part(change: Change) -> tuple[str, int | None]:
+    """The same of all changes of one replacement."""
+    return (change.path, None) if change.swap is None else (os.path.dirname(change.path), change.swap)
 
 
 def _tail(change: Change) -> int:
     return change.before.size_bytes - (change.size_bytes or 0) if change.before else 0
 
 
-def _rounded(size_bytes: int) -> int:
+def rounded(size_bytes: int) -> int:
+    """A size in whole blocks of a file system."""
     return -(-size_bytes // _BLOCK_BYTES) * _BLOCK_BYTES

@@ -8,31 +8,31 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import RefusedError, StorageError
 from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.changes import Fingerprint
 from kafkalog_core.storage.changing.fingerprint import WHOLE_BYTES, fingerprint_start, pieces
-from kafkalog_core.storage.changing.journal import (
-    OF_SEVERAL,
-    Entry,
-    Journal,
-    Layout,
-    Saved,
-    write_beginning,
-    write_intent,
-    write_pointer,
-)
+from kafkalog_core.storage.changing.journal import OF_SEVERAL, Entry, Journal, Layout, Saved
+from kafkalog_core.storage.changing.journal_file import write_beginning, write_intent
 from kafkalog_core.storage.changing.outline import Outline
+from kafkalog_core.storage.changing.pointer import leave_pointer, leave_pointer_if_room, remove_pointer
+from kafkalog_core.storage.changing.space import free_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from kafkalog_core.storage.changing.changes import Change
+    from kafkalog_core.storage.changing.trusted import TrustedDirectories
     from kafkalog_core.storage.changing.writer import Disk
 
 __all__ = ["Staging"]
+
+_SPARE_BYTES: Final = 64 * 1024 * 1024
+"""With this much free, a file that leads to a journal elsewhere takes no room that the changes need."""
+_OWNER_ONLY: Final = 0o700
+"""What a journal holds may be read by nobody who could not read the files."""
 
 
 class Staging(Outline):
@@ -45,12 +45,24 @@ class Staging(Outline):
         created_ms: the time of the run.
         site_root: the root of the plan.
         is_log_dir: whether that is a log directory.
+        trusted: the directories that all files are reached from.
+        keeps_old: whether old content is kept, so that the run can be taken back.
     """
 
     def __init__(
-        self, layout: Layout, disk: Disk, *, command: str, created_ms: int, site_root: str, is_log_dir: bool
+        self,
+        layout: Layout,
+        disk: Disk,
+        *,
+        command: str,
+        created_ms: int,
+        site_root: str,
+        is_log_dir: bool,
+        trusted: TrustedDirectories,
+        keeps_old: bool = True,
     ) -> None:
         super().__init__(site_root, kept_bytes=-1)
+        self._trusted = disk.trusted = trusted
         self._layout = layout
         self._disk = disk
         self._entries: list[Entry] = []
@@ -64,34 +76,40 @@ class Staging(Outline):
             state="prepared",
             entries=(),
             pointer_is_directory=not is_log_dir,
+            trusted=trusted,
+            keeps_old=keeps_old,
         )
 
     def prepare(self) -> Journal:
         """Bring what was staged and the intent to the disk: from now on the changes can be made, and taken back."""
         entries = tuple(self._entries)
         journal = replace(self._journal, entries=entries)
+        if entries and self._layout.place != "top":
+            self._directory_for(journal.path_of(entries[0]))
         like = self._like_of_home()
         for directory in self._made_directories:
             self._disk.sync_directory(directory)
             self._disk.sync_directory(os.path.dirname(directory))
-        self._point(journal)
+        leave_pointer_if_room(self._disk, journal, entries)
         return write_intent(self._disk, journal, "prepared", like)
 
     def discard(self) -> None:
         """Take away what was staged, as far as that can be done."""
         intent = self._layout.intent
         made = [*self._made, f"{intent}.tmp", intent]
-        if self._layout.place == "top" and os.path.lexists(intent):  # it goes last, and is no intent any more
+        if self._layout.place == "top" and self._trusted.exists(intent):  # it goes last, and is no intent any more
             with suppress(StorageError):
                 write_beginning(self._disk, self._layout, self._like_of_home())
                 made = [intent, f"{intent}.tmp", *self._made]
         for path in reversed(made):
             with suppress(StorageError):
-                if os.path.lexists(path):
+                if self._trusted.exists(path):
                     self._disk.unlink(path)
         for directory in reversed(list(self._made_directories)):
             with suppress(StorageError):
                 self._disk.remove_directory(directory)
+        with suppress(StorageError):
+            remove_pointer(self._disk, self._journal)
 
     # --- a Stage ------------------------------------------------------------------------------------------------------
     def _take(
@@ -99,7 +117,8 @@ class Staging(Outline):
     ) -> tuple[int, str]:
         self._directory_for(path)
         staged = self._layout.staged(path, self._number)
-        self._has = Attributes.of(path) if os.path.lexists(path) else Attributes.of_new_file(like)
+        is_there = self._trusted.exists(path)
+        self._has = Attributes.of(path, self._trusted) if is_there else Attributes.of_new_file(like, self._trusted)
         self._made.append(staged)
         attributes = self._has if self._is_beside(path) else None
         return self._disk.write_file(staged, content, attributes, mtime_ns)
@@ -117,7 +136,7 @@ class Staging(Outline):
             why=change.why,
             before=change.before,
             after=self._after(change),
-            had=None if change.before is None else Attributes.of(change.path),
+            had=None if change.before is None else Attributes.of(change.path, self._trusted),
             has=None if change.kind in {"cut", "remove"} else self._has,
             new_sha256=change.sha256,
             swap=change.swap,
@@ -134,28 +153,32 @@ class Staging(Outline):
             return None
         if change.kind == "cut":
             mtime_ns = change.before.mtime_ns if change.before else 0
-            return fingerprint_start(change.path, change.size_bytes, mtime_ns)
+            return fingerprint_start(change.path, change.size_bytes, mtime_ns, self._trusted)
         staged = self._layout.staged(change.path, self._number)
-        mtime_ns = os.stat(staged).st_mtime_ns
+        status = self._trusted.status(staged)
+        mtime_ns = 0 if status is None else status.st_mtime_ns
         if change.size_bytes <= WHOLE_BYTES and change.sha256 is not None:
             return Fingerprint(change.size_bytes, mtime_ns, change.sha256)
-        return fingerprint_start(staged, change.size_bytes, mtime_ns)
+        return fingerprint_start(staged, change.size_bytes, mtime_ns, self._trusted)
 
     # --- old content --------------------------------------------------------------------------------------------------
     def _with_old(self, entry: Entry, change: Change) -> Entry:
-        if change.before is None:
+        if change.before is None or not self._journal.keeps_old:
             return entry
         directory = self._directory_for(change.path)
         if change.kind == "cut":
             if directory is None:
                 raise RefusedError("a file at the top of a log directory is replaced, not cut", path=change.path)
-            tail = pieces(change.path, change.size_bytes or 0, change.before.size_bytes)
+            tail = pieces(change.path, change.size_bytes or 0, change.before.size_bytes, trusted=self._trusted)
             return replace(entry, saved="tail", saved_sha256=self._save(entry, change, "tail", tail))
         if directory is None:
-            return replace(entry, saved="inline", inline=b"".join(bytes(piece) for piece in pieces(change.path)))
+            return replace(entry, saved="inline", inline=b"".join(bytes(piece) for piece in self._pieces(change)))
         if self._disk.link(change.path, self._saved(entry, change, "link")):
             return replace(entry, saved="link")
-        return replace(entry, saved="copy", saved_sha256=self._save(entry, change, "copy", pieces(change.path)))
+        return replace(entry, saved="copy", saved_sha256=self._save(entry, change, "copy", self._pieces(change)))
+
+    def _pieces(self, change: Change) -> Iterator[bytes | memoryview]:
+        return pieces(change.path, trusted=self._trusted)
 
     def _save(self, entry: Entry, change: Change, saved: Saved, content: Iterable[bytes | memoryview]) -> str:
         mtime_ns = change.before.mtime_ns if change.before else None
@@ -173,7 +196,9 @@ class Staging(Outline):
         directory = self._layout.directory(path)
         if directory is not None and directory not in self._made_directories:
             around = os.path.dirname(directory)
-            attributes = Attributes.of(around)
+            if self._layout.place == "elsewhere":
+                self._make_home()
+            attributes = Attributes.of(around, self._trusted)
             if self._layout.place == "top" and not self._made_directories:
                 write_beginning(self._disk, self._layout, self._like_of_home())
             self._made_directories[directory] = None
@@ -182,30 +207,28 @@ class Staging(Outline):
                 marker = f"{directory}/{OF_SEVERAL}"
                 self._made.append(marker)
                 self._disk.write_file(marker, (), self._like_of_home(), None)
+            elif self._layout.place == "elsewhere" and free_bytes(self._layout.root) >= _SPARE_BYTES:
+                leave_pointer(self._disk, self._journal)  # should this be killed, what it left is found from the root
         return directory
 
     def _is_beside(self, path: str) -> bool:
         """Whether the journal is on the file system of a file, which then takes its attributes too."""
         directory = self._layout.directory(path) or self._layout.home
-        return os.stat(directory).st_dev == os.stat(os.path.dirname(path)).st_dev
+        return self._trusted.device(directory) == self._trusted.device(os.path.dirname(path))
 
     def _like_of_home(self) -> Attributes:
         """Attributes of the files of the journal itself: whoever owns the directory may read and delete them."""
-        attributes = Attributes.of(self._layout.home)
+        attributes = Attributes.of(self._layout.home, self._trusted)
         return Attributes(uid=attributes.uid, gid=attributes.gid, mode=0o600 | attributes.mode & 0o044)
 
-    def _point(self, journal: Journal) -> None:
-        """Leave what leads to a journal elsewhere."""
-        path = journal.pointer
-        if path is None:
-            return
-        root = Attributes.of(journal.layout.root)
-        own = Attributes(uid=root.uid, gid=root.gid, mode=0o600 | root.mode & 0o044)
-        around = os.path.dirname(path)
-        if journal.pointer_is_directory:
-            self._made_directories[around] = None
-            self._disk.make_directory(around, replace(own, mode=0o700 | root.mode & 0o055))
-        self._made += [path, f"{path}.tmp"]
-        write_pointer(self._disk, path, journal.layout, own)
-        if journal.pointer_is_directory:
-            self._disk.sync_directory(journal.layout.root)
+    def _make_home(self) -> None:
+        """The directory that takes a journal elsewhere, and those above it, where they are not there yet."""
+        missing = []
+        path = self._layout.home
+        while not self._trusted.exists(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        own = Attributes(uid=os.geteuid(), gid=os.getegid(), mode=_OWNER_ONLY)
+        for directory in reversed(missing):
+            self._made_directories[directory] = None
+            self._disk.make_directory(directory, own)

@@ -77,6 +77,7 @@ class Replacement:
     def __init__(self, disk: Disk, journal: Journal, steps: Sequence[tuple[Entry, State]]) -> None:
         self._disk = disk
         self._journal = journal
+        self._trusted = journal.trusted
         self._entries = [entry for entry, _ in steps]
         self._told = [(entry, state) for entry, state in steps if not entry.is_same]
         self._directory = os.path.dirname(journal.path_of(self._entries[0]))
@@ -124,13 +125,13 @@ class Replacement:
 
     def _withdraw(self) -> None:
         """Take away what was laid down and never took a place; the guard first, if it has gone."""
-        swaps = [path for path in map(self._swap, self._entries) if os.path.lexists(path)]
+        swaps = [path for path in map(self._swap, self._entries) if self._trusted.exists(path)]
         if swaps:
             self._set_guard()
             for path in swaps:
                 self._disk.unlink(path)
             self._sync()
-        if os.path.lexists(self._guard):
+        if self._trusted.exists(self._guard):
             self._disk.unlink(self._guard)
             self._sync()
 
@@ -152,12 +153,12 @@ class Replacement:
         wanted = "before" if is_back else "after"
         for entry in entries:
             swap = self._swap(entry)
-            if not os.path.lexists(swap):
+            if not self._trusted.exists(swap):
                 if is_told.get(entry.number, wanted) == wanted:
                     continue
                 self._lay(entry, is_back=is_back)
             path = self._path(entry)
-            if os.path.lexists(path) and os.path.samefile(swap, path):
+            if self._trusted.exists(path) and self._trusted.is_same(swap, path):
                 self._disk.unlink(swap)  # it is there already: a rename among names of one file would leave both
             else:
                 self._disk.rename(swap, path)
@@ -168,7 +169,8 @@ class Replacement:
         swap = self._swap(entry)
         self._take_away(swap)
         source = self._saved(entry) if is_back else self._staged(entry)
-        if os.stat(source).st_dev == os.stat(self._directory).st_dev and self._disk.link(source, swap):
+        device = self._trusted.device
+        if device(os.path.dirname(source)) == device(self._directory) and self._disk.link(source, swap):
             return
         file, attributes = (entry.before, entry.had) if is_back else (entry.after, entry.has)
         self._copy(source, entry, swap, attributes, None if file is None else file.mtime_ns)
@@ -178,11 +180,11 @@ class Replacement:
     ) -> None:
         temporary = self._journal.layout.temporary(self._path(entry), entry.number)
         self._take_away(temporary)
-        self._disk.write_file(temporary, pieces(source), attributes, mtime_ns)
+        self._disk.write_file(temporary, pieces(source, trusted=self._trusted), attributes, mtime_ns)
         self._disk.rename(temporary, target)
 
     def _set_guard(self) -> None:
-        if not os.path.lexists(self._guard):
+        if not self._trusted.exists(self._guard):
             attributes = next(each for entry in self._entries for each in (entry.has, entry.had) if each is not None)
             self._disk.write_file(self._guard, [], attributes, None)
             self._sync()
@@ -190,13 +192,18 @@ class Replacement:
     def _check_alone(self) -> None:
         """Raises RefusedError where an unfinished replacement of somebody else would be mixed with this one."""
         ours = {self._guard, *map(self._swap, self._entries)}
-        for name in sorted(os.listdir(self._directory)):
+        for name in self._trusted.names(self._directory):
             path = f"{self._directory}/{name}"
             if name.endswith((_SWAP, _CLEANED)) and path not in ours:
-                raise RefusedError("belongs to another replacement of segments, which is not finished", path=path)
+                raise RefusedError(
+                    "belongs to another replacement of segments, which is not finished; kafkalog truncate "
+                    "--as-broker shows "
+                    "what a broker does with it",
+                    path=path,
+                )
 
     def _take_away(self, path: str) -> None:
-        if os.path.lexists(path):
+        if self._trusted.exists(path):
             self._disk.unlink(path)
 
     def _sync(self) -> None:
@@ -219,4 +226,4 @@ class Replacement:
         return self._journal.layout.saved(self._path(entry), entry.number, entry.saved)
 
     def _waits(self, entry: Entry) -> bool:
-        return os.path.lexists(self._staged(entry))
+        return self._trusted.exists(self._staged(entry))

@@ -10,26 +10,33 @@ import errno
 import fcntl
 import hashlib
 import os
+import shlex
+import stat
 import sys
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
-from kafkalog_core.errors import AccessError
+from kafkalog_core.errors import AccessError, RefusedError
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.storage.changing.attributes import extended_attributes
-from kafkalog_core.storage.source import WINDOW_BYTES
+from kafkalog_core.storage.changing.trusted import ANYWHERE
+from kafkalog_core.storage.source import AS_IT_IS, WINDOW_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog_core.storage.changing.attributes import Attributes
+    from kafkalog_core.storage.changing.trusted import TrustedDirectories
 
 __all__ = ["Disk", "NewFile", "WriteError"]
 
 Result = TypeVar("Result")
 
 _NO_LINKS: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS})
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_WRITTEN: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _ONLY_MINE: Final = 0o600
 """Until its owner is set, nobody else opens a file that is being made."""
 
@@ -66,9 +73,26 @@ class WriteError(AccessError):
         super().__init__(message, path=path)
         self.errno = number
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the file system, or the quota, has no room left."""
+        return self.errno in _FULL
+
 
 class Disk:
     """Steps that change a disk. Each raises WriteError where the system refuses it."""
+
+    trusted: TrustedDirectories = ANYWHERE
+    """From where paths are resolved; see `within`."""
+
+    @contextmanager
+    def within(self, trusted: TrustedDirectories) -> Iterator[None]:
+        """Change nothing but what is reached from these directories without a link. Steps may raise RefusedError."""
+        before, self.trusted = self.trusted, trusted
+        try:
+            yield
+        finally:
+            self.trusted = before
 
     def step(self, what: str, path: str) -> None:
         """Called before each step; a test's place to end it."""
@@ -88,13 +112,14 @@ class Disk:
 
     def new_file(self, path: str, new_digest: Callable[[], Digest] = Crc32c) -> NewFile:
         """Begin a new file that is written piece by piece. A file of that name is an error."""
-        number = self._do("create", path, lambda: os.open(path, _NEW, _ONLY_MINE))
+        number = self._do("create", path, lambda: self._open(path, _NEW))
         return NewFile(self, path, number, new_digest)
 
     def extend(self, path: str, position: int, content: Iterable[bytes | memoryview], mtime_ns: int) -> None:
         """Write from a position on to what becomes the end, and put the modification time back."""
-        number = self._do("open", path, lambda: os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+        number = self._do("open", path, lambda: self._open(path, _WRITTEN))
         try:
+            _check_alone(number, path)
             os.lseek(number, position, os.SEEK_SET)
             for piece in content:
                 self.write(number, path, piece)
@@ -106,8 +131,9 @@ class Disk:
 
     def cut(self, path: str, size_bytes: int, mtime_ns: int) -> None:
         """Shorten a file in place, and put the modification time back."""
-        number = self._do("open", path, lambda: os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+        number = self._do("open", path, lambda: self._open(path, _WRITTEN))
         try:
+            _check_alone(number, path)
             self._do("truncate", path, lambda: os.ftruncate(number, size_bytes))
             self._do("utime", path, lambda: os.utime(number, ns=(mtime_ns, mtime_ns)))
             self._do("fsync", path, lambda: _sync(number))
@@ -116,7 +142,7 @@ class Disk:
 
     def sync_file(self, path: str) -> None:
         """Bring the bytes of a file that another library has written to the disk."""
-        number = self._do("open", path, lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        number = self._do("open", path, lambda: self._open(path, AS_IT_IS))
         try:
             self._do("fsync", path, lambda: _sync(number))
         finally:
@@ -125,12 +151,12 @@ class Disk:
     # --- names --------------------------------------------------------------------------------------------------------
     def rename(self, path: str, new_path: str) -> None:
         """Give a file another name, in the place of what has it."""
-        self._do("rename", new_path, lambda: os.rename(path, new_path))
+        self._do("rename", new_path, lambda: self._rename(path, new_path))
 
     def link(self, path: str, new_path: str) -> bool:
         """Give a file a second name; false where the file system cannot."""
         try:
-            self._do("link", new_path, lambda: os.link(path, new_path))
+            self._do("link", new_path, lambda: self._link(path, new_path))
         except WriteError as error:
             if error.errno in _NO_LINKS:
                 return False
@@ -139,17 +165,17 @@ class Disk:
 
     def unlink(self, path: str) -> None:
         """Take a file away."""
-        self._do("unlink", path, lambda: os.unlink(path))
+        self._do("unlink", path, lambda: self._unlink(path))
 
     def make_directory(self, path: str, attributes: Attributes | None) -> None:
         """Make a directory with an owner who may do everything in it.
 
         `attributes` null: those that a new directory of this process has.
         """
-        self._do("mkdir", path, lambda: os.mkdir(path, 0o777 if attributes is None else 0o700))
+        self._do("mkdir", path, lambda: self._mkdir(path, 0o777 if attributes is None else 0o700))
         if attributes is None:
             return
-        number = self._do("open", path, lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        number = self._do("open", path, lambda: self.trusted.open_directory(path))
         try:
             self._dress(number, path, attributes)
         finally:
@@ -157,11 +183,11 @@ class Disk:
 
     def remove_directory(self, path: str) -> None:
         """Take an empty directory away."""
-        self._do("rmdir", path, lambda: os.rmdir(path))
+        self._do("rmdir", path, lambda: self._rmdir(path))
 
     def sync_directory(self, path: str) -> None:
         """Bring the names in a directory to the disk."""
-        number = self._do("open", path, lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        number = self._do("open", path, lambda: self.trusted.open_directory(path))
         try:
             self._do("fsync", path, lambda: _sync(number))
         finally:
@@ -174,6 +200,33 @@ class Disk:
         while rest:
             written = self._do("write", path, partial(self._put, number, rest))
             rest = rest[written:]
+
+    def _open(self, path: str, flags: int) -> int:
+        name, directory = self.trusted.at(path)
+        return os.open(name, flags, _ONLY_MINE, dir_fd=directory)
+
+    def _rename(self, path: str, new_path: str) -> None:
+        old, old_directory = self.trusted.at(path)
+        new, new_directory = self.trusted.at(new_path)
+        os.rename(old, new, src_dir_fd=old_directory, dst_dir_fd=new_directory)
+
+    def _link(self, path: str, new_path: str) -> None:
+        old, old_directory = self.trusted.at(path)
+        new, new_directory = self.trusted.at(new_path)
+        os.link(old, new, src_dir_fd=old_directory, dst_dir_fd=new_directory, follow_symlinks=False)
+
+    def _unlink(self, path: str) -> None:
+        name, directory = self.trusted.at(path)
+        os.unlink(name, dir_fd=directory)
+
+    def _mkdir(self, path: str, mode: int) -> None:
+        name, directory = self.trusted.at(path)
+        os.mkdir(name, mode, dir_fd=directory)
+
+    def _rmdir(self, path: str) -> None:
+        name, directory = self.trusted.at(path)
+        os.rmdir(name, dir_fd=directory)
+        self.trusted.forget(path)
 
     def _put(self, number: int, data: memoryview) -> int:
         return os.write(number, data)
@@ -200,7 +253,8 @@ class Disk:
     def check(self, path: str, size_bytes: int, expected: str, digest: Digest) -> None:
         """Read a file back from the disk, as far as the system can be made to."""
         read_bytes = 0
-        with open(path, "rb", buffering=0) as file:
+        number = self._do("read", path, lambda: self._open(path, AS_IT_IS))
+        with open(number, "rb", buffering=0) as file:
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             while piece := self._do("read", path, lambda: file.read(WINDOW_BYTES)):
@@ -285,6 +339,20 @@ _WORDS: Final = {
     "unlink": "cannot be taken away",
     "rmdir": "cannot be taken away",
 }
+
+
+def _check_alone(number: int, path: str) -> None:
+    """Raises RefusedError for an open file that is no regular one, or that another name elsewhere leads to as well."""
+    status = os.fstat(number)
+    if not stat.S_ISREG(status.st_mode):
+        raise RefusedError("is not a regular file; kafkalog verify shows what is in its directory", path=path)
+    if status.st_nlink != 1:
+        copy = shlex.quote(path)
+        raise RefusedError(
+            "has another hard link, which would be changed with it; replace it by a copy of itself first: "
+            f"cp -p {copy} {copy}.copy && mv {copy}.copy {copy}",
+            path=path,
+        )
 
 
 def _sync(number: int) -> None:

@@ -347,5 +347,6 @@ class _Scanned:
     ) -> None:
         size = self._end - self._start
         self._trace.scanned_bytes += size
+        self._trace.scanned_files.add(self._name)
         text = f"{self._name} read from byte {self._start} on: {size} bytes, {count_text(self._batches, 'batches')}"
         self._trace.add("scan", text, position=self._start, size_bytes=size, batches=self._batches)

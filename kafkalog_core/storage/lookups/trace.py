@@ -57,14 +57,20 @@ class Trace:
     has_times: bool = False
     has_overlap: bool = False
     scanned_bytes: int = 0
+    scanned_files: set[str] = field(default_factory=set)
+    _places: set[tuple[str, int]] = field(default_factory=set)
+    _doubted: set[Doubt] = field(default_factory=set)
 
     def take(self, other: Trace) -> None:
         """Note all that another lookup noted, which turned out to be a part of this one."""
         self.steps += other.steps
-        self.doubts += [doubt for doubt in other.doubts if doubt not in self.doubts]
-        self.damages += other.damages
+        for doubt in other.doubts:
+            self._is_new_doubt(doubt)
+        for met in other.damages:
+            self._is_new(met)
         self.index_pages += other.index_pages
         self.scanned_bytes += other.scanned_bytes
+        self.scanned_files |= other.scanned_files
         self.has_zero_tail |= other.has_zero_tail
 
     def add(self, step: str, text: str, **figures: object) -> None:
@@ -74,12 +80,26 @@ class Trace:
     def doubt(self, path: str, problem: str, *, is_missing: bool = False) -> None:
         """Note an index that is not used as it is, once a path and problem."""
         doubt = Doubt(path, problem, is_missing)
-        if doubt not in self.doubts:
-            self.doubts.append(doubt)
+        if self._is_new_doubt(doubt):
             self.add("doubt", f"{path.rpartition('/')[2]}: {problem}", path=path)
 
     def met(self, path: str, damage: Damage) -> None:
         """Note damage, once a place."""
-        if all(met.path != path or met.damage.position != damage.position for met in self.damages):
-            self.damages.append(Met(path, damage))
+        if self._is_new(Met(path, damage)):
             self.add("damage", f"damage at byte {damage.position}, {damage.reason}: {damage.detail}", path=path)
+
+    def _is_new(self, met: Met) -> bool:
+        """Keep damage whose place is not known yet: a log may have hundreds of thousands of damaged places."""
+        place = met.path, met.damage.position
+        if place in self._places:
+            return False
+        self._places.add(place)
+        self.damages.append(met)
+        return True
+
+    def _is_new_doubt(self, doubt: Doubt) -> bool:
+        if doubt in self._doubted:
+            return False
+        self._doubted.add(doubt)
+        self.doubts.append(doubt)
+        return True

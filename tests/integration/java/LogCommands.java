@@ -34,8 +34,10 @@ import org.apache.kafka.common.utils.Time;
  *   <li>{@code clean map=BYTES io=BYTES}: one round of the cleaner, if the log is dirty enough. Answer: {@code none},
  *       or first dirty offset, bound, new checkpoint, cleanable and total bytes, records read, written and without key.
  *   <li>{@code retain}: one round of retention. Answer: log start offset and the same.
+ *   <li>{@code start}: nothing but opening it. Answer: log start offset, recovery point, and the same.
  * </ul>
- * A log is opened after a clean stop and closed by each command, so that its directory holds all that there is.
+ * Each command opens the log, after a clean stop unless the word {@code clean} is 0, with the recovery point {@code rp},
+ * and closes it, so that its directory holds all that there is.
  */
 abstract class LogCommands implements AutoCloseable {
     static final double LOAD_FACTOR = 0.9;
@@ -63,9 +65,11 @@ abstract class LogCommands implements AutoCloseable {
 
     abstract String retain() throws IOException;
 
+    abstract String bounds();
+
     abstract String extent();
 
-    abstract void closeLog();
+    abstract void closeLog() throws Exception;
 
     static void serve(Opening opening) throws IOException {
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -100,6 +104,8 @@ abstract class LogCommands implements AutoCloseable {
                 return clean(dir().getParentFile(), (int) number("map", 1 << 20), (int) number("io", 1 << 18));
             case "retain":
                 return retain() + "\t" + extent();
+            case "start":
+                return bounds() + "\t" + extent();
             default:
                 throw new IllegalArgumentException(command);
         }
@@ -115,7 +121,7 @@ abstract class LogCommands implements AutoCloseable {
     }
 
     @Override
-    public void close() {
+    public void close() throws Exception {
         tasks.forEach(Runnable::run);
         closeLog();
     }
@@ -126,6 +132,10 @@ abstract class LogCommands implements AutoCloseable {
             tasks.add(task);
         }
         return IDLE.schedule(() -> { }, 0, TimeUnit.MILLISECONDS);
+    }
+
+    boolean isClean() {
+        return number("clean", 1) != 0;
     }
 
     File dir() {

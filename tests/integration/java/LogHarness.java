@@ -1,6 +1,8 @@
 import java.io.File;
 import java.io.IOException;
+import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -25,10 +27,12 @@ import org.apache.kafka.storage.internals.log.UnifiedLog;
 import org.apache.kafka.storage.internals.utils.Throttler;
 import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 
-/** The commands of {@link LogCommands} on the classes of Kafka 4.3. */
+/** The commands of {@link LogCommands} on the classes of Kafka 4.3 and 4.4. */
 public final class LogHarness extends LogCommands {
     private static final int PRODUCER_EXPIRATION_MS = 86_400_000;
     private static final int TRANSACTION_TIMEOUT_MS = 900_000;
+    private static final Optional<Method> PREPARE_CLOSE = Arrays.stream(UnifiedLog.class.getMethods())
+        .filter(each -> each.getName().equals("prepareActiveSegmentForClose")).findFirst();
     private static final BrokerTopicStats STATS = new BrokerTopicStats();
 
     private final LogDirFailureChannel failures = new LogDirFailureChannel(1);
@@ -37,9 +41,10 @@ public final class LogHarness extends LogCommands {
     private LogHarness(Map<String, String> words) throws IOException {
         super(words);
         log = UnifiedLog.create(
-            dir(), new LogConfig(settings()), number("start", 0), 0L, new Tasks(), STATS, time, TRANSACTION_TIMEOUT_MS,
-            new ProducerStateManagerConfig(PRODUCER_EXPIRATION_MS, false), CHECK_INTERVAL_MS, failures, true,
-            Optional.empty());
+            dir(), new LogConfig(settings()), number("start", 0), number("rp", 0), new Tasks(), STATS, time,
+            TRANSACTION_TIMEOUT_MS,
+            new ProducerStateManagerConfig(PRODUCER_EXPIRATION_MS, false), CHECK_INTERVAL_MS, failures,
+            isClean(), Optional.empty());
         log.updateHighWatermark(number("hw", log.logEndOffset()));
         log.removeExpiredProducers(time.now);
     }
@@ -85,13 +90,21 @@ public final class LogHarness extends LogCommands {
     }
 
     @Override
+    String bounds() {
+        return "start=" + log.logStartOffset() + "\trp=" + log.recoveryPoint();
+    }
+
+    @Override
     String extent() {
         return "end=" + log.logEndOffset() + "\tbases=" + log.logSegments().stream()
             .map(segment -> String.valueOf(segment.baseOffset())).collect(Collectors.joining(","));
     }
 
     @Override
-    void closeLog() {
+    void closeLog() throws ReflectiveOperationException {
+        if (PREPARE_CLOSE.isPresent()) { // from 4.4 on LogManager.shutdown trims the active segment's indexes, not close
+            PREPARE_CLOSE.get().invoke(log);
+        }
         log.close();
         log.removeLogMetrics();
     }

@@ -42,8 +42,8 @@ public final class LogHarnessOf28 extends LogCommands {
     private LogHarnessOf28(Map<String, String> words) {
         super(words);
         LogConfig config = new LogConfig(settings(), scala.collection.immutable.Set$.MODULE$.empty());
-        log = Log.apply(dir(), config, number("start", 0), 0L, new Tasks(), STATS, time, PRODUCER_EXPIRATION_MS,
-            CHECK_INTERVAL_MS, failures, true, true);
+        log = Log.apply(dir(), config, number("start", 0), number("rp", 0), new Tasks(), STATS, time,
+            PRODUCER_EXPIRATION_MS, CHECK_INTERVAL_MS, failures, isClean(), true);
         log.updateHighWatermark(number("hw", log.logEndOffset()));
         log.producerStateManager().removeExpiredProducers(time.now);
     }
@@ -84,6 +84,11 @@ public final class LogHarnessOf28 extends LogCommands {
     String retain() {
         log.deleteOldSegments();
         return "start=" + log.logStartOffset();
+    }
+
+    @Override
+    String bounds() {
+        return "start=" + log.logStartOffset() + "\trp=" + log.recoveryPoint();
     }
 
     @Override

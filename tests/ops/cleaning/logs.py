@@ -44,6 +44,7 @@ def config(**fields: Any) -> CleanConfig:
         "segment_index_bytes": 10 * 2**20,
         "index_interval_bytes": 4096,
         "max_message_bytes": 1048588,
+        "max_record_bytes": 2**31 - 9,
         "delete_retention_ms": 86_400_000,
         "min_lag_ms": 0,
         "max_lag_ms": 2**63 - 1,

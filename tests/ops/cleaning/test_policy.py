@@ -2,60 +2,71 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kafkalog_core.errors import SettingError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
-from kafkalog_core.ops.cleaning.policy import why_never_cleaned, why_not_current, with_known_policy
+from kafkalog_core.ops.cleaning.policy import why_never_cleaned, why_not_current
 from kafkalog_core.ops.cleaning.settings_check import check_cleaner_settings
 from kafkalog_core.ops.releases.release import Release
 from kafkalog_core.ops.releases.settings import Settings
 
+CLEANED = {"orders": "/data/cleaner-offset-checkpoint"}
+
 
 def test_a_cleaned_log_is_compacted_where_nobody_says_otherwise() -> None:
-    topic = with_known_policy(Settings().for_topic("orders"), is_cleaned=True)
-    assert topic.cleanup_policy == ("compact",)
-    assert topic.origin("cleanup.policy").startswith("inferred: the cleaner's checkpoint")
-    assert why_never_cleaned(Settings(), topic, has_cleaned=False) is None
+    settings = Settings(cleaned=CLEANED)
+    policy = settings.for_topic("orders").setting("cleanup.policy")
+    assert (policy.value, policy.gap) == (("compact",), None)
+    assert policy.origin.startswith("inferred: the cleaner's checkpoint /data/cleaner-offset-checkpoint has an entry")
+    assert why_never_cleaned(settings, settings.for_topic("orders")) is None
+    assert settings.for_topic("others").cleanup_policy == ("delete",)
 
 
 def test_others_keep_the_default() -> None:
-    topic = with_known_policy(Settings().for_topic("orders"), is_cleaned=False)
-    never = why_never_cleaned(Settings(), topic, has_cleaned=False)
+    never = why_never_cleaned(Settings(), Settings().for_topic("orders"))
     assert never is not None
     assert never[0] == "not-compacted"
     assert never[1].startswith("cleanup.policy is delete (default of ")
 
 
 def test_what_is_said_beats_what_is_inferred() -> None:
-    settings = Settings(assigned={"cleanup.policy": "delete"})
-    assert with_known_policy(settings.for_topic("orders"), is_cleaned=True).cleanup_policy == ("delete",)
-    both = Settings(of_topics={"orders": {"cleanup.policy": "compact,delete"}}).for_topic("orders")
-    assert with_known_policy(both, is_cleaned=True) == both
+    settings = Settings(assigned={"cleanup.policy": "delete"}, cleaned=CLEANED)
+    assert settings.for_topic("orders").cleanup_policy == ("delete",)
+    both = Settings(of_topics={"orders": {"cleanup.policy": "compact,delete"}}, cleaned=CLEANED).for_topic("orders")
+    assert both.cleanup_policy == ("compact", "delete")
+
+
+def test_a_policy_of_the_whole_broker_does_not_beat_what_shows_that_the_topic_is_compacted() -> None:
+    """Where the settings of topics are not known, the broker's are those of other topics."""
+    settings = Settings(server={"log.cleanup.policy": "delete"}, config_path="server.properties", cleaned=CLEANED)
+    assert settings.for_topic("orders").cleanup_policy == ("compact",)
 
 
 def test_the_metadata_log_and_a_cleaner_that_is_off() -> None:
     settings = Settings(assigned={"cleanup.policy": "compact", "log.cleaner.enable": "false"})
-    never = why_never_cleaned(settings, settings.for_topic(METADATA_TOPIC), has_cleaned=True)
+    never = why_never_cleaned(settings, settings.for_topic(METADATA_TOPIC))
     assert never is not None
     assert "snapshots" in never[1]
-    off = why_never_cleaned(settings, settings.for_topic("orders"), has_cleaned=True)
+    off = why_never_cleaned(settings, settings.for_topic("orders"))
     assert off == ("cleaner-off", "log.cleaner.enable is false (--set), so that no broker compacts anything")
 
 
 def test_a_cleaner_without_threads() -> None:
     settings = Settings(assigned={"cleanup.policy": "compact", "log.cleaner.threads": "0"})
-    off = why_never_cleaned(settings, settings.for_topic("orders"), has_cleaned=True)
+    off = why_never_cleaned(settings, settings.for_topic("orders"))
     assert off == ("cleaner-off", "log.cleaner.threads is 0 (--set), so that no broker compacts anything")
 
 
 def test_a_cleaner_that_was_off_by_default_is_on_where_it_has_cleaned() -> None:
     settings = Settings(release=Release(0, 8, 2), assigned={"cleanup.policy": "compact"})
     topic = settings.for_topic("orders")
-    off = why_never_cleaned(settings, topic, has_cleaned=False)
+    off = why_never_cleaned(settings, topic)
     assert off is not None
     assert off[0] == "cleaner-off"
-    assert why_never_cleaned(settings, topic, has_cleaned=True) is None
+    assert why_never_cleaned(replace(settings, cleaner="/data/cleaner-offset-checkpoint"), topic) is None
 
 
 def test_the_defaults_are_allowed() -> None:

@@ -126,7 +126,11 @@ class LogDir:
     def compact(self) -> int:
         """Clean until there is nothing left to clean; how many changes that made."""
         options: dict[str, Any] = {
-            "kafka": {"kafka": self.log.release, "topic_assignments": [f"t:{each}" for each in SETTINGS]},
+            "kafka": {
+                "kafka": self.log.release,
+                "topic_assignments": [f"t:{each}" for each in SETTINGS],
+                "assume_defaults": True,
+            },
             "memory_bytes": self.log.slots * SLOT_BYTES,
         }
         draft = make_plan("compact", PlanRequest(site=site_of([str(self.root)]), options=options, now_ms=NOW_MS))

@@ -44,7 +44,8 @@ def bits(
     path.write_bytes(data)
     state = TransactionState()
     state.add(aborted)
-    verdicts = Verdicts(cleaning_rules(parse_release(release)), producers, bound, now_ms)
+    rules = cleaning_rules(parse_release(release))
+    verdicts = Verdicts(rules, producers, bound if rules.keeps_round_end else None, now_ms)
     with Source.open(path) as source:
         (run,) = scan(source, base_offset=0, batches=BatchColumns())
         assert isinstance(run, Run)

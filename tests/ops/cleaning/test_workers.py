@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +27,7 @@ KAFKA = SettingsRequest(
     kafka="4.3.1",
     assignments=("cleanup.policy=compact", "min.cleanable.dirty.ratio=0"),
     topic_assignments=("u:cleanup.policy=delete",),
+    assume_defaults=True,
 )
 
 
@@ -87,5 +89,6 @@ def test_what_is_refused_leaves_nothing(log_dir: Path) -> None:
     with pytest.raises(RefusedError, match="a clean fails here"):
         rows(compact_to(request(log_dir), str(log_dir.parent / "to"), Report(), workers=Inline()))
     assert os.listdir(log_dir.parent) == ["log-dir"]
+    of_file = replace(request(damaged), kafka=replace(KAFKA, topic_assignments=()))
     with pytest.raises(SelectionError, match="whole partitions"):
-        rows(compact(request(damaged), Report(), workers=Inline()))
+        rows(compact(of_file, Report(), workers=Inline()))

@@ -9,6 +9,7 @@ import pytest
 from kafkalog_core.format.snapshot import decode_snapshot
 from kafkalog_core.ops.logdirs.context import PartitionContext
 from kafkalog_core.ops.recovery.candidates import first_recovered
+from kafkalog_core.ops.recovery.loader_rules import rules_of
 from kafkalog_core.ops.recovery.partition import PartitionLoad
 from kafkalog_core.ops.recovery.results import LoadOptions
 from kafkalog_core.ops.recovery.rules import recovery_rules
@@ -39,7 +40,6 @@ def load(path: Path, kafka: str = "4.3", *, is_tiered: bool = False, **context: 
         topic_assignments=("t:remote.storage.enable=true",) if is_tiered else (),
     )
     settings = read_settings(request, release)
-    order = recovery_rules(release).snapshot_order
     known = {"is_clean": False, "recovery_point": 0} | context
     return PartitionLoad(
         read_partition(str(path)),
@@ -47,7 +47,7 @@ def load(path: Path, kafka: str = "4.3", *, is_tiered: bool = False, **context: 
         LoadOptions(
             release=release,
             settings=settings.for_topic("t"),
-            snapshots=SnapshotOptions(order=order, now_ms=NOW_MS, expiration_ms=DAY_MS),
+            snapshots=SnapshotOptions.of_release(release, now_ms=NOW_MS, expiration_ms=DAY_MS),
         ),
     )
 
@@ -73,6 +73,46 @@ def spoil(partition: Path, base_offset: int) -> None:
 def ends(course: PartitionLoad) -> dict[int, int]:
     """Base offset and size of each segment in the end."""
     return {each.base_offset: each.size_bytes for each in course.result.segments}
+
+
+@pytest.mark.parametrize(("kafka", "dies"), [("0.11.0.3", True), ("1.1.1", True), ("2.0.1", False), ("4.3.1", False)])
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_an_emptied_control_batch_kills_releases_before_2_0(
+    tmp_path: Path, kafka: str, dies: bool, is_clean: bool
+) -> None:
+    """1.1.1 asks it for its first record (ProducerAppendInfo.append), 2.0.1 looks first; seen of 0.11.0.3."""
+    empty = build.batch_v2(
+        base_offset=5, producer_id=9, producer_epoch=3, is_transactional=True, is_control=True, records_count=0
+    )
+    path = write_log(tmp_path / "t-0", {0: [batch(0, 4), empty, batch(6, 9)]})
+    (path / f"{2:020d}.snapshot").write_bytes(build.snapshot([]))
+    course, _ = played(path, kafka, is_clean=is_clean)
+    assert (course.result.problem is not None) is dies
+    if not dies:
+        content = course.snapshots.read(10)
+        assert content is not None
+        assert [(each.producer_id, each.producer_epoch) for each in decode_snapshot(content)] == [(9, -1)]
+
+
+@pytest.mark.parametrize(
+    ("kafka", "style", "lists_empty", "drops_old"),
+    [
+        ("0.11.0.3", "marker-is-batch", True, True),
+        ("1.0.2", "data-time", True, True),
+        ("2.3.1", "data-time", True, True),
+        ("2.4.1", "marker-time", True, False),
+        ("2.7.2", "marker-time", True, False),
+        ("2.8.2", "marker-time", False, False),
+    ],
+)
+def test_neighbouring_releases_prove_the_rules_of_producers(
+    kafka: str, style: str, lists_empty: bool, drops_old: bool
+) -> None:
+    """The matrix of releases shows each of them: tests/integration/release_matrix.txt."""
+    release = parse_release(kafka)
+    rules = recovery_rules(release)
+    assert (rules.snapshot_style, rules.lists_empty_transactions) == (style, lists_empty)
+    assert rules_of(release).drops_old_producers is drops_old
 
 
 # --- which segments ---------------------------------------------------------------------------------------------------

@@ -1,21 +1,28 @@
-"""What a broker reads of a log beside recovery: sizes lead it, and nothing else that stands in a header."""
+"""What a broker reads of a log next to recovery: sizes lead it, and nothing else that is in a header."""
 
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkalog_core.ops.producing.producers import ProducerStates
-from kafkalog_core.ops.recovery.replay import end_of_log, replay_producers
-from tests.ops.truncating import batch
+from kafkalog_core.ops.recovery.replay import Obstacle, Reading, end_of_log, find_offset, replay_producers
+from kafkalog_core.storage.partition import read_partition
+from tests import build
+from tests.ops.truncating import batch, write_log
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from kafkalog_core.ops.recovery.replay import EndOfLog
+    from kafkalog_core.storage.segment import Segment
 
 SHORT = struct.pack(">qiib", 5, 30, 0, 2) + bytes(25)
 """Less than the header of a batch of magic 2, with a size that leads on."""
+SEGMENT = {100: [(first, first + 4) for first in range(100, 140, 5)]}
+"""One whose last index entry is neither of the first nor of the last batch."""
+LAST_INDEXED = 6
 
 
 @pytest.fixture
@@ -26,20 +33,113 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
+def end(path: Path, search: str = "base") -> EndOfLog:
+    return end_of_log(str(path), path.stat().st_size, 0, None, search=search)  # type: ignore[arg-type]
+
+
 def test_a_header_that_is_too_short_does_not_end_the_log(log: Path) -> None:
-    assert end_of_log(str(log), log.stat().st_size, 0, None) == (10, None)
+    assert end(log) == (10, None, False)
 
 
 def test_producers_behind_it_are_read(log: Path) -> None:
     states = ProducerStates(sequences="unchecked")
-    assert replay_producers(str(log), log.stat().st_size, states) is None
-    assert states.count == 1
+    assert replay_producers(Reading(0, str(log), log.stat().st_size), states, from_offset=0, search="base") is None
+    assert states.count == 2  # a broker reads the producer of the short header too, from the bytes behind it
 
 
-@pytest.mark.parametrize(("length", "is_end"), [(13, False), (-1, False), (10**6, True)])
-def test_a_size_that_leads_nowhere(log: Path, length: int, is_end: bool) -> None:
+@pytest.mark.parametrize("length", [13, 0, -1])
+def test_a_size_that_is_too_small_is_fatal(log: Path, length: int) -> None:
     log.write_bytes(batch(0, 4) + SHORT + struct.pack(">qi", 5, length) + bytes(60) + batch(6, 9))
-    end_offset, obstacle = end_of_log(str(log), log.stat().st_size, 0, None)
-    assert end_offset == 5
+    found = end(log)
+    assert found.obstacle is not None
+    assert (found.obstacle.position, found.obstacle.is_end) == (len(batch(0, 4) + SHORT), False)
+    assert f"size of {length}" in found.obstacle.reason
+
+
+def test_a_size_that_leads_behind_the_file_ends_the_log(log: Path) -> None:
+    log.write_bytes(batch(0, 4) + batch(5, 9)[:-1])
+    assert end(log) == (5, None, False)
+
+
+# --- from the last index entry on -------------------------------------------------------------------------------------
+@pytest.fixture
+def segment(tmp_path: Path) -> Segment:
+    path = write_log(tmp_path / "t-0", SEGMENT)
+    (segment,) = read_partition(str(path)).segments
+    return segment
+
+
+def change(segment: Segment, number: int, at: int, value: bytes) -> None:
+    """Bytes of one batch of the log."""
+    assert segment.log is not None
+    position = sum(len(batch(*each)) for each in SEGMENT[100][:number])
+    path, position = Path(segment.log.path), position + at
+    data = path.read_bytes()
+    path.write_bytes(data[:position] + value + data[position + len(value) :])
+
+
+def end_of(segment: Segment, search: str = "base") -> EndOfLog:
+    assert segment.log is not None
+    return end_of_log(segment.log.path, segment.size_bytes, 100, segment.index, search=search)  # type: ignore[arg-type]
+
+
+def test_the_fixture_has_its_last_entry_within(segment: Segment) -> None:
+    assert end_of(segment) == (140, None, False)
+    assert segment.index is not None
+    entry = Path(segment.index.path).read_bytes()[-4:]
+    assert int.from_bytes(entry, "big") == sum(len(batch(*each)) for each in SEGMENT[100][:LAST_INDEXED])
+
+
+@pytest.mark.parametrize("search", ["last", "last-then-base", "base"])
+@pytest.mark.parametrize(
+    ("number", "offset", "is_lost"), [(0, 140, False), (LAST_INDEXED, 100, True), (LAST_INDEXED + 1, 135, False)]
+)
+def test_a_batch_that_is_not_all_here_ends_the_log_from_the_last_index_entry_on(
+    segment: Segment, search: str, number: int, offset: int, is_lost: bool
+) -> None:
+    """Where the entry leads to such a batch no batch is found, and the end is the base of the segment."""
+    change(segment, number, 8, (10**6).to_bytes(4, "big"))
+    assert end_of(segment, search) == (offset, None, is_lost)
+
+
+@pytest.mark.parametrize("magic", [1, 0, 255])
+def test_a_magic_that_was_changed_is_fatal_where_base_offsets_are_read(segment: Segment, magic: int) -> None:
+    number = len(SEGMENT[100]) - 1
+    change(segment, number, 16, bytes([magic, 0xFF]))  # where a message has its attributes, a batch has its checksum
+    assert end_of(segment, "last").obstacle is None
+    obstacle = end_of(segment).obstacle
     assert obstacle is not None
-    assert (obstacle.position, obstacle.is_end) == (len(batch(0, 4) + SHORT), is_end)
+    assert "compressed message" in obstacle.reason
+    change(segment, number, 17, b"\xf8")  # no codec: its offset is that of the first record
+    assert end_of(segment) == (136, None, False)
+
+
+def test_4_0_reads_the_base_offset_of_the_batch_that_it_finds_alone(segment: Segment) -> None:
+    change(segment, len(SEGMENT[100]) - 1, 16, b"\x01\xff")
+    assert end_of(segment, "last-then-base").obstacle is None
+    change(segment, LAST_INDEXED, 16, b"\x01\xff")
+    change(segment, LAST_INDEXED, 0, (134).to_bytes(8, "big"))
+    assert end_of(segment, "last-then-base").obstacle is not None
+    assert end_of(segment, "last").obstacle is None
+
+
+def test_messages_that_are_compressed_indeed_open(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    records = [build.Record(offset=offset, timestamp_ms=1, value=b"v") for offset in range(3)]
+    path.write_bytes(build.wrapper_v1(records, codec=build.GZIP) + build.wrapper_v0(records, codec=build.GZIP))
+    assert end(path) == (3, None, False)
+
+
+# --- an offset in all of them -----------------------------------------------------------------------------------------
+def test_a_read_of_an_offset_goes_on_in_later_segments_and_stops_where_it_cannot(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "t-0", {0: [(0, 4)], 10: [(10, 14)], 20: [(20, 24)]})
+    segments = read_partition(str(path)).segments
+    readings = [Reading(each.base_offset, each.files[0].path, each.size_bytes, each.index, False) for each in segments]
+    assert find_offset(readings, 7, search="base") is None
+    (path / f"{10:020d}.log").write_bytes(bytes(100))
+    readings[1] = readings[1]._replace(size_bytes=100)
+    found = find_offset(readings, 7, search="base")
+    assert found is not None
+    assert isinstance(found[1], Obstacle)
+    assert found[0].endswith("10.log")
+    assert find_offset(readings, 3, search="base") is None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog_core.ops.recovery.loader_rules import rules_of
 from kafkalog_core.ops.recovery.sweep import Swept, sweep
+from kafkalog_core.ops.releases.release import parse_release
 from kafkalog_core.storage.partition import read_partition
 from tests.ops.truncating import batch, write_log
 
@@ -12,8 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def swept(directory: Path, *, completes_swaps: bool = True) -> Swept:
-    return sweep(read_partition(str(directory)).files, completes_swaps=completes_swaps)
+def swept(directory: Path, kafka: str = "4.3") -> Swept:
+    return sweep(read_partition(str(directory)).files, rules=rules_of(parse_release(kafka)))
 
 
 def short(result: Swept) -> tuple[list[str], list[str]]:
@@ -99,6 +101,6 @@ def test_what_stops_it(tmp_path: Path) -> None:
     put(directory, "10.log.swap", batch(10, 14) + bytes(50))
     result = swept(directory)
     assert "cannot be read at byte" in (result.problem or "")
-    assert "not finished" in (swept(directory, completes_swaps=False).problem or "")
+    assert "not finished" in (swept(directory, "2.8").problem or "")
     (directory / "x.cleaned").touch()
     assert "does not start with a number" in (swept(directory).problem or "")

@@ -16,7 +16,6 @@ from kafkalog_core.ops.logdirs import untouched
 from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
 from kafkalog_core.ops.recovery.partition import PartitionLoad
 from kafkalog_core.ops.recovery.results import LoadOptions
-from kafkalog_core.ops.recovery.rules import recovery_rules
 from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
 from kafkalog_core.ops.releases.release import parse_release
 from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
@@ -85,7 +84,10 @@ def test_what_a_partition_would_be(log_dir: Path) -> None:
     assert row["bytes"] == len(log_of(log_dir / "t-0")) == sum(each["bytes"] for each in segments)
     assert (row["batches"], row["records"], row["log_end_offset"]) == (40, 40, 40)
     assert row["settings"]["segment.bytes"] == {"value": "2000", "origin": "--set"}
-    assert row["settings"]["segment.ms"] == {"value": "604800000", "origin": "default of 4.3"}
+    assert row["settings"]["segment.ms"] == {
+        "value": "604800000",
+        "origin": "default of 4.3, assumed: no metadata log of its cluster is among what was named",
+    }
     assert segments[0]["is_there"]
     assert [each["next_offset"] for each in segments] == [*(each["base_offset"] for each in segments[1:]), 40]
     assert segments[0]["detail"].endswith("of the next batch > segment.bytes=2000")
@@ -309,7 +311,7 @@ def starts_clean(log_dir: Path, kafka: str = "4.3") -> PartitionLoad:
     options = LoadOptions(
         release=release,
         settings=read_settings(SettingsRequest(), release).for_topic("t"),
-        snapshots=SnapshotOptions(order=recovery_rules(release).snapshot_order, now_ms=NOW_MS, expiration_ms=DAY_MS),
+        snapshots=SnapshotOptions.of_release(release, now_ms=NOW_MS, expiration_ms=DAY_MS),
     )
     load = PartitionLoad(read_partition(place.path), context, options)
     assert [*load.run()] == []
@@ -540,7 +542,7 @@ def test_somebody_who_writes_meanwhile(log_dir: Path) -> None:
                 last = log_dir / "t-0" / f"{15:020d}.log"
                 last.write_bytes(last.read_bytes() + b"more")
 
-    refused(log_dir, "somebody wrote to it", disk=Meddling())
+    refused(log_dir, "another process wrote to it", disk=Meddling())
 
 
 def test_a_crash_at_any_step_leaves_all_or_nothing(log_dir: Path, tmp_path: Path) -> None:

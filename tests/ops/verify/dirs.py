@@ -59,7 +59,12 @@ def write_log_dir(path: Path, names: Sequence[str] = ("t-0",), *, number: int = 
         (path / file).write_bytes(build.offset_checkpoint(entries))
     (path / "log-start-offset-checkpoint").write_bytes(build.offset_checkpoint([]))
     (path / "cleaner-offset-checkpoint").touch()
-    meta = {"version": "1", "node.id": "1", "cluster.id": CLUSTER, "directory.id": DIRECTORY_IDS[number]}
+    meta = {
+        "version": "1",
+        "node.id": "1",
+        "cluster.id": CLUSTER,
+        "directory.id": DIRECTORY_IDS[number % len(DIRECTORY_IDS)],
+    }
     (path / "meta.properties").write_bytes(build.meta_properties(meta))
     if is_clean:
         (path / ".kafka_cleanshutdown").write_bytes(b'{"version":0,"brokerEpoch":7}')

@@ -29,8 +29,15 @@ def damage(
 ) -> DamagePlace:
     segments = list(SEGMENTS)
     segments[index] = SegmentExtent(segments[index].base_offset, segments[index].size_bytes, has_index)
+    is_zeros, reason = reason == "zeros", reason.replace("zeros", "zero-filled")
     return DamagePlace(
-        reason=reason, position=position, size_bytes=size_bytes, segments=segments, index=index, topic=topic
+        reason=reason,
+        position=position,
+        size_bytes=size_bytes,
+        segments=segments,
+        index=index,
+        topic=topic,
+        is_zeros=is_zeros,
     )
 
 
@@ -43,9 +50,9 @@ def damage(
             CLEAN,
             0,
             None,
-            "Does not notice it at its start, as the last stop was clean",
+            "Computes no checksum at its start, as .kafka_cleanshutdown is there",
         ),
-        (damage("crc-mismatch", 0, 1000), CRASHED, 0, None, "Does not notice it at its start, as it lies below"),
+        (damage("crc-mismatch", 0, 1000), CRASHED, 0, None, "Computes no checksum at its start, as it lies below"),
         (damage("crc-mismatch", 1, 1000), CRASHED, 9000, None, "Cuts the log here when it recovers it: 5,000 bytes"),
         (damage("crc-mismatch", 2, 1000), CRASHED, 3000, None, "Cuts the log here when it recovers it: 3,000 bytes"),
         (damage("crc-mismatch", 2, 1000), UNKNOWN, 0, None, "Does not notice it after a clean stop; cuts"),
@@ -54,7 +61,8 @@ def damage(
         # the tail of the log
         (damage("zero-filled", 2, 3500, 500), CLEAN, 0, "error", "Does not start"),
         (damage("zero-filled", 2, 3989, 11), CLEAN, 0, "error", "Takes this for the end of the log"),
-        (damage("zero-filled", 2, 3500, 500), CRASHED, 500, "info", "Cuts the log here when it recovers it: 500 bytes"),
+        (damage("zeros", 2, 3500, 500), CRASHED, 500, "info", "Cuts the log here when it recovers it: 500 bytes"),
+        (damage("zero-filled", 2, 3500, 500), CRASHED, 500, None, "Cuts the log here when it recovers it: 500 bytes"),
         (damage("torn-tail", 2, 3900, 100), CLEAN, 0, "error", "Takes this for the end of the log"),
         (damage("torn-tail", 2, 3900, 100), CRASHED, 100, "info", "Cuts the log here"),
         (damage("torn-tail", 2, 3900, 100), UNKNOWN, 0, "warning", "Does not notice it after a clean stop"),
@@ -150,3 +158,11 @@ def test_nothing_at_risk(context: PartitionContext) -> None:
     assert at_risk(SEGMENTS, context) is None
     assert at_risk((), CRASHED) is None
     assert at_risk((SegmentExtent(0, 0),), CRASHED) is None
+
+
+@pytest.mark.parametrize("reason", ["crc-mismatch", "bad-length", "zero-filled", "torn-tail"])
+@pytest.mark.parametrize("context", [CRASHED, UNKNOWN])
+def test_no_cut_is_advised_where_whole_batches_would_go(reason: str, context: PartitionContext) -> None:
+    """Before whole batches are given up somebody saves them: the code's own command shows what can be read."""
+    assert disposition(damage(reason, 1, 100), context).next_step is None
+    assert disposition(damage(reason, 1, 100, has_index=False), context).next_step is None

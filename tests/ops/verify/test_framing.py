@@ -104,6 +104,18 @@ def test_zero_tails_are_normal_in_the_last_segment_alone(tmp_path: Path, is_last
     assert (finding.code, finding.severity, finding.position) == ("log.zero-tail", severity, len(one))
 
 
+@pytest.mark.parametrize("other", [b"\x01", bytes(range(256)) * 16], ids=["one byte", "many"])
+@pytest.mark.parametrize("place", [17, 1000, 3999])
+def test_a_zero_tail_with_other_bytes_is_an_error(tmp_path: Path, other: bytes, place: int) -> None:
+    """One rule for verify and dump: a tail is plain only if all of it is zero."""
+    [one] = batches(0)
+    tail = bytearray(4000 + len(other))
+    tail[place : place + len(other)] = other
+    [finding] = check_bytes(tmp_path, one + tail).findings
+    assert (finding.code, finding.severity, finding.position) == ("log.zero-filled", "error", len(one))
+    assert "other bytes" in finding.message
+
+
 def test_a_hole_of_zeros_is_an_error_wherever_it_is(tmp_path: Path) -> None:
     one, two, three = batches(0, 5, 10)
     [finding] = check_bytes(tmp_path, one + bytes(len(two)) + three).findings

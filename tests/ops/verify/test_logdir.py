@@ -190,7 +190,7 @@ def test_two_healthy_dirs(tmp_path: Path) -> None:
     ("changes", "expected"),
     [
         ({"cluster_id": "QmFkQ2x1c3RlcklkMTIzNA"}, [("error", "dir.other-cluster")]),
-        ({"node_id": "2"}, [("warning", "dir.other-node")]),
+        ({"node_id": "2"}, [("info", "dir.other-node")]),
         ({"directory_id": DIRECTORY_IDS[0]}, [("error", "dir.same-directory-id")]),
         ({"directory_id": None}, [("info", "meta.no-directory-id"), ("warning", "dir.without-directory-id")]),
     ],
@@ -261,6 +261,21 @@ def test_a_replica_on_another_broker_is_no_second_copy(tmp_path: Path) -> None:
     first, second = two_dirs(tmp_path, ("t-0",))
     meta(second, node_id="2")
     assert [item.code for item in find(first, second)] == ["dir.other-node"]
+
+
+def test_directories_of_several_brokers_are_checked_broker_by_broker(tmp_path: Path) -> None:
+    dirs = [write_log_dir(tmp_path / f"{number}", ["u-0" if number % 2 else "t-0"]) for number in range(6)]
+    for number, directory in enumerate(dirs):
+        meta(directory, node_id=str(number // 2 + 1), directory_id="BCDEFG"[number] * 21 + "A")
+    found_here = [item for item in find(*dirs) if item.code.startswith("dir.")]
+    assert [(item.severity, item.code, item.path.split("/")[-2]) for item in found_here] == [
+        ("info", "dir.other-node", "2"),
+        ("info", "dir.other-node", "4"),
+    ], "once for each further broker, and none of two replicas is a second copy"
+    meta(dirs[3], node_id="2", directory_id="E" * 21 + "A", cluster_id="QmFkQ2x1c3RlcklkMTIzNA")
+    wrong = [item for item in find(*dirs) if item.code == "dir.other-cluster"]
+    assert [item.path for item in wrong] == [f"{dirs[3]}/meta.properties"]
+    assert wrong[0].message.endswith(f"that of {dirs[2]} is JP8dLpwyRqt7lTsK7P_TbQ.")
 
 
 def test_a_partition_that_moves(tmp_path: Path) -> None:

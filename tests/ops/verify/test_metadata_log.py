@@ -10,8 +10,10 @@ import pytest
 
 from kafkalog_core.ops.logdirs.context import PartitionContext
 from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.logdir import LogDirs
 from kafkalog_core.ops.verify.metadata_log import snapshot_findings
+from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.verdict import EpochStart, PartitionVerdict, PlaceVerdict, SegmentVerdict
 from kafkalog_core.ops.verify.work import Depth
 from tests import build
@@ -137,3 +139,47 @@ def test_bootstrap_checkpoint(tmp_path: Path) -> None:
     assert (item.severity, item.code, item.position) == ("error", "batch.crc-mismatch", 0)
     assert item.broker_action == "A KRaft node reads it when it starts, and may not start."
     assert top_findings(directory, "headers") == ()
+
+
+# --- quorum-state -----------------------------------------------------------------------------------------------------
+def found_in(path: Path, text: str) -> list[tuple[str, str]]:
+    """What verify says above info of the metadata log of a healthy node with another quorum-state."""
+    home = path / "d"
+    shutil.copytree(DEMO, home, dirs_exist_ok=True)
+    (home / "__cluster_metadata-0" / "quorum-state").write_text(text, encoding="utf-8")
+    request = VerifyRequest(targets=tuple(resolve([str(home / "__cluster_metadata-0")])), now_ms=NOW_MS)
+    return [
+        (finding.code, finding.severity)
+        for verdict in verify(request)
+        for finding in verdict.findings
+        if finding.severity != "info"
+    ]
+
+
+STATE = (
+    '{{"leaderId":{0},"leaderEpoch":{1},"votedId":{2},"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}}'
+)
+OLD_STATE = (
+    '{{"clusterId":"","leaderId":{0},"leaderEpoch":{1},"votedId":{2},"appliedOffset":0,'
+    '"currentVoters":[{{"voterId":1}},{{"voterId":2}}],"data_version":0}}'
+)
+
+
+@pytest.mark.parametrize("template", [STATE, OLD_STATE])
+@pytest.mark.parametrize("epoch", range(4))
+@pytest.mark.parametrize(("leader", "voted"), [(1, -1), (2, 2), (-1, 1), (3, -1), (1, 4), (-2, -1)])
+def test_quorum_state_is_held_against_the_log_and_its_voters(
+    tmp_path: Path, template: str, epoch: int, leader: int, voted: int
+) -> None:
+    """What the manual lists as untraceable is all that is not found: a higher epoch, and in version 1 any id."""
+    expected = [("quorum-state.old-epoch", "warning")] if epoch < 1 else []
+    wrong = [node for node in (leader, voted) if node < -1 or (template is OLD_STATE and node > 2)]
+    expected += [("quorum-state.no-voter", "warning")] * len(wrong)
+    assert found_in(tmp_path, template.format(leader, epoch, voted)) == expected
+
+
+def test_every_flipped_byte_of_quorum_state_is_found(tmp_path: Path) -> None:
+    text = (DEMO / "__cluster_metadata-0" / "quorum-state").read_text(encoding="utf-8")
+    assert found_in(tmp_path, text) == []
+    for position in range(len(text)):
+        assert found_in(tmp_path, text[:position] + "\x00" + text[position + 1 :]), position

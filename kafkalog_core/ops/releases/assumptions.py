@@ -1,0 +1,171 @@
+"""Values that a plan would lose data by and that nobody states, and the options that state them.
+
+What counts is what is lost: the policy that deletes or compacts, the limits that say what is old enough, the high
+watermark below which records are on all replicas. Settings that only say when a broker gets to it (dirty ratio, check
+interval), how files are cut and indexed (segment.bytes, index.interval.bytes), or for how long a silent producer is
+remembered, lose no record and are never asked for.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kafkalog_core.ops.logdirs.segment_views import PartitionView
+    from kafkalog_core.ops.releases.setting_values import GapKind, Setting, TopicSettings
+
+__all__ = [
+    "ASSUME",
+    "PLACE",
+    "Assumption",
+    "assumed_of_broker",
+    "assumed_of_topic",
+    "assumed_watermark",
+    "forecast_note",
+    "refusal",
+    "summary",
+]
+
+ASSUME: Final = "--assume-defaults"
+PLACE: Final = "@OPTIONS@"
+"""A word of a command line that stands for options yet to be named."""
+_SHOWN: Final = 4
+_CONFIG: Final = "--config FILE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumption:
+    """One value that nobody states.
+
+    Args:
+        what: the value: `cleanup.policy=delete`.
+        of: what it is of: `topic customers`, `the broker`.
+        why: why it is not known, a clause.
+        kind: the kind of the gap; None: no setting.
+        option: the option that states this value; None: there is none.
+    """
+
+    what: str
+    of: str
+    why: str
+    kind: GapKind | None = None
+    option: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """`cleanup.policy=delete of topic customers (why it is not known)`."""
+        return f"{self.what} of {self.of} ({self.why})"
+
+
+def assumed_of_topic(topic: TopicSettings, names: Iterable[str]) -> Iterator[Assumption]:
+    """Yield those of some settings of a topic that nobody states."""
+    for name in names:
+        setting = topic.setting(name)
+        if setting.gap is None:
+            continue
+        option = f"--topic-config {shlex.quote(f'{topic.topic}:{name}={setting.text}')}"
+        if topic.topic is None:
+            option = f"--set {shlex.quote(f'{name}={setting.text}')}"
+        of = "the topic" if topic.topic is None else f"topic {topic.topic}"
+        yield _assumption(setting, of, option)
+
+
+def assumed_of_broker(settings: Iterable[Setting]) -> Iterator[Assumption]:
+    """Yield those of some settings of the broker that nobody states."""
+    for setting in settings:
+        if setting.gap is not None:
+            yield _assumption(setting, "the broker", f"--set {shlex.quote(f'{setting.name}={setting.text}')}")
+
+
+def assumed_watermark(view: PartitionView) -> Iterator[Assumption]:
+    """Yield that the high watermark of a partition is not known, where it is not."""
+    if not view.is_high_watermark_known:
+        yield Assumption(
+            what=f"high watermark {view.high_watermark}, the log end offset,",
+            of=f"{view.topic}-{view.number}",
+            why="no replication-offset-checkpoint has it, so records may be missing on other replicas",
+        )
+
+
+def summary(assumptions: Sequence[Assumption]) -> str:
+    """Return what is assumed, in one clause: the same values of several topics once, with why they are not known."""
+    values: dict[tuple[str, str], dict[str, None]] = {}
+    for each in assumptions:
+        values.setdefault((each.of, each.why), {})[each.what] = None
+    owners: dict[tuple[tuple[str, ...], str], list[str]] = {}
+    for (of, why), what in values.items():
+        owners.setdefault((tuple(what), why), []).append(of)
+    groups = [f"{_and(what)} of {_owners(of)} ({why})" for (what, why), of in owners.items()]
+    more = len(groups) - _SHOWN
+    return "; ".join(groups[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+
+
+def forecast_note(assumptions: Sequence[Assumption]) -> str:
+    """Return the first sentences of a forecast that rests on assumptions."""
+    return (
+        f"This forecast rests on values that nobody states: {summary(assumptions)}. --apply acts on them only where "
+        f"they are stated (--topic-config, --set, {_CONFIG}) or accepted ({ASSUME})."
+    )
+
+
+def refusal(assumptions: Sequence[Assumption], command_line: str | None) -> str:
+    """Return why a plan is refused, with each option that settles it.
+
+    Args:
+        assumptions: at least one.
+        command_line: what was typed, with `PLACE` where options go; None: unknown.
+    """
+    line = command_line or PLACE
+    ways = [*_stating(assumptions, line), *_with_config(assumptions, line)]
+    if any(each.kind in {"no-log", "damaged"} for each in assumptions):
+        ways.append("name the broker's log directory with the metadata log (__cluster_metadata-0) too")
+    ways.append(f"accept what is assumed: {line.replace(PLACE, ASSUME)}")
+    return f"records would be lost by values that nobody states: {summary(assumptions)}. Either {'; or '.join(ways)}"
+
+
+def _stating(assumptions: Sequence[Assumption], line: str) -> Iterator[str]:
+    """The values as options, as far as they have some; of many topics those of the first."""
+    given = [each for each in assumptions if each.option is not None]
+    if not given:
+        return
+    options = list(dict.fromkeys(str(each.option) for each in given))
+    if len(given) < len(list(assumptions)):  # what no option states is accepted
+        options.append(ASSUME)
+    owners = list(dict.fromkeys(each.of for each in given))
+    hint = ""
+    if any(each.kind == "zookeeper" for each in given):
+        hint = " (kafka-configs.sh --describe --entity-type topics shows them)"
+    if len(owners) <= _SHOWN:
+        yield f"state the real values{hint}, here as they are assumed: {line.replace(PLACE, ' '.join(options))}"
+        return
+    first = " ".join(dict.fromkeys(str(each.option) for each in given if each.of == owners[0]))
+    yield f"state the real values{hint} of each of them, like {first}"
+
+
+def _with_config(assumptions: Iterable[Assumption], line: str) -> Iterator[str]:
+    """The broker's server.properties, where that can settle all of it."""
+    kinds = {each.kind for each in assumptions}
+    command = line.replace(PLACE, _CONFIG)
+    if kinds == {"no-config"}:
+        yield f"give the broker's server.properties: {command}"
+    elif kinds <= {"no-config", "no-log"}:
+        yield f"give the broker's server.properties, whose log.dirs or metadata.log.dir has the metadata log: {command}"
+
+
+def _assumption(setting: Setting, of: str, option: str) -> Assumption:
+    why, kind = ("", None) if setting.gap is None else (setting.gap.why, setting.gap.kind)
+    return Assumption(what=f"{setting.name}={setting.text}", of=of, why=why, kind=kind, option=option)
+
+
+def _owners(owners: Sequence[str]) -> str:
+    """`topic a`; of several `topic a, topic b and 7 more`."""
+    more = len(owners) - _SHOWN
+    return _and(owners) if more <= 0 else f"{', '.join(owners[:_SHOWN])} and {more} more"
+
+
+def _and(texts: Sequence[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"

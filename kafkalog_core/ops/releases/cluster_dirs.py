@@ -1,0 +1,106 @@
+"""Which log directories belong together: those of one broker, and those of the brokers of one cluster.
+
+meta.properties decides. Directories that a command names together share what their cluster knows only where their
+cluster.id is the same; those that `log.dirs` of a given server.properties lists share it unless their ids contradict.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.format.names import FileKind, fixed_file_name
+from kafkalog_core.ops.logdirs.textfiles import read_properties
+from kafkalog_core.ops.reading.entry_faults import EntryFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from kafkalog_core.format.properties import PropertyFile
+
+__all__ = ["ClusterDir", "Identity", "identity_of", "node_of_config", "related_dirs"]
+
+_NODE: Final = ("node.id", "broker.id")
+_DIRS: Final = ("log.dirs", "log.dir")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What meta.properties says of a log directory; each may be unknown, then None."""
+
+    cluster_id: str | None = None
+    node_id: str | None = None
+    uses_zookeeper: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDir:
+    """A log directory of the same cluster; `is_same_broker`: of the same broker too."""
+
+    path: str
+    is_same_broker: bool
+
+
+def identity_of(log_dir: str | None) -> Identity:
+    """Return the identity of a log directory; one without a readable meta.properties has none."""
+    if log_dir is None:
+        return Identity()
+    path = f"{log_dir}/{fixed_file_name(FileKind.META_PROPERTIES)}"
+    try:
+        text = read_properties(EntryFile(path=path, kind=FileKind.META_PROPERTIES))
+    except StorageError:
+        return Identity()
+    if text is None:
+        return Identity()
+    node_id = _first(text.contents, _NODE)
+    uses_zookeeper = text.contents.get("node.id") is None and text.contents.get("broker.id") is not None
+    return Identity(text.contents.get("cluster.id"), node_id, uses_zookeeper)
+
+
+def node_of_config(server: Mapping[str, str]) -> str | None:
+    """Return the id of the broker that a server.properties is of, None where it does not say."""
+    return _first(server, _NODE)
+
+
+def related_dirs(
+    log_dir: str | None, beside: Iterable[str], server: Mapping[str, str]
+) -> tuple[Identity, tuple[ClusterDir, ...]]:
+    """Return who a log directory belongs to, and the log directories of its cluster, its own first.
+
+    Args:
+        log_dir: path of it; None: the files are in no log directory.
+        beside: paths of log directories that were named together with it.
+        server: of the server.properties that was given.
+    """
+    own = identity_of(log_dir)
+    found = {} if log_dir is None else {os.path.realpath(log_dir): ClusterDir(log_dir, is_same_broker=True)}
+    for path in _configured(server):
+        other = identity_of(path)
+        if _agree(own.cluster_id, other.cluster_id):
+            same_node = _agree(own.node_id, other.node_id)
+            found.setdefault(os.path.realpath(path), ClusterDir(path, is_same_broker=same_node))
+    for path in beside:
+        other = identity_of(path)
+        if own.cluster_id is not None and own.cluster_id == other.cluster_id:
+            same_node = own.node_id is not None and own.node_id == other.node_id
+            found.setdefault(os.path.realpath(path), ClusterDir(path, is_same_broker=same_node))
+    return own, tuple(found.values())
+
+
+def _configured(server: Mapping[str, str]) -> Iterator[str]:
+    """Log directories of a server.properties that are on this machine."""
+    listed = (_first(server, _DIRS) or "").split(",")
+    for path in (*listed, server.get("metadata.log.dir") or ""):
+        if os.path.isabs(path.strip()) and os.path.isdir(path.strip()):
+            yield path.strip()
+
+
+def _agree(one: str | None, other: str | None) -> bool:
+    """Whether two ids do not contradict each other."""
+    return one is None or other is None or one == other
+
+
+def _first(values: Mapping[str, str] | PropertyFile, names: Iterable[str]) -> str | None:
+    return next((value for name in names if (value := values.get(name)) is not None), None)

@@ -1,0 +1,137 @@
+"""Finished replacements (`.swap`) that a start puts in place before it opens a segment: what goes, and the changes.
+
+Since 3.0 a broker renames them without a look into them, and deletes every file whose number lies from the lowest base
+offset of a replacement up to the highest next offset of one (`LogLoader.load`). Records of these files that no
+replacement holds are lost: those behind the end of one that is too short, and those between two of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.format.names import FileKind, FileState, segment_file_name
+from kafkalog_core.storage.scan import Damage, scan
+from kafkalog_core.storage.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkalog_core.ops.recovery.results import LoadResult
+    from kafkalog_core.storage.changing.changes import Stage
+    from kafkalog_core.storage.listing import FileInfo
+    from kafkalog_core.storage.partition import Partition
+
+__all__ = ["Completion", "completion_of", "stage_completion"]
+
+_PIECE: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What a start does with the replacements of one partition.
+
+    Args:
+        directory: of the partition.
+        moved: the replacements, under the names that they get, with the paths at which they are.
+        given_up: leftovers of other replacements that a start deletes before.
+        replaced: files that it deletes for these.
+        without_index: base offsets of replacements that come without an offset index.
+        lost: logs that it deletes, each with the byte from which on no replacement holds its records.
+    """
+
+    directory: str
+    moved: tuple[FileInfo, ...]
+    given_up: tuple[tuple[FileInfo, str], ...]
+    replaced: tuple[tuple[FileInfo, str], ...]
+    without_index: tuple[int, ...]
+    lost: tuple[tuple[str, int], ...]
+
+    @property
+    def base_offset(self) -> int:
+        """The lowest of the replacements."""
+        return min((file.name.base_offset or 0 for file in self.moved), default=0)
+
+
+def completion_of(partition: Partition, result: LoadResult) -> Completion | None:
+    """What a start does with replacements; None: none waits."""
+    if not result.moved:
+        return None
+    leftovers = {FileState.CLEANED, FileState.SWAP}
+    moved = tuple(sorted(result.moved, key=lambda file: (file.name.kind is not FileKind.LOG, file.name.raw)))
+    logs = [file for file in moved if file.name.kind is FileKind.LOG]
+    indexed = {file.name.base_offset for file in moved if file.name.kind is FileKind.OFFSET_INDEX}
+    replaced = tuple(each for each in result.swept if each[0].name.state is FileState.LIVE)
+    covered = sorted(_extent(file) for file in logs)
+    return Completion(
+        directory=partition.path,
+        moved=moved,
+        given_up=tuple(each for each in result.swept if each[0].name.state in leftovers),
+        replaced=replaced,
+        without_index=tuple(file.name.base_offset or 0 for file in logs if file.name.base_offset not in indexed),
+        lost=tuple(
+            (file.path, position)
+            for file, _ in replaced
+            if file.name.kind is FileKind.LOG and (position := _first_uncovered(file, covered)) < file.size_bytes
+        ),
+    )
+
+
+def stage_completion(completion: Completion, stage: Stage) -> None:
+    """Stage the changes: the replacements are set aside, so that the old log is whole, and then take its place at once.
+
+    A broker that starts between the two finds the old log, and loses nothing.
+    """
+    like = completion.moved[0].path
+    for file, why in completion.given_up:
+        stage.remove(file.path, why=why)
+    for file in completion.moved:
+        stage.remove(file.path, why="it takes its place under its own name")
+    base = completion.base_offset
+    for file in completion.moved:
+        target = f"{completion.directory}/{file.name.raw}"
+        why = "a finished replacement takes its place, as at a start"
+        stage.write(target, _pieces(file.path), why=why, like=like, mtime_ns=file.mtime_ns, swap=base)
+    for offset in completion.without_index:
+        target = f"{completion.directory}/{segment_file_name(offset, FileKind.OFFSET_INDEX)}"
+        stage.write(target, [], why="its replacement comes without an offset index", like=like, swap=base)
+    targets = {file.name.raw for file in completion.moved}
+    targets |= {segment_file_name(offset, FileKind.OFFSET_INDEX) for offset in completion.without_index}
+    for file, why in completion.replaced:
+        if file.name.raw not in targets:
+            stage.remove(file.path, why=why, swap=base)
+
+
+def _pieces(path: str) -> Iterator[bytes]:
+    with Source.open(path) as source:
+        for position in range(0, source.size_bytes, _PIECE):
+            yield source.read(position, _PIECE)
+
+
+def _extent(file: FileInfo) -> tuple[int, int]:
+    """Base offset of a replacement, and the offset behind the last batch that can be read of it."""
+    base = end = file.name.base_offset or 0
+    with Source.open(file.path) as source:
+        for item in scan(source, base_offset=None):
+            if not isinstance(item, Damage):
+                end = max(end, item.batches.column("last_offset")[-1] + 1)
+            elif item.size_bytes:
+                break
+    return base, end
+
+
+def _first_uncovered(file: FileInfo, covered: Sequence[tuple[int, int]]) -> int:
+    """The byte of a log from which on no replacement has its records; its size: they have all."""
+    base = file.name.base_offset or 0
+    end = max((end for first, end in covered if first <= base), default=base)
+    for first, behind in covered:
+        end = behind if first <= end < behind else end
+    with Source.open(file.path) as source:
+        for item in scan(source, base_offset=None):
+            if isinstance(item, Damage):
+                continue
+            lasts = item.batches.column("last_offset")
+            row = next((row for row, last in enumerate(lasts) if last >= end), None)
+            if row is not None:
+                return item.batches.column("position")[row]
+    return file.size_bytes

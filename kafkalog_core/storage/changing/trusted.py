@@ -1,0 +1,233 @@
+"""The directories that the user named, held open: every file that is changed is reached from one of them.
+
+Whoever owns a log directory can rename and link what is in it at any moment, while kafkalog often runs as root. So a
+path is not given to the system as a whole: each directory below a named one is opened by its own name relative to the
+one above (`openat` with `O_NOFOLLOW`), and the file relative to the last of them. A directory that was opened once is
+remembered by device and inode: another one in its place is refused. Only the path that the user typed may lead through
+links.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import weakref
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import RefusedError
+from kafkalog_core.storage.source import AS_IT_IS, Source, open_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["ANYWHERE", "LinkError", "TrustedDirectories"]
+
+_KEPT_OPEN: Final = 64
+"""A log directory may have more partitions than a process may have open files."""
+_DIRECTORY: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
+_LINK_ERRNOS: Final = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
+
+Identity = tuple[int, int]
+
+
+class LinkError(RefusedError):
+    """A directory below a named one is a symbolic link; `target` is where it leads."""
+
+    def __init__(self, path: str, target: str) -> None:
+        super().__init__(f"is a symbolic link to {target}, and a journal is not followed through links", path=path)
+        self.target = target
+
+
+class TrustedDirectories:
+    """Directories that the user named. Every path given to a method is absolute and without `.` and `..`.
+
+    Args:
+        named: absolute paths; null: every directory of the system is taken as named by itself, which is for changes
+            whose paths come from no file.
+        follows_links: whether a link below a named directory is followed the first time, and from then on is that
+            directory: for changes that were planned from what the links led to.
+
+    Raises NotFoundError or AccessError for a named directory that cannot be looked at.
+    """
+
+    def __init__(self, named: Iterable[str] | None, *, follows_links: bool = False) -> None:
+        self._is_anywhere = named is None
+        self._follows_links = follows_links
+        self._open: OrderedDict[str, int] = OrderedDict()
+        self._known: dict[str, Identity] = {}
+        self._named: dict[str, Identity] = {}
+        for path in named or ():
+            self._named[path] = _identity_of(path)
+        weakref.finalize(self, _close, self._open)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The directories that the user named."""
+        return tuple(self._named)
+
+    def holds(self, path: str) -> bool:
+        """Whether a path is a named directory, or below one by its text."""
+        return self._is_anywhere or any(path == each or path.startswith(f"{each}/") for each in self._named)
+
+    # --- where a path is ----------------------------------------------------------------------------------------------
+    def at(self, path: str) -> tuple[str, int | None]:
+        """Name and directory (an open descriptor) of a file, for the `dir_fd` of system calls.
+
+        The descriptor is valid until some other directories were asked for. Raises LinkError, RefusedError,
+        NotFoundError or AccessError.
+        """
+        try:
+            return self._at(path)
+        except OSError as error:
+            raise open_error(path, error) from error
+
+    def directory(self, path: str) -> int:
+        """An open descriptor of a directory. Raises as `at`."""
+        try:
+            return self._directory(path)
+        except OSError as error:
+            raise open_error(path, error) from error
+
+    def open_directory(self, path: str) -> int:
+        """A descriptor of a directory that the caller closes. Raises OSError or RefusedError."""
+        return os.open(path, _DIRECTORY) if self._is_anywhere else os.dup(self._directory(path))
+
+    def open_anything(self, path: str) -> int:
+        """A descriptor of a regular file or a directory that the caller closes. Raises OSError or RefusedError."""
+        if self._is_anywhere:
+            return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        status = self.status(path)
+        if status is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if not stat.S_ISREG(status.st_mode):
+            return self.open_directory(path)
+        name, directory = self._at(path)
+        return os.open(name, AS_IT_IS, dir_fd=directory)
+
+    def forget(self, path: str) -> None:
+        """Drop what is known of a directory that this process has removed."""
+        self._known.pop(path, None)
+        number = self._open.pop(path, None)
+        if number is not None:
+            os.close(number)
+
+    def _at(self, path: str) -> tuple[str, int | None]:
+        if self._is_anywhere:
+            return path, None
+        if path in self._named:
+            return ".", self._directory(path)
+        return os.path.basename(path), self._directory(os.path.dirname(path))
+
+    def _directory(self, path: str) -> int:
+        number = self._open.get(path)
+        if number is not None:
+            self._open.move_to_end(path)
+            return number
+        number = self._opened(path)
+        status = os.fstat(number)
+        identity = status.st_dev, status.st_ino
+        if self._known.setdefault(path, self._named.get(path, identity)) != identity:
+            os.close(number)
+            raise RefusedError(
+                "is another directory now than a moment ago: another process is changing it; stop it and run the "
+                "same command again",
+                path=path,
+            )
+        self._open[path] = number
+        if len(self._open) > _KEPT_OPEN:
+            os.close(self._open.popitem(last=False)[1])
+        return number
+
+    def _opened(self, path: str) -> int:
+        if path in self._named:
+            return os.open(path, _DIRECTORY)
+        if not self.holds(path) or os.path.normpath(path) != path or path == os.path.dirname(path):
+            raise RefusedError(
+                "is outside of the directories that were named on the command line; name the log directory itself",
+                path=path,
+            )
+        above, name = self._directory(os.path.dirname(path)), os.path.basename(path)
+        try:
+            return os.open(name, _DIRECTORY | _NO_LINK, dir_fd=above)
+        except OSError as error:
+            if error.errno not in _LINK_ERRNOS or not _is_link(name, above):
+                raise
+        number = os.open(name, _DIRECTORY, dir_fd=above)
+        status = os.fstat(number)
+        if self._follows_links or (status.st_dev, status.st_ino) in self._named.values():
+            return number
+        os.close(number)
+        raise LinkError(path, os.path.realpath(path))
+
+    # --- what is there ------------------------------------------------------------------------------------------------
+    def status(self, path: str) -> os.stat_result | None:
+        """Status of what has this name, a link not followed; null: nothing has. Raises as `at`."""
+        try:
+            name, directory = self._at(path)
+            return os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise open_error(path, error) from error
+
+    def exists(self, path: str) -> bool:
+        """Whether anything has this name, a link that leads nowhere too. Raises as `at`."""
+        return self.status(path) is not None
+
+    def is_directory(self, path: str) -> bool:
+        """Whether it is a directory, and no link that may not be followed. Raises RefusedError."""
+        try:
+            self._directory(path)
+        except OSError:
+            return False
+        return True
+
+    def device(self, path: str) -> int:
+        """The file system that a directory is on. Raises as `at`."""
+        return os.fstat(self.directory(path)).st_dev
+
+    def is_same(self, path: str, other: str) -> bool:
+        """Whether two names are of one file; one that is missing is no other's. Raises as `at`."""
+        first, second = self.status(path), self.status(other)
+        return first is not None and second is not None and os.path.samestat(first, second)
+
+    def has_other_names(self, path: str) -> bool:
+        """Whether a file has another name elsewhere, a hard link. Raises as `at`."""
+        status = self.status(path)
+        return status is not None and status.st_nlink > 1
+
+    def names(self, path: str) -> list[str]:
+        """The names in a directory, sorted. Raises as `at`."""
+        try:
+            return sorted(os.listdir(self._directory(path)))
+        except OSError as error:
+            raise open_error(path, error) from error
+
+    def source(self, path: str) -> Source:
+        """A regular file, opened for reading; a link is not followed. Raises as `at`."""
+        name, directory = self.at(path)
+        return Source.open(path) if directory is None else Source.open_at(path, name, directory)
+
+
+def _identity_of(path: str) -> Identity:
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise open_error(path, error) from error
+    return status.st_dev, status.st_ino
+
+
+def _is_link(name: str, directory: int) -> bool:
+    return stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
+
+
+def _close(opened: OrderedDict[str, int]) -> None:
+    while opened:
+        os.close(opened.popitem()[1])
+
+
+ANYWHERE: Final = TrustedDirectories(None)
+"""For changes whose paths come from no file."""

@@ -1,0 +1,336 @@
+"""A case for every command of the click tree, and what its output must be like in every form.
+
+`CASES` is keyed by the command's path. A command without a case fails `test_every_command`, a form without a judge
+fails here. Paths in arguments are those of `Disk`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kafkalog_cli.main import cli
+from kafkalog_core.tables import RECORD_V07, TABLES, with_path
+from tests.cli.terminals import Ended, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pytest
+
+    from kafkalog_core.table_kinds import Column
+
+__all__ = ["CASES", "Case", "Disk", "cases_of", "check_on_pipes", "check_on_terminals", "commands"]
+
+FIXTURES: Final = Path(__file__).resolve().parents[2] / "fixtures"
+NOW: Final = "2026-11-21T00:00:00Z"
+ROW_FORMS: Final = ("json", "ndjson", "csv")
+TERMINALS: Final[tuple[tuple[int, Mapping[str, str]], ...]] = (
+    (200, {}),
+    (80, {}),
+    (20, {}),
+    (1, {}),
+    (80, {"NO_COLOR": "1"}),
+    (80, {"TERM": "dumb"}),
+)
+"""Columns and environments in which a command is tried."""
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+_HUES: Final = re.compile(r"\x1b\[([0-9;]*;)?(3[0-8]|4[0-8]|9[0-7]|10[0-7])[;m]")
+"""Colours; NO_COLOR leaves bold, dim and underlined text as it is (no-color.org)."""
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "bool": (bool,),
+    "double": (int, float),
+    "headers": (list,),
+    "map": (dict, list),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One way to run a command.
+
+    Args:
+        arguments: after the command's name; `{kafka}` and the like are places of `Disk`.
+        status: the expected exit status.
+        first: a command line that comes before, for what needs a plan or a journal.
+        last: what the last line of table output must match; None: the end says the exit status.
+        prose: whether the command has no rows at all: it writes text only.
+    """
+
+    arguments: str
+    status: int = 0
+    first: str | None = None
+    last: str | None = None
+    prose: bool = False
+
+
+CASES: Final[Mapping[str, tuple[Case, ...]]] = {
+    "dump": (
+        Case("{kafka}", 4),
+        Case("--records --path {kafka}", 4),
+        Case("--records --bytes hex --newest-first {kafka}/customers-0"),
+        Case("--segments {kafka}", 4),
+        Case("--files {kafka}/payments-0"),
+        Case("--files --segments {kafka}", 4),
+        Case("--stats {kafka}", 4),
+    ),
+    "seek": (
+        Case("--offset 41 --explain {kafka}/orders-1"),
+        Case("--timestamp 2025-10-09 {kafka}"),
+        Case("--latest --read 1KiB {kafka}/customers-0"),
+        Case("--before -1 --max 5 {kafka}/customers-0"),
+        Case("--offset 4711 {kafka}/customers-0", 3),
+    ),
+    "verify": (Case("--jobs 1 {kafka}", 4), Case("--jobs 1 {kafka}/customers-0")),
+    "explain": (
+        Case("", last="."),
+        Case("segment.gap", last="."),
+        Case("--log {brokerlog}", last="."),
+    ),
+    "roll": (
+        Case("--jobs 1 --segment-bytes 1048576 {kafka}/customers-0 {kafka}/payments-0"),
+        Case("--jobs 1 --segment-bytes 1048576 --apply --to {new} {kafka}/customers-0"),
+    ),
+    "reindex": (
+        Case("--jobs 1 --all {kafka}/customers-0"),
+        Case("--jobs 1 --all --apply {kafka}/customers-0"),
+    ),
+    "truncate": (
+        Case("--jobs 1 --to-offset 5 {kafka}/customers-0", 4),
+        Case("--jobs 1 --at-damage {kafka}", 4),
+        Case("--jobs 1 --to-offset 5 --apply {kafka}/customers-0"),
+    ),
+    "checkpoint": (Case("--jobs 1 {kafka}"), Case("--jobs 1 --apply {kafka}")),
+    "retain": (
+        Case("--jobs 1 --now {now} {kafka}"),
+        Case("--jobs 1 --now {now} --what-if retention.ms=1 --until 2026-12-21 {kafka}"),
+    ),
+    "compact": (
+        Case("--jobs 1 --now {now} {kafka}"),
+        Case("--jobs 1 --now {now} --force --biggest 3 {kafka}/customers-0"),
+    ),
+    "apply": (
+        Case("--jobs 1 {plan}", first="reindex --jobs 1 --all --plan-out {plan} {kafka}/customers-0"),
+        Case("--jobs 1 --resume {kafka}"),
+    ),
+    "undo": (
+        Case("{kafka}", first="reindex --jobs 1 --all --apply {kafka}/customers-0"),
+        Case("--list {kafka}", first="reindex --jobs 1 --all --apply {kafka}/customers-0"),
+        Case("--apply {kafka}", first="reindex --jobs 1 --all --apply {kafka}/customers-0"),
+        Case("--prune --apply {kafka}", first="reindex --jobs 1 --all --apply {kafka}/customers-0"),
+    ),
+    "bench": (Case("{kafka}/customers-0/00000000000000000000.log", last="customers|0000", prose=True),),
+    "completion": (
+        Case("bash", last=".", prose=True),
+        Case("zsh", last=".", prose=True),
+        Case("fish", last=".", prose=True),
+    ),
+    "spark catalog": (
+        Case("--to {new} --master local[2] {kafka}", 4),
+        Case("--to {new} --master local[2] {kafka}", 4, first="spark catalog --to {new} --master local[2] {kafka}"),
+    ),
+    "spark compact": (Case("--now {now} --master local[2] {kafka}"),),
+    "spark export": (Case("--to {new} --master local[2] {kafka}", 4, last="."),),
+    "spark pack": (Case("--without-pyarrow {new}.tar.gz", last="MB", prose=True),),
+    "spark replicas": (Case("--master local[2] {kafka} {other}", 4),),
+    "spark retain": (Case("--now {now} --master local[2] {kafka}"),),
+    "spark sql": (
+        Case("--master local[2] SELECT_*_FROM_records {kafka}/customers-0", last=r"^\d+ rows?$"),
+        Case("--master local[2] SELECT_*_FROM_batches {kafka}/customers-0", last=r"^\d+ rows?$"),
+    ),
+    "spark verify": (Case("--master local[2] {kafka}", 4),),
+}
+
+
+def commands(group: click.Group = cli, prefix: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Paths of all commands that do something, from the click tree."""
+    with click.Context(group) as context:
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            assert command is not None, name
+            if isinstance(command, click.Group):
+                yield from commands(command, f"{prefix}{name} ")
+            else:
+                yield f"{prefix}{name}", command
+
+
+def cases_of(*, spark: bool) -> list[tuple[str, Case]]:
+    """All cases of the jobs on Spark, or all others."""
+    return [(path, case) for path, cases in CASES.items() if path.startswith("spark ") is spark for case in cases]
+
+
+class Disk:
+    """A log directory with every kind of file, and one partition of it damaged; a new one for each run."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._runs = 0
+
+    def places(self) -> dict[str, str]:
+        """What arguments may name, as it is before the run."""
+        self._runs += 1
+        root = self._place / str(self._runs)
+        for name in ("kafka", "other"):
+            shutil.copytree(FIXTURES / "demo", root / name)
+        shutil.rmtree(root / "kafka" / "orders-0")
+        shutil.copytree(FIXTURES / "damaged" / "orders-0", root / "kafka" / "orders-0")
+        (root / "broker.log").write_text(
+            "[2026-11-21 00:00:00,000] WARN [LogLoader partition=orders-0, dir=/kafka] Found 3 files\n"
+            "[2026-11-21 00:00:00,000] ERROR Shutdown broker because all log dirs in /kafka have failed "
+            "(org.apache.kafka.storage.internals.log.LogManager)\n"
+        )
+        names = {"kafka": "kafka", "other": "other", "plan": "plan.json", "new": "new", "brokerlog": "broker.log"}
+        return {"now": NOW} | {name: str(root / file) for name, file in names.items()}
+
+    def forget(self) -> None:
+        """Remove what the last run had."""
+        shutil.rmtree(self._place / str(self._runs))
+
+
+def forms_of(path: str) -> tuple[str, ...]:
+    """The forms that a command offers with --output; empty: it has no such option."""
+    command = dict(commands())[path]
+    for parameter in command.params:
+        if parameter.name == "output" and isinstance(parameter.type, click.Choice):
+            return tuple(parameter.type.choices)
+    return ()
+
+
+def check_on_pipes(monkeypatch: pytest.MonkeyPatch, disk: Disk, path: str, case: Case) -> None:
+    """Run a case with standard output as a pipe, in every form and in the one that it chooses itself."""
+    forms = forms_of(path)
+    for form in ("", *forms):
+        ended = _run(monkeypatch, disk, path, case, form)
+        where = f"{path} {case.arguments} --output {form or 'chosen'} on a pipe"
+        assert "\x1b" not in ended.stdout, where
+        streams = "ndjson" in forms and path != "explain"
+        _judge(ended, path, case, form or ("ndjson" if streams else "table"), where)
+
+
+def check_on_terminals(monkeypatch: pytest.MonkeyPatch, disk: Disk, path: str, case: Case) -> None:
+    """Run a case on terminals: the form that it chooses itself on all of them, every form on one.
+
+    All of a command's cases run on one terminal, its first case on the others too.
+    """
+    is_first = case is CASES[path][0]
+    for width, environment in TERMINALS if is_first else TERMINALS[:1]:
+        ended = _run(monkeypatch, disk, path, case, "", width=width, **environment)
+        where = f"{path} {case.arguments} on a terminal of {width} columns, {dict(environment)}"
+        assert "TERM" not in environment or "\x1b" not in ended.stdout, where
+        assert "NO_COLOR" not in environment or not _HUES.search(ended.stdout), where
+        assert not _CONTROLS.search(_COLOURS.sub("", ended.stdout).replace("\r\n", "\n")), where
+        _judge(ended, path, case, "table", where)
+    for form in forms_of(path) if is_first else ():
+        ended = _run(monkeypatch, disk, path, case, form, width=80)
+        _judge(ended, path, case, form, f"{path} {case.arguments} --output {form} on a terminal")
+
+
+def _run(
+    monkeypatch: pytest.MonkeyPatch,
+    disk: Disk,
+    path: str,
+    case: Case,
+    form: str,
+    *,
+    width: int | None = None,
+    **environment: str,
+) -> Ended:
+    places = disk.places()
+    if case.first is not None:
+        before = run(monkeypatch, _words(case.first, places))
+        assert before.status in {0, 4}, before.stderr
+    arguments = [*path.split(), *(["--output", form] if form else []), *_words(case.arguments, places)]
+    ended = run(monkeypatch, arguments, width=width, **environment)
+    disk.forget()
+    return ended
+
+
+def _words(line: str, places: Mapping[str, str]) -> list[str]:
+    """Arguments of a line; an underscore next to a capital letter is a blank, so that a query is one argument."""
+    words = [word.format_map(places) for word in line.split()]
+    return [word.replace("_", " ") if word.startswith("SELECT_") else word for word in words]
+
+
+def _judge(ended: Ended, path: str, case: Case, form: str, where: str) -> None:
+    heard = f"{where}\n{ended.stdout[-2000:]}\n{ended.stderr[-2000:]}"
+    assert ended.status == case.status, heard
+    for sign in ("Traceback", "internal error"):
+        assert sign not in ended.stderr, heard
+        assert path.startswith("explain") or sign not in ended.stdout, heard
+    if form == "table":
+        assert ended.stdout.endswith("\n"), heard
+        last = _COLOURS.sub("", ended.stdout).rstrip().rpartition("\n")[2]
+        assert re.search(case.last or rf"exit status {case.status}$", last), heard
+    elif case.prose:
+        json.loads(ended.stdout)
+    else:
+        _judge_rows(_rows(ended, form), path, case, form, heard)
+
+
+def _rows(ended: Ended, form: str) -> list[Any]:
+    if form == "ndjson":
+        return [json.loads(line) for line in ended.stdout.split("\n")[:-1]]
+    if form == "json":
+        rows: list[Any] = json.loads(ended.stdout)
+        return rows
+    assert form == "csv"
+    header, *lines = csv.reader(io.StringIO(ended.stdout, newline=""))
+    assert len(set(header)) == len(header)
+    assert all(len(line) == len(header) for line in lines)
+    return [dict(zip(header, line, strict=True)) for line in lines]
+
+
+def _judge_rows(rows: Sequence[dict[str, Any]], path: str, case: Case, form: str, heard: str) -> None:
+    if form == "csv":
+        assert re.search(rf"exit status {case.status}$", heard.rstrip()), heard
+        assert all(_conforms_in_csv(row) for row in rows), heard
+        return
+    kinds = [row["type"] for row in rows]
+    assert kinds.index("summary") == len(rows) - 1, heard
+    assert rows[-1]["exit_status"] == case.status, heard
+    assert rows[-1]["rows"] == len(rows) - 1, heard
+    for row in rows:
+        if row["type"] == "row" and path == "spark sql":  # its columns are those of the query
+            continue
+        assert any(_conforms(row, columns) for columns in _declared(row["type"])), (heard, row)
+
+
+def _declared(name: str) -> list[tuple[Column, ...]]:
+    tables = [TABLES[name], with_path(TABLES[name])]
+    if name == "record":
+        tables += [RECORD_V07, with_path(RECORD_V07)]
+    return [table.columns for table in tables]
+
+
+def _conforms(row: Mapping[str, object], columns: Sequence[Column]) -> bool:
+    """Whether a row has these columns in their order, and values of their kinds."""
+    if len(row) != len(columns):
+        return False
+    for (name, value), column in zip(row.items(), columns, strict=True):
+        names = {column.name}
+        if column.kind == "bytes":
+            names |= {f"{column.name}_b64", f"{column.name}_hex"}
+        types = _TYPES.get(column.kind, (str,) if column.kind == "bytes" else (int,))
+        fits = value is None or (isinstance(value, types) and (isinstance(value, bool) <= (bool in types)))
+        if name not in names or not fits:
+            return False
+    return True
+
+
+def _conforms_in_csv(row: Mapping[str, str]) -> bool:
+    """Whether only columns of the row's own table have something in them."""
+    if row["type"] == "row":
+        return True
+    known = {column.name for columns in _declared(row["type"]) for column in columns}
+    known |= {f"{name}{end}" for name in ("key", "value") for end in ("_b64", "_hex")}
+    return all(value == "" or name in known for name, value in row.items())

@@ -1,0 +1,22 @@
+"""Every command in every form of output, on terminals and on pipes; the jobs on Spark are in tests/spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli import every_command
+from tests.cli.every_command import CASES, Case, Disk
+
+
+def test_every_command_has_a_case():
+    assert CASES.keys() == dict(every_command.commands()).keys()
+
+
+@pytest.mark.parametrize(("path", "case"), every_command.cases_of(spark=False), ids=str)
+def test_on_pipes(path: str, case: Case, tmp_path, monkeypatch):
+    every_command.check_on_pipes(monkeypatch, Disk(tmp_path), path, case)
+
+
+@pytest.mark.parametrize(("path", "case"), every_command.cases_of(spark=False), ids=str)
+def test_on_terminals(path: str, case: Case, tmp_path, monkeypatch):
+    every_command.check_on_terminals(monkeypatch, Disk(tmp_path), path, case)

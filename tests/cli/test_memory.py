@@ -1,0 +1,133 @@
+"""Memory stays within the promise: 150 MB and the largest batch, raw and decompressed; measured in child processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.build import GZIP, LZ4, NONE, SNAPPY, ZSTD, Record, batch_v2, epoch_checkpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MEBIBYTE = 1024 * 1024
+PROMISED_BYTES = 150_000_000
+LARGE_BYTES = 48 * MEBIBYTE
+LINE_BYTES = 100
+"""What `checkpoint` may take for a line that is right; one that changes is part of the plan, which is its result."""
+ROOM_BYTES = 12 * MEBIBYTE
+"""What a command may take for a large input in other ways, as pieces of it and the allocator's own."""
+CODECS = {"none": NONE, "lz4": LZ4, "gzip": GZIP, "snappy": SNAPPY, "zstd": ZSTD}
+READERS = [
+    *(f"dump --records --output {form}" for form in ("ndjson", "json", "csv", "table")),
+    "dump --records --output csv --bytes base64",
+    "dump --records --output csv --bytes hex",
+    "dump --stats",
+    "verify --jobs 1",
+    "seek --offset 0",
+    "reindex --jobs 1 --all",
+    "compact --jobs 1 --force",
+]
+
+
+PROGRAM = """
+import resource, runpy, sys
+out, sys.argv = sys.argv[1], sys.argv[1:]
+try:
+    runpy.run_module("kafkalog_cli", run_name="__main__")
+finally:
+    try:
+        lines = open("/proc/self/status").readlines()  # getrusage counts what the parent had before the exec, too
+        peak = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+    except OSError:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with open(out, "w") as file:
+        file.write(str(peak))
+"""
+
+
+def peak_bytes(tmp_path: Path, *arguments: str) -> int:
+    """The largest resident set of one run, whose output is thrown away."""
+    peak = tmp_path / "peak"
+    command = [sys.executable, "-c", PROGRAM, str(peak), *arguments]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode in {0, 3, 4}, done.stderr
+    return int(peak.read_text())
+
+
+def _log(place: Path, value: bytes, codec: int) -> str:
+    path = place / "orders-0"
+    path.mkdir(parents=True)
+    (path / f"{0:020}.log").write_bytes(batch_v2([Record(key=b"k", value=value, timestamp_ms=1)], codec=codec))
+    return str(path)
+
+
+@cache
+def _value() -> bytes:
+    """Text with commas, so that CSV wants it in quotes, of which every codec makes a small payload."""
+    return (b"some text, and some more of it; " * (MEBIBYTE // 32)) * (LARGE_BYTES // MEBIBYTE)
+
+
+CASES = [
+    *((reader, codec) for reader in READERS for codec in ("none", "lz4")),
+    *((reader, codec) for reader in READERS[:1] for codec in ("gzip", "snappy", "zstd")),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("reader", "codec"), CASES)
+def test_a_large_record_costs_its_batch_and_no_more(reader: str, codec: str, tmp_path: Path) -> None:
+    small, large = (
+        _log(tmp_path / name, value, CODECS[codec]) for name, value in (("small", b"v"), ("large", _value()))
+    )
+    raw_bytes = os.path.getsize(f"{large}/{0:020}.log")
+    largest = raw_bytes + (LARGE_BYTES if codec != "none" else 0)
+    base = peak_bytes(tmp_path, *reader.split(), small)
+    assert base < PROMISED_BYTES
+    assert peak_bytes(tmp_path, *reader.split(), large) - base < largest + ROOM_BYTES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reader", READERS[:4])
+def test_many_records_take_no_more_memory_than_some(reader: str, tmp_path: Path) -> None:
+    batch = batch_v2([Record(offset=at, key=b"k", value=b"v" * 200, timestamp_ms=at) for at in range(1000)])
+    paths = []
+    for count in (5, 100):
+        path = tmp_path / str(count) / "orders-0"
+        path.mkdir(parents=True)
+        (path / f"{0:020}.log").write_bytes(batch * count)
+        paths.append(str(path))
+    few, many = (peak_bytes(tmp_path, *reader.split(), path) for path in paths)
+    assert many - few < 4 * MEBIBYTE
+
+
+def _epoch_file(place: Path, count: int) -> str:
+    """A partition whose leader-epoch-checkpoint has so many lines, all of them right."""
+    path = place / "orders-0"
+    path.mkdir(parents=True)
+    record = Record(offset=count, key=b"k", value=b"v", timestamp_ms=1)
+    (path / f"{0:020}.log").write_bytes(batch_v2([record], leader_epoch=count))
+    lines = epoch_checkpoint([(epoch, epoch) for epoch in range(count + 1)])
+    (path / "leader-epoch-checkpoint").write_bytes(lines)
+    return str(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "most_bytes"),
+    [
+        ("verify --jobs 1", 60),
+        ("dump --files", 8),
+        ("checkpoint --jobs 1", LINE_BYTES),
+        ("reindex --jobs 1 --all", 600),
+    ],
+)
+def test_lines_of_a_large_epoch_file_cost_few_bytes(command: str, most_bytes: int, tmp_path: Path) -> None:
+    counts = 10_000, 60_000
+    few, many = (peak_bytes(tmp_path, *command.split(), _epoch_file(tmp_path / str(count), count)) for count in counts)
+    assert (many - few) / (counts[1] - counts[0]) < most_bytes + 2 * MEBIBYTE / counts[1]

@@ -1,0 +1,202 @@
+"""What a user gets who may not read a file of a log directory: the sentence, exit status 3, and nothing derived."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import shutil
+import stat
+import tarfile
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from click.testing import CliRunner
+
+from kafkalog_cli.main import cli
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from click.testing import Result
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+OWNER: Final = 12345
+NOBODY: Final = 65534
+IS_ROOT: Final = hasattr(os, "geteuid") and os.geteuid() == 0
+PLANS = (
+    ("truncate", "--at-damage"),
+    ("truncate", "--as-broker"),
+    ("reindex",),
+    ("checkpoint",),
+    ("retain",),
+    ("compact",),
+    ("roll",),
+)
+Said = set[tuple[str, str, str]]
+
+
+@contextmanager
+def open_to_others() -> Iterator[Path]:
+    """A directory that another user may enter: pytest's own may not be entered by others."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Be another user than the owner of the files, where this user is root and may read everything."""
+    if not IS_ROOT:
+        yield
+        return
+    os.setegid(NOBODY)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+
+
+def give_away(root: Path) -> list[Path]:
+    """Make all files those of another user, readable for everybody; return them and the directories."""
+    paths = sorted([root, *root.rglob("*")])
+    for path in paths:
+        if IS_ROOT:
+            os.chown(path, OWNER, OWNER)
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return paths
+
+
+@contextmanager
+def closed(path: Path) -> Iterator[None]:
+    """Take the right to read away from everybody but the owner, and from the owner where that is this user."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    path.chmod((0o700 if path.is_dir() else 0o600) if IS_ROOT else 0)
+    try:
+        yield
+    finally:
+        path.chmod(mode)
+
+
+def run(*arguments: str) -> Result:
+    with as_nobody():
+        return CliRunner().invoke(cli, [*arguments, "--output", "ndjson"], prog_name="kafkalog")
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def said(result: Result) -> Said:
+    return {(row["code"], row["file"], row["message"]) for row in rows(result) if row["type"] == "finding"}
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[Path]:
+    """A log directory with all kinds of files, which belongs to another user."""
+    with open_to_others() as place:
+        home = place / "d"
+        shutil.copytree(FIXTURES / "demo", home)
+        for command in (("verify",), ("dump", "--files"), ("seek", "--earliest"), *PLANS):  # import it all as ourselves
+            CliRunner().invoke(cli, [*command, str(home)])
+        codecs.lookup("ascii")  # Python's own files may be out of reach for others
+        give_away(home)
+        yield home
+
+
+def assert_denied(result: Result, path: Path, before: Said) -> None:
+    """Exit status 3, the sentence about this path, and no finding more than without it."""
+    assert result.exit_code == 3, result.output
+    new = said(result) - before
+    told = [message for code, _, message in new if code == "file.permission-denied"]
+    assert {code for code, _, _ in new} <= {"file.permission-denied"}
+    sentence = " ".join(told) if told else result.stderr
+    assert "has no permission to" in sentence
+    assert f"user {OWNER}, group {OWNER}, and has mode 0{'7' if path.is_dir() else '6'}00" in sentence or not IS_ROOT
+    assert any(name.startswith(str(path)) for _, name, _ in new) or str(path) in result.stderr
+
+
+def test_verify_derives_nothing_from_what_it_may_not_read(demo: Path) -> None:
+    before = run("verify", "--jobs", "1", str(demo))
+    assert before.exit_code == 0
+    for path in sorted([demo, *demo.rglob("*")]):
+        with closed(path):
+            assert_denied(run("verify", "--jobs", "1", str(demo)), path, said(before))
+
+
+def test_verify_derives_nothing_of_transactions_from_a_log_that_it_may_not_read() -> None:
+    with open_to_others() as place, tarfile.open(FIXTURES / "modern" / "03-transactions-4.3.1.tar.gz") as archive:
+        archive.extractall(place, filter="data")
+        home = next(place.rglob("meta.properties")).parent
+        give_away(place)
+        before = run("verify", "--jobs", "1", str(home))
+        assert before.exit_code == 0
+        for path in sorted(home.rglob("tx.*/*.log")):
+            with closed(path):
+                assert_denied(run("verify", "--jobs", "1", str(home)), path, said(before))
+
+
+def test_of_a_log_that_was_not_read_no_figures_are_told(demo: Path) -> None:
+    path = demo / "orders-1" / f"{39:020d}.log"
+    with closed(path):
+        result = rows(run("verify", "--jobs", "1", str(demo)))
+    row = next(row for row in result if row["type"] == "partition" and row["path"].endswith("orders-1"))
+    assert (row["state"], row["log_end_offset"]) == ("unread", None)
+    summary = result[-1]
+    assert summary["files_total"] - summary["files"] == 1
+    assert summary["bytes_total"] - summary["bytes"] == path.stat().st_size
+
+
+@pytest.mark.parametrize("command", [("dump",), ("dump", "--committed"), ("dump", "--files"), ("seek", "--earliest")])
+def test_what_reads_logs_says_what_it_may_not_read(demo: Path, command: tuple[str, ...]) -> None:
+    before = run(*command, str(demo))
+    assert before.exit_code == 0
+    for path in sorted(demo.rglob("0*.log")):
+        with closed(path):
+            result = run(*command, str(demo))
+        assert result.exit_code == 3 or command[0] == "seek"
+        if result.exit_code == 3:
+            new = [row for row in said(result) - said(before) if row[0] not in {"txn.undecided", "txn.marker-alone"}]
+            assert [(code, name) for code, name, _ in new] == [("file.permission-denied", str(path))]
+
+
+@pytest.mark.parametrize("command", PLANS, ids=" ".join)
+def test_no_plan_is_made_from_a_part_of_the_files(demo: Path, command: tuple[str, ...]) -> None:
+    paths = [*demo.glob("*-checkpoint"), *demo.glob("*-0/*"), demo / "meta.properties", demo / "orders-0"]
+    for path in paths:
+        with closed(path):
+            result = run(*command, str(demo))
+        assert result.exit_code == 3
+        assert not [row for row in rows(result) if row["type"] != "summary"]
+        assert str(path) in result.stderr
+        assert "nothing is planned or forecast from a part of the files" in result.stderr
+
+
+def test_what_a_plan_does_not_need_may_be_unreadable(demo: Path) -> None:
+    others = [demo / ".lock", demo / "note.txt"]
+    for path in others:
+        path.touch()
+        if IS_ROOT:
+            os.chown(path, OWNER, OWNER)
+    try:
+        for path in others:
+            with closed(path):
+                result = run("truncate", "--at-damage", str(demo))
+                assert result.exit_code == 0, result.output
+                assert run("verify", "--jobs", "1", str(demo)).exit_code == 0 or path.name != ".lock"
+    finally:
+        for path in others:
+            path.unlink()
+
+
+def test_a_path_that_this_user_may_not_reach(demo: Path) -> None:
+    with closed(demo):
+        result = run("verify", str(demo / "orders-0"))
+    assert result.exit_code == 3
+    assert f"has no permission to enter its directory: it belongs to user {OWNER}" in result.stderr or not IS_ROOT
+    assert "run the command as its owner (sudo -u " in result.stderr

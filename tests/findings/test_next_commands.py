@@ -1,0 +1,103 @@
+"""Every finding of severity error names its next command, and every command that is named can be typed."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final
+
+import click
+import pytest
+
+from kafkalog_cli.main import cli
+from kafkalog_core.findings import FINDING_TYPES, found
+from kafkalog_core.findings.kinds import Finding
+from kafkalog_core.findings.next_commands import AS_BROKER, AT_DAMAGE, NEXT_COMMANDS
+
+TEMPLATES: Final = sorted({*NEXT_COMMANDS.values(), AS_BROKER, AT_DAMAGE})
+SHELL: Final = frozenset({"mv", "sed", "chown", "chmod"})
+PATH: Final = "/disk 1/orders-0/00000000000000000000.log"
+
+NO_COMMAND: Final = {
+    "compaction.replacement": "a broker has to decide: it puts the file in its place or removes it",
+    "truncate.replacement": "a broker has to decide: it puts the file in its place or removes it",
+    "dir.no-directory": "what has the name of a partition has to be replaced by the partition",
+    "segment.log-unreadable": "what has the name of a log has to be replaced by the log",
+    "dir.unreadable": "its message names the right that is missing",
+    "file.not-readable": "its message names the right that is missing",
+    "roll.unreadable": "its message names the right that is missing",
+    "reindex.unread": "the disk comes first",
+    "log.unreadable": "the disk comes first",
+    "file.replaced-since": "the same command, once the broker is stopped",
+    "file.too-large": "only a copy of the file helps",
+    "segment.oversize": "only a copy of the file helps",
+    "segment.gap-v07": "only a copy of the file helps",
+    "metadata-log.no-snapshot": "only a snapshot of another node helps",
+    "quorum-state.bad-value": "the votes of a node are not to be made up",
+    "quorum-state.empty": "the votes of a node are not to be made up",
+    "quorum-state.malformed-line": "the votes of a node are not to be made up",
+    "quorum-state.missing-key": "the votes of a node are not to be made up",
+    "quorum-state.other-cluster": "the votes of a node are not to be made up",
+    "quorum-state.unsupported-version": "the votes of a node are not to be made up",
+    "epochs.cut": "a refusal about a file that another finding is about",
+    "partition-metadata.odd-name": "a refusal about a file that another finding is about",
+    "partition-metadata.odd-version": "a refusal about a file that another finding is about",
+    "partition-metadata.several-ids": "which of the ids is right is known to the cluster alone",
+    "reindex.index-full": "the value of the setting is the user's choice",
+    "reindex.over-limit": "the value of the option is the user's choice",
+    "snapshot.beyond-end": "what was behind the end of the log is on no file here",
+    "truncate.beyond-end": "the offset is the user's choice",
+    "truncate.outside": "the offset is the user's choice",
+    "txn.undecided": "dump's own options, which its text names",
+}
+"""Codes of severity error without a command, and why."""
+NO_COMMAND_KINDS: Final = {
+    "export.": "a choice between the options that the text names",
+    "replicas.": "about several copies: which of them is kept is the user's choice",
+}
+
+
+def explained(code: str) -> bool:
+    return code in NO_COMMAND or any(code.startswith(kind) for kind in NO_COMMAND_KINDS)
+
+
+@pytest.mark.parametrize("code", sorted(code for code, kind in FINDING_TYPES.items() if kind.severity == "error"))
+def test_an_error_names_a_command_or_there_is_a_reason(code: str) -> None:
+    assert (code in NEXT_COMMANDS) != explained(code)
+
+
+def test_no_reason_is_stale() -> None:
+    assert set(NO_COMMAND) <= set(FINDING_TYPES)
+    assert set(NEXT_COMMANDS) <= set(FINDING_TYPES)
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_it_can_be_pasted(template: str) -> None:
+    """Paths with spaces are quoted, and the options of our own commands exist."""
+    finding = Finding(code="x", severity="error", path=PATH, message="", next_step=template)
+    words = shlex.split((finding.next_command or "").replace("BYTES", "7"))
+    assert any(word.startswith("/disk 1") for word in words)
+    words = words[1:] if words[0] == "sudo" else words
+    if words[0] in SHELL:
+        return
+    assert words[0] == "kafkalog"
+    context = click.Context(cli, info_name="kafkalog")
+    command = cli.get_command(context, words[1])
+    assert command is not None
+    command.make_parser(click.Context(command, parent=context, info_name=words[1])).parse_args(words[2:])
+
+
+def test_paths_are_relative_where_the_user_s_are() -> None:
+    finding = found("segment.index-missing", "orders-0/00000000000000000000.log", offset=0)
+    assert Finding(code="x", severity="error", path="a.log", message="", next_step=AT_DAMAGE).next_command == (
+        "kafkalog truncate . --at-damage"
+    )
+    assert finding.next_command == "kafkalog reindex orders-0 --apply"
+
+
+def test_a_path_that_begins_with_a_dash_is_no_option() -> None:
+    command = Finding(code="x", severity="error", path="-d/t-0/a.log", message="", next_step=AT_DAMAGE).next_command
+    assert command == "kafkalog truncate ./-d/t-0 --at-damage"
+
+
+def test_what_needs_nothing_names_nothing() -> None:
+    assert Finding(code="x", severity="info", path=PATH, message="", next_step=AT_DAMAGE).next_command is None

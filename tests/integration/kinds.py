@@ -1,0 +1,50 @@
+"""What can be compared with Kafka's own classes, one kind a name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tests.integration.differential import compare_appends, compare_cleaning, compare_retention, compare_rolling
+from tests.integration.jars import KAFKA_VERSION, NEWEST, ZOOKEEPER_ERA
+from tests.integration.starting import compare_starts
+from tests.integration.workloads import (
+    draw_appends,
+    draw_limited_workload,
+    draw_old_retention,
+    draw_old_workload,
+    draw_retention,
+    draw_workload,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.integration.differential import Verdict
+    from tests.integration.log_harness import LogHarness
+    from tests.integration.workloads import Workload
+
+
+class Kind(NamedTuple):
+    """What can be compared: with which release, how a seed's workload is drawn, and how it is compared."""
+
+    version: str
+    draw: Callable[[int], Workload]
+    compare: Callable[[LogHarness, Workload, Path], Verdict]
+
+
+KINDS: Final = {
+    "clean": Kind(KAFKA_VERSION, draw_workload, compare_cleaning),
+    "retain": Kind(KAFKA_VERSION, draw_retention, compare_retention),
+    "append": Kind(KAFKA_VERSION, draw_appends, compare_appends),
+    "roll": Kind(KAFKA_VERSION, draw_appends, compare_rolling),
+    "start": Kind(KAFKA_VERSION, draw_appends, compare_starts),
+    "clean-4.4": Kind(NEWEST, draw_limited_workload, compare_cleaning),
+    "retain-4.4": Kind(NEWEST, draw_retention, compare_retention),
+    "append-4.4": Kind(NEWEST, draw_appends, compare_appends),
+    "roll-4.4": Kind(NEWEST, draw_appends, compare_rolling),
+    "start-4.4": Kind(NEWEST, draw_appends, compare_starts),
+    "clean-2.8": Kind(ZOOKEEPER_ERA, draw_old_workload, compare_cleaning),
+    "retain-2.8": Kind(ZOOKEEPER_ERA, draw_old_retention, compare_retention),
+    "start-2.8": Kind(ZOOKEEPER_ERA, draw_appends, compare_starts),
+}

@@ -1,0 +1,106 @@
+"""A broker that dies of a full disk, and does not start on it; after a repair at 0 bytes free it serves the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration import clients
+from tests.integration.broker import Broker
+from tests.integration.repairing import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+
+TOPIC = "filling"
+SIZE = "32m"
+SEGMENT_BYTES = 500_000
+KEPT_BYTES = 1_000_000
+VALUE = bytes(100_000)
+COUNT = 60
+WAIT_SECONDS = 40
+
+
+@pytest.fixture
+def full(libs: Path, tmp_path: Path) -> Iterator[Broker]:
+    """A broker that died while it wrote, its log directory on a file system with 0 bytes free."""
+    place = tmp_path / "log-dir"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(place)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no tmpfs can be mounted here, which takes root")
+    broker = Broker(libs, tmp_path)
+    try:
+        broker.start()
+        asyncio.run(_write(broker, COUNT))
+        broker.stop()
+        broker.start()
+        _fill(place)
+        asyncio.run(_until_dead(broker))
+        assert not broker.is_running
+        _fill(place)
+        yield broker
+    finally:
+        broker.close()
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def _fill(place: Path) -> None:
+    number = os.open(place / "filler", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    with suppress(OSError):
+        while True:
+            os.write(number, bytes(4096))
+    os.close(number)
+    assert os.statvfs(place).f_bfree == 0
+
+
+async def _write(broker: Broker, count: int) -> None:
+    configs = {broker.segment_bytes: str(SEGMENT_BYTES), "index.interval.bytes": "4096"}
+    await clients.create_topic(broker, TOPIC, configs)
+    async with clients.producer_of(broker, acks="all", max_request_size=2_000_000) as producer:
+        for number in range(count):
+            await producer.send_and_wait(TOPIC, VALUE + b"%d" % number)
+
+
+async def _until_dead(broker: Broker) -> None:
+    """Send until the broker has ended."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    with suppress(Exception):
+        async with clients.producer_of(broker, acks="all", max_request_size=2_000_000) as producer:
+            while broker.is_running and time.monotonic() < deadline:
+                with suppress(Exception):
+                    await asyncio.wait_for(producer.send_and_wait(TOPIC, VALUE), 2)
+
+
+@pytest.mark.parametrize("way", ["--undo-to", "--no-undo"])
+def test_a_broker_starts_again_on_the_disk_that_was_full(full: Broker, tmp_path: Path, way: str) -> None:
+    with pytest.raises(AssertionError, match="the broker did not start"):
+        full.start()
+    _fill(full.log_dir)
+    settings = ("cleanup.policy=delete", f"retention.bytes={KEPT_BYTES}")
+    options = [each for setting in settings for each in ("--topic-config", f"{TOPIC}:{setting}")]
+    command = ("retain", full.partition_dir(TOPIC), "--config", full.config, "--kafka", full.release, *options)
+    refused = run(*command, "--apply")
+    assert refused.status == 3
+    assert "--undo-to DIR" in refused.errors
+    assert "--no-undo" in refused.errors
+    where = (way, tmp_path / "not" / "there") if way == "--undo-to" else (way,)
+    done = run(*command, *where, "--apply")
+    assert done.status == 0, (done.rows, done.errors)
+    bases = sorted(int(path.stem) for path in full.partition_dir(TOPIC).glob("*.log"))
+    assert 0 < bases[0] < COUNT
+    full.start()
+    records = asyncio.run(clients.read_all(full, TOPIC))
+    offsets = [record.offset for record in records]
+    assert offsets[0] == bases[0]
+    assert set(range(bases[0], COUNT)) <= set(offsets)

@@ -1,0 +1,67 @@
+"""Where a broker takes a damaged log to end after a clean shutdown: the finding is what the simulated start says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
+from tests.ops.truncating import MARK, NOW_MS, codes, plan, write_log, write_tops
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+META = b"version=1\nnode.id=1\ncluster.id=c\ndirectory.id=y6G1A3bjT0yi8a8zoDBS7Q\n"
+ENDS = {"log.end-hidden", "log.end-unreadable"}
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    """A log of eight batches after a clean shutdown, the last index entry at the seventh."""
+    root = write_tops(tmp_path / "disk", recovery=[("t", 0, 140)], is_clean=True)
+    (root / "meta.properties").write_bytes(META)
+    write_log(root / "t-0", {100: [(first, first + 4) for first in range(100, 140, 5)]})
+    return root
+
+
+def log(disk: Path, suffix: str = "log") -> Path:
+    return disk / "t-0" / f"{100:020d}.{suffix}"
+
+
+def last_entry(disk: Path) -> int:
+    """The byte that the last index entry leads to."""
+    return int.from_bytes(log(disk, "index").read_bytes()[-4:], "big")
+
+
+def found(disk: Path) -> list[str]:
+    request = VerifyRequest(targets=tuple(resolve([str(disk)])), now_ms=NOW_MS)
+    return sorted(each.code for verdict in verify(request) for each in verdict.findings if each.code in ENDS)
+
+
+def test_a_healthy_log_says_nothing(disk: Path) -> None:
+    assert found(disk) == []
+
+
+def test_a_torn_batch_at_the_last_index_entry(disk: Path) -> None:
+    log(disk).write_bytes(log(disk).read_bytes()[: last_entry(disk) + 40])
+    assert found(disk) == ["log.end-hidden"]
+    assert codes(plan(disk, as_broker=True)) == ["truncate.end-lost"]
+    (disk / MARK).unlink()
+    assert found(disk) == []
+
+
+def test_a_torn_batch_behind_it_hides_nothing_else(disk: Path) -> None:
+    log(disk).write_bytes(log(disk).read_bytes()[:-10])
+    assert found(disk) == []
+
+
+def test_a_magic_that_was_changed_stops_the_broker(disk: Path) -> None:
+    data = bytearray(log(disk).read_bytes())
+    data[last_entry(disk) + 16 : last_entry(disk) + 18] = b"\x01\xff"
+    log(disk).write_bytes(data)
+    assert found(disk) == ["log.end-unreadable"]
+    assert codes(plan(disk, as_broker=True)) == ["truncate.broker-stops"]
+    assert codes(plan(disk, as_broker=True, kafka="3.9")) == []

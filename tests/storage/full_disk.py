@@ -1,0 +1,372 @@
+"""A small file system of its own (tmpfs) that is full to the last byte, a log directory on it, and its repair.
+
+`python -m tests.storage.full_disk FILE` is the long run: every command ends by `kill -9` before each step of its
+writing, and fails at each with ENOSPC and EIO, with the journal elsewhere and without one, on the full disk and on one
+with room. Each time no record is lost that the plan keeps, the run is taken back to the byte, and finished to the bytes
+of an undisturbed one. The result table goes to FILE. The tests of the full disk run a sample of the same.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog_core.errors import KafkalogError, UnfinishedError
+from kafkalog_core.ops.apply import apply_draft, resume
+from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
+from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
+from kafkalog_core.ops.plans.sites import site_of
+from kafkalog_core.ops.recovery.partition import PartitionLoad
+from kafkalog_core.ops.recovery.results import LoadOptions
+from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
+from kafkalog_core.ops.releases.release import parse_release
+from kafkalog_core.ops.releases.settings import Settings
+from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
+from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.storage.logdir import read_log_dir
+from kafkalog_core.storage.partition import read_partition
+from tests import build
+from tests.ops.truncating import EPOCHS, RECOVERY, STARTS, WATERMARKS, write_log, write_tops
+from tests.storage.repairs import CountingDisk, DyingDisk, FailingDisk, Killed, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog_core.ops.plans.plan import Draft
+    from kafkalog_core.ops.undo import Scope
+
+__all__ = ["CASES", "END", "Case", "FullDisk", "Rounds", "mounted_disk", "write_patient"]
+
+FILLER = "filler"
+SHM = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108 -- another file system, and a quick one
+SEGMENTS = {0: (0, 1), 10: (10, 11), 20: (20, 21)}
+END = 22
+PARTITIONS = ("t-0", "u-0")
+
+
+class FullDisk:
+    """The file system; `fill` leaves 0 bytes free."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.root = path / "data"
+
+    @property
+    def free_bytes(self) -> int:
+        """What root may still write."""
+        status = os.statvfs(self.path)
+        return status.f_bfree * status.f_frsize
+
+    def reset(self, pristine: Path, *, is_full: bool = True) -> Path:
+        """The log directory as it was, on a full disk or on one with room."""
+        for each in self.path.iterdir():
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+        shutil.copytree(pristine, self.root)
+        if is_full:
+            self.fill()
+        return self.root
+
+    def fill(self) -> None:
+        """Write until nothing more fits."""
+        number = os.open(self.path / FILLER, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        try:
+            while True:
+                os.write(number, bytes(1024 * 1024))
+        except OSError:
+            pass
+        finally:
+            os.close(number)
+        assert self.free_bytes == 0
+
+
+@contextmanager
+def mounted_disk(size: str = "1m") -> Iterator[FullDisk]:
+    """A tmpfs while entered; the test is skipped where this user may not mount one."""
+    place = Path(tempfile.mkdtemp(prefix="kafkalog-full-"))
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)]
+    try:
+        if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
+            pytest.skip("no tmpfs can be mounted here, which takes root")
+        yield FullDisk(place)
+    finally:
+        if os.path.ismount(place):
+            subprocess.run(["umount", "--lazy", str(place)], check=True)  # journals keep directories open
+        place.rmdir()
+
+
+def write_patient(root: Path) -> Path:
+    """A log directory of 4.3 after a crash: two partitions of three segments, the second one with a torn tail."""
+    for partition in PARTITIONS:
+        batches = {
+            base: [
+                build.batch_v2(
+                    [
+                        build.Record(offset=offset, timestamp_ms=1000 + offset, value=bytes(20000))
+                        for offset in range(first, last + 1)
+                    ]
+                )
+                for first, last in [(offset, offset) for offset in offsets]
+            ]
+            for base, offsets in SEGMENTS.items()
+        }
+        directory = write_log(root / partition, batches)
+        for base in (10, 20):
+            (directory / f"{base:020}.snapshot").write_bytes(build.snapshot([]))
+        (directory / EPOCHS).write_bytes(build.epoch_checkpoint([(0, 0), (1, 21)]))
+    torn = root / "u-0" / f"{20:020}.log"
+    torn.write_bytes(torn.read_bytes() + torn.read_bytes()[:18000])
+    offsets = [(name[0], 0, 0) for name in PARTITIONS]
+    write_tops(root, recovery=offsets, watermarks=[(name[0], 0, END) for name in PARTITIONS], starts=offsets)
+    assert {path.name for path in root.iterdir()} >= {RECOVERY, STARTS, WATERMARKS}
+    (root / ".lock").touch()
+    return root
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command, where its undo journal is, and whether the disk is full."""
+
+    command: str
+    options: dict[str, Any]
+    keeps_undo: bool
+    is_full: bool = True
+
+    def __str__(self) -> str:
+        named = [name.replace("_", "-") for name, value in self.options.items() if value is True]
+        named += [f"{value}" for name, value in self.options.items() if name == "assignment"]
+        way = "--undo-to" if self.keeps_undo else "--no-undo"
+        return f"{self.command} {' '.join(named)} {way}, {'0 bytes free' if self.is_full else 'with room'}"
+
+
+COMMANDS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("retain", {"assignment": "retention.bytes=45000"}),
+    ("retain", {"assignment": "retention.bytes=0"}),
+    ("truncate", {"at_damage": True}),
+    ("truncate", {"as_broker": True}),
+)
+CASES = tuple(
+    Case(command, options, keeps_undo, is_full)
+    for is_full in (True, False)
+    for command, options in COMMANDS
+    for keeps_undo in (True, False)
+    if keeps_undo or not is_full or options.get("assignment") != "retention.bytes=0"
+)
+"""Where all segments are deleted, the first change that frees much comes after a write: --no-undo is refused then."""
+
+CORRECTED_BY_A_START = (RECOVERY, STARTS, WATERMARKS, EPOCHS, ".index", ".timeindex", ".snapshot")
+"""Indexes whose log is gone, among them."""
+RELEASE = "4.3"
+NOW_MS = 10**13
+
+
+class SigkillDisk(CountingDisk):
+    """Ends the process before a step, as `kill -9` does."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self._at = at
+
+    def step(self, what: str, path: str) -> None:
+        if len(self.steps) == self._at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().step(what, path)
+
+
+class Rounds:
+    """Rounds of one case: each begins on the same disk.
+
+    Args:
+        case: what is done.
+        disk: where.
+        place: a directory on another file system.
+        is_real: whether kills are those of a process of its own.
+    """
+
+    def __init__(self, case: Case, disk: FullDisk, place: Path, *, is_real: bool = False) -> None:
+        self.case = case
+        self._disk = disk
+        self._pristine = place / "pristine"
+        self._is_real = is_real
+        if not self._pristine.exists():
+            write_patient(self._pristine)
+        self._undo_to = place / "elsewhere" / "journals"
+        self.reset()
+        self.old = snapshot(disk.root)
+        counting = CountingDisk()
+        self.apply(counting)
+        self.steps = counting.steps
+        self.new = self._shown()
+        self._goal = self._kept()
+
+    @property
+    def root(self) -> str:
+        """The log directory."""
+        return str(self._disk.root)
+
+    def reset(self) -> None:
+        """Begin again."""
+        self._disk.reset(self._pristine, is_full=self.case.is_full)
+        shutil.rmtree(self._undo_to.parent, ignore_errors=True)
+
+    def draft(self, *, beside: bool = False) -> Draft:
+        """The plan; `beside`: with its journal next to the files."""
+        options = dict(self.case.options)
+        assignments = ["cleanup.policy=delete", "retention.ms=-1"]
+        assignments += [options.pop("assignment")] if "assignment" in options else []
+        kafka = {"kafka": RELEASE, "assignments": assignments}
+        request = PlanRequest(site=site_of([self.root]), options={"kafka": kafka, **options}, now_ms=NOW_MS)
+        undo_to = str(self._undo_to) if self.case.keeps_undo and not beside else None
+        return make_plan(self.case.command, request, undo_to=undo_to, keeps_undo=self.case.keeps_undo)
+
+    def apply(self, disk: Disk) -> None:
+        """Plan and apply."""
+        apply_draft(self.draft(), disk, now_ms=NOW_MS)
+
+    def kill(self, at: int) -> None:
+        """Apply, and end before a step."""
+        self.reset()
+        if not self._is_real:
+            with suppress(Killed):
+                self.apply(DyingDisk(at))
+            return
+        child = os.fork()
+        if not child:
+            try:
+                self.apply(SigkillDisk(at))
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+    def check_killed(self, at: int) -> int:
+        """Kill; a start loses nothing that the plan keeps; take it back, or finish it. How many kills that were."""
+        self.kill(at)
+        kept = self._kept()
+        assert all(self._goal[name] <= kept[name] for name in kept), f"{self.case}: step {at} loses records"
+        self._check_finish(f"{self.case}: step {at}")
+        if not self.case.keeps_undo:
+            return 1
+        self.kill(at)
+        self._take_back()
+        assert snapshot(self._disk.root) == self.old, f"{self.case}: step {at} is not taken back"
+        return 2
+
+    def check_failed(self, at: int, number: int, *, forever: bool) -> int:
+        """Let a step fail; nothing has been changed then, or it can be finished. How many errors that were."""
+        self.reset()
+        is_begun = True
+        try:
+            self.apply(FailingDisk(at, number, forever=forever))
+        except UnfinishedError:
+            pass
+        except KafkalogError:
+            is_begun = False
+        if not is_begun:
+            assert snapshot(self._disk.root) == self.old, f"{self.case}: step {at} fails and changes files"
+        self._check_finish(f"{self.case}: step {at} fails")
+        return 1
+
+    # --- what is there ------------------------------------------------------------------------------------------------
+    def _scope(self) -> Scope:
+        """The journal, from the log directory, or from its own where there was no room for a pointer."""
+        if not self._undo_to.is_dir():
+            return scope_of(self.root)
+        scope = scope_of(self.root, [str(self._undo_to)])
+        return scope if scope.found.journals else scope_of(str(self._undo_to), [self.root])
+
+    def _check_finish(self, what: str) -> None:
+        """Finish it. Where deletions and cuts were made ahead of the intent, a start may have to correct the rest."""
+        is_exact = self.case.keeps_undo or not self.case.is_full or bool(self._scope().interrupted())
+        self._finish()
+        now = self._shown()
+        others = {name for name in {*now, *self.new} if now.get(name) != self.new.get(name)}
+        allowed = set() if is_exact else {name for name in others if name.endswith(CORRECTED_BY_A_START)}
+        assert others <= allowed, f"{what}: not finished: {sorted(others)}"
+        assert self._kept() == self._goal, what
+
+    def _finish(self) -> None:
+        scope = self._scope()
+        if scope.interrupted():
+            resume(scope.interrupted()[0], Disk())
+        elif not scope.found.journals and self.draft().plan.changes:
+            self.apply(Disk())
+
+    def _take_back(self) -> None:
+        scope = self._scope()
+        if scope.found.journals:
+            apply_undo(plan_undo(scope), Disk())
+
+    def _shown(self) -> dict[str, object]:
+        """Content and attributes of all files but for the times of those that were written."""
+        now = snapshot(self._disk.root)
+        return {name: row[:-1] if row != self.old.get(name) else row for name, row in now.items()}
+
+    def _kept(self) -> dict[str, set[tuple[int, int]]]:
+        """What can be read of each partition when a broker has started on a copy."""
+        release = parse_release(RELEASE)
+        snapshots = SnapshotOptions.of_release(release, now_ms=NOW_MS, expiration_ms=10**12)
+        options = LoadOptions(release=release, settings=Settings(release=release).for_topic("t"), snapshots=snapshots)
+        found = {}
+        for name in PARTITIONS:
+            partition = read_partition(f"{self.root}/{name}")
+            context = read_broker_dir(read_log_dir(self.root)).context(partition.name, as_loaded=True)
+            load = PartitionLoad(partition, context, options)
+            for _ in load.run():
+                pass
+            assert load.result.problem is None, load.result.problem
+            batches = (each for path in (self._disk.root / name).glob("*.log") for each in _batches(path.read_bytes()))
+            found[name] = {each for each in batches if each[1] < load.result.end_offset}
+        return found
+
+
+def _batches(log: bytes) -> Iterator[tuple[int, int]]:
+    """First and last offset of every whole batch."""
+    position = 0
+    while position + 61 <= len(log):
+        base = int.from_bytes(log[position : position + 8], "big")
+        last = base + int.from_bytes(log[position + 23 : position + 27], "big")
+        position += 12 + int.from_bytes(log[position + 8 : position + 12], "big")
+        if position <= len(log):
+            yield base, last
+
+
+def _run(disk: FullDisk, place: Path, stride: int) -> Iterator[str]:
+    totals = [0, 0]
+    yield "kills  errors  steps  command\n"
+    for case in CASES:
+        rounds = Rounds(case, disk, place, is_real=True)
+        points = range(0, len(rounds.steps), stride if case.is_full else 3 * stride)
+        kills = sum(rounds.check_killed(at) for at in points)
+        errors = sum(
+            rounds.check_failed(at, number, forever=number == errno.ENOSPC)
+            for number in (errno.ENOSPC, errno.EIO)
+            for at in points
+        )
+        totals = [totals[0] + kills, totals[1] + errors]
+        yield f"{kills:5}  {errors:6}  {len(rounds.steps):5}  {case}\n"
+    yield f"{totals[0]:5}  {totals[1]:6}         in all: nothing lost, each taken back to the byte or finished\n"
+
+
+def main() -> None:
+    """The long run; a second argument: every so many steps."""
+    stride = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    lines = []
+    with mounted_disk() as disk, tempfile.TemporaryDirectory(dir=SHM) as place:
+        for line in _run(disk, Path(place), stride):
+            sys.stderr.write(line)
+            lines.append(line)
+    Path(sys.argv[1]).write_text("".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,469 @@
+"""Journals that somebody else has written, or that are damaged: the right bytes or a refusal, and nothing else changed.
+
+The attacker can write everything in the log directory, and knows how journals are sealed. What he must not get is a
+change anywhere else, by whoever runs `kafkalog undo` there.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import shutil
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kafkalog_core.errors import FieldError, KafkalogError, RefusedError
+from kafkalog_core.format.json_form import json_text
+from kafkalog_core.ops.apply import apply_draft, resume
+from kafkalog_core.ops.plans import plan as plan_module
+from kafkalog_core.ops.plans.plan import Outcome, PlanRequest, make_plan
+from kafkalog_core.ops.plans.sites import site_of
+from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
+from kafkalog_core.storage.changing.journal_file import parse_journal
+from kafkalog_core.storage.changing.journals import find_journals
+from kafkalog_core.storage.changing.writer import Disk
+from tests.storage.repairs import (
+    LOG,
+    NOW_MS,
+    OWNER,
+    CountingDisk,
+    DyingDisk,
+    Killed,
+    UnlinkingDisk,
+    apply_to,
+    interrupt,
+    make_dir,
+    names_of_ours,
+    snapshot,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from kafkalog_core.storage.changing.journal import Journal
+
+pytestmark = pytest.mark.usefixtures("no_waiting")
+
+IS_ROOT = os.geteuid() == 0
+
+
+@pytest.fixture(autouse=True)
+def _planners(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(plan_module.PLANNERS, "reindex", "tests.storage.repairs:plan")
+    monkeypatch.setitem(plan_module.PLANNERS, "truncate", "tests.storage.test_untrusted:plan_small")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_dir(tmp_path / "log")
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """What nothing may happen to: a directory that looks like a log directory with a partition."""
+    directory = make_dir(tmp_path / "outside")
+    (directory / "target").write_text("of root")
+    return directory
+
+
+def plan_small(request: PlanRequest, stage: Any, progress: object) -> Outcome:
+    """Every way to keep old content, in few bytes."""
+    del progress
+    root = request.site.root
+    log = f"{root}/t-0/{LOG}"
+    stage.cut(log, 40, why="cut")
+    stage.write(f"{root}/t-0/00000000000000000000.index", [b"new index"], why="replace", like=log)
+    stage.remove(f"{root}/t-0/leader-epoch-checkpoint", why="remove")
+    stage.write(f"{root}/recovery-point-offset-checkpoint", [b"0\n0\n"], why="top", like=f"{root}/meta.properties")
+    return Outcome()
+
+
+def small(root: Path, disk: Disk) -> Journal:
+    request = PlanRequest(site=site_of([str(root)]), options={}, now_ms=NOW_MS)
+    return apply_draft(make_plan("truncate", request), disk, now_ms=NOW_MS)
+
+
+def sealed(value: dict[str, Any]) -> bytes:
+    """The text of a journal as kafkalog seals it."""
+    members = {name: member for name, member in value.items() if name != "sha256"}
+    text = json_text(members).encode("utf-8", "backslashreplace")
+    return json_text({"sha256": hashlib.sha256(text).hexdigest(), **members}).encode("utf-8", "backslashreplace")
+
+
+def forge(path: str, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change a journal and seal it again."""
+    with open(path, "rb") as file:
+        value = json.loads(file.read())
+    change(value)
+    with open(path, "wb") as file:
+        file.write(sealed(value))
+
+
+def undone(place: Path, *also: Path) -> bool:
+    """Whether an undo, or where it was interrupted finishing it, did something; else it was refused."""
+    try:
+        scope = scope_of(str(place), [str(each) for each in also])
+        for journal in scope.interrupted():
+            if journal.state == "prepared":
+                resume(journal, Disk())
+                return True
+        apply_undo(plan_undo(scope), Disk())
+    except KafkalogError as error:
+        return "\n" in str(error)
+    return True
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
+def test_any_byte_of_a_journal(root: Path) -> None:
+    """A flipped byte makes it unreadable, or it says the same as before."""
+    journal = small(root, UnlinkingDisk())
+    with open(journal.layout.intent, "rb") as file:
+        text = file.read()
+    home = journal.layout.home
+    for position in range(len(text)):
+        for mask in (0x01, 0x20, 0xFF):
+            flipped = bytearray(text)
+            flipped[position] ^= mask
+            try:
+                found = parse_journal(bytes(flipped), journal.run, home, "top")
+            except FieldError:
+                continue
+            assert found == journal, position
+    for size in range(len(text) - 1):
+        with pytest.raises(FieldError):
+            parse_journal(text[:size], journal.run, home, "top")
+
+
+def test_any_byte_of_what_was_saved(root: Path) -> None:
+    old = snapshot(root)
+    journal = small(root, UnlinkingDisk())
+    now = snapshot(root)
+    saved = sorted((root / "t-0" / journal.run).glob("*-0*"))
+    assert {path.name.partition("-")[0] for path in saved} == {"old", "tail"}
+    times = {path: path.stat().st_mtime_ns for path in saved}
+    for path in saved:
+        content = path.read_bytes()
+        for position in range(0, len(content), 1 if len(content) < 1000 else 487):
+            path.write_bytes(content[:position] + bytes([content[position] ^ 0xFF]) + content[position + 1 :])
+            assert not undone(root), (path.name, position)
+        for size in (0, len(content) - 1, len(content) + 1):
+            path.write_bytes((content + b"\0")[:size])
+            assert not undone(root), (path.name, size)
+        path.write_bytes(content)
+        os.utime(path, ns=(times[path], times[path]))
+        assert snapshot(root) == now
+    assert undone(root)
+    assert snapshot(root) == old
+
+
+def test_what_is_kept_inside_is_compared_with_its_hash(root: Path) -> None:
+    small(root, Disk())
+    (intent,) = root.glob("kafkalog-undo-*")
+    now = snapshot(root)
+    with open(intent, "rb") as file:
+        whole = file.read()
+    inline = next(entry["inline"] for entry in json.loads(whole)["entries"] if entry["inline"])
+    content = base64.b64decode(inline)
+    for position in range(len(content)):
+        wrong = content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :]
+
+        def change(value: dict[str, Any], wrong: bytes = wrong) -> None:
+            for entry in value["entries"]:
+                if entry["inline"]:
+                    entry["inline"] = base64.b64encode(wrong).decode()
+
+        forge(str(intent), change)
+        assert not undone(root)
+    assert snapshot(root) == now
+
+
+# --- journals of an attacker ------------------------------------------------------------------------------------------
+def put(name: str, value: object) -> Callable[[dict[str, Any]], None]:
+    def change(journal: dict[str, Any]) -> None:
+        journal[name] = value
+
+    return change
+
+
+def put_in_entry(name: str, value: object) -> Callable[[dict[str, Any]], None]:
+    def change(journal: dict[str, Any]) -> None:
+        for entry in journal["entries"]:
+            entry[name] = value
+
+    return change
+
+
+PATHS = [
+    "/etc/passwd",
+    "../outside/target",
+    "t-0/../../outside/target",
+    "a/b/c",
+    "",
+    ".",
+    "..",
+    "x\0y",
+    "\ud800",
+    "t-0//x",
+]
+PATHS += ["kafkalog-undo-20260102T030405Z-9", "x" * 5000, "t-0/", "/", "//x"]
+WRONG = [put_in_entry("path", path) for path in PATHS]
+VALUES = [float("inf"), float("nan"), -1, 10**400, None, [], {}, "\0", "\ud800", True, 1.5]
+TOP = ("created_ms", "state", "root", "entries", "command", "run", "version")
+INNER = ("number", "kind", "before", "after", "had", "saved", "inline", "swap")
+WRONG += [put(name, value) for name in TOP for value in VALUES if (name, value) != ("root", None)]
+WRONG += [put_in_entry(name, value) for name in INNER for value in VALUES if value is not None]
+WRONG += [put("elsewhere", value) for value in ("x\0y", "\ud800", "relative", "/", "/a/../b", 1, None, float("inf"))]
+
+
+@pytest.mark.parametrize("number", range(len(WRONG)))
+def test_a_journal_that_is_garbage_is_refused_in_one_sentence(root: Path, outside: Path, number: int) -> None:
+    journal = apply_to(root, Disk())  # in t-0
+    forge(journal.layout.intent, WRONG[number])
+    seen, other = snapshot(root), snapshot(outside)
+    assert not undone(root)
+    (remains,) = scope_of(str(root)).found.remains
+    assert "\n" not in remains.reason
+    assert len(remains.reason) < 1000
+    assert snapshot(root) == seen
+    assert snapshot(outside) == other
+    request = PlanRequest(site=site_of([str(root)]), options={"is_wide": True, "seed": 2}, now_ms=NOW_MS)
+    (obstacle,) = make_plan("reindex", request).plan.obstacles
+    assert f"kafkalog undo {root} --prune --run {journal.run} --apply" in obstacle
+    apply_prune(plan_prune(scope_of(str(root)), journal.run), Disk())
+    assert names_of_ours(root) == []
+    assert snapshot(outside) == other
+
+
+def test_garbage_in_one_partition_does_not_keep_others_from_being_mended(root: Path) -> None:
+    journal = apply_to(root, Disk())
+    with open(journal.layout.intent, "wb") as file:
+        file.write(b"garbage")
+    (root / "t-0").rename(root / "t-7")
+    shutil.copytree(root / "t-7", root / "t-0")
+    shutil.rmtree(root / "t-0" / journal.run)
+    request = PlanRequest(site=site_of([str(root / "t-0")]), options={}, now_ms=NOW_MS)
+    assert make_plan("truncate", request).plan.obstacles == ()
+    request = PlanRequest(site=site_of([str(root)]), options={}, now_ms=NOW_MS)
+    (obstacle,) = make_plan("truncate", request).plan.obstacles
+    assert "t-7" in obstacle
+
+
+def test_a_root_that_only_the_journal_names(root: Path, outside: Path) -> None:
+    """The reproducer: root's undo overwrites, deletes and creates files there."""
+    twin = make_dir(root.parent / "twin")
+    (root.parent / "undo").mkdir()
+    journal = apply_to(twin, Disk(), undo_to=root.parent / "undo", is_wide=True)
+    with open(journal.layout.intent, "rb") as file:
+        value = json.loads(file.read())
+    seen = snapshot(outside)
+    for place in (root / "t-0", root):
+        forged = place / journal.run
+        if place == root:
+            forged.write_bytes(sealed(value | {"root": str(outside)}))
+        else:
+            shutil.copytree(root.parent / "undo" / journal.run, forged)
+            (forged / "intent.json").write_bytes(sealed(value | {"root": str(outside)}))
+        assert not undone(root)
+        obstacle = plan_undo(scope_of(str(root)), journal.run).obstacles[0]
+        assert f"changed files in {outside}, which was not named" in obstacle
+        shutil.rmtree(forged) if forged.is_dir() else forged.unlink()
+    assert snapshot(outside) == seen
+
+
+def test_a_link_to_a_directory_in_the_way(root: Path, outside: Path) -> None:
+    """The other reproducer: the same, through `link-0/target`."""
+    journal = apply_to(root, Disk(), is_wide=True)
+    (root / "link-0").symlink_to(outside)
+    seen = snapshot(outside)
+
+    def change(value: dict[str, Any]) -> None:
+        status, digest = os.stat(outside / "target"), hashlib.sha256(b"of root").hexdigest()
+        after = {"size_bytes": 7, "mtime_ns": status.st_mtime_ns, "sha256": digest}
+        for entry in value["entries"]:
+            if entry["path"] == "log-start-offset-checkpoint":
+                entry |= {"path": "link-0/target", "after": after}
+
+    forge(journal.layout.intent, change)
+    assert not undone(root)
+    assert "link-0 is a symbolic link to" in plan_undo(scope_of(str(root))).obstacles[0]
+    kept = plan_prune(scope_of(str(root)))
+    apply_prune(kept, Disk())
+    assert snapshot(outside) == seen
+
+
+@pytest.mark.parametrize("where", ["run", "intent", "saved", "staged"])
+@pytest.mark.parametrize("kind", ["link", "fifo", "directory", "dangling"])
+def test_other_things_in_place_of_the_journals_own_files(root: Path, outside: Path, where: str, kind: str) -> None:
+    if where == "staged":
+        interrupt(root)
+    else:
+        apply_to(root, UnlinkingDisk())
+    (run,) = (root / "t-0").glob("kafkalog-undo-*")
+    pattern = {"run": None, "intent": "intent.json", "saved": "old-*", "staged": "new-*"}[where]
+    path = run if pattern is None else min(run.glob(pattern))
+    path.rename(outside / "moved")
+    make = {
+        "link": lambda: path.symlink_to(outside / "moved"),
+        "dangling": lambda: path.symlink_to(outside / "nowhere"),
+        "fifo": lambda: os.mkfifo(path),
+        "directory": path.mkdir,
+    }
+    make[kind]()
+    seen, now = snapshot(outside), snapshot(root)
+    assert not undone(root)
+    assert snapshot(outside) == seen
+    assert snapshot(root) == now or where == "staged"
+
+
+@pytest.mark.parametrize("state", ["undo", "apply"])
+def test_a_directory_that_becomes_a_link_between_any_two_steps(tmp_path: Path, outside: Path, state: str) -> None:
+    """Whatever was checked: what is changed is what was checked, and not what has its name by then."""
+    counting = CountingDisk()
+    seen = snapshot(outside)
+    patient = make_dir(tmp_path / "count")
+    if state == "apply":
+        apply_to(patient, counting, is_wide=True)
+    else:
+        apply_to(patient, Disk(), is_wide=True)
+        apply_undo(plan_undo(scope_of(str(patient))), counting)
+    for at in range(0, len(counting.steps), 3):
+        root = make_dir(tmp_path / f"{at}")
+
+        class Swapping(Disk):
+            def __init__(self, root: Path, left: int) -> None:
+                self.root, self.left = root, left
+
+            def step(self, what: str, path: str) -> None:
+                del what, path
+                self.left -= 1
+                if self.left == -1:
+                    (self.root / "t-0").rename(self.root / "away-0")
+                    (self.root / "t-0").symlink_to(outside / "t-0")
+
+        try:
+            if state == "apply":
+                apply_to(root, Swapping(root, at), is_wide=True)
+            else:
+                apply_to(root, Disk(), is_wide=True)
+                apply_undo(plan_undo(scope_of(str(root))), Swapping(root, at))
+        except KafkalogError:
+            pass
+        assert snapshot(outside) == seen, at
+        assert names_of_ours(outside) == [], at
+        shutil.rmtree(root)
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root can give files away")
+@pytest.mark.parametrize(
+    "had",
+    [
+        *({"uid": 0, "gid": 0}, {"uid": 4711}, {"uid": -1}, {"mode": "4755"}, {"mode": "2755"}, {"mode": "7777"}),
+        {"extended": {"security.capability": "AQAAAgAgAAAAAAAAAAAAAAAAAAA="}},
+        {"extended": {"trusted.x": "AA=="}},
+    ],
+)
+def test_owners_and_permissions_that_no_file_there_has(root: Path, had: dict[str, Any]) -> None:
+    journal = small(root, UnlinkingDisk())
+
+    def change(value: dict[str, Any]) -> None:
+        for entry in value["entries"]:
+            if entry["had"]:
+                entry["had"] |= had
+
+    forge(journal.layout.intent, change)
+    now = snapshot(root)
+    assert not undone(root)
+    assert snapshot(root) == now
+    assert OWNER != (0, 0)
+
+
+def test_a_file_that_got_another_name_is_not_changed_under_it(root: Path, outside: Path) -> None:
+    """A backup of hard links that was made after the run stays as it was made."""
+    old = snapshot(root)
+    apply_to(root, Disk())
+    os.link(root / "t-0" / LOG, outside / "backup")
+    kept = (outside / "backup").read_bytes()
+    assert undone(root)
+    assert snapshot(root) == old
+    assert (outside / "backup").read_bytes() == kept
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.sampled_from(PATHS),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def places(value: object, path: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, each in inner for place in places(each, (*path, key)))]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_anything_at_any_place_of_a_journal(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    place = tmp_path_factory.mktemp("any")
+    root, outside = make_dir(place / "log"), make_dir(place / "outside")
+    seen = snapshot(outside)
+    journal = apply_to(root, Disk(), is_wide=True)
+    with open(journal.layout.intent, "rb") as file:
+        value = json.loads(file.read())
+    *way, last = data.draw(st.sampled_from([each for each in places(value) if each]))
+    target = value
+    for key in way:
+        target = target[key]
+    target[last] = data.draw(JSON)
+    with open(journal.layout.intent, "wb") as file:
+        file.write(sealed(value))
+    undone(root)
+    for found in find_journals(str(root)).remains:
+        assert "\n" not in found.reason
+    with suppress(KafkalogError):
+        apply_prune(plan_prune(scope_of(str(root)), journal.run), Disk())
+    assert snapshot(outside) == seen
+    shutil.rmtree(place)
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"a":1,"a":2}', b"[" * 100_000, b'{"a":' * 50_000, b'{"x":1e999}', b'"x"', b"\xff\xfe"]
+)
+def test_what_is_no_object(root: Path, text: bytes) -> None:
+    journal = apply_to(root, Disk())
+    with open(journal.layout.intent, "wb") as file:
+        file.write(text)
+    assert not undone(root)
+    with pytest.raises(RefusedError, match="nothing has been changed"):
+        apply_to(root, Disk(), seed=2)
+
+
+def test_what_a_killed_run_left_elsewhere_is_freed_from_the_log_directory(tmp_path: Path) -> None:
+    """Staged files of gigabytes may be in the directory that --undo-to named, and the run never began."""
+    elsewhere = tmp_path / "undo"
+    elsewhere.mkdir()
+    counting = CountingDisk()
+    apply_to(make_dir(tmp_path / "count"), counting, undo_to=elsewhere, is_wide=True)
+    shutil.rmtree(elsewhere)
+    found = 0
+    for at in range(0, len(counting.steps), 11):
+        elsewhere.mkdir()
+        root = make_dir(tmp_path / f"{at}")
+        with suppress(Killed):
+            apply_to(root, DyingDisk(at), undo_to=elsewhere, is_wide=True)
+        scope = scope_of(str(root))
+        if scope.found.journals:
+            apply_undo(plan_undo(scope), Disk())
+        found += len(scope.found.remains)
+        apply_prune(plan_prune(scope_of(str(root))), Disk())
+        assert names_of_ours(root) == [], at
+        assert [path for path in elsewhere.rglob("*") if path.is_file()] == [], at
+        shutil.rmtree(elsewhere)
+        shutil.rmtree(root)
+    assert found > 2

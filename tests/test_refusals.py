@@ -1,0 +1,55 @@
+"""Every refusal says what to do: it names a command, an option, or that the same command is to be run again."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+KINDS: Final = frozenset({"RefusedError", "LockedError"})
+ADVICE: Final = re.compile(
+    r"kafkalog [a-z]+ |--[a-z]|run the same command again|name the log directory itself"
+    r"|_ANEW|_give_up|_undo_first|obstacles|\.cure|cp -p",
+    re.IGNORECASE,
+)
+"""Commands, options and sentences that say what to do, and the names of what puts them into a text."""
+INTERNAL: Final = {
+    "is not a file of ": "a planner's own error: every change is of the site that it plans for",
+    "; nothing has been changed {problem}": "passes on the first obstacle of a plan, which says what to do",
+    "is changed twice in one plan": "a planner's own error",
+    "a file at the top of a log directory is replaced, not cut": "a planner's own error",
+}
+
+
+def refusals() -> list[tuple[str, str]]:
+    """Where a refusal is made, and the source of its text; of one that only passes another's text on, nothing."""
+    found = []
+    for path in sorted([*ROOT.glob("kafkalog_core/**/*.py"), *ROOT.glob("kafkalog_cli/**/*.py")]):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in KINDS and node.args:
+                message = node.args[0]
+                if isinstance(message, ast.Constant | ast.JoinedStr):
+                    place = f"{path.relative_to(ROOT)}:{node.lineno}"
+                    pieces = [
+                        piece.value
+                        for piece in ast.walk(message)
+                        if isinstance(piece, ast.Constant | ast.JoinedStr)
+                        if isinstance(piece, ast.Constant) and isinstance(piece.value, str)
+                    ]
+                    names = [ast.unparse(piece) for piece in ast.walk(message) if isinstance(piece, ast.FormattedValue)]
+                    found.append((place, " ".join([*pieces, *names])))
+    return found
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, id=place) for place, text in refusals()])
+def test_a_refusal_says_what_to_do(text: str) -> None:
+    assert ADVICE.search(text) or any(text.startswith(each) for each in INTERNAL), text
+
+
+def test_there_are_refusals() -> None:
+    assert len(refusals()) > 40
