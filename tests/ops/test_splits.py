@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import tempfile
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,8 @@ def rows_of(splits: Iterable[Split], request: DumpRequest, report: Report | None
 
 def travelled(thing: Any) -> Any:
     data = pickle.dumps(thing)
-    assert len(data) < 4096
+    # All that grows with a path is left out: the directory that tests are given is as long as the machine likes.
+    assert len(data.replace(os.fsencode(tempfile.gettempdir()), b"")) < 2000
     found = pickle.loads(data)  # noqa: S301 -- made one line above
     assert found == thing
     return found
