@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from kafkalog_cli.exits import EXIT_STATUS_HELP, ExitStatus
 from kafkalog_cli.lazy import LazyGroup
+from kafkalog_core.command_lines import CommandLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -93,15 +93,12 @@ class Command(Explained):
         return super().parse_args(ctx, args)
 
 
-def command_line(*more: str) -> str | None:
-    """Return the command line that is running with more options, ready to paste; `None` outside of a command."""
+def command_line() -> CommandLine | None:
+    """Return the command line that is running; `None` outside of a command."""
     ctx = click.get_current_context(silent=True)
     if ctx is None or _TYPED not in ctx.meta:
         return None
-    typed = list(ctx.meta[_TYPED])
-    end = typed.index("--") if "--" in typed else len(typed)
-    added = [option for option in more if option not in typed[:end]]
-    return f"{ctx.command_path} {shlex.join([*typed[:end], *added, *typed[end:]])}"
+    return CommandLine(program=ctx.command_path, arguments=ctx.meta[_TYPED])
 
 
 class CommandGroup(Explained, LazyGroup):

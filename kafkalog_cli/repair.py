@@ -23,7 +23,6 @@ from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
 from kafkalog_core.ops.plans.plan_file import is_plan_file, plan_file
 from kafkalog_core.ops.plans.sheet import plan_sheet
 from kafkalog_core.ops.plans.sites import sites_of
-from kafkalog_core.ops.releases.assumptions import PLACE
 from kafkalog_core.ops.releases.settings import SettingsRequest
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.selecting.partitions import check_topics
@@ -131,7 +130,7 @@ def run_repair(
                 options=options,
                 now_ms=moment if now_ms is None else now_ms,
                 jobs=manner.jobs,
-                command_line=command_line(PLACE),
+                command_line=command_line(),
             )
             for site in sites
         ]
@@ -199,7 +198,8 @@ class Showing:
         """Show a sheet; `is_alarming`: the exit status will be 4."""
         self._is_alarming |= is_alarming
         if sheet.plan["state"] == "planned":
-            sheet.plan["next_command"] = command_line("--apply")
+            line = command_line()
+            sheet.plan["next_command"] = None if line is None else line.with_options("--apply")
         for row in sheet.findings:
             self._report.add_finding(row)
         self._report.files += len(sheet.changes)

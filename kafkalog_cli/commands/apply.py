@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,9 @@ from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
 from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.repair import Showing, apply_all, clock_ms, cores, locked, places_of_journal, watched
+from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import FieldError, RefusedError
-from kafkalog_core.ops.apply import check_drift, resume
+from kafkalog_core.ops.apply import check_drift, replan_advice, resume
 from kafkalog_core.ops.plans.plan import make_plan
 from kafkalog_core.ops.plans.plan_file import parse_plans
 from kafkalog_core.ops.plans.resume import is_of_plan, resumed_sheet
@@ -105,7 +105,7 @@ def _check_owner(path: str, owner: int) -> None:
     """Raises RefusedError where root would carry out what another user has written, who is not the one at work here."""
     trusted = {str(_SUPERUSER), os.environ.get("SUDO_UID")}
     if os.geteuid() == _SUPERUSER and str(owner) not in trusted:
-        name = shlex.quote(path)
+        name = shell_path(path)
         raise RefusedError(
             f"belongs to user {owner}, who would decide what root changes; nothing has been changed. Read it, and if "
             f"it is right: chown root {name} && kafkalog apply {name}",
@@ -125,8 +125,8 @@ def _planned(stored: StoredPlan, jobs: int, progress: Progress) -> Draft:
         )
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         raise RefusedError(
-            f"the options of the plan are not those of kafkalog {stored.command}; make the plan again: "
-            f"kafkalog {stored.command} {shlex.join(stored.paths)} --plan-out FILE",
+            f"the options of the plan are not those of kafkalog {stored.command}; nothing has been changed. "
+            f"{replan_advice(stored.command_line)}",
             path=stored.root,
         ) from error
 
@@ -135,7 +135,7 @@ def _carry_out(plans: Sequence[StoredPlan], showing: Showing, progress: Progress
     drafts = []
     for stored in plans:
         draft = _planned(stored, jobs, progress)
-        check_drift(stored.changes, draft.plan.changes)
+        check_drift(stored.changes, draft.plan.changes, stored.command_line)
         drafts.append(draft)
     apply_all(drafts, showing, clock_ms(), progress)
 

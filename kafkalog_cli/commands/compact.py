@@ -19,7 +19,6 @@ from kafkalog_cli.setting_options import now_option
 from kafkalog_cli.targets import resolve_readable
 from kafkalog_core.ops.cleaning.to_dir import compact_to
 from kafkalog_core.ops.compact import CompactRequest, compact
-from kafkalog_core.ops.releases.assumptions import PLACE
 from kafkalog_core.ops.report import Report
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def compact_command(
         biggest=given["biggest"],
         jobs=manner.jobs,
         max_batch_bytes=given["max_batch_bytes"],
-        command_line=command_line(PLACE),
+        command_line=command_line(),
     )
     to = None if given["to"] is None else os.path.abspath(given["to"])
     with watched() as progress:

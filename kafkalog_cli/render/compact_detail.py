@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from textwrap import wrap
 from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
@@ -11,6 +10,7 @@ from rich.text import Text
 from kafkalog_cli.render.cells import NONE, bytes_cell, human_bytes, plain, safe_text, time_cell
 from kafkalog_cli.render.columns import Shown
 from kafkalog_cli.render.compact_words import STATES, number, partition_sentence, saved_bytes, share
+from kafkalog_cli.render.sentences import wrapped_lines
 from kafkalog_cli.render.widths import choose_layout
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.words import count_of
@@ -27,7 +27,6 @@ Row = dict[str, object]
 SHOWN_SEGMENTS: Final = 40
 _INDENT: Final = "    "
 _DEFAULT: Final = "default"
-_MIN_WIDTH: Final = 40
 _KEPT: Final = {
     "latest-of-key": "latest of their key",
     "past-map": "behind what the map holds",
@@ -272,20 +271,9 @@ def _last(row: Mapping[str, object]) -> int:
 
 def _labelled(label: str, text: str, width: int) -> list[Text]:
     start = f"{_INDENT}{label + ':' if label else '':12}"
-    lines = wrap(
-        text,
-        max(width, _MIN_WIDTH),
-        initial_indent=start,
-        subsequent_indent=" " * len(start),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return [Text(line) for line in lines]
+    return [Text(line) for line in wrapped_lines(text, width, first=start, indent=" " * len(start))]
 
 
 def wrapped(text: str, width: int, style: str) -> list[Text]:
-    """Lines of a text, all but the first indented; words, and with them paths, stay whole."""
-    lines = wrap(
-        text, max(width, _MIN_WIDTH), subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
-    )
-    return [Text(line, style) for line in lines]
+    """Lines of a text, all but the first indented."""
+    return [Text(line, style) for line in wrapped_lines(text, width, indent=_INDENT)]

@@ -7,6 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_cli.render.cells import safe_text
+from kafkalog_cli.render.sentences import command_text
 from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _lines_of(heading: Heading) -> str:
 def _commands(row: dict[str, object]) -> Iterator[str]:
     """Command lines, which are never broken, and where to read on."""
     for command in str(row["commands"]).splitlines():
-        yield f"{'  run':{_LABEL}}{safe_text(command)}"
+        yield f"{'  run':{_LABEL}}{command_text(command)}"
     if row["codes"]:
         yield from _labelled("see", f"kafkalog explain CODE, of {row['codes']}")
 

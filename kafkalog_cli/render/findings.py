@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
 from kafkalog_cli.render.cells import plain
+from kafkalog_cli.render.sentences import command_text, sentence_lines
 from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ __all__ = ["finding_lines"]
 SHOWN_FILES: Final = 10
 SHOWN_COMMANDS: Final = 5
 _INDENT: Final = " " * 8
-_MIN_WIDTH: Final = 40
 _RANK: Final = {"info": 0, "warning": 1, "error": 2}
 _STYLES: Final = {"error": "bold red", "warning": "yellow"}
 _COMMON: Final = ("severity", "code", "message", "broker_action", "cure")
@@ -28,7 +27,7 @@ def finding_lines(findings: Iterable[Mapping[str, object]], width: int) -> list[
     """What was found, what a broker will do about it, the cure, and the files, in lines of at most `width` cells."""
     groups: dict[tuple[str, ...], list[Mapping[str, object]]] = {}
     for row in findings:
-        groups.setdefault(tuple(plain(row.get(name)) for name in _COMMON), []).append(row)
+        groups.setdefault(tuple(str(row.get(name)) for name in _COMMON), []).append(row)
     lines: list[Text] = []
     for common, rows in sorted(groups.items(), key=lambda group: _RANK.get(group[0][0], 0)):
         lines += _group_lines(dict(zip(_COMMON, common, strict=True)), rows, width)
@@ -41,7 +40,7 @@ def _group_lines(common: Mapping[str, str], rows: list[Mapping[str, object]], wi
     for label, name in (("a broker", "broker_action"), ("cure", "cure")):
         if rows[0].get(name):
             lines += _wrapped(f"{_INDENT}{label}: {common[name]}", width)
-    commands = list(dict.fromkeys(plain(row["next_command"]) for row in rows if row.get("next_command")))
+    commands = list(dict.fromkeys(command_text(row["next_command"]) for row in rows if row.get("next_command")))
     lines += [Text(f"{_INDENT}next: {command}", "bold") for command in commands[:SHOWN_COMMANDS]]
     lines += [Text(f"{_INDENT}{_where(row)}") for row in rows[:SHOWN_FILES]]
     if len(rows) > SHOWN_FILES:
@@ -51,15 +50,8 @@ def _group_lines(common: Mapping[str, str], rows: list[Mapping[str, object]], wi
 
 
 def _wrapped(text: str, width: int, style: str = "") -> list[Text]:
-    """A text in lines, all but the first below the indent; words, and with them paths, stay whole."""
-    lines = wrap(
-        text,
-        max(width, _MIN_WIDTH),
-        subsequent_indent=_INDENT,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return [Text(line, style) for line in lines]
+    """A text in lines, all but the first below the indent."""
+    return [Text(line, style) for line in sentence_lines(text, width, indent=_INDENT)]
 
 
 def _where(row: Mapping[str, object]) -> str:

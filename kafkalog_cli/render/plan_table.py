@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import sys
-from textwrap import wrap
 from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
@@ -12,6 +11,7 @@ from rich.text import Text
 from kafkalog_cli.render.cells import NONE, human_bytes, plain, safe_text, span, time_cell
 from kafkalog_cli.render.columns import Shown
 from kafkalog_cli.render.findings import finding_lines
+from kafkalog_cli.render.sentences import closed, command_text, sentence_lines
 from kafkalog_cli.render.table import open_console
 from kafkalog_cli.render.widths import choose_layout
 from kafkalog_core import tables
@@ -28,7 +28,6 @@ Row = dict[str, object]
 
 SHOWN_ROWS: Final = 50
 _INDENT: Final = "    "
-_MIN_WIDTH: Final = 40
 _STYLES: Final = {
     "planned": "bold yellow",
     "refused": "bold red",
@@ -132,13 +131,13 @@ class PlanTable:
     def _head(self, sheet: Sheet) -> list[Text]:
         plan = sheet.plan
         state = str(plan["state"])
-        lines = self._wrapped(f"{_WORDS[state]}: {plan['command']}: {plan['message']}.", _STYLES[state])
+        lines = self._wrapped(f"{_WORDS[state]}: {plan['command']}: {closed(str(plan['message']))}", _STYLES[state])
         for obstacle in _split(plan.get("obstacles")):
             lines += self._wrapped(f"{_INDENT}- {obstacle}", "red")
         for assumption in _split(None if state == "refused" else plan.get("assumptions")):
             lines += self._wrapped(f"{_INDENT}assumed, as --assume-defaults says: {assumption}", "yellow")
         if plan.get("next_command"):
-            lines.append(Text(f"{_INDENT}next: {plain(plan['next_command'])}", "bold"))
+            lines.append(Text(f"{_INDENT}next: {command_text(plan['next_command'])}", "bold"))
         lines += self._release(plan)
         lines += [
             Text(f"{_INDENT}{plain(row['name'])} = {plain(row['value'])} ({plain(row['origin'])})", "dim")
@@ -175,16 +174,8 @@ class PlanTable:
         return lines
 
     def _wrapped(self, text: str, style: str = "") -> list[Text]:
-        """Lines of a text, all but the first indented; words, and with them paths, stay whole."""
-        lines = wrap(
-            safe_text(text),
-            max(self._console.width, _MIN_WIDTH),
-            subsequent_indent=_INDENT,
-            break_long_words=False,
-            break_on_hyphens=False,
-            drop_whitespace=True,
-        )
-        return [Text(line, style) for line in lines]
+        """Lines of a text, all but the first indented."""
+        return [Text(line, style) for line in sentence_lines(text, self._console.width, indent=_INDENT)]
 
 
 def _named(row: Row, sheet: Sheet) -> Row:

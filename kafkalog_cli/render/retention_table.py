@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import sys
-from textwrap import wrap
 from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
@@ -14,6 +13,7 @@ from kafkalog_cli.render.columns import Shown
 from kafkalog_cli.render.findings import finding_lines
 from kafkalog_cli.render.retention_columns import EVENTS, PARTITIONS, SEGMENTS, directory_of, word
 from kafkalog_cli.render.retention_timeline import timeline
+from kafkalog_cli.render.sentences import sentence_lines
 from kafkalog_cli.render.table import open_console
 from kafkalog_cli.render.widths import choose_layout
 from kafkalog_core.findings import Finding
@@ -40,7 +40,6 @@ SHOWN_SEGMENTS: Final = 30
 SHOWN_EVENTS: Final = 100
 KEPT_FINDINGS: Final = 500
 _INDENT: Final = "    "
-_MIN_WIDTH: Final = 40
 _STYLES: Final = {"delete": "red", "unknown": "yellow"}
 _STATES: Final = {"deletes": "red", "held": "yellow"}
 _IN_TIME: Final = frozenset({"retention.ms", "local.retention.ms", "file.delete.delay.ms"})
@@ -182,15 +181,8 @@ class RetentionTable:
         return lines
 
     def _wrapped(self, text: str, style: str, indent: str) -> list[Text]:
-        """Lines of a text; words, and with them paths, stay whole."""
-        lines = wrap(
-            safe_text(text),
-            max(self._console.width, _MIN_WIDTH),
-            initial_indent=indent,
-            subsequent_indent=_INDENT,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        """Lines of a text."""
+        lines = sentence_lines(text, self._console.width, first=indent, indent=_INDENT)
         return [Text(line, style) for line in lines]
 
 

@@ -9,8 +9,9 @@ names the command that applies it.
 from __future__ import annotations
 
 import os
-import shlex
 from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.command_lines import shell_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -229,8 +230,7 @@ NEXT_COMMANDS: Final[Mapping[str, str]] = {
 
 def command_of(template: str, path: str) -> str:
     """Return the command line of a template for a finding about `path`."""
-    path = f"./{path}" if path.startswith("-") else path
     parent = os.path.dirname(path) or "."
     above = os.path.dirname(parent) or "."
     names = {"file": path, "parent": parent, "above": above}
-    return template.format_map({name: shlex.quote(value) for name, value in names.items()})
+    return template.format_map({name: shell_path(value) for name, value in names.items()})

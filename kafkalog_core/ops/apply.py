@@ -24,19 +24,13 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import KafkalogError, RefusedError, UnfinishedError
 from kafkalog_core.format.names import JOURNAL_PREFIX
-from kafkalog_core.ops.plans.obstacles import (
-    leading_directory,
-    obstacles_of,
-    resume_command,
-    trust_problem,
-    undo_command,
-)
+from kafkalog_core.ops.plans.obstacles import obstacles_of, trust_problem
 from kafkalog_core.ops.plans.plan import Draft, Outcome, Plan, make_plan, planner_of
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
 from kafkalog_core.storage.changing.commit import check_new, check_resumed, finish, make_at_once
 from kafkalog_core.storage.changing.fingerprint import fingerprint
 from kafkalog_core.storage.changing.journal import Journal, layout_for
-from kafkalog_core.storage.changing.journals import find_journals
+from kafkalog_core.storage.changing.journals import find_journals, leading_directory, resume_command, undo_command
 from kafkalog_core.storage.changing.space import existing_directory, free_bytes, made_ahead, spaces_for
 from kafkalog_core.storage.changing.staging import Staging
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
@@ -45,12 +39,13 @@ from kafkalog_core.storage.changing.writer import WriteError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kafkalog_core.command_lines import CommandLine
     from kafkalog_core.ops.plans.plan import PlanRequest
     from kafkalog_core.storage.changing.changes import Change
     from kafkalog_core.storage.changing.commit import States
     from kafkalog_core.storage.changing.writer import Disk
 
-__all__ = ["apply_draft", "check_drift", "draft_to_apply", "resume"]
+__all__ = ["apply_draft", "check_drift", "draft_to_apply", "replan_advice", "resume"]
 
 _MADE_ONCE: Final = {"compact": "kafkalog_core.ops.cleaning.planning:compacted_bytes"}
 """Commands that take long to make what they write, and what tells the bytes that they make it of."""
@@ -141,7 +136,7 @@ def apply_draft(draft: Draft, disk: Disk, *, now_ms: int, progress: Progress = N
     try:
         if draft.staging is None and not draft.outline.replay(staging):
             planner_of(plan.command)(plan.request, staging, progress)
-        check_drift(plan.changes[ahead:], staging.changes)
+        check_drift(plan.changes[ahead:], staging.changes, plan.request.command_line)
         journal = staging.prepare()
         states = check_new(journal)
     except BaseException as error:
@@ -172,9 +167,11 @@ def _made_ahead(draft: Draft, disk: Disk) -> int:
 
 def _unfinished_ahead(plan: Plan, error: BaseException) -> UnfinishedError:
     cause = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
+    line = plan.request.command_line
+    again = f"the same kafkalog {plan.command}" if line is None else line.with_options("--no-undo", "--apply")
     return UnfinishedError(
-        f"{cause}. Some files of {plan.request.site.root} have been deleted or cut and the others not: when the cause "
-        f"is mended, run the same kafkalog {plan.command} --no-undo --apply again, which does what is left"
+        f"{cause}. Some files of {plan.request.site.root} have been deleted or cut and others have not. When the cause "
+        f"is mended, run this again to do what is left: {again}"
     )
 
 
@@ -204,11 +201,18 @@ def _finish(journal: Journal, disk: Disk, states: States) -> Journal:
         ) from error
 
 
-def check_drift(planned: Sequence[Change], now: Sequence[Change]) -> None:
-    """Raises RefusedError where something of a plan is no longer so."""
+def check_drift(planned: Sequence[Change], now: Sequence[Change], command_line: CommandLine | None) -> None:
+    """Raise RefusedError where a plan is not what would be planned now. `command_line`: what the plan was made with."""
     drift = _drift(planned, now)
     if drift is not None:
-        raise RefusedError(f"{drift}; nothing has been changed. Make a new plan: the planning command with --plan-out")
+        raise RefusedError(f"{drift}; nothing has been changed. {replan_advice(command_line)}")
+
+
+def replan_advice(command_line: CommandLine | None) -> str:
+    """Return the sentence that names the command which makes a plan again."""
+    if command_line is None:
+        return "Make a new plan with the same options"
+    return f"Make a new plan: {command_line.without('--apply')}"
 
 
 def _drift(planned: Sequence[Change], now: Sequence[Change]) -> str | None:

@@ -27,6 +27,7 @@ from kafkalog_core.storage.partition import read_partition
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
+    from kafkalog_core.command_lines import CommandLine
     from kafkalog_core.ops.cleaning.forecast import CompactForecast
     from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
     from kafkalog_core.ops.logdirs.segment_views import PartitionView
@@ -62,7 +63,7 @@ class CompactRequest:
         biggest: so many of the biggest keys.
         jobs: processes, each with an offset map of its own.
         max_batch_bytes: the largest batch that is read, inflated too.
-        command_line: what was typed, `assumptions.PLACE` where options go, for commands to paste; None: not known.
+        command_line: what was typed, for commands to paste; None: unknown.
     """
 
     targets: tuple[Target, ...]
@@ -74,7 +75,7 @@ class CompactRequest:
     biggest: int = 0
     jobs: int = 1
     max_batch_bytes: int = MAX_BATCH_BYTES
-    command_line: str | None = None
+    command_line: CommandLine | None = None
 
 
 def compact(

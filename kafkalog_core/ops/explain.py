@@ -7,12 +7,12 @@ stands, and lines of level WARN or worse that no message fits are counted and na
 from __future__ import annotations
 
 import re
-import shlex
 from collections import defaultdict
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kafkalog_core.command_lines import shell_word
 from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.findings.broker_messages import BROKER_MESSAGES, hear
 from kafkalog_core.findings.damage import ENTRY_DAMAGE, LOG_DAMAGE
@@ -187,7 +187,7 @@ def near(word: str) -> list[str]:
 def texts_of(message: BrokerMessage, values: dict[str, str]) -> dict[str, str]:
     """The message's texts about one line: what it names is filled in, in commands as a shell wants it."""
     filled = defaultdict(lambda: "?", _NOT_NAMED | values)
-    quoted = {name: shlex.quote(value) for name, value in (values | _places(values)).items()}
+    quoted = {name: shell_word(value) for name, value in (values | _places(values)).items()}
     in_commands = defaultdict(
         lambda: "...", {name: name.upper() for name in ("dir", "path", "place", "log_dir")} | quoted
     )

@@ -15,17 +15,23 @@ from kafkalog_core.errors import NotFoundError, RefusedError, UnfinishedError
 from kafkalog_core.format.names import journal_run
 from kafkalog_core.ops.plans.obstacles import (
     interrupted_sentence,
-    leading_directory,
-    prune_command,
-    resume_command,
     space_sentence,
     trust_problem,
-    undo_command,
     unreadable_sentence,
 )
 from kafkalog_core.storage.changing.changes import Change
 from kafkalog_core.storage.changing.commit import check_old, check_saved, prune, roll_back, state_of, unfinished_files
-from kafkalog_core.storage.changing.journals import Found, Remains, find_journals, real_path, untrusted_places
+from kafkalog_core.storage.changing.journals import (
+    Found,
+    Remains,
+    find_journals,
+    leading_directory,
+    prune_command,
+    real_path,
+    resume_command,
+    undo_command,
+    untrusted_places,
+)
 from kafkalog_core.storage.changing.permission import write_problems
 from kafkalog_core.storage.changing.pointer import pointer_room
 from kafkalog_core.storage.changing.space import Move, freed_bytes, spaces_of
@@ -123,7 +129,8 @@ def scope_of(path: str, also: Iterable[str] = ()) -> Scope:
     for spelling in dict.fromkeys((directory, os.path.realpath(directory))):
         around = os.path.dirname(spelling)
         if not is_broker_dir(directory) and is_broker_dir(around):
-            return Scope(around, _touching(find_journals(around, (directory, *others)), spelling), spelling)
+            found = find_journals(around, (directory, *others))
+            return Scope(around, _touching(found, around, spelling), spelling)
     return Scope(directory, find_journals(directory, others))
 
 
@@ -231,15 +238,24 @@ def _directory(path: str) -> str:
     return directory
 
 
-def _touching(found: Found, partition: str) -> Found:
-    """Only what has changed something in a partition, or lies in it, whatever name leads there."""
+def _touching(found: Found, root: str, partition: str) -> Found:
+    """Only the journals that changed something in a partition, and what may be left of such, whatever name leads there.
+
+    A run that ended before it had changed anything may have left nothing but a file at the top of the log directory
+    (its beginning, or what leads to a journal elsewhere), which names no partition.
+    """
     real = os.path.realpath(partition)
     journals = [
         journal
         for journal in found.journals
         if any(os.path.dirname(real_path(journal.path_of(entry))) == real for entry in journal.entries)
     ]
-    remains = [each for each in found.remains if any(real_path(path).startswith(f"{real}/") for path in each.paths)]
+    remains = [
+        each
+        for each in found.remains
+        if any(real_path(path).startswith(f"{real}/") for path in each.paths)
+        or not any(os.path.dirname(path).startswith(f"{root}/") for path in each.paths)
+    ]
     return Found(tuple(journals), tuple(remains))
 
 

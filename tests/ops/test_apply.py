@@ -596,10 +596,10 @@ def test_a_file_that_changes_after_the_plan(root: Path, name: str, is_kept: bool
 
 def test_drift(root: Path) -> None:
     changes = draft_of(root).plan.changes
-    check_drift(changes, changes)
+    check_drift(changes, changes, None)
     for other in (changes[:-1], changes[1:], (*changes, changes[0]), draft_of(root, seed=2).plan.changes):
         with pytest.raises(RefusedError):
-            check_drift(changes, other)
+            check_drift(changes, other, None)
 
 
 def test_too_much_to_be_kept_is_planned_twice(root: Path) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import KafkalogError, UnfinishedError
-from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
+from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import (
     CountingDisk,
@@ -122,6 +122,35 @@ def test_killed_anywhere_it_can_be_taken_back(patient: Patient) -> None:
         undo_all(root)
         assert patient.is_old(root)
         assert names_of_ours(root) == []
+
+
+def test_killed_anywhere_the_partition_alone_leads_to_what_is_left(patient: Patient) -> None:
+    """What a run left is at the top of the log directory too, or only there; nobody has to know that."""
+    for at in sorted({*range(16), *range(16, len(patient.steps), 16)}):  # nothing but staging comes first
+        root = patient.fresh()
+        with suppress(Killed):
+            patient.apply(root, DyingDisk(at))
+        undo_all(root / "t-0")
+        assert patient.is_old(root)
+        assert names_of_ours(root) == []
+
+
+def test_killed_while_it_is_pruned(patient: Patient) -> None:
+    """The same command again, with the log directory or the partition, frees the rest."""
+    counting = CountingDisk()
+    done = patient.fresh()
+    patient.apply(done, Disk())
+    apply_prune(plan_prune(scope_of(str(done / "t-0"))), counting)
+    assert names_of_ours(done) == []
+    for at in range(0, len(counting.steps), 2):
+        root = patient.fresh()
+        patient.apply(root, Disk())
+        named = str(root / "t-0") if at % 4 else str(root)
+        with suppress(Killed):
+            apply_prune(plan_prune(scope_of(named)), DyingDisk(at))
+        apply_prune(plan_prune(scope_of(named)), Disk())
+        assert names_of_ours(root) == []
+        assert patient.is_new(root)
 
 
 def test_killed_anywhere_it_can_be_finished(patient: Patient) -> None:

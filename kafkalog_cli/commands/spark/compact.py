@@ -17,7 +17,6 @@ from kafkalog_cli.setting_options import now_option
 from kafkalog_cli.spark_options import session_options
 from kafkalog_cli.targets import resolve_readable
 from kafkalog_core.ops.compact import CompactRequest
-from kafkalog_core.ops.releases.assumptions import PLACE
 from kafkalog_core.ops.report import Report
 from kafkalog_core.spark.compact import DEFAULT_GIANT_BYTES, compact, compact_to
 from kafkalog_core.spark.paths import local_paths
@@ -100,7 +99,7 @@ def compact_command(
         force=given["force"],
         biggest=given["biggest"],
         max_batch_bytes=given["max_batch_bytes"],
-        command_line=command_line(PLACE),
+        command_line=command_line(),
     )
     writer = open_compactions(options.chosen_output(given["output"]))
     giant_bytes = given["giant_bytes"]

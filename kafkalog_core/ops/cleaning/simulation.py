@@ -23,6 +23,7 @@ from kafkalog_core.storage.partition import partition_name, read_partition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkalog_core.command_lines import CommandLine
     from kafkalog_core.ops.cleaning.bounds import Cleanability
     from kafkalog_core.ops.cleaning.config import CleanConfig
     from kafkalog_core.ops.cleaning.course import CleanPass
@@ -70,7 +71,7 @@ class CompactTask:
         biggest: so many of the biggest keys.
         max_batch_bytes: the largest batch that is read, inflated too.
         assume_defaults: a clean may rest on values that nobody states.
-        command_line: what was typed, `assumptions.PLACE` where options go; None: not known.
+        command_line: what was typed, for commands to paste; None: unknown.
     """
 
     path: str
@@ -90,7 +91,7 @@ class CompactTask:
     biggest: int
     max_batch_bytes: int
     assume_defaults: bool = False
-    command_line: str | None = None
+    command_line: CommandLine | None = None
 
     @property
     def expected_bytes(self) -> int:

@@ -7,12 +7,12 @@ and open transactions without a word; where a time index is missing it makes an 
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.findings.logs import DAMAGE_REASONS
@@ -124,7 +124,7 @@ def why_unmarked(root: str, obstacles: Sequence[Finding]) -> str:
     """Return why a directory is not marked, and the commands that come first, in their order."""
     counts: Counter[str] = Counter()
     for finding in obstacles:
-        counts[_REINDEX_ALL.format(shlex.quote(root)) if _is_rebuilt(finding) else finding.next_command or ""] += 1
+        counts[_REINDEX_ALL.format(shell_path(root)) if _is_rebuilt(finding) else finding.next_command or ""] += 1
     unnamed = counts.pop("", 0)
     ways = [f"{command} ({count_of(count, 'finding')})" for command, count in counts.items()]
     shown = [*ways[:_SHOWN], *([f"{len(ways) - _SHOWN} more commands"] if len(ways) > _SHOWN else [])]

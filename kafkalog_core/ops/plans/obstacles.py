@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
-import shlex
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.ops.releases.assumptions import PLACE, refusal
+from kafkalog_core.command_lines import shell_path
+from kafkalog_core.ops.releases.assumptions import refusal, with_options
 from kafkalog_core.ops.releases.release import LATEST
-from kafkalog_core.storage.changing.journals import find_journals, to_be_named, untrusted_places
+from kafkalog_core.storage.changing.journals import (
+    find_journals,
+    leading_directory,
+    resume_command,
+    undo_command,
+    untrusted_places,
+)
 from kafkalog_core.storage.changing.permission import place_problem, write_problems
 from kafkalog_core.storage.changing.space import spaces_for
 from kafkalog_core.words import size, sizes
@@ -23,13 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "interrupted_sentence",
-    "leading_directory",
     "obstacles_of",
-    "prune_command",
-    "resume_command",
     "space_sentence",
     "trust_problem",
-    "undo_command",
     "unreadable_sentence",
 ]
 
@@ -53,21 +55,6 @@ def obstacles_of(plan: Plan) -> tuple[str, ...]:
     return tuple(found) if more <= 0 else (*found[:_SHOWN], f"and {more} more")
 
 
-def undo_command(root: str, journal: Journal) -> str:
-    """The command line that takes a run back. `root`: the directory that leads to its journal."""
-    return f"kafkalog undo {_directories(root, journal)} --run {journal.run} --apply"
-
-
-def prune_command(root: str, journal: Journal) -> str:
-    """The command line that frees a journal."""
-    return f"kafkalog undo {_directories(root, journal)} --prune --run {journal.run} --apply"
-
-
-def resume_command(root: str, journal: Journal) -> str:
-    """The command line that finishes a run."""
-    return f"kafkalog apply --resume {_directories(root, journal)}"
-
-
 def trust_problem(journal: Journal) -> str | None:
     """Why a journal is not used that leads to directories that were not named; null: it leads to none."""
     places = untrusted_places(journal)
@@ -86,23 +73,10 @@ def trust_problem(journal: Journal) -> str | None:
     return f"{why}. If that is where it belongs, name all of them: {undo_command(leading_directory(journal), journal)}"
 
 
-def _directories(root: str, journal: Journal) -> str:
-    """What is to be named on a command line: what leads to the journal, and all else that it may change."""
-    changed = journal.layout.root
-    named = [root] if f"{changed}/".startswith(f"{root}/") else [root, changed]
-    return shlex.join(dict.fromkeys((*named, *to_be_named(journal))))
-
-
 def space_sentence(space: Space) -> str:
     """That there is too little of it."""
     needed, free = sizes(space.needed_bytes, space.free_bytes)
     return f"{space.path}: this needs {needed} on its file system while it is done, and {free} are free"
-
-
-def leading_directory(journal: Journal) -> str:
-    """The directory that leads to a journal: the root of the run, or where there was no room for a pointer its own."""
-    pointer = journal.pointer
-    return journal.layout.root if pointer is None or os.path.lexists(pointer) else journal.layout.home
 
 
 def interrupted_sentence(journal: Journal) -> str:
@@ -142,22 +116,22 @@ def unreadable_sentence(root: str, remains: Remains) -> str:
     """Return that a journal cannot be read, and the command that gives it up."""
     return (
         f"{remains.paths[0]}: {remains.reason}, so it is unknown whether an earlier run was interrupted; put the file "
-        f"back from a copy, or give it up: kafkalog undo {shlex.quote(root)} --prune --run {remains.run} --apply"
+        f"back from a copy, or give it up: kafkalog undo {shell_path(root)} --prune --run {remains.run} --apply"
     )
 
 
 def _of_release(plan: Plan) -> Iterator[str]:
-    outcome, line = plan.outcome, plan.request.command_line or PLACE
+    outcome, line = plan.outcome, plan.request.command_line
     evidence = "; ".join(outcome.release.evidence) if outcome.release is not None else "nothing"
     if outcome.release is not None and outcome.release.is_newer:
         yield (
             f"the release of the broker is unknown: {evidence}. To apply this plan by the rules of {LATEST} all the "
-            f"same: {line.replace(PLACE, f'--kafka {LATEST}')}"
+            f"same: {with_options(line, f'--kafka {LATEST}')}"
         )
     elif outcome.needs_release:
         yield (
             f"the release of the broker is not certain ({evidence}), and this plan depends on it. State the release: "
-            f"{line.replace(PLACE, '--kafka VERSION')}"
+            f"{with_options(line, '--kafka VERSION')}"
         )
 
 

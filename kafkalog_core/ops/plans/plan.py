@@ -21,6 +21,7 @@ from kafkalog_core.storage.changing.space import Space, spaces_for
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kafkalog_core.command_lines import CommandLine
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.plans.sites import Site
     from kafkalog_core.ops.reading.rows import RowChunk
@@ -53,14 +54,14 @@ class PlanRequest:
             `kafka` holds the fields of a `SettingsRequest`, as `dataclasses.asdict` gives them; each may be absent.
         now_ms: the time that counts as now.
         jobs: processes that may read at the same time; of no influence on the result.
-        command_line: what was typed, `assumptions.PLACE` where options go, for commands to paste; None: not known.
+        command_line: what was typed, for commands to paste; None: unknown.
     """
 
     site: Site
     options: Mapping[str, Json]
     now_ms: int
     jobs: int = 1
-    command_line: str | None = None
+    command_line: CommandLine | None = None
 
     @property
     def settings(self) -> SettingsRequest:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final, cast, get_args
 
+from kafkalog_core.command_lines import CommandLine, current_directory
 from kafkalog_core.errors import FieldError
 from kafkalog_core.format.json_form import json_text
 from kafkalog_core.format.strict_json import Fields, load_fields, path_problem
@@ -42,10 +43,17 @@ class StoredPlan:
     undo_to: str | None
     keeps_undo: bool
     changes: tuple[Change, ...]
+    command_line: CommandLine | None
 
     def request(self, jobs: int) -> PlanRequest:
         """What it was asked for, to be asked for again. Raises NotFoundError, AccessError, ..."""
-        return PlanRequest(site=site_of(self.paths, self.beside), options=self.options, now_ms=self.now_ms, jobs=jobs)
+        return PlanRequest(
+            site=site_of(self.paths, self.beside),
+            options=self.options,
+            now_ms=self.now_ms,
+            jobs=jobs,
+            command_line=self.command_line,
+        )
 
 
 def plan_file(plans: Iterable[Plan]) -> Iterator[str]:
@@ -82,6 +90,7 @@ def _plan(plan: Plan) -> dict[str, object]:
         "beside": list(plan.request.site.beside),
         "options": plan.request.options,
         "now_ms": plan.request.now_ms,
+        "command_line": _command_line_json(plan.request.command_line),
         "undo_to": plan.undo_to,
         "keeps_undo": plan.keeps_undo,
         "message": sheet.plan["message"],
@@ -102,8 +111,9 @@ def _stored(fields: Fields) -> StoredPlan:
         raise FieldError("it names no paths")
     if not all(path_problem(text) is None for text in _texts(options) if text):
         raise FieldError("its options have a character in them that no option can have")
+    command = fields.choice("command", tuple(PLANNERS))
     return StoredPlan(
-        command=fields.choice("command", tuple(PLANNERS)),
+        command=command,
         root=fields.path("root"),
         paths=paths,
         beside=_paths(fields, "beside"),
@@ -112,6 +122,26 @@ def _stored(fields: Fields) -> StoredPlan:
         undo_to=None if fields.any("undo_to") is None else fields.path("undo_to"),
         keeps_undo=fields.flag("keeps_undo"),
         changes=tuple(_change(change) for change in fields.objects("changes")),
+        command_line=_command_line(command, fields.optional_fields("command_line")),
+    )
+
+
+def _command_line_json(line: CommandLine | None) -> Json:
+    directory = None if line is None else line.directory or current_directory()
+    return None if line is None else {"arguments": line.arguments, "directory": directory}
+
+
+def _command_line(command: str, fields: Fields | None) -> CommandLine | None:
+    """Return what was typed when the plan was made: it is shown, quoted word by word, and never run."""
+    if fields is None:
+        return None
+    arguments = fields.items("arguments")
+    if not all(isinstance(word, str) and (not word or path_problem(word) is None) for word in arguments):
+        raise FieldError("its command line has a character in it that none can have")
+    return CommandLine(
+        program=f"kafkalog {command}",
+        arguments=tuple(map(str, arguments)),
+        directory=None if fields.any("directory") is None else fields.path("directory"),
     )
 
 

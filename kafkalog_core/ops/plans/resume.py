@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog_core.ops.plans.obstacles import leading_directory, undo_command
 from kafkalog_core.ops.plans.sheet import Sheet, change_row, counted_changes
 from kafkalog_core.storage.changing.changes import Change
-from kafkalog_core.storage.changing.journals import real_path
+from kafkalog_core.storage.changing.journals import leading_directory, real_path, undo_command
 
 if TYPE_CHECKING:
     from kafkalog_core.ops.plans.plan_file import StoredPlan

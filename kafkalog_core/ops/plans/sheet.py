@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core import tables
 from kafkalog_core.format.names import parse_directory_name
-from kafkalog_core.ops.plans.obstacles import leading_directory, undo_command
 from kafkalog_core.ops.reading.rows import RowChunk
+from kafkalog_core.storage.changing.journals import leading_directory, undo_command
 from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:

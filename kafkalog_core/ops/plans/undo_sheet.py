@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.ops.plans.obstacles import interrupted_sentence, undo_command
+from kafkalog_core.ops.plans.obstacles import interrupted_sentence
 from kafkalog_core.ops.plans.sheet import Sheet, change_row, counted_changes
-from kafkalog_core.storage.changing.journals import Remains, held_bytes
+from kafkalog_core.storage.changing.journals import Remains, held_bytes, undo_command
 
 if TYPE_CHECKING:
     from kafkalog_core.ops.undo import PrunePlan, Scope, UndoPlan
@@ -32,7 +32,7 @@ def undo_sheet(plan: UndoPlan, *, is_done: bool) -> Sheet:
         state, message = "refused", f"{journal.run} cannot be taken back as things are. Nothing has been changed"
     else:
         command = undo_command(root, journal)
-        state, message = "planned", f"{what}. Nothing has been changed yet: {command} does it"
+        state, message = "planned", f"{what}. Nothing has been changed yet. To do it: {command}"
     row = _plan_row(_UNDO, root, state, message, len(plan.changes), plan.obstacles)
     row["needed_bytes"] = sum(space.needed_bytes for space in plan.spaces)
     row["run"] = journal.run

@@ -8,19 +8,20 @@ remembered, lose no record and are never asked for.
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.command_lines import shell_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from kafkalog_core.command_lines import CommandLine
     from kafkalog_core.ops.logdirs.segment_views import PartitionView
     from kafkalog_core.ops.releases.setting_values import GapKind, Setting, TopicSettings
 
 __all__ = [
     "ASSUME",
-    "PLACE",
     "Assumption",
     "assumed_of_broker",
     "assumed_of_topic",
@@ -28,11 +29,10 @@ __all__ = [
     "forecast_note",
     "refusal",
     "summary",
+    "with_options",
 ]
 
 ASSUME: Final = "--assume-defaults"
-PLACE: Final = "@OPTIONS@"
-"""A word of a command line that stands for options yet to be named."""
 _SHOWN: Final = 4
 _CONFIG: Final = "--config FILE"
 
@@ -67,9 +67,9 @@ def assumed_of_topic(topic: TopicSettings, names: Iterable[str]) -> Iterator[Ass
         setting = topic.setting(name)
         if setting.gap is None:
             continue
-        option = f"--topic-config {shlex.quote(f'{topic.topic}:{name}={setting.text}')}"
+        option = f"--topic-config {shell_word(f'{topic.topic}:{name}={setting.text}')}"
         if topic.topic is None:
-            option = f"--set {shlex.quote(f'{name}={setting.text}')}"
+            option = f"--set {shell_word(f'{name}={setting.text}')}"
         of = "the topic" if topic.topic is None else f"topic {topic.topic}"
         yield _assumption(setting, of, option)
 
@@ -78,7 +78,7 @@ def assumed_of_broker(settings: Iterable[Setting]) -> Iterator[Assumption]:
     """Yield those of some settings of the broker that nobody states."""
     for setting in settings:
         if setting.gap is not None:
-            yield _assumption(setting, "the broker", f"--set {shlex.quote(f'{setting.name}={setting.text}')}")
+            yield _assumption(setting, "the broker", f"--set {shell_word(f'{setting.name}={setting.text}')}")
 
 
 def assumed_watermark(view: PartitionView) -> Iterator[Assumption]:
@@ -112,22 +112,26 @@ def forecast_note(assumptions: Sequence[Assumption]) -> str:
     )
 
 
-def refusal(assumptions: Sequence[Assumption], command_line: str | None) -> str:
+def refusal(assumptions: Sequence[Assumption], command_line: CommandLine | None) -> str:
     """Return why a plan is refused, with each option that settles it.
 
     Args:
         assumptions: at least one.
-        command_line: what was typed, with `PLACE` where options go; None: unknown.
+        command_line: what was typed; None: unknown.
     """
-    line = command_line or PLACE
-    ways = [*_stating(assumptions, line), *_with_config(assumptions, line)]
+    ways = [*_stating(assumptions, command_line), *_with_config(assumptions, command_line)]
     if any(each.kind in {"no-log", "damaged"} for each in assumptions):
         ways.append("name the broker's log directory with the metadata log (__cluster_metadata-0) too")
-    ways.append(f"accept what is assumed: {line.replace(PLACE, ASSUME)}")
+    ways.append(f"accept what is assumed: {with_options(command_line, ASSUME)}")
     return f"records would be lost by values that nobody states: {summary(assumptions)}. Either {'; or '.join(ways)}"
 
 
-def _stating(assumptions: Sequence[Assumption], line: str) -> Iterator[str]:
+def with_options(command_line: CommandLine | None, *options: str) -> str:
+    """Return a command line with more options, ready to paste; where it is unknown the options alone."""
+    return " ".join(options) if command_line is None else command_line.with_options(*options)
+
+
+def _stating(assumptions: Sequence[Assumption], line: CommandLine | None) -> Iterator[str]:
     """The values as options, as far as they have some; of many topics those of the first."""
     given = [each for each in assumptions if each.option is not None]
     if not given:
@@ -140,16 +144,16 @@ def _stating(assumptions: Sequence[Assumption], line: str) -> Iterator[str]:
     if any(each.kind == "zookeeper" for each in given):
         hint = " (kafka-configs.sh --describe --entity-type topics shows them)"
     if len(owners) <= _SHOWN:
-        yield f"state the real values{hint}, here as they are assumed: {line.replace(PLACE, ' '.join(options))}"
+        yield f"state the real values{hint}, here as they are assumed: {with_options(line, *options)}"
         return
     first = " ".join(dict.fromkeys(str(each.option) for each in given if each.of == owners[0]))
     yield f"state the real values{hint} of each of them, like {first}"
 
 
-def _with_config(assumptions: Iterable[Assumption], line: str) -> Iterator[str]:
+def _with_config(assumptions: Iterable[Assumption], line: CommandLine | None) -> Iterator[str]:
     """The broker's server.properties, where that can settle all of it."""
     kinds = {each.kind for each in assumptions}
-    command = line.replace(PLACE, _CONFIG)
+    command = with_options(line, _CONFIG)
     if kinds == {"no-config"}:
         yield f"give the broker's server.properties: {command}"
     elif kinds <= {"no-config", "no-log"}:

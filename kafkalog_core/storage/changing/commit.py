@@ -11,7 +11,6 @@ neither, somebody else has changed it, and it is left alone.
 from __future__ import annotations
 
 import os
-import shlex
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, pairwise
@@ -29,6 +28,7 @@ from kafkalog_core.storage.changing.fingerprint import (
 )
 from kafkalog_core.storage.changing.journal import OF_SEVERAL, Entry, Journal
 from kafkalog_core.storage.changing.journal_file import write_intent
+from kafkalog_core.storage.changing.journals import leading_directory, prune_command, undo_command
 from kafkalog_core.storage.changing.owners import check_owners
 from kafkalog_core.storage.changing.pointer import leave_pointer_if_room, remove_pointer
 from kafkalog_core.storage.changing.swap import Replacement, in_groups
@@ -324,18 +324,15 @@ def _free_temporary(disk: Disk, journal: Journal, entry: Entry) -> str:
 
 def _undo_first(journal: Journal) -> str:
     """Return the command that takes back a run whose new content is lost."""
-    return f"take the run back: kafkalog undo {shlex.quote(journal.layout.root)} --run {journal.run} --apply"
+    return f"take the run back: {undo_command(leading_directory(journal), journal)}"
 
 
 def _give_up(journal: Journal) -> str:
     """Return what is left to do with a run that can be neither finished nor taken back as it is."""
     if journal.is_interrupted:
         return "nothing has been changed. Put the file back from a backup and run the same command again"
-    root = shlex.quote(journal.layout.root)
-    return (
-        f"nothing has been changed. To keep the files as they are and free the journal: kafkalog undo {root} --prune "
-        f"--run {journal.run} --apply"
-    )
+    command = prune_command(leading_directory(journal), journal)
+    return f"nothing has been changed. To keep the files as they are and free the journal: {command}"
 
 
 # --- what is in the journal -------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
+from kafkalog_core.command_lines import shell_line
 from kafkalog_core.errors import FieldError, NotFoundError, RefusedError, StorageError
 from kafkalog_core.format.names import JOURNAL_PREFIX, journal_run
 from kafkalog_core.storage.changing.journal import INTENT, OF_SEVERAL, Journal
@@ -28,8 +29,11 @@ __all__ = [
     "UntrustedPlace",
     "find_journals",
     "held_bytes",
+    "leading_directory",
+    "prune_command",
     "real_path",
-    "to_be_named",
+    "resume_command",
+    "undo_command",
     "untrusted_places",
 ]
 
@@ -110,7 +114,7 @@ def untrusted_places(journal: Journal) -> list[UntrustedPlace]:
     return list(dict.fromkeys(found))
 
 
-def to_be_named(journal: Journal) -> tuple[str, ...]:
+def _to_be_named(journal: Journal) -> tuple[str, ...]:
     """The directories that have to be named along with the root when a journal is to be used."""
     layout = journal.layout
     strict = TrustedDirectories((layout.root,))
@@ -119,6 +123,34 @@ def to_be_named(journal: Journal) -> tuple[str, ...]:
         strict = both if _is_of_this_user(both, f"{layout.home}/{layout.run}") else strict
     places = untrusted_places(replace(journal, trusted=strict))
     return tuple(place.target or place.path for place in places if place.path != f"{layout.home}/{layout.run}")
+
+
+def undo_command(root: str, journal: Journal) -> str:
+    """Return the command line that takes a run back. `root`: the directory that leads to its journal."""
+    return f"kafkalog undo {_words(root, journal)} --run {journal.run} --apply"
+
+
+def prune_command(root: str, journal: Journal) -> str:
+    """Return the command line that frees a journal."""
+    return f"kafkalog undo {_words(root, journal)} --prune --run {journal.run} --apply"
+
+
+def resume_command(root: str, journal: Journal) -> str:
+    """Return the command line that finishes a run."""
+    return f"kafkalog apply --resume {_words(root, journal)}"
+
+
+def _words(root: str, journal: Journal) -> str:
+    """The directories to name on a command line: the one that leads to the journal, and all that it may change."""
+    changed = journal.layout.root
+    named = [root] if f"{changed}/".startswith(f"{root}/") else [root, changed]
+    return shell_line(dict.fromkeys((*named, *_to_be_named(journal))))
+
+
+def leading_directory(journal: Journal) -> str:
+    """The directory that leads to a journal: the root of the run, or where there was no room for a pointer its own."""
+    pointer = journal.pointer
+    return journal.layout.root if pointer is None or os.path.lexists(pointer) else journal.layout.home
 
 
 def held_bytes(journal: Journal) -> int:

@@ -7,10 +7,10 @@ writes a journal of his own would have root make files of another user for him, 
 from __future__ import annotations
 
 import os
-import shlex
 import stat
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.command_lines import shell_path, shell_word
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.storage.changing.attributes import Attributes
 
@@ -86,14 +86,14 @@ class _Known:
             return (
                 f"to user {attributes.uid}, group {attributes.gid}, who own neither {self._directory} nor a file in "
                 f"it. If that is right, give the directory to them first: "
-                f"chown {attributes.uid}:{attributes.gid} {shlex.quote(self._directory)}"
+                f"chown {attributes.uid}:{attributes.gid} {shell_path(self._directory)}"
             )
         for name, value in _guarded(attributes):
             if (name, value) not in self._labels:
                 return (
                     f"the extended attribute {name}, which no file there has with this value. If that is right, give "
                     f"it to the directory first: "
-                    f"setfattr -n {shlex.quote(name)} -v 0x{value.hex()} {shlex.quote(self._directory)}"
+                    f"setfattr -n {shell_word(name)} -v 0x{value.hex()} {shell_path(self._directory)}"
                 )
         return None
 

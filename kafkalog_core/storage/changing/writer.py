@@ -10,13 +10,13 @@ import errno
 import fcntl
 import hashlib
 import os
-import shlex
 import stat
 import sys
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
+from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import AccessError, RefusedError
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.storage.changing.attributes import extended_attributes
@@ -347,7 +347,7 @@ def _check_alone(number: int, path: str) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise RefusedError("is not a regular file; kafkalog verify shows what is in its directory", path=path)
     if status.st_nlink != 1:
-        copy = shlex.quote(path)
+        copy = shell_path(path)
         raise RefusedError(
             "has another hard link, which would be changed with it; replace it by a copy of itself first: "
             f"cp -p {copy} {copy}.copy && mv {copy}.copy {copy}",

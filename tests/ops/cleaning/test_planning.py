@@ -463,7 +463,7 @@ def test_a_plan_in_a_file_is_carried_out_like_any_other(log_dir: Path) -> None:
     (stored,) = parse_plans("".join(plan_file([draft.plan])).encode())
     assert stored.changes == draft.plan.changes
     again = make_plan(stored.command, stored.request(jobs=1))
-    check_drift(stored.changes, again.plan.changes)
+    check_drift(stored.changes, again.plan.changes, stored.command_line)
     apply_draft(again, Disk(), now_ms=NOW_MS)
     assert is_of_plan(scope_of(str(log_dir)).journal(None), stored)
     assert records(log_dir / "t-0") == [(10, "a"), *LAST, (30, "a"), (31, "b")]
