@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import Finding
 from kafkalog_core.ops.plans.plan import Outcome as PlanOutcome
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
 from kafkalog_core.ops.recovery.loader_rules import rules_of
 from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
-from kafkalog_core.ops.retention.assumed import assumptions_of
+from kafkalog_core.ops.releases.assumptions import assumed_of_broker, assumed_of_topic, assumed_watermark
 from kafkalog_core.ops.retention.play import Event, Schedule, play
-from kafkalog_core.ops.retention.rules import release_rules
+from kafkalog_core.ops.retention.rules import START_OF_COMPACTED, release_rules
 from kafkalog_core.ops.retention.staging import stage_retention
 from kafkalog_core.ops.retention.starts import raise_log_starts
 from kafkalog_core.ops.retention.survey import Survey, Wanted, used_settings
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.changes import Stage
 
 __all__ = ["RetainRequest", "Retained", "plan_retain", "retain", "told"]
+
+_START: Final = "start-offset"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +99,7 @@ def told(
             outcomes=tuple(_outcomes(each, survey.settings, request.scenarios)),
             events=events,
             schedule=schedule,
-            assumptions=tuple(assumptions_of(each, survey.settings)),
+            assumptions=tuple(_assumptions_of(each, survey.settings)),
         )
 
 
@@ -148,7 +150,7 @@ def plan_retain(request: PlanRequest, stage: Stage, progress: Progress) -> PlanO
     changed = [each for each in forecasts if each.is_change]
     told = stage_retention(changed, release, snapshots, stage, lambda: _raise_starts(survey, forecasts, stage))
     topics = [each.question.topic for each in forecasts]
-    assumptions = [assumption for each in changed for assumption in assumptions_of(each, survey.settings)]
+    assumptions = [assumption for each in changed for assumption in _assumptions_of(each, survey.settings)]
     return PlanOutcome(
         findings=(*findings, *told),
         settings=used_settings(topics),
@@ -157,6 +159,26 @@ def plan_retain(request: PlanRequest, stage: Stage, progress: Progress) -> PlanO
         needs_release=bool(changed)
         and not survey.guess.agree(lambda each: [release_rules(topic, each) for topic in topics]),
     )
+
+
+def _assumptions_of(forecast: Forecast, settings: Settings) -> Iterator[Assumption]:
+    """Yield what the deletions of a forecast rest on and nobody states.
+
+    The passes by time and size run because of the topic's cleanup.policy and delete by its limit; a larger or smaller
+    value of any other setting deletes other segments, not these. Segments below the log start offset are out of reach
+    for every reader, so their deletion needs no policy (from 2.1 on, compacted logs have that pass too).
+    """
+    question, view = forecast.question, forecast.question.view
+    limits = {"time": question.rules.time_setting, "size": question.rules.size_setting}
+    by = {each.rule for each in forecast.deleted}
+    names = [name for rule, name in limits.items() if rule in by]
+    if names or (_START in by and settings.release < START_OF_COMPACTED):
+        yield from assumed_of_topic(question.topic, ["cleanup.policy", *names])
+    if names and question.rules.runner == "cleaner":
+        yield from assumed_of_broker([settings.broker("log.cleaner.enable")])
+    is_raised = question.log.start_offset > view.log_start_offset  # a broker deletes nothing above its high watermark
+    if question.rules.is_bounded and (by - {_START} or is_raised):
+        yield from assumed_watermark(view)
 
 
 def wanted_of(options: Mapping[str, object], request: PlanRequest) -> Wanted:

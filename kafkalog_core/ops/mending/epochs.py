@@ -21,6 +21,7 @@ from kafkalog_core.ops.logdirs.textfiles import EpochText, read_epochs
 from kafkalog_core.ops.mending.mend import Mend, read_text
 from kafkalog_core.ops.reading.entry_faults import EntryFile
 from kafkalog_core.ops.sink import Sink
+from kafkalog_core.ops.verify.epochs import add_beyond_end
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 
@@ -153,19 +154,8 @@ def _findings(file: EntryFile, text: EpochText | None, extent: Extent | None) ->
     if text.is_cut and has_epochs:
         findings.append(file.finding("epochs.cut"))
     sink = Sink(file.topic, file.partition)  # a file may have a million of such lines
-    for placed in text.entries:
-        entry = placed.entry
-        if isinstance(entry, EpochEntry) and extent is not None and _is_beyond(entry, extent):
-            sink.add(
-                "epochs.beyond-end",
-                file.path,
-                position=placed.position,
-                size_bytes=placed.size_bytes,
-                offset=entry.start_offset,
-                epoch=entry.leader_epoch,
-                said=entry.start_offset,
-                end=extent.end,
-            )
+    if extent is not None and extent.is_sure:
+        add_beyond_end(text, extent.end, sink)
     return (*findings, *sink.findings)
 
 

@@ -19,12 +19,10 @@ from kafkalog_core.format.metadata_records import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
     ConfigValue,
-    TopicCreated,
-    TopicRemoved,
 )
 from kafkalog_core.format.names import METADATA_TOPIC
 from kafkalog_core.ops.logdirs.extents import read_extent
-from kafkalog_core.ops.releases.cluster_records import read_history
+from kafkalog_core.ops.releases.cluster_records import ClusterTopics, read_history
 from kafkalog_core.ops.releases.setting_table import known_names
 from kafkalog_core.storage.partition import read_partition
 
@@ -146,14 +144,13 @@ def _read_copy(path: str, signature: _Signature) -> _Copy:
         extent = read_extent(read_partition(path))
     except StorageError:
         extent = None
-    names: dict[str, str] = {}
+    topics = ClusterTopics()
     values: defaultdict[tuple[int, str], dict[str, str]] = defaultdict(dict)
     known = frozenset(known_names())
     for record in history.records():
-        if isinstance(record, TopicCreated):
-            names[record.topic_id] = record.name
-        elif isinstance(record, TopicRemoved):
-            values.pop((TOPIC_RESOURCE, names.pop(record.topic_id, "")), None)
+        removed = topics.replay(record)
+        if removed is not None:
+            values.pop((TOPIC_RESOURCE, removed), None)
         elif isinstance(record, ConfigValue) and record.name in known:
             given = values[record.resource_type, record.resource_name]
             if record.value is None:
@@ -164,6 +161,6 @@ def _read_copy(path: str, signature: _Signature) -> _Copy:
         path=path,
         is_whole=history.is_whole,
         end_offset=-1 if extent is None else extent.end,
-        listed=frozenset(names.values()),
+        listed=frozenset(topics.names.values()),
         values=dict(values),
     )

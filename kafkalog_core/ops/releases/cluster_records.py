@@ -6,8 +6,9 @@ then up to which level of `metadata.version` its release goes: that is the relea
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format.control import decode_control_key
@@ -28,7 +29,7 @@ from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClusterLevels",
+    "ClusterTopics",
     "MetadataHistory",
     "read_cluster_topics",
     "read_file_levels",
@@ -87,7 +89,7 @@ def read_log_levels(path: str, node_id: int | None) -> ClusterLevels:
 def read_file_levels(path: str) -> ClusterLevels:
     """Of one file of batches: a segment, a snapshot, bootstrap.checkpoint."""
     levels = ClusterLevels()
-    for record in _records(path):
+    for record in _read_file(path):
         if isinstance(record, Registration):
             known = levels.registered.get(record.node_id)
             log_dirs = record.log_dirs or (() if known is None else known.log_dirs)  # a controller says none
@@ -97,88 +99,120 @@ def read_file_levels(path: str) -> ClusterLevels:
     return levels
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataHistory:
-    """The records of a metadata log from its newest snapshot on; `is_whole`: none of them is missing or damaged."""
+@dataclass(slots=True)
+class ClusterTopics:
+    """The topics that exist once some records of a metadata log were replayed; `names`: by topic id."""
 
-    paths: tuple[str, ...]
-    is_whole: bool
+    names: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def ids(self) -> dict[str, str]:
+        """Topic ids by name."""
+        return {name: topic_id for topic_id, name in self.names.items()}
+
+    def replay(self, record: MetadataRecord) -> str | None:
+        """Replay one record; return the name of the topic that it removes."""
+        if isinstance(record, TopicCreated):
+            self.names[record.topic_id] = record.name
+        elif isinstance(record, TopicRemoved):
+            return self.names.pop(record.topic_id, None)
+        return None
+
+
+class MetadataHistory:
+    """The records of a metadata log from its newest snapshot on. Each file is read once, by `records`.
+
+    Args:
+        partition: the listed directory of the log; None: it cannot be listed.
+    """
+
+    def __init__(self, partition: Partition | None) -> None:
+        self._partition = partition
+        self._is_whole: bool | None = None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files that hold the records, in their order."""
+        return () if self._partition is None else tuple(reversed(list(_newest_first(self._partition))))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no record is missing or damaged; reads the log where `records` has not been read to its end."""
+        if self._is_whole is None:
+            deque(self.records(), maxlen=0)
+        return bool(self._is_whole)
 
     def records(self) -> Iterator[MetadataRecord]:
-        """In their order, those that `metadata_records` knows. What is damaged is passed over."""
-        for path in self.paths:
-            yield from _records(path)
+        """Yield the records that `metadata_records` knows, in their order. Damage is skipped."""
+        self._is_whole = yield from _read_records(self._partition)
 
 
 def read_history(path: str) -> MetadataHistory:
-    """Of the directory of a metadata log."""
+    """Return the history of a metadata log by the path of its directory."""
     try:
-        partition = read_partition(path)
+        return MetadataHistory(read_partition(path))
     except StorageError:
-        return MetadataHistory((), is_whole=False)
-    paths = tuple(reversed(list(_newest_first(partition))))
-    return MetadataHistory(paths, is_whole=_is_whole(partition))
+        return MetadataHistory(None)
 
 
 def read_cluster_topics(path: str) -> dict[str, str]:
-    """Ids of the topics that there are by the metadata log in a directory; empty where it is not whole."""
-    names: dict[str, str] = {}
-    history = read_history(path)
-    if not history.is_whole:
-        return {}
+    """Return the ids of existing topics by name; empty where the metadata log is not whole."""
+    topics, history = ClusterTopics(), read_history(path)
     for record in history.records():
-        if isinstance(record, TopicCreated):
-            names[record.topic_id] = record.name
-        elif isinstance(record, TopicRemoved):
-            names.pop(record.topic_id, None)
-    return {name: topic_id for topic_id, name in names.items()}
+        topics.replay(record)
+    return topics.ids if history.is_whole else {}
 
 
-def _is_whole(partition: Partition) -> bool:
-    """Return whether every record from the newest snapshot on can be read: what is lost may be what counts now.
+class _FileEnd(NamedTuple):
+    """What is known of a file once it was read.
+
+    Args:
+        is_whole: whether all of it could be read.
+        next_offset: after its last batch; None: it has none.
+        has_footer: whether it ends with a footer record (SnapshotFooterRecord, KIP-630), as a whole snapshot does.
+    """
+
+    is_whole: bool
+    next_offset: int | None
+    has_footer: bool
+
+
+def _read_records(partition: Partition | None) -> Generator[MetadataRecord, None, bool]:
+    """Yield the records; return whether all from the newest snapshot on can be read: a lost one may be what counts.
 
     A torn end counts as a loss too, although a crash may leave one: whether its batch was committed is unknown.
     """
-    snapshot = _newest_snapshot(partition)
-    if snapshot is not None and not _has_footer(snapshot.path):
+    if partition is None:
         return False
-    expected = 0 if snapshot is None else snapshot.name.base_offset or 0
-    is_first = True
-    for segment in _segments_from(partition, expected):
-        starts_right = segment.base_offset <= expected if is_first else segment.base_offset == expected
-        next_offset = None if segment.log is None else _next_offset(segment.log.path, segment.base_offset)
-        if not starts_right or next_offset is None:
-            return False
-        expected, is_first = next_offset, False
-    return True
+    snapshot, is_whole, expected = _newest_snapshot(partition), True, 0
+    if snapshot is not None:
+        end = yield from _read_file(snapshot.path)
+        is_whole, expected = end.is_whole and end.has_footer, snapshot.name.base_offset or 0
+    for number, segment in enumerate(_segments_from(partition, expected)):
+        is_whole &= segment.base_offset == expected or (not number and segment.base_offset < expected)
+        expected = segment.base_offset
+        if segment.log is None:
+            is_whole = False
+            continue
+        end = yield from _read_file(segment.log.path)
+        is_whole &= end.is_whole
+        expected = segment.base_offset if end.next_offset is None else end.next_offset
+    return is_whole
 
 
-def _next_offset(path: str, base_offset: int) -> int | None:
-    """Return the offset after the last batch of a file; `None` where some of the file cannot be read."""
-    next_offset = base_offset
+def _read_file(path: str) -> Generator[MetadataRecord, None, _FileEnd]:
+    is_whole, next_offset, has_footer = True, None, False
     try:
         with Source.open(path) as source:
-            for item in scan(source, base_offset=None):
+            for item in scan(source, base_offset=None, options=ScanOptions(check=True)):
                 if isinstance(item, Damage):
-                    return None
-                next_offset = item.batches.column("last_offset")[-1] + 1
+                    is_whole = False
+                    continue
+                next_offset, has_footer = item.batches.column("last_offset")[-1] + 1, _ends_with_footer(item)
+                yield from _records_of(item)
     except StorageError:
-        return None
-    return next_offset
-
-
-def _has_footer(path: str) -> bool:
-    """Return whether a snapshot is whole: it ends with a footer record (SnapshotFooterRecord, KIP-630)."""
-    is_footer = False
-    try:
-        with Source.open(path) as source:
-            for item in scan(source, base_offset=None):
-                if isinstance(item, Damage):
-                    return False
-                is_footer = _ends_with_footer(item)
-    except StorageError:
-        return False
-    return is_footer
+        is_whole = False
+    return _FileEnd(is_whole, next_offset, has_footer)
 
 
 def _ends_with_footer(run: Run) -> bool:
@@ -214,16 +248,6 @@ def _newest_first(partition: Partition) -> Iterator[str]:
             yield segment.log.path
     if newest is not None:
         yield newest.path
-
-
-def _records(path: str) -> Iterator[MetadataRecord]:
-    try:
-        with Source.open(path) as source:
-            for item in scan(source, base_offset=None, options=ScanOptions(check=True)):
-                if isinstance(item, Run):
-                    yield from _records_of(item)
-    except StorageError:
-        return
 
 
 def _records_of(run: Run) -> Iterator[MetadataRecord]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.sink import Sink
     from kafkalog_core.ops.verify.verdict import EpochStart
 
-__all__ = ["check_epochs"]
+__all__ = ["add_beyond_end", "check_epochs"]
 
 
 def check_epochs(
@@ -66,9 +66,15 @@ def check_epochs(
             epoch=first.entry.leader_epoch,
             start=start_offset,
         )
+    if end_offset is not None:
+        add_beyond_end(text, end_offset, sink)
+
+
+def add_beyond_end(text: EpochText, end_offset: int, sink: Sink) -> None:
+    """Add a finding for each entry whose epoch starts after the log end offset."""
     for placed in text.entries:
         entry = placed.entry
-        if end_offset is not None and isinstance(entry, EpochEntry) and entry.start_offset > end_offset:
+        if isinstance(entry, EpochEntry) and entry.start_offset > end_offset:
             sink.add(
                 "epochs.beyond-end",
                 text.path,
