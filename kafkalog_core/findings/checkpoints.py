@@ -197,7 +197,8 @@ CHECKPOINTS: Final = {
         "{node_id} is a replica.",
         "Start no broker on it yet. Put the topic id of the metadata log into partition.metadata, unless the topic was "
         "deleted and created again: then the directory holds the records of the deleted topic.",
-        "A KRaft broker finds a partition by its topic id, not by its name (LogManager.isStrayReplica, 3.6 and later).",
+        "A KRaft broker finds a partition by its topic id, not by its name (LogManager.isStrayReplica). Releases "
+        "before 3.7 delete the directory.",
     ),
     "partition-metadata.shared-topic-id": FindingType(
         "error",

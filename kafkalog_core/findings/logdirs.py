@@ -6,7 +6,13 @@ from typing import Final
 
 from kafkalog_core.findings.kinds import FindingType
 
-__all__ = ["LOG_DIRS"]
+__all__ = ["LOG_DIRS", "STRAY_DELETED"]
+
+STRAY_DELETED: Final = (
+    "Loads the partition, renames its directory to end in -delete, and deletes it with all its records after "
+    "file.delete.delay.ms (log.segment.delete.delay.ms, 1 minute)."
+)
+"""What releases before 3.7 do with a partition that the metadata log does not assign to them (seen of 3.5.2, 3.6.2)."""
 
 LOG_DIRS: Final = {
     "dir.not-a-partition": FindingType(
@@ -95,8 +101,8 @@ LOG_DIRS: Final = {
         "Loads the partition, renames its directory to end in -stray, and never reads it again.",
         "If the records are wanted, copy the directory away before the broker starts. To serve it again, restore the "
         "metadata log that has the topic, or assign the partition to this node.",
-        "A KRaft broker keeps only partitions that the metadata log assigns to it (LogManager.isStrayReplica, 3.6 and "
-        "later).",
+        "A KRaft broker keeps only partitions that the metadata log assigns to it (LogManager.isStrayReplica). "
+        "Releases before 3.7 delete the others.",
     ),
     "dir.unreadable": FindingType(
         "error",

@@ -200,7 +200,10 @@ NEXT_COMMANDS: Final[Mapping[str, str]] = {
     "dir.other-cluster": "sed -i.before s/^cluster.id=.*/cluster.id=CLUSTER_ID/ {file}",
     "dir.same-directory-id": "sed -i.before /^directory.id=/d {file}",
     "partition-metadata.not-assigned": "sed -i.before '/^topic_id:/s/:.*/: ID_OF_THE_METADATA_LOG/' {file}",
-    "meta.other-directory-id": "sed -i.before s/^directory.id=.*/directory.id=ID_OF_THE_METADATA_LOG/ {file}",
+    **dict.fromkeys(
+        ("meta.no-voter", "meta.other-directory-id"),
+        "sed -i.before s/^directory.id=.*/directory.id=ID_OF_THE_METADATA_LOG/ {file}",
+    ),
     "dir.not-assigned": "kafkalog dump {file} --stats",
     "dir.foreign-owner": "chown -R --reference={parent} -- {file}",
     "dir.no-permission": "chmod u+rwx -- {file}",

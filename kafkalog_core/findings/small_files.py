@@ -123,10 +123,20 @@ SMALL_FILES: Final = {
         "error",
         "The directory.id is {value}, which this node never registered. The metadata log has {partitions} of this "
         "directory in log directory {expected}.",
-        "Registers a new log directory. The controller takes the partitions for offline, and the broker serves none of "
-        "them.",
+        "Starts and registers a new log directory. The controller takes the partitions for offline, so this node leads "
+        "none of them: one without another replica is not served until the node has been started a second time.",
         "With the broker stopped, put the id that the metadata log has back into the line directory.id.",
-        "meta.properties was made anew, or copied from another log directory (KIP-858, 3.7 and later).",
+        "meta.properties was written again, or copied from another log directory (KIP-858, 3.7 and later).",
+    ),
+    "meta.no-voter": FindingType(
+        "error",
+        "The directory.id is {value}, but the metadata log in this directory has node {node_id} as a voter with "
+        "directory.id {expected}.",
+        "Does not count this node among the voters. Where it is the only controller, nobody becomes the leader: the "
+        "node waits without end and serves nothing.",
+        "With the node stopped, put the id that the metadata log has back into the line directory.id.",
+        "A controller is a voter by its node.id and the directory.id of its metadata log (KIP-853): meta.properties "
+        "was written again, or copied from another log directory.",
     ),
     "meta.missing-key": _meta("a key is missing that this version must have."),
     "meta.unsupported-version": _meta("version is neither 0 nor 1."),

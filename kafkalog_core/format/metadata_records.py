@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from kafkalog_core.format.control import KRaftVoters
 from kafkalog_core.format.flexible import Cursor
 
 if TYPE_CHECKING:
@@ -117,7 +118,10 @@ class PartitionAssigned:
     directories: tuple[str, ...] | None
 
 
-MetadataRecord: TypeAlias = ConfigValue | FeatureLevel | PartitionAssigned | Registration | TopicCreated | TopicRemoved
+MetadataRecord: TypeAlias = (
+    ConfigValue | FeatureLevel | KRaftVoters | PartitionAssigned | Registration | TopicCreated | TopicRemoved
+)
+"""A record with what this project takes from the metadata log; the voters come as a control record."""
 
 
 def decode_metadata_record(value: Buffer) -> MetadataRecord | None:

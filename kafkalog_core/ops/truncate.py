@@ -19,6 +19,8 @@ from kafkalog_core.ops.pool import Pool
 from kafkalog_core.ops.recovery.loader_rules import rules_of
 from kafkalog_core.ops.recovery.rules import recovery_rules
 from kafkalog_core.ops.releases.assumptions import assumed_of_topic
+from kafkalog_core.ops.releases.cluster_assignments import read_broker_assignments, read_topic_id
+from kafkalog_core.ops.releases.cluster_dirs import related_dirs
 from kafkalog_core.ops.releases.release_evidence import infer_release
 from kafkalog_core.ops.releases.settings import read_settings
 from kafkalog_core.ops.truncation.aftermath import Surroundings
@@ -103,6 +105,8 @@ class _Planner:
         completions = [answer.completion for answer in answers if answer.completion is not None]
         for completion in completions:
             stage_completion(completion, self._stage)
+        changed = {answer.partition.path for answer in answers if answer.changes}
+        not_assigned = self._not_assigned()
         hidden = [each for each in cuts if self._ends_below_start(each[0])]
         for cut, aftermath in [each for each in cuts if each not in hidden]:
             stage_cut(cut, aftermath, self._stage)
@@ -117,9 +121,13 @@ class _Planner:
         return Outcome(
             findings=(
                 *(finding for answer in answers for finding in answer.findings),
+                *(finding for path, finding in not_assigned.items() if path in changed),
                 *(_of_metadata(cut.partition) for cut, _ in cuts if cut.partition.topic == METADATA_TOPIC),
             ),
-            refusals=tuple(finding for answer in answers for finding in answer.refusals),
+            refusals=(
+                *(finding for answer in answers for finding in answer.refusals),
+                *(finding for path, finding in not_assigned.items() if path not in changed),
+            ),
             losses=tuple(loss for answer in answers for loss in answer.losses),
             settings=tuple(self._used.values()),
             note=_NOT_LOOKED_INTO if self._is_sound(answers) else None,
@@ -127,6 +135,22 @@ class _Planner:
             needs_release=bool(cuts or completions) and not self._guess.agree(rules),
             assumptions=tuple(dict.fromkeys(each for cut, _ in cuts for each in self._assumed(cut))),
         )
+
+    def _not_assigned(self) -> dict[str, Finding]:
+        """What the metadata log assigns otherwise, by the path of the partition or log directory that it is about."""
+        site = self._request.site
+        if site.log_dir is None or not self._question.as_broker:
+            return {}
+        _, dirs = related_dirs(site.log_dir.path, site.beside, self._settings.server)
+        own = [each.path for each in dirs if each.is_same_broker]
+        assignments = read_broker_assignments(own, kafka=self._request.settings.kafka)
+        if assignments is None:
+            return {}
+        served = [place for place in site.partitions if place.name.state is DirectoryState.CURRENT]
+        held = [(place, topic_id) for place in served if (topic_id := read_topic_id(place)) is not None]
+        found = {place.path: assignments.stray(place, topic_id) for place, topic_id in held}
+        found[site.log_dir.path] = assignments.other_directory(site.log_dir.path, held)
+        return {path: finding for path, finding in found.items() if finding is not None}
 
     def _is_sound(self, answers: list[Answer]) -> bool:
         """Whether damage was looked for, and none found."""

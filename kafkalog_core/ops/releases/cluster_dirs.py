@@ -32,6 +32,7 @@ class Identity:
 
     cluster_id: str | None = None
     node_id: str | None = None
+    directory_id: str | None = None
     uses_zookeeper: bool = False
 
 
@@ -56,7 +57,8 @@ def identity_of(log_dir: str | None) -> Identity:
         return Identity()
     node_id = _first(text.contents, _NODE)
     uses_zookeeper = text.contents.get("node.id") is None and text.contents.get("broker.id") is not None
-    return Identity(text.contents.get("cluster.id"), node_id, uses_zookeeper)
+    cluster_id, directory_id = text.contents.get("cluster.id"), text.contents.get("directory.id")
+    return Identity(cluster_id, node_id, directory_id, uses_zookeeper)
 
 
 def node_of_config(server: Mapping[str, str]) -> str | None:

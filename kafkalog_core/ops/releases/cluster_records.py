@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import FormatError, StorageError
-from kafkalog_core.format.control import decode_control_key
+from kafkalog_core.format.control import KRaftVoters, decode_control_key, decode_control_value
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_TYPE_NAMES, MAX_BATCH_BYTES
 from kafkalog_core.format.metadata_records import (
@@ -31,6 +31,7 @@ from kafkalog_core.storage.source import Source
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
+    from kafkalog_core.format.flexible import Buffer
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.segment import Segment
@@ -47,6 +48,8 @@ __all__ = [
 
 
 _FOOTER: Final = CONTROL_TYPE_NAMES.index("snapshot_footer")
+_COLUMNS: Final = ("batch", "key_start", "key_size", "value_start", "value_size")
+_VOTERS: Final = CONTROL_TYPE_NAMES.index("kraft_voters")
 
 
 @dataclass(slots=True)
@@ -255,13 +258,25 @@ def _records_of(run: Run) -> Iterator[MetadataRecord]:
         if not isinstance(piece, RecordRun):
             continue
         attributes = piece.batches.column("attributes")
-        columns = (piece.records.column(name) for name in ("batch", "value_start", "value_size"))
-        for batch, start, size in zip(*columns, strict=True):
-            if attributes[batch] & CONTROL_BIT or size <= 0:
+        columns = (piece.records.column(name) for name in _COLUMNS)
+        for batch, key_start, key_size, start, size in zip(*columns, strict=True):
+            if size <= 0:
                 continue
+            key = piece.memory[key_start : key_start + max(0, key_size)]
+            value = piece.memory[start : start + size]
+            is_control = attributes[batch] & CONTROL_BIT
             try:
-                record = decode_metadata_record(piece.memory[start : start + size])
+                record = _voters(key, value) if is_control else decode_metadata_record(value)
             except FormatError:
                 continue
             if record is not None:
                 yield record
+
+
+def _voters(key: Buffer, value: Buffer) -> KRaftVoters | None:
+    """Return the voters of a control record (KIP-853); None for another type of it."""
+    control_type = decode_control_key(key)[0].type
+    if control_type != _VOTERS:
+        return None
+    voters, _ = decode_control_value(control_type, value)
+    return voters if isinstance(voters, KRaftVoters) else None

@@ -48,6 +48,11 @@ class Answer:
     refusals: list[Finding] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
 
+    @property
+    def changes(self) -> bool:
+        """Whether something is done here."""
+        return self.cut is not None or self.completion is not None
+
     def add(self, code: str, path: str, **details: object) -> None:
         """Something that was seen."""
         self.findings.append(self._finding(code, path, details))

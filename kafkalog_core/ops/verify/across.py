@@ -24,12 +24,17 @@ _Said = tuple[str, "Finding"]
 
 
 class TopicId(NamedTuple):
-    """The topic id of a partition, as its partition.metadata at `path` says."""
+    """The topic id of a partition, as its partition.metadata at `path` says; `broker_dir`: None: it is in none."""
 
-    cluster_id: str | None
+    broker_dir: BrokerDir | None
     place: PartitionPath
     path: str
     topic_id: str
+
+    @property
+    def cluster_id(self) -> str | None:
+        """Of the log directory."""
+        return None if self.broker_dir is None else self.broker_dir.cluster_id
 
 
 def check_across(broker_dirs: Sequence[BrokerDir]) -> Iterator[_Said]:

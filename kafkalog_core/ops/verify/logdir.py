@@ -22,10 +22,10 @@ from kafkalog_core.ops.logdirs.context import PartitionContext
 from kafkalog_core.ops.logdirs.textfiles import read_properties
 from kafkalog_core.ops.reading.entry_faults import EntryFile
 from kafkalog_core.ops.recovery.loader_rules import rules_of
+from kafkalog_core.ops.releases.cluster_assignments import metadata_path, read_broker_assignments, topic_id_of
 from kafkalog_core.ops.releases.release_evidence import infer_release
 from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, PartitionTarget
 from kafkalog_core.ops.verify.across import TopicId, brokers_of, check_across, check_topic_ids
-from kafkalog_core.ops.verify.assignments import check_assignments
 from kafkalog_core.ops.verify.damage_places import with_dispositions
 from kafkalog_core.ops.verify.log_end import end_findings, is_end_in_doubt
 from kafkalog_core.ops.verify.metadata_log import bootstrap_findings, quorum_findings, snapshot_findings
@@ -191,11 +191,31 @@ class LogDirs:
             and broker_dir.log_dir.is_broker_dir
         ]
         by_place: dict[str, list[Finding]] = {}
-        assigned = (each for group in brokers_of(broker_dirs) for each in check_assignments(group, self._topic_ids))
-        for path, finding in (*check_across(broker_dirs), *check_topic_ids(self._topic_ids), *assigned):
+        for path, finding in (*check_across(broker_dirs), *check_topic_ids(self._topic_ids), *self._not_assigned()):
             by_place.setdefault(path, []).append(finding)
         for path, findings in by_place.items():
             yield PlaceVerdict(path=path, findings=tuple(findings))
+
+    def _not_assigned(self) -> Iterator[tuple[str, Finding]]:
+        """What the metadata log assigns otherwise, with the path of the partition or log directory that it is about."""
+        known = [each for each in self._broker_dirs.values() if each is not None and each.log_dir.is_broker_dir]
+        for group in brokers_of(known):
+            assignments = read_broker_assignments([each.path for each in group])
+            if assignments is None:
+                continue
+            for broker_dir in group:
+                held = [
+                    (each.place, each.topic_id)
+                    for each in self._topic_ids
+                    if each.broker_dir is broker_dir and each.place.name.state is DirectoryState.CURRENT
+                ]
+                for place, topic_id in held:
+                    stray = assignments.stray(place, topic_id)
+                    if stray is not None:
+                        yield place.path, stray
+                other = assignments.other_directory(broker_dir.path, held)
+                if other is not None:
+                    yield broker_dir.path, other
 
     def _broker_dir(self, target: PartitionTarget | LogDirTarget) -> BrokerDir | None:
         path = target.path if isinstance(target, LogDirTarget) else target.log_dir
@@ -212,7 +232,7 @@ class LogDirs:
 
     def _topic_id_findings(self, broker_dir: BrokerDir | None, place: PartitionPath) -> Iterator[Finding]:
         file = EntryFile(
-            path=f"{place.path}/{fixed_file_name(FileKind.PARTITION_METADATA)}",
+            path=metadata_path(place),
             kind=FileKind.PARTITION_METADATA,
             topic=place.name.topic,
             partition=place.name.partition,
@@ -225,11 +245,9 @@ class LogDirs:
         if text is None:
             return
         yield from text.findings
-        topic_id = text.contents.properties[1].value if len(text.contents.properties) > 1 else None
-        is_meant = place.name.state in {DirectoryState.CURRENT, DirectoryState.FUTURE}
-        if topic_id is not None and is_meant and not text.is_refused:
-            cluster_id = None if broker_dir is None else broker_dir.cluster_id
-            self._topic_ids.append(TopicId(cluster_id, place, text.path, topic_id))
+        topic_id = topic_id_of(text)
+        if topic_id is not None and place.name.state in {DirectoryState.CURRENT, DirectoryState.FUTURE}:
+            self._topic_ids.append(TopicId(broker_dir, place, text.path, topic_id))
 
     def _entries_without_partition(self, broker_dir: BrokerDir) -> Iterator[Finding]:
         """One finding a checkpoint; each partition counts once, at the first one that names it."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.selecting.targets import LogDirTarget, resolve
+from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
+from kafkalog_core.ops.plans.sites import sites_of
+from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, resolve
 from kafkalog_core.ops.verify.logdir import LogDirs
 from tests.build import Record, batch_v2, meta_properties
 from tests.ops.truncating import write_log
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from kafkalog_core.findings import Finding
@@ -52,10 +56,11 @@ def change(topic_id: bytes, *, replicas: tuple[int, ...], directories: tuple[byt
     return b"\1\5\1" + (0).to_bytes(4, "big") + topic_id + bytes([len(fields)]) + tagged
 
 
-def registered(*directories: bytes) -> bytes:
-    """A broker with no end points and no features."""
-    data = _ids(directories)
-    fields = NODE.to_bytes(4, "big") + b"\0" + bytes(16) + bytes(8) + b"\1\1\0\0\0"
+def registered(*directories: bytes, level: int | None = None) -> bytes:
+    """A broker with no end points, which knows metadata.version up to a level."""
+    data, name = _ids(directories), b"metadata.version"
+    features = b"\1" if level is None else bytes([2, len(name) + 1]) + name + bytes([0, 1, 0, level, 0])
+    fields = NODE.to_bytes(4, "big") + b"\0" + bytes(16) + bytes(8) + b"\1" + features + b"\0\0\0"
     return b"\1\0\3" + fields + b"\1" + bytes([0, len(data)]) + data
 
 
@@ -63,11 +68,28 @@ REMOVED = b"\1\x09\0" + an_id(1) + b"\0"
 DIRECTORY, OTHER = an_id(100), an_id(101)
 
 
-def disk(path: Path, *records: bytes, directory: bytes = DIRECTORY, topic_id: bytes = an_id(1)) -> Path:
+def voters(directory: bytes) -> Record:
+    """A control record that makes node 1 the only voter."""
+    value = b"\0\0\2" + NODE.to_bytes(4, "big") + directory + b"\1" + bytes(4) + b"\0" + b"\0" + b"\0"
+    return Record(offset=0, timestamp_ms=1, key=b"\0\0\0\6", value=value)
+
+
+def disk(
+    path: Path,
+    *records: bytes,
+    directory: bytes = DIRECTORY,
+    topic_id: bytes = an_id(1),
+    voter: bytes | None = None,
+) -> Path:
     """A log directory of node 1 with partition t-0, and the metadata log."""
     log = path / "__cluster_metadata-0"
     log.mkdir(parents=True)
-    batches = [batch_v2([Record(offset=each, timestamp_ms=1, value=value)]) for each, value in enumerate(records)]
+    first = 0 if voter is None else 1
+    batches = [
+        batch_v2([Record(offset=each, timestamp_ms=1, value=value)]) for each, value in enumerate(records, first)
+    ]
+    if voter is not None:
+        batches.insert(0, batch_v2([voters(voter)], is_control=True))
     (log / f"{0:020d}.log").write_bytes(b"".join(batches))
     properties = {"version": "1", "node.id": str(NODE), "cluster.id": "c", "directory.id": text(directory)}
     (path / "meta.properties").write_bytes(meta_properties(properties))
@@ -80,8 +102,8 @@ def findings(*paths: Path) -> list[Finding]:
     targets = list(resolve([str(path) for path in paths]))
     dirs = LogDirs(targets)
     for target in targets:
-        assert isinstance(target, LogDirTarget)
-        for place in target.partitions:
+        assert not isinstance(target, FileTarget)
+        for place in target.partitions if isinstance(target, LogDirTarget) else (target.place,):
             dirs.note(target, place)
     return [finding for verdict in dirs.across() for finding in verdict.findings]
 
@@ -122,6 +144,63 @@ def test_another_directory_id(tmp_path: Path) -> None:
     assert (found.code, found.severity) == ("meta.other-directory-id", "error")
     assert text(DIRECTORY) in found.message
     assert text(OTHER) in found.message
+
+
+def test_a_controller_that_is_no_voter(tmp_path: Path) -> None:
+    """Seen of 4.3.1: the one controller waits without end."""
+    assert findings(disk(tmp_path / "a", *GOOD, voter=DIRECTORY)) == []
+    (found,) = findings(disk(tmp_path / "b", *GOOD, voter=DIRECTORY, directory=OTHER))
+    assert (found.code, found.severity) == ("meta.no-voter", "error")
+    assert found.next_command == (
+        f"sed -i.before s/^directory.id=.*/directory.id={text(DIRECTORY)}/ {tmp_path}/b/meta.properties"
+    )
+
+
+@pytest.mark.parametrize(("level", "suffix"), [(14, "-delete"), (15, "-stray")], ids=["3.6", "3.7"])
+def test_what_becomes_of_a_stray_partition_depends_on_the_release(tmp_path: Path, level: int, suffix: str) -> None:
+    """Seen of 3.5.2, 3.6.2 and 3.7.2."""
+    records = (topic("t", an_id(1)), partition(an_id(1)), registered(DIRECTORY, level=level))
+    (found,) = findings(disk(tmp_path / "a", *records, topic_id=an_id(7)))
+    assert f"renames its directory to end in {suffix}" in (found.broker_action or "")
+
+
+def _not_good(tmp_path: Path) -> Iterator[tuple[str, Path, tuple[Path, ...]]]:
+    """Disks that the broker serves otherwise than they are: the code, the log directory, and all directories."""
+    path = disk(tmp_path / "id", *GOOD, topic_id=an_id(7))
+    yield "partition-metadata.not-assigned", path, (path,)
+    path = disk(tmp_path / "gone", *GOOD, REMOVED, topic("u", an_id(2)), partition(an_id(2)))
+    yield "dir.not-assigned", path, (path,)
+    path = disk(tmp_path / "moved", *GOOD, change(an_id(1), replicas=(2,), directories=(OTHER,)))
+    yield "dir.not-assigned", path, (path,)
+    path = disk(tmp_path / "other", *GOOD, directory=OTHER)
+    yield "meta.other-directory-id", path, (path,)
+    path = disk(tmp_path / "voter", *GOOD, directory=OTHER, voter=DIRECTORY)
+    yield "meta.no-voter", path, (path,)
+    first, second = disk(tmp_path / "first", *GOOD), disk(tmp_path / "second", directory=OTHER, topic_id=an_id(7))
+    shutil.rmtree(second / "__cluster_metadata-0")
+    (second / "t-0").rename(second / "u-0")
+    yield "dir.not-assigned", second, (first, second)
+
+
+def test_truncate_as_broker_says_what_verify_says(tmp_path: Path) -> None:
+    """One rule: no command passes as good what the broker does not serve, whether cuts are planned or not."""
+    for code, log_dir, log_dirs in _not_good(tmp_path):
+        (told,) = findings(*log_dirs)
+        for cut in (False, True):
+            if cut:
+                log = next((log_dir / f"{'u' if len(log_dirs) > 1 else 't'}-0").glob("*.log"))
+                log.write_bytes(log.read_bytes() + b"torn")
+            sites = sites_of(resolve([str(path) for path in log_dirs]))
+            (site,) = (site for site in sites if site.root == str(log_dir))
+            request = PlanRequest(site=site, options={"as_broker": True}, now_ms=0)
+            plan = make_plan("truncate", request).plan
+            outcome = plan.outcome
+            assert [each for each in (*outcome.findings, *outcome.refusals) if each.code == code] == [told]
+            assert plan.is_alarming
+            assert bool(plan.changes) == cut
+        partition_dir = next(log_dir.glob("[tu]-0"))
+        if len(log_dirs) == 1 and not code.startswith("meta."):
+            assert [each.code for each in findings(partition_dir)] == [code]
 
 
 def test_the_metadata_log_of_another_directory_counts(tmp_path: Path) -> None:
