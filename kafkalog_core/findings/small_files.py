@@ -128,6 +128,14 @@ SMALL_FILES: Final = {
         "With the broker stopped, put the id that the metadata log has back into the line directory.id.",
         "meta.properties was written again, or copied from another log directory (KIP-858, 3.7 and later).",
     ),
+    "meta.other-node-id": FindingType(
+        "error",
+        "The node.id is {value}, but the metadata log ({metadata_log}) has this directory, by its directory.id "
+        "{directory_id}, as one of node {expected}.",
+        "Does not start as node {expected}: meta.properties of each of its log directories must have its own node.id.",
+        "With the broker stopped, put the id of the node that registered the directory back into the line node.id.",
+        "meta.properties was written again, or copied from another broker (KIP-858, 3.7 and later).",
+    ),
     "meta.no-voter": FindingType(
         "error",
         "The directory.id is {value}, but the metadata log in this directory has node {node_id} as a voter with "

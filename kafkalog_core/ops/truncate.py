@@ -19,7 +19,7 @@ from kafkalog_core.ops.pool import Pool
 from kafkalog_core.ops.recovery.loader_rules import rules_of
 from kafkalog_core.ops.recovery.rules import recovery_rules
 from kafkalog_core.ops.releases.assumptions import assumed_of_topic
-from kafkalog_core.ops.releases.cluster_assignments import read_broker_assignments, read_topic_id
+from kafkalog_core.ops.releases.cluster_assignments import DirectoryOwners, read_topic_id
 from kafkalog_core.ops.releases.cluster_dirs import related_dirs
 from kafkalog_core.ops.releases.release_evidence import infer_release
 from kafkalog_core.ops.releases.settings import read_settings
@@ -141,15 +141,17 @@ class _Planner:
         site = self._request.site
         if site.log_dir is None or not self._question.as_broker:
             return {}
-        _, dirs = related_dirs(site.log_dir.path, site.beside, self._settings.server)
-        own = [each.path for each in dirs if each.is_same_broker]
-        assignments = read_broker_assignments(own, kafka=self._request.settings.kafka)
-        if assignments is None:
-            return {}
-        served = [place for place in site.partitions if place.name.state is DirectoryState.CURRENT]
-        held = [(place, topic_id) for place in served if (topic_id := read_topic_id(place)) is not None]
-        found = {place.path: assignments.stray(place, topic_id) for place, topic_id in held}
-        found[site.log_dir.path] = assignments.other_directory(site.log_dir.path, held)
+        own = site.log_dir.path
+        _, dirs = related_dirs(own, site.beside, self._settings.server)
+        owners = DirectoryOwners(each.path for each in dirs)
+        found = {own: owners.other_node(own)}
+        group = [each.path for each in dirs if each.path == own or owners.node_of(each.path) == owners.node_of(own)]
+        assignments = owners.assignments(group, kafka=self._request.settings.kafka)
+        if assignments is not None and found[own] is None:
+            served = [place for place in site.partitions if place.name.state is DirectoryState.CURRENT]
+            held = [(place, topic_id) for place in served if (topic_id := read_topic_id(place)) is not None]
+            found |= {place.path: assignments.stray(place, topic_id) for place, topic_id in held}
+            found[own] = assignments.other_directory(own, held)
         return {path: finding for path, finding in found.items() if finding is not None}
 
     def _is_sound(self, answers: list[Answer]) -> bool:

@@ -28,7 +28,7 @@ from kafkalog_core.ops.releases.release import Release
 from kafkalog_core.ops.releases.release_evidence import infer_release
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.metadata_records import MetadataRecord
@@ -38,15 +38,16 @@ if TYPE_CHECKING:
 __all__ = [
     "BrokerAssignments",
     "ClusterAssignments",
+    "DirectoryOwners",
     "metadata_path",
     "read_assignments",
-    "read_broker_assignments",
     "read_topic_id",
     "topic_id_of",
 ]
 
 _NO_ID: Final = "A" * 22
 _SET_DIRECTORY_ID: Final = "sed -i.before s/^directory.id=.*/directory.id={}/ {{file}}"
+_SET_NODE_ID: Final = "sed -i.before s/^node.id=.*/node.id={}/ {{file}}"
 _SET_TOPIC_ID: Final = "sed -i.before '/^topic_id:/s/:.*/: {}/' {{file}}"
 _LINES: Final = 2  # version and topic_id, in this order (PartitionMetadataFile)
 _RENAMES_STRAYS: Final = Release(3, 7)  # 3.6.2 deletes them, 3.7.2 renames them
@@ -195,25 +196,75 @@ class BrokerAssignments:
         return replace(finding, next_step=_SET_DIRECTORY_ID.format(expected))
 
 
-def read_broker_assignments(log_dirs: Iterable[str], *, kafka: str | None = None) -> BrokerAssignments | None:
-    """Read what the metadata log in one of a broker's log directories assigns to the broker.
+class DirectoryOwners:
+    """Whose some log directories are: the node that registered a directory's id, else the one in its meta.properties.
+
+    Each metadata log is read once; the image of one is kept, as those of all brokers of a cluster may be large.
 
     Args:
-        log_dirs: paths of its log directories.
-        kafka: the release of the broker; None: as the directory of the metadata log shows.
-
-    Returns:
-        None where none of them has the metadata log, or it is not whole, or the broker uses ZooKeeper.
+        log_dirs: paths of log directories, of one or several brokers.
     """
-    identities = {path: identity_of(path) for path in log_dirs}
-    node = next((each.node_id for each in identities.values() if each.node_id and not each.uses_zookeeper), None)
-    log = next((log for path in identities if os.path.isdir(log := f"{path}/{METADATA_TOPIC}-0")), None)
-    cluster = None if log is None or node is None or not node.isdecimal() else read_assignments(log)
-    if cluster is None or node is None or not cluster.partitions:
-        return None
-    directory_ids = {path: each.directory_id for path, each in identities.items()}
-    release = infer_release(os.path.dirname(cluster.path), kafka=kafka).release
-    return BrokerAssignments(cluster, int(node), directory_ids, release)
+
+    def __init__(self, log_dirs: Iterable[str]) -> None:
+        self._identities = {path: identity_of(path) for path in log_dirs}
+        logs = {path: f"{path}/{METADATA_TOPIC}-0" for path in self._identities}
+        self._logs = {path: log for path, log in logs.items() if os.path.isdir(log)}
+        self._last: ClusterAssignments | None = None
+        self._registered: dict[tuple[str | None, str], tuple[int, str]] = {}
+        for path, log in self._logs.items():
+            cluster = self._read(log)
+            cluster_id, registered = self._identities[path].cluster_id, {} if cluster is None else cluster.log_dirs
+            for node_id, directory_ids in registered.items():
+                self._registered.update(dict.fromkeys(((cluster_id, each) for each in directory_ids), (node_id, log)))
+
+    def node_of(self, log_dir: str) -> str | None:
+        """Return the id of the node that a log directory is of; None: it is unknown."""
+        registered = self._registration(log_dir)
+        return self._identities[log_dir].node_id if registered is None else str(registered[0])
+
+    def other_node(self, log_dir: str) -> Finding | None:
+        """Return that meta.properties has another node id than the one that registered the directory; None: it has not.
+
+        `MetaPropertiesEnsemble.verify` compares the ids of all log directories with the broker's own.
+        """
+        registered, value = self._registration(log_dir), self._identities[log_dir].node_id
+        if registered is None or value in {None, str(registered[0])}:
+            return None
+        path, (expected, log) = f"{log_dir}/{fixed_file_name(FileKind.META_PROPERTIES)}", registered
+        directory_id = self._identities[log_dir].directory_id
+        names = {"value": value, "expected": expected, "directory_id": directory_id, "metadata_log": log}
+        finding = found("meta.other-node-id", path, **names)  # type: ignore[arg-type]
+        return replace(finding, next_step=_SET_NODE_ID.format(expected))
+
+    def assignments(self, group: Sequence[str], *, kafka: str | None = None) -> BrokerAssignments | None:
+        """Return what the metadata log assigns to a broker.
+
+        Args:
+            group: the broker's log directories, all of them given before.
+            kafka: the release of the broker; None: as the directory of the metadata log shows.
+
+        Returns:
+            None where none of them has the metadata log, or it is not whole, or the broker uses ZooKeeper.
+        """
+        log = next((self._logs[path] for path in group if path in self._logs), None)
+        nodes = (self.node_of(path) for path in group if not self._identities[path].uses_zookeeper)
+        node = next((each for each in nodes if each is not None), None)
+        cluster = None if log is None or node is None or not node.isdecimal() else self._read(log)
+        if cluster is None or node is None or not cluster.partitions:
+            return None
+        directory_ids = {path: self._identities[path].directory_id for path in group}
+        release = infer_release(os.path.dirname(cluster.path), kafka=kafka).release
+        return BrokerAssignments(cluster, int(node), directory_ids, release)
+
+    def _registration(self, log_dir: str) -> tuple[int, str] | None:
+        """The node that registered a directory's id, and the metadata log that says so."""
+        identity = self._identities[log_dir]
+        return self._registered.get((identity.cluster_id, identity.directory_id or ""))
+
+    def _read(self, log: str) -> ClusterAssignments | None:
+        if self._last is None or self._last.path != log:
+            self._last = read_assignments(log)
+        return self._last
 
 
 def metadata_path(place: PartitionPath) -> str:

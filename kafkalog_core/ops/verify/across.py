@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
+    from kafkalog_core.ops.releases.cluster_assignments import DirectoryOwners
     from kafkalog_core.storage.logdir import PartitionPath
 
 __all__ = ["TopicId", "brokers_of", "check_across", "check_topic_ids"]
@@ -37,10 +38,10 @@ class TopicId(NamedTuple):
         return None if self.broker_dir is None else self.broker_dir.cluster_id
 
 
-def check_across(broker_dirs: Sequence[BrokerDir]) -> Iterator[_Said]:
+def check_across(broker_dirs: Sequence[BrokerDir], owners: DirectoryOwners) -> Iterator[_Said]:
     """Findings about log directories beside each other, each with the path of the directory that it is said of."""
-    yield from _check_ids(broker_dirs)
-    for group in brokers_of(broker_dirs):
+    yield from _check_ids(broker_dirs, owners)
+    for group in brokers_of(broker_dirs, owners):
         yield from _check_meta(group)
         yield from _check_marks(group)
         yield from _check_partitions(group)
@@ -75,7 +76,7 @@ def _topic_id_finding(code: str, topic_id: TopicId, other: TopicId) -> _Said:
 
 
 # --- ids --------------------------------------------------------------------------------------------------------------
-def _check_ids(broker_dirs: Sequence[BrokerDir]) -> Iterator[_Said]:
+def _check_ids(broker_dirs: Sequence[BrokerDir], owners: DirectoryOwners) -> Iterator[_Said]:
     """Check directory ids, and what the other ids say of whose directories these are.
 
     Another node id is another broker: that is reported once for a broker, and its directories are not held against the
@@ -93,11 +94,12 @@ def _check_ids(broker_dirs: Sequence[BrokerDir]) -> Iterator[_Said]:
             yield _meta_finding("dir.same-directory-id", broker_dir, other, value=broker_dir.directory_id)
     brokers: dict[str, BrokerDir] = {}
     for broker_dir in known:
-        node = broker_dir.node_id
+        node = owners.node_of(broker_dir.path)
         if node is not None and brokers and node not in brokers:
             first = next(iter(brokers.values()))
             key = "node.id" if broker_dir.is_kraft else "broker.id"
-            yield _meta_finding("dir.other-node", broker_dir, first, key=key, value=node, other_value=first.node_id)
+            names = {"key": key, "value": node, "other_value": owners.node_of(first.path)}
+            yield _meta_finding("dir.other-node", broker_dir, first, **names)
         own = known[0] if node is None else brokers.setdefault(node, broker_dir)
         clusters = broker_dir.cluster_id, own.cluster_id
         if None not in clusters and clusters[0] != clusters[1]:
@@ -121,17 +123,17 @@ def _meta_finding(
     return broker_dir.path, finding
 
 
-def brokers_of(broker_dirs: Sequence[BrokerDir]) -> list[list[BrokerDir]]:
+def brokers_of(broker_dirs: Sequence[BrokerDir], owners: DirectoryOwners) -> list[list[BrokerDir]]:
     """Directories by broker; where there is one broker alone, those that do not say whose they are belong to it.
 
     One broker is one node id: where only the cluster id differs, the id is wrong.
     """
     groups: dict[str | None, list[BrokerDir]] = {}
     for broker_dir in broker_dirs:
-        groups.setdefault(broker_dir.node_id, []).append(broker_dir)
-    unknown = groups.pop(None, [])
+        groups.setdefault(owners.node_of(broker_dir.path), []).append(broker_dir)
+    groups.pop(None, None)
     if len(groups) <= 1:
-        return [[broker_dir for broker_dir in broker_dirs if broker_dir in unknown or broker_dir.node_id in groups]]
+        return [list(broker_dirs)]
     return list(groups.values())
 
 

@@ -22,7 +22,7 @@ from kafkalog_core.ops.logdirs.context import PartitionContext
 from kafkalog_core.ops.logdirs.textfiles import read_properties
 from kafkalog_core.ops.reading.entry_faults import EntryFile
 from kafkalog_core.ops.recovery.loader_rules import rules_of
-from kafkalog_core.ops.releases.cluster_assignments import metadata_path, read_broker_assignments, topic_id_of
+from kafkalog_core.ops.releases.cluster_assignments import DirectoryOwners, metadata_path, topic_id_of
 from kafkalog_core.ops.releases.release_evidence import infer_release
 from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, PartitionTarget
 from kafkalog_core.ops.verify.across import TopicId, brokers_of, check_across, check_topic_ids
@@ -42,11 +42,12 @@ from kafkalog_core.storage.file_codes import code_of_error
 from kafkalog_core.storage.logdir import PartitionPath, read_log_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.ops.logdirs.checkpoints import PlacedLine
     from kafkalog_core.ops.recovery.loader_rules import OffsetSearch
+    from kafkalog_core.ops.releases.cluster_assignments import BrokerAssignments
     from kafkalog_core.ops.selecting.targets import Target
     from kafkalog_core.ops.verify.work import Depth
 
@@ -191,31 +192,42 @@ class LogDirs:
             and broker_dir.log_dir.is_broker_dir
         ]
         by_place: dict[str, list[Finding]] = {}
-        for path, finding in (*check_across(broker_dirs), *check_topic_ids(self._topic_ids), *self._not_assigned()):
+        known = [each for each in self._broker_dirs.values() if each is not None and each.log_dir.is_broker_dir]
+        owners = DirectoryOwners(each.path for each in known)
+        found_across = (
+            *check_across(broker_dirs, owners),
+            *check_topic_ids(self._topic_ids),
+            *self._not_assigned(known, owners),
+        )
+        for path, finding in found_across:
             by_place.setdefault(path, []).append(finding)
         for path, findings in by_place.items():
             yield PlaceVerdict(path=path, findings=tuple(findings))
 
-    def _not_assigned(self) -> Iterator[tuple[str, Finding]]:
+    def _not_assigned(self, known: Sequence[BrokerDir], owners: DirectoryOwners) -> Iterator[tuple[str, Finding]]:
         """What the metadata log assigns otherwise, with the path of the partition or log directory that it is about."""
-        known = [each for each in self._broker_dirs.values() if each is not None and each.log_dir.is_broker_dir]
-        for group in brokers_of(known):
-            assignments = read_broker_assignments([each.path for each in group])
-            if assignments is None:
-                continue
+        for group in brokers_of(known, owners):
+            assignments = owners.assignments([each.path for each in group])
             for broker_dir in group:
-                held = [
-                    (each.place, each.topic_id)
-                    for each in self._topic_ids
-                    if each.broker_dir is broker_dir and each.place.name.state is DirectoryState.CURRENT
-                ]
-                for place, topic_id in held:
-                    stray = assignments.stray(place, topic_id)
-                    if stray is not None:
-                        yield place.path, stray
-                other = assignments.other_directory(broker_dir.path, held)
-                if other is not None:
-                    yield broker_dir.path, other
+                other_node = owners.other_node(broker_dir.path)
+                if other_node is not None:  # the broker does not start
+                    yield broker_dir.path, other_node
+                elif assignments is not None:
+                    yield from self._of_broker_dir(broker_dir, assignments)
+
+    def _of_broker_dir(self, broker_dir: BrokerDir, assignments: BrokerAssignments) -> Iterator[tuple[str, Finding]]:
+        held = [
+            (each.place, each.topic_id)
+            for each in self._topic_ids
+            if each.broker_dir is broker_dir and each.place.name.state is DirectoryState.CURRENT
+        ]
+        for place, topic_id in held:
+            stray = assignments.stray(place, topic_id)
+            if stray is not None:
+                yield place.path, stray
+        other_id = assignments.other_directory(broker_dir.path, held)
+        if other_id is not None:
+            yield broker_dir.path, other_id
 
     def _broker_dir(self, target: PartitionTarget | LogDirTarget) -> BrokerDir | None:
         path = target.path if isinstance(target, LogDirTarget) else target.log_dir

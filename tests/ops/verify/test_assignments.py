@@ -226,3 +226,41 @@ def test_damage_in_the_metadata_log_proves_nothing(tmp_path: Path) -> None:
     log.write_bytes(data)
     (path / "__cluster_metadata-0" / f"{9:020d}.log").write_bytes(b"")
     assert findings(path) == []
+
+
+@pytest.mark.parametrize("wrong", ["first", "second", "both", "alone"])
+def test_a_node_id_that_is_not_the_one_of_the_node_that_registered_the_directory(tmp_path: Path, wrong: str) -> None:
+    """A 4.3.1 broker: `Stored node id 2 doesn't match previous node id 1`. It is no other broker."""
+    first = disk(tmp_path / "a", *GOOD[:2], registered(DIRECTORY, OTHER), topic("u", an_id(2)), partition(an_id(2)))
+    second = disk(tmp_path / "b", directory=OTHER, topic_id=an_id(2))
+    shutil.rmtree(second / "__cluster_metadata-0")
+    (second / "t-0").rename(second / "u-0")
+    paths = (first,) if wrong == "alone" else (first, second)
+    assert findings(*paths) == []
+    changed = [
+        path for path in paths if wrong in {"both", "alone"} or path == {"first": first, "second": second}[wrong]
+    ]
+    for path in changed:
+        meta = path / "meta.properties"
+        meta.write_text(meta.read_text().replace("node.id=1", "node.id=2"))
+    told = findings(*paths)
+    assert [(each.code, each.severity) for each in told] == [("meta.other-node-id", "error")] * len(changed)
+    assert all("one of node 1" in each.message for each in told)
+    for path in changed:
+        meta = path / "meta.properties"
+        command = f"sed -i.before s/^node.id=.*/node.id=1/ {meta}"
+        assert command in {each.next_command for each in told}
+        (site,) = (site for site in sites_of(resolve([str(each) for each in paths])) if site.root == str(path))
+        plan = make_plan("truncate", PlanRequest(site=site, options={"as_broker": True}, now_ms=0)).plan
+        assert [each.code for each in plan.outcome.refusals] == ["meta.other-node-id"]
+
+
+def test_directories_of_two_brokers_of_a_cluster(tmp_path: Path) -> None:
+    """Nothing proves that one of the ids is wrong, and nothing that it is right."""
+    first = disk(tmp_path / "a", *GOOD)
+    second = disk(tmp_path / "b", *GOOD[:2], directory=OTHER)
+    meta = second / "meta.properties"
+    meta.write_text(meta.read_text().replace("node.id=1", "node.id=2"))
+    told = [each for each in findings(first, second) if each.code == "dir.other-node"]
+    assert [each.severity for each in told] == ["info"]
+    assert "they are of two brokers, or one of the two ids is wrong" in told[0].message
