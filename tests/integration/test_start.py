@@ -1,23 +1,28 @@
-"""A real broker starts on a stray partition and on a waiting replacement: verify and truncate say what it does."""
+"""A real broker starts on a stray partition, a waiting replacement and wrong ids: verify and truncate foresee it."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+import re
 import shutil
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from aiokafka.admin import NewTopic
 
 from tests.integration import clients
+from tests.integration.broker import Broker
 from tests.integration.records import dump
 from tests.integration.repairing import run
 from tests.integration.same_files import split_batches
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from tests.integration.broker import Broker
+    from tests.integration.repairing import Done
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
@@ -66,3 +71,94 @@ def test_a_wrong_topic_id_and_a_shorter_replacement(own_broker: Broker, tmp_path
     real = dump("--records", broker.partition_dir(SWAPPED)).records()
     assert len(real) > 0
     assert dump("--records", foreseen / f"{SWAPPED}-0").records() == real
+
+
+class _TwoLogDirs(Broker):
+    """A broker that puts new partitions into the emptier one of two log directories."""
+
+    def configure(self, changes: Mapping[str, str]) -> None:
+        """Other settings from its next start on."""
+        self.second = self.work_dir / "second"
+        super().configure({"log.dirs": f"{self.log_dir},{self.second}", **changes})
+
+    def verify(self) -> Done:
+        """Both directories together."""
+        return run("verify", self.log_dir, self.second)
+
+
+@pytest.fixture
+def two_log_dirs(libs: Path, tmp_path: Path) -> Iterator[_TwoLogDirs]:
+    broker = _TwoLogDirs(libs, tmp_path)
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.close()
+
+
+async def _spread(broker: _TwoLogDirs) -> None:
+    """Topics until the second directory has one of them."""
+    for number in range(4):
+        async with clients.admin_of(broker) as admin:
+            await admin.create_topics([NewTopic(f"t{number}", 1, 1)])
+        await clients.send_everything(broker, random.Random(number), f"t{number}", COUNT)
+
+
+async def _is_served(broker: Broker, topic: str) -> bool:
+    try:
+        return (await asyncio.wait_for(clients.end_offsets(broker, topic), 8))[0] > 0
+    except TimeoutError:
+        return False
+
+
+def _set(log_dir: Path, key: str, value: str) -> str:
+    """Change a line of meta.properties; return the one that was there."""
+    path = log_dir / "meta.properties"
+    text = path.read_text()
+    (before,) = re.findall(f"^{key}=.*$", text, re.MULTILINE)
+    path.write_text(text.replace(before, f"{key}={value}"))
+    return before.partition("=")[2]
+
+
+def _told(found: Done, path: Path) -> str:
+    """The one finding of severity error: its code. Its next command is run."""
+    (row,) = (row for row in found.rows if row.get("type") == "finding" and row["severity"] == "error")
+    assert row["file"] == str(path / "meta.properties")
+    subprocess.run(["sh", "-c", row["next_command"]], check=True)
+    return str(row["code"])
+
+
+def test_ids_of_log_directories(two_log_dirs: _TwoLogDirs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What verify says of a wrong directory.id and a wrong node.id is what the broker does, and its cure cures it."""
+    broker = two_log_dirs
+    asyncio.run(_spread(broker))
+    broker.stop()
+    assert broker.verify().status == 0
+    moved = next(path.name[:-2] for path in broker.second.glob("t?-0"))
+    kept = next(path.name[:-2] for path in broker.log_dir.glob("t?-0"))
+
+    _set(broker.second, "node.id", "2")
+    with pytest.raises(AssertionError, match="Stored node id 2 doesn't match previous node id 1"):
+        broker.start()
+    assert _told(broker.verify(), broker.second) == "meta.other-node-id"
+
+    monkeypatch.setattr("tests.integration.broker._START_SECONDS", 15)
+    _set(broker.log_dir, "directory.id", OTHER_ID)
+    with pytest.raises(AssertionError, match="did not start"):  # it waits for a leader of the metadata log
+        broker.start()
+    assert _told(broker.verify(), broker.log_dir) == "meta.no-voter"
+    monkeypatch.undo()
+
+    before = _set(broker.second, "directory.id", OTHER_ID)
+    copy = (broker.second / "meta.properties").read_text()
+    assert _told(broker.verify(), broker.second) == "meta.other-directory-id"
+    assert _set(broker.second, "directory.id", OTHER_ID) == before
+    (broker.second / "meta.properties").write_text(copy)
+    broker.start()
+    assert asyncio.run(_is_served(broker, kept))
+    assert not asyncio.run(_is_served(broker, moved)), "it has no leader"
+    broker.stop()
+    broker.start()
+    assert asyncio.run(_is_served(broker, moved)), "the second start serves it"
+    broker.stop()
+    assert broker.verify().status == 0

@@ -99,7 +99,7 @@ class Disposition:
 
     `severity` and `cure` are `None` where they are those of the damage, wherever it is. `next_step` is the template
     of the command that comes next; `None`: that of the damage, which saves what can be read. A cut is named only where
-    no whole batch is lost by it, or where no broker starts without one.
+    no whole batch is lost by it, or where no broker starts without one. `may_stop`: whether the broker may not start.
     """
 
     broker_action: str
@@ -107,14 +107,15 @@ class Disposition:
     severity: Severity | None = None
     cure: str | None = None
     next_step: str | None = None
+    may_stop: bool = False
 
 
 _COPY_AWAY: Final = "copy the directory away and see what can be read behind the place: kafkalog dump --resync"
 _REPLICA: Final = f"Copy the partition from a healthy replica. Without one, {_COPY_AWAY}."
 _SAVE: Final = f"Start no broker on it yet. Copy the partition from a healthy replica; without one, {_COPY_AWAY}."
 _UNMARK: Final = (
-    f"With the broker stopped, copy the directory away, and delete {CLEAN_MARK}: the next start then recovers, and "
-    f"cuts this here. {MARK_OF_ALL}"
+    f"With the broker stopped, copy the directory away and cut it here: kafkalog truncate --at-damage. Or delete "
+    f"{CLEAN_MARK}: the next start then recovers, and cuts it here too. {MARK_OF_ALL}"
 )
 _TAIL_CUT: Final = "Nothing needs to be done: the next start cuts it, and no whole batch is in it."
 _TAIL: Final = (
@@ -239,17 +240,19 @@ def _end_of_log(place: DamagePlace, why: str, rest: int) -> Disposition:
             severity="error",
             cure=_SAVE,
             next_step=AT_DAMAGE,
+            may_stop=True,
         )
     appends = f"appends behind these {_bytes_text(rest)}: nobody can read past them then."
-    if place.reason == "zero-filled" and rest > _HEADER_BYTES:
+    may_stop = place.reason in _NO_SIZE_REASONS and rest > _HEADER_BYTES
+    if may_stop and place.reason == "zero-filled":
         text = f"Does not start, {why}: it looks for the end of the log here and finds a record size that cannot be."
-    elif place.reason == "bad-length" and rest > _HEADER_BYTES:
+    elif may_stop:
         text = f"May not start, {why}: a record size below 14 stops it. One that leads behind the file it takes for "
         text += f"the end of the log, and {appends}"
     else:
         text = f"Takes this for the end of the log, {why}, and {appends}"
     cure = _UNMARK if place.reason in _TAIL_REASONS else _SAVE
-    return Disposition(text, severity="error", cure=cure, next_step=AT_DAMAGE)
+    return Disposition(text, severity="error", cure=cure, next_step=AT_DAMAGE, may_stop=may_stop)
 
 
 def _unknown(place: DamagePlace) -> Disposition:

@@ -22,12 +22,13 @@ from kafkalog_core.ops.logdirs.context import PartitionContext
 from kafkalog_core.ops.logdirs.textfiles import read_properties
 from kafkalog_core.ops.reading.entry_faults import EntryFile
 from kafkalog_core.ops.recovery.loader_rules import rules_of
+from kafkalog_core.ops.recovery.replay import end_of_log
 from kafkalog_core.ops.releases.cluster_assignments import DirectoryOwners, metadata_path, topic_id_of
 from kafkalog_core.ops.releases.release_evidence import infer_release
 from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, PartitionTarget
 from kafkalog_core.ops.verify.across import TopicId, brokers_of, check_across, check_topic_ids
-from kafkalog_core.ops.verify.damage_places import with_dispositions
-from kafkalog_core.ops.verify.log_end import end_findings, is_end_in_doubt
+from kafkalog_core.ops.verify.damage_places import damage_places, with_dispositions
+from kafkalog_core.ops.verify.disposition import disposition
 from kafkalog_core.ops.verify.metadata_log import bootstrap_findings, quorum_findings, snapshot_findings
 from kafkalog_core.ops.verify.offsets import check_partition_offsets
 from kafkalog_core.ops.verify.ownership import (
@@ -40,6 +41,7 @@ from kafkalog_core.ops.verify.unmarking import Unmarking, is_unmarking
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 from kafkalog_core.storage.file_codes import code_of_error
 from kafkalog_core.storage.logdir import PartitionPath, read_log_dir
+from kafkalog_core.storage.partition import read_partition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -137,8 +139,10 @@ class LogDirs:
         if broker_dir is not None and broker_dir.log_dir.is_broker_dir and is_served and _is_measured(verdict):
             start, end = verdict.log_start_offset, verdict.log_end_offset
             findings += check_partition_offsets(broker_dir, place.name, place.path, start, end)
-            if context.is_clean and is_end_in_doubt(verdict):
-                findings += end_findings(replace(verdict, findings=tuple(findings)), self._search(broker_dir))
+            if context.is_clean and verdict.segments and verdict.segments[-1].damage:
+                places = (damage for _, damage in damage_places(verdict) if damage is not None)
+                stops = any(disposition(damage, context).may_stop for damage in places)
+                findings += _end_findings(verdict, self._search(broker_dir), is_reported=stops)
         findings += self._topic_id_findings(broker_dir, place)
         if place.name.topic == METADATA_TOPIC and place.name.state is DirectoryState.CURRENT:
             findings += _cluster_findings(broker_dir, place)
@@ -301,6 +305,36 @@ class LogDirs:
         if len(keys) == 1:
             return f"; there is one in {next(iter(counts))}"
         return "; " + ", ".join(f"{count:,} of them in {directory}" for directory, count in counts.items())
+
+
+def _end_findings(verdict: PartitionVerdict, search: OffsetSearch, *, is_reported: bool) -> Iterator[Finding]:
+    """Where a broker takes a log to end after a clean shutdown, where damage or an index makes that another place.
+
+    It reads the last segment from the last index entry on (`LogSegment.readNextOffset`), with headers alone: the
+    simulation of a start looks the same way.
+
+    Args:
+        verdict: of a partition whose last segment is damaged.
+        search: how the release looks for an offset.
+        is_reported: whether a finding of the damage says already that the broker may not start.
+    """
+    try:
+        partition = read_partition(verdict.path)
+        if partition.format == "v07":  # its log ends where its file does: there is no offset index
+            return
+        segment = partition.segments[-1]
+        log = segment.files[0]
+        end = end_of_log(log.path, segment.size_bytes, segment.base_offset, segment.index, search=search)
+    except (StorageError, IndexError):  # reported with the partition
+        return
+    place = {"topic": verdict.topic, "partition": verdict.partition}
+    if end.obstacle is not None:
+        if not is_reported:
+            position, reason, _ = end.obstacle
+            yield found("log.end-unreadable", log.path, position=position, why=reason, **place)  # type: ignore[arg-type]
+    elif end.is_lost and (verdict.log_end_offset or 0) > end.offset:
+        last = (verdict.log_end_offset or 0) - 1
+        yield found("log.end-hidden", log.path, offset=end.offset, last=last, **place)  # type: ignore[arg-type]
 
 
 def _is_measured(verdict: PartitionVerdict) -> bool:
