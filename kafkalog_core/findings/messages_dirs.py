@@ -251,10 +251,11 @@ DIRECTORIES: Final = (
         "{path} does not belong to this broker by the cluster's metadata, and was set aside with the suffix -stray.",
         "The topic was deleted or moved while the broker was down; partition.metadata is missing; or the broker joined "
         "another cluster.",
-        "Renames the directory and never reads it again. Nothing in it is deleted (releases before 3.7 may delete it).",
+        "Renames the directory to end in -stray and never reads it again. Releases before 3.7 rename it to end in "
+        "-delete, and delete it after file.delete.delay.ms (1 minute).",
         "If the records are wanted, take them out with dump. If partition.metadata was only missing, put it back and "
         "take the suffix off the directory while the broker is stopped.",
-        ("dir.stray", "partition-metadata"),
+        ("dir.stray", "dir.not-assigned", "partition-metadata"),
         ("kafkalog dump --segments {path}",),
     ),
     BrokerMessage(

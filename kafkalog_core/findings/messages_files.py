@@ -263,7 +263,7 @@ FILES: Final = (
         "Disks were swapped between brokers, or the configuration is of another one.",
         "Does not start. Nothing on the disk is changed.",
         "Put the disk into the broker whose id it has, or correct node.id (broker.id) in server.properties.",
-        ("meta",),
+        ("meta", "dir.other-node"),
         _META,
     ),
     BrokerMessage(

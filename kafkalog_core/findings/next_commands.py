@@ -204,6 +204,7 @@ NEXT_COMMANDS: Final[Mapping[str, str]] = {
         ("meta.no-voter", "meta.other-directory-id"),
         "sed -i.before s/^directory.id=.*/directory.id=ID_OF_THE_METADATA_LOG/ {file}",
     ),
+    "meta.other-node-id": "sed -i.before s/^node.id=.*/node.id=NODE_ID/ {file}",
     "dir.not-assigned": "kafkalog dump {file} --stats",
     "dir.foreign-owner": "chown -R --reference={parent} -- {file}",
     "dir.no-permission": "chmod u+rwx -- {file}",

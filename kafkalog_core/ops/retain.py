@@ -145,19 +145,25 @@ def plan_retain(request: PlanRequest, stage: Stage, progress: Progress) -> PlanO
             findings += findings_of(each)
     release = survey.guess.release
     snapshots = SnapshotOptions.of_release(
-        release, now_ms=request.now_ms, expiration_ms=survey.settings.producer_expiration_ms
+        release,
+        now_ms=request.now_ms,
+        expiration_ms=survey.settings.producer_expiration_ms,
+        expirations_ms=survey.settings.producer_expirations_ms(survey.guess.candidates),
     )
     changed = [each for each in forecasts if each.is_change]
-    told = stage_retention(changed, release, snapshots, stage, lambda: _raise_starts(survey, forecasts, stage))
+    told, is_expiration_decisive = stage_retention(
+        changed, release, snapshots, stage, lambda: _raise_starts(survey, forecasts, stage)
+    )
+    expiration = (survey.settings.producer_expiration(),) if is_expiration_decisive else ()
     topics = [each.question.topic for each in forecasts]
     assumptions = [assumption for each in changed for assumption in _assumptions_of(each, survey.settings)]
     return PlanOutcome(
         findings=(*findings, *told),
-        settings=used_settings(topics),
+        settings=(*used_settings(topics), *expiration),
         release=survey.guess if forecasts else None,
         assumptions=tuple(dict.fromkeys(assumptions)),
-        needs_release=bool(changed)
-        and not survey.guess.agree(lambda each: [release_rules(topic, each) for topic in topics]),
+        needs_release=is_expiration_decisive
+        or (bool(changed) and not survey.guess.agree(lambda each: [release_rules(topic, each) for topic in topics])),
     )
 
 

@@ -118,6 +118,8 @@ class _Planner:
         rules: Callable[[Release], object] = _start_rules if self._question.as_broker else _has_producers
         if completions:
             rules = _replacement_rules
+        is_expiration_decisive = any(each is not None and each.is_expiration_decisive for _, each in cuts)
+        expiration = (self._settings.producer_expiration(),) if is_expiration_decisive else ()
         return Outcome(
             findings=(
                 *(finding for answer in answers for finding in answer.findings),
@@ -129,10 +131,10 @@ class _Planner:
                 *(finding for path, finding in not_assigned.items() if path not in changed),
             ),
             losses=tuple(loss for answer in answers for loss in answer.losses),
-            settings=tuple(self._used.values()),
+            settings=(*self._used.values(), *expiration),
             note=_NOT_LOOKED_INTO if self._is_sound(answers) else None,
             release=self._guess if self._question.as_broker or cuts else None,
-            needs_release=bool(cuts or completions) and not self._guess.agree(rules),
+            needs_release=is_expiration_decisive or (bool(cuts or completions) and not self._guess.agree(rules)),
             assumptions=tuple(dict.fromkeys(each for cut, _ in cuts for each in self._assumed(cut))),
         )
 
@@ -219,6 +221,7 @@ class _Planner:
             release=self._guess.release,
             settings=settings,
             expiration_ms=self._settings.producer_expiration_ms,
+            expirations_ms=self._settings.producer_expirations_ms(self._guess.candidates),
             now_ms=self._request.now_ms,
         )
 

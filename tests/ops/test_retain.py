@@ -250,6 +250,24 @@ def test_an_uncertain_release_is_asked_for_where_releases_differ(log_dir: Path) 
         assert draft.plan.outcome.needs_release == needs
 
 
+@pytest.mark.parametrize(("days", "asks"), [(0.5, False), (3, True), (8, False)])
+def test_an_uncertain_release_is_asked_for_where_it_decides_which_producers_are_kept(
+    log_dir: Path, days: float, asks: bool
+) -> None:
+    """Releases before 3.4 forget a silent producer after 7 days, later ones after 1."""
+    for path in (log_dir / "t-0").glob("*.snapshot"):
+        path.unlink()
+    known = build.Producer(producer_id=7, last_offset=9, timestamp_ms=NOW_MS)
+    (log_dir / "t-0" / f"{20:020}.snapshot").write_bytes(build.snapshot([known]))
+    kafka = {"assignments": ("retention.bytes=0",), "assume_defaults": True}
+    site, now_ms = site_of([str(log_dir)]), NOW_MS + int(days * 86_400_000)
+    outcome = make_plan("retain", PlanRequest(site=site, options={"kafka": kafka}, now_ms=now_ms)).plan.outcome
+    assert outcome.release is not None
+    assert {Release(3, 3), Release(3, 4)} <= set(outcome.release.candidates)
+    assert outcome.needs_release == asks
+    assert ("producer.id.expiration.ms" in {each.name for each in outcome.settings}) == asks
+
+
 # --- forecasts --------------------------------------------------------------------------------------------------------
 def _retain(log_dir: Path, *assignments: str, now_ms: int = NOW_MS, **asked: Any) -> list[Retained | Finding]:
     return list(_each(log_dir, assignments, now_ms, asked))

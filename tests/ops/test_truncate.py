@@ -19,12 +19,13 @@ from kafkalog_core.errors import SelectionError
 from kafkalog_core.findings.logs import DAMAGE_REASONS
 from kafkalog_core.format.snapshot import decode_snapshot
 from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
+from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
 from kafkalog_core.ops.plans.sites import site_of
 from kafkalog_core.ops.progress import NO_PROGRESS
 from kafkalog_core.ops.recovery.partition import PartitionLoad
 from kafkalog_core.ops.recovery.results import LoadOptions
 from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
-from kafkalog_core.ops.releases.release import parse_release
+from kafkalog_core.ops.releases.release import Release, parse_release
 from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
 from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.ops.truncate import plan_truncate
@@ -54,7 +55,7 @@ from tests.ops.truncating import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkalog_core.ops.plans.plan import Draft
+    from kafkalog_core.ops.plans.plan import Draft, Outcome
     from tests.ops.truncating import Batch
 
 SEGMENTS = {
@@ -236,6 +237,44 @@ def test_producers_below_the_log_start(root: Path, kafka: str, kept: list[int]) 
     cut(root / "t-0", to_offset=25, kafka=kafka)
     entries = decode_snapshot(log(root, 25, "snapshot").read_bytes())
     assert [entry.producer_id for entry in entries] == kept
+
+
+_DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("days", "open_since", "asks"),
+    [(0.5, -1, False), (1, -1, True), (6.9, -1, True), (7, -1, False), (3, 5, False)],
+    ids=["both keep it", "a day", "nearly a week", "both drop it", "a transaction is open"],
+)
+def test_the_release_is_asked_for_where_it_decides_whether_a_producer_is_kept(
+    root: Path, days: float, open_since: int, asks: bool
+) -> None:
+    """Releases before 3.4 forget a silent producer after 7 days, later ones after 1; nothing else differs here."""
+    known = build.Producer(producer_id=7, last_offset=9, timestamp_ms=NOW_MS, current_txn_first_offset=open_since)
+    log(root, 20, "snapshot").write_bytes(build.snapshot([known]))
+    now_ms = NOW_MS + int(days * _DAY_MS)
+    (root / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=c\n")
+    for path in (root / "t-0").glob("*.log"):
+        log(root, int(path.stem), "timeindex").touch()
+
+    def planned(kafka: str | None, **options: Any) -> Outcome:
+        options["kafka"] = {"kafka": kafka}
+        return make_plan(
+            "truncate", PlanRequest(site=site_of([str(root)]), options=options, now_ms=now_ms)
+        ).plan.outcome
+
+    lose(root)
+    for options in ({"at_damage": True}, {"as_broker": True}):
+        outcome = planned(None, **options)
+        assert outcome.release is not None
+        assert {Release(3, 3), Release(3, 4)} <= set(outcome.release.candidates)
+        named = [each.text for each in outcome.settings if each.name.endswith("id.expiration.ms")]
+        assert named == (["86400000"] if asks else [])
+        if options == {"at_damage": True}:
+            assert outcome.needs_release == asks
+        for kafka in ("3.3", "3.4"):
+            assert not planned(kafka, **options).needs_release
 
 
 @pytest.mark.parametrize("is_tiered", [False, True])

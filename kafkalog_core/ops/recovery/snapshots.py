@@ -40,6 +40,7 @@ class SnapshotOptions:
         expiration_ms: a producer without an open transaction that was silent for so long is not loaded.
         drops_below_start: whether producers whose last batch lies below the log's start are not loaded either.
         reads_empty_markers: as in `RecoveryRules`, of the batches behind a snapshot.
+        expirations_ms: the shortest and the longest expiration of the releases that the disk may be of.
     """
 
     order: SnapshotOrder
@@ -48,10 +49,13 @@ class SnapshotOptions:
     expiration_ms: int
     drops_below_start: bool = False
     reads_empty_markers: bool = True
+    expirations_ms: tuple[int, int] = (0, 0)
 
     @classmethod
-    def of_release(cls, release: Release, *, now_ms: int, expiration_ms: int) -> Self:
-        """Return those of a release."""
+    def of_release(
+        cls, release: Release, *, now_ms: int, expiration_ms: int, expirations_ms: tuple[int, int] | None = None
+    ) -> Self:
+        """Return those of a release; `expirations_ms` None: the release is known."""
         rules = recovery_rules(release)
         return cls(
             order=rules.snapshot_order,
@@ -60,17 +64,22 @@ class SnapshotOptions:
             expiration_ms=expiration_ms,
             drops_below_start=rules_of(release).drops_old_producers,
             reads_empty_markers=rules.reads_empty_markers,
+            expirations_ms=expirations_ms or (expiration_ms, expiration_ms),
         )
 
 
 class SnapshotFiles:
     """Snapshots by their offset: files that are there, new ones, and those that have gone.
 
+    `is_expiration_decisive`: whether a producer that was loaded or dropped was silent for a time after which only some
+    of the releases that the disk may be of forget it.
+
     Args:
         paths: those on the disk, by offset.
     """
 
     def __init__(self, paths: dict[int, str]) -> None:
+        self.is_expiration_decisive = False
         self._on_disk = dict(paths)
         self._there: dict[int, bytes | None] = dict.fromkeys(paths)
 
@@ -172,4 +181,8 @@ class ProducerManager:
         options = self._options
         if options.drops_below_start and entry.last_offset < start_offset:
             return True
-        return entry.current_txn_first_offset < 0 and options.now_ms - entry.timestamp_ms >= options.expiration_ms
+        if entry.current_txn_first_offset >= 0:
+            return False
+        silent_ms, (shortest_ms, longest_ms) = options.now_ms - entry.timestamp_ms, options.expirations_ms
+        self.files.is_expiration_decisive |= shortest_ms <= silent_ms < longest_ms
+        return silent_ms >= options.expiration_ms

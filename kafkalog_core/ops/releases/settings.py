@@ -160,6 +160,11 @@ class Settings:
         """The value of `producer_expiration`."""
         return cast("int", self.producer_expiration().value)
 
+    def producer_expirations_ms(self, releases: Iterable[Release]) -> tuple[int, int]:
+        """Return the shortest and the longest value of `producer_expiration` under some releases."""
+        values = [replace(self, release=each).producer_expiration_ms for each in releases]
+        return min(values), max(values)
+
     def for_topic(self, topic: str | None) -> TopicSettings:
         """All settings that a topic has; null: a topic of which nothing is known. Raises SettingError."""
         settings = [self._setting(definition, topic) for definition in SETTINGS if definition.of_topics]

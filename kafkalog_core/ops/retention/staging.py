@@ -59,8 +59,8 @@ def stage_retention(
     snapshots: SnapshotOptions,
     stage: Stage,
     raise_starts: Callable[[], None],
-) -> list[Finding]:
-    """Stage all changes of some partitions; findings about producers that cannot be determined, where that matters.
+) -> tuple[list[Finding], bool]:
+    """Stage all changes of some partitions.
 
     Args:
         forecasts: what is deleted.
@@ -68,6 +68,10 @@ def stage_retention(
         snapshots: how producer snapshots are read and written.
         stage: takes the changes.
         raise_starts: stages the checkpointed log start offsets.
+
+    Returns:
+        Findings about producers that cannot be determined, where that matters; and whether new snapshots depend on
+        after what time the release forgets a silent producer.
     """
     whole = [each for each in forecasts if each.checked.new_segment is not None]
     parts = [each for each in forecasts if each.checked.new_segment is None]
@@ -75,13 +79,17 @@ def stage_retention(
         _remove_segments(each, stage, _FILES)
     for each in whole:
         _remove_segments(each, stage, _TIMES)
-    findings = [_stage_new_segment(each, release, snapshots, stage) for each in whole]
+    findings, is_expiration_decisive = [], False
+    for each in whole:
+        files = SnapshotFiles.of(each.question.view.partition)
+        findings.append(_stage_new_segment(each, release, snapshots, stage, files))
+        is_expiration_decisive |= files.is_expiration_decisive and bool(files.made)
     for each in whole:
         _remove_segments(each, stage, _FILES - _TIMES)
     raise_starts()
     for each in forecasts:
         _stage_small_files(each, release, stage)
-    return [finding for finding in findings if finding is not None]
+    return [finding for finding in findings if finding is not None], is_expiration_decisive
 
 
 def _remove_segments(forecast: Forecast, stage: Stage, kinds: frozenset[FileKind]) -> None:
@@ -109,14 +117,17 @@ def _why(deleted: Deleted) -> str:
     return f"{deleted.rule}: {deleted.reason}" if deleted.reason else deleted.rule
 
 
-def _stage_new_segment(forecast: Forecast, release: Release, options: SnapshotOptions, stage: Stage) -> Finding | None:
+def _stage_new_segment(
+    forecast: Forecast, release: Release, options: SnapshotOptions, stage: Stage, files: SnapshotFiles
+) -> Finding | None:
     """An empty segment at the end of the log, with the state of the producers there."""
     view = forecast.question.view
     partition, end_offset = view.partition, view.end_offset
     like = partition.segments[-1].files[0].path
     finding = None
     if rules_of(release).has_producers:
-        finding = _stage_snapshot(forecast, options, stage, like, search=rules_of(release).search)
+        search = rules_of(release).search
+        finding = _stage_snapshot(forecast, options, stage, files, like=like, search=search)
     kinds = (FileKind.LOG, FileKind.OFFSET_INDEX, *((FileKind.TIME_INDEX,) if release >= TIME_INDEXES else ()))
     for kind in kinds:
         path = f"{partition.path}/{segment_file_name(end_offset, kind)}"
@@ -125,10 +136,15 @@ def _stage_new_segment(forecast: Forecast, release: Release, options: SnapshotOp
 
 
 def _stage_snapshot(
-    forecast: Forecast, options: SnapshotOptions, stage: Stage, like: str, *, search: OffsetSearch
+    forecast: Forecast,
+    options: SnapshotOptions,
+    stage: Stage,
+    files: SnapshotFiles,
+    *,
+    like: str,
+    search: OffsetSearch,
 ) -> Finding | None:
     view = forecast.question.view
-    files = SnapshotFiles.of(view.partition)
     if view.end_offset in set(files):
         return None
     readings = [

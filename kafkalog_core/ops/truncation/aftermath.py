@@ -34,6 +34,7 @@ class Surroundings:
         release: whose rules.
         settings: of the topic.
         expiration_ms: after which a silent producer is forgotten.
+        expirations_ms: the shortest and the longest one of the releases that the disk may be of.
         now_ms: the time that counts as now.
     """
 
@@ -42,12 +43,15 @@ class Surroundings:
     release: Release
     settings: TopicSettings
     expiration_ms: int
+    expirations_ms: tuple[int, int]
     now_ms: int
 
     @property
     def snapshot_options(self) -> SnapshotOptions:
         """How producer snapshots are read and written."""
-        return SnapshotOptions.of_release(self.release, now_ms=self.now_ms, expiration_ms=self.expiration_ms)
+        return SnapshotOptions.of_release(
+            self.release, now_ms=self.now_ms, expiration_ms=self.expiration_ms, expirations_ms=self.expirations_ms
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +69,11 @@ class Aftermath:
     epochs: tuple[str, bytes] | None = None
     open_transactions: tuple[OpenTxn, ...] = ()
     obstacle: tuple[str, Obstacle] | None = None
+
+    @property
+    def is_expiration_decisive(self) -> bool:
+        """Whether new snapshots depend on after what time the release forgets a silent producer."""
+        return self.snapshots is not None and self.snapshots.is_expiration_decisive and bool(self.snapshots.made)
 
 
 def aftermath_of(cut: Cut, around: Surroundings) -> Aftermath:
