@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import NotFoundError, RefusedError, UnfinishedError
 from kafkalog_core.format.names import journal_run
 from kafkalog_core.ops.plans.obstacles import (
+    at_work_sentence,
     interrupted_sentence,
     space_sentence,
     trust_problem,
@@ -28,7 +29,6 @@ from kafkalog_core.storage.changing.journals import (
     leading_directory,
     prune_command,
     real_path,
-    resume_command,
     undo_command,
     untrusted_places,
 )
@@ -187,15 +187,12 @@ def plan_prune(scope: Scope, run: str | None = None) -> PrunePlan:
     """
     chosen = [journal for journal in scope.found.journals if run in {None, journal.run}]
     remains = [each for each in scope.found.remains if run in {None, each.run}]
+    at_work = at_work_sentence(scope.root, "its run") if remains else None
     if run is not None and not chosen and not remains:
         raise NotFoundError(f"no journal {run}; kafkalog undo DIR --list shows those that are there", path=scope.root)
-    kept = [
-        f"{journal.run} is kept: it was interrupted. Finish it ({resume_command(scope.root, journal)})"
-        + (f" or take it back ({undo_command(scope.root, journal)})" if journal.keeps_old else "")
-        for journal in chosen
-        if journal.is_interrupted
-    ]
+    kept = [f"{journal.run} is kept: {interrupted_sentence(journal)}" for journal in chosen if journal.is_interrupted]
     kept += [f"{each.run} is kept: {each.reason}" for each in remains if each.is_unreadable and run is None]
+    kept += [f"{each.run} is kept: {at_work}" for each in remains if at_work and not each.is_unreadable]
     free = [journal for journal in chosen if not journal.is_interrupted]
     kept += [
         f"{journal.run} is kept: it leads to directories that were not named, which only the journal says are its own. "
@@ -206,7 +203,7 @@ def plan_prune(scope: Scope, run: str | None = None) -> PrunePlan:
     return PrunePlan(
         scope=scope,
         journals=tuple(journal for journal in free if not _leads_away(journal)),
-        remains=tuple(each for each in remains if run is not None or not each.is_unreadable),
+        remains=() if at_work else tuple(each for each in remains if run is not None or not each.is_unreadable),
         kept=tuple(kept),
     )
 
@@ -266,6 +263,10 @@ def _state_obstacles(journal: Journal) -> Iterator[str]:
         yield f"{journal.run} is being freed: what it held is gone, in part or whole"
     elif not journal.keeps_old:
         yield f"{journal.run} was made with --no-undo and cannot be taken back; {interrupted_sentence(journal)}"
+    elif journal.is_interrupted:
+        at_work = at_work_sentence(journal.layout.root, f"the {journal.command} of {journal.run}")
+        if at_work is not None:
+            yield at_work
 
 
 def _changed_since(scope: Scope, journal: Journal, entry: Entry) -> str:

@@ -15,6 +15,7 @@ from kafkalog_core.storage.changing.journals import (
     undo_command,
     untrusted_places,
 )
+from kafkalog_core.storage.changing.lock import holder_at_work
 from kafkalog_core.storage.changing.permission import place_problem, write_problems
 from kafkalog_core.storage.changing.space import spaces_for
 from kafkalog_core.words import size, sizes
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.space import Space
 
 __all__ = [
+    "at_work_sentence",
     "interrupted_sentence",
     "obstacles_of",
     "space_sentence",
@@ -79,9 +81,23 @@ def space_sentence(space: Space) -> str:
     return f"{space.path}: this needs {needed} on its file system while it is done, and {free} are free"
 
 
+def at_work_sentence(root: str, what: str) -> str | None:
+    """Return that `what` in a directory may be of a run that is at work; None: no other process holds the lock."""
+    holder = holder_at_work(root)
+    if holder is None:
+        return None
+    return f"{root}: {what} may be at work: {holder} holds the lock. When it has ended, run the same command again"
+
+
 def interrupted_sentence(journal: Journal) -> str:
-    """What is the matter with a run that was interrupted, and the ways out of it."""
+    """Return what is wrong with a run that has not ended, and the ways out of it.
+
+    It was interrupted only if no other process holds the lock.
+    """
     root, place = journal.layout.root, leading_directory(journal)
+    at_work = at_work_sentence(root, f"the {journal.command} of {journal.run}")
+    if at_work is not None:
+        return at_work
     if not journal.keeps_old:
         return (
             f"{root}: an earlier {journal.command} with --no-undo was interrupted between its files; finish it first: "

@@ -27,7 +27,15 @@ if TYPE_CHECKING:
 
     from kafkalog_core.storage.changing.writer import Disk
 
-__all__ = ["OWN_LOCK", "LogDirLocks", "file_lock_holder", "lock_holder", "locked_dirs", "unlocked_dirs"]
+__all__ = [
+    "OWN_LOCK",
+    "LogDirLocks",
+    "file_lock_holder",
+    "holder_at_work",
+    "lock_holder",
+    "locked_dirs",
+    "unlocked_dirs",
+]
 
 _NAME: Final = fixed_file_name(FileKind.LOCK)
 _HELD: Final = frozenset({errno.EAGAIN, errno.EACCES})
@@ -77,6 +85,13 @@ def unlocked_dirs(paths: Iterable[str]) -> list[str]:
 def lock_holder(directory: str) -> str | None:
     """Who holds the lock of a log directory, e.g. `process 4711 (java)`; null: nobody, or the system does not tell."""
     return file_lock_holder(f"{directory}/{_NAME}")
+
+
+def holder_at_work(directory: str) -> str | None:
+    """Return the other process that holds the lock which a repair of a directory takes; None: there is none."""
+    names = [f"{each}/{_NAME}" for each in locked_dirs([directory])]
+    names += [f"{each}/{OWN_LOCK}" for each in unlocked_dirs([directory])]
+    return next((holder for holder in map(file_lock_holder, names) if holder is not None), None)
 
 
 def file_lock_holder(path: str) -> str | None:
