@@ -313,9 +313,19 @@ def _marker(
 @cython.inline
 @cython.exceptval(check=False)
 def _last_sequence(sequence: cython.longlong, delta: cython.longlong) -> cython.longlong:
-    """DefaultRecordBatch.lastSequence: behind the highest number comes 0; without a first there is no last."""
+    """DefaultRecordBatch.lastSequence: after the highest number comes 0; without a first there is no last.
+
+    The sums are those of Java's int: a damaged header may have a negative delta, and they wrap around.
+    """
     if sequence == -1:
         return -1
-    if sequence > MAX_SEQUENCE - delta:
-        return delta - (MAX_SEQUENCE - sequence) - 1
-    return sequence + delta
+    if sequence > _int32(MAX_SEQUENCE - delta):
+        return _int32(delta - (MAX_SEQUENCE - sequence) - 1)
+    return _int32(sequence + delta)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _int32(value: cython.longlong) -> cython.longlong:
+    return ((value + 0x80000000) & 0xFFFFFFFF) - 0x80000000

@@ -266,6 +266,22 @@ class ProducerStates:
         for at in range(0, k.P_SIZE * self.count, k.P_SIZE):
             yield _entry(self._producers[at : at + k.P_SIZE], style)
 
+    def rows(self) -> array[int]:
+        """Return a copy of the cells of all producers, for `keep_batches`."""
+        return self._producers[: k.P_SIZE * self.count]
+
+    def keep_batches(self, producer_id: int, before: array[int]) -> None:
+        """Give a producer without a batch those that it had before, where its epoch is the same as then.
+
+        Args:
+            producer_id: of a producer.
+            before: what `rows` returned then.
+        """
+        at, rows = self._find(producer_id), self._producers
+        if 0 <= at < len(before) and not rows[at + k.P_BATCHES] and rows[at + k.P_EPOCH] == before[at + k.P_EPOCH]:
+            for cell in (k.P_DATA_TIME, *range(k.P_BATCHES, k.P_MARKER)):
+                rows[at + cell] = before[at + cell]
+
     # --- from and to elsewhere ----------------------------------------------------------------------------------------
     @classmethod
     def from_snapshot(cls, entries: Iterable[ProducerEntry], *, sequences: Sequences = "continuous") -> Self:

@@ -96,6 +96,7 @@ class ProducerLoad:
                     end_offset=last_offset if reading is floor else None,
                     search=self._search,
                     reads_empty_markers=self._options.reads_empty_markers,
+                    style=self._options.style,
                 )
                 if obstacle is not None and reading.path is not None:
                     return reading.path, obstacle

@@ -5,21 +5,30 @@
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog_core.errors import StorageError
+from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format import kernels
+from kafkalog_core.format.bounded import TrailingError
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.decode import RecordRun, decode_run
+from kafkalog_core.format.compression import decompress
 from kafkalog_core.format.layout import (
+    CODEC_MASK,
+    ENVELOPE,
+    LEGACY_ATTRIBUTES,
     LOG_OVERHEAD,
     MAGIC_POSITION,
+    MAGIC_V0,
     MAGIC_V2,
     MAX_BATCH_BYTES,
     MAX_INT64,
+    MIN_ENTRY_SIZE,
     OFFSET_INDEX_ENTRY,
     RECORD_BATCH_OVERHEAD,
+    V0_KEY_LENGTH,
+    V1_KEY_LENGTH,
 )
 from kafkalog_core.ops.producing.producer_markers import markers_of
 from kafkalog_core.ops.producing.producers import CompletedTxn
@@ -32,7 +41,7 @@ from kafkalog_core.storage.source import Source
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog_core.ops.producing.producers import ProducerStates
+    from kafkalog_core.ops.producing.producers import ProducerStates, SnapshotStyle
     from kafkalog_core.ops.recovery.loader_rules import OffsetSearch
     from kafkalog_core.storage.listing import FileInfo
 
@@ -40,6 +49,7 @@ __all__ = ["EndOfLog", "Obstacle", "Reading", "SegmentReads", "end_of_log", "fin
 
 _HEADERS: Final = ScanOptions(check=False)
 _LEAST: Final = -MAX_INT64
+_INT: Final = struct.Struct(">i")
 
 
 class Obstacle(NamedTuple):
@@ -159,13 +169,10 @@ class SegmentReads:
         codec = self._walk.codec_bits(batch)
         if not codec:
             return batch.offset
-        if batch.has_known_legacy_magic:
-            end = batch.position + batch.size_bytes
-            for item in scan(self._source, base_offset=None, options=_HEADERS, start=batch.position, end=end):
-                base = _first_within(item)
-                if base is not None:
-                    return base
-                break
+        if batch.has_known_legacy_magic and batch.size_bytes <= MAX_BATCH_BYTES:
+            base = _base_within(bytes(self._source.read(batch.position, batch.size_bytes)))
+            if base is not None:
+                return base
         what = f"the broker takes it for a compressed message (magic {batch.magic}, codec {codec})"
         return Unwalkable(batch.position, f"{what}, which does not open")
 
@@ -248,6 +255,7 @@ def replay_producers(
     end_offset: int | None = None,
     search: OffsetSearch,
     reads_empty_markers: bool = True,
+    style: SnapshotStyle = "marker-time",
 ) -> Obstacle | None:
     """Carry the batches of a segment on into the states of producers, from the one that holds an offset on.
 
@@ -258,6 +266,7 @@ def replay_producers(
         end_offset: a batch that holds it, or is behind it, ends the read; None: the end of the log does.
         search: how the release looks for an offset.
         reads_empty_markers: as in `RecoveryRules`.
+        style: of the snapshots that the release writes.
     """
     if reading.path is None:
         return None
@@ -266,15 +275,18 @@ def replay_producers(
         if isinstance(span, Unwalkable):
             return _fatal(span)
         start, end = span
+        read = _Read(states, reads_empty_markers=reads_empty_markers, style=style)
         for item in scan(source, base_offset=None, options=_HEADERS, start=start, end=end):
             if isinstance(item, Damage):
-                obstacle = _step_over(item, source, end, states)
+                obstacle = read.step_over(item, source, end)
             else:
                 first = bisect_left(item.batches.column("last_offset"), from_offset) if reading.is_whole else 0
-                obstacle = _carry_on(item, states, first, reads_empty_markers=reads_empty_markers)
+                obstacle = read.carry_on(item, first)
+            if obstacle is not None and not obstacle.is_end:
+                return obstacle
             if obstacle is not None:
-                return None if obstacle.is_end else obstacle
-    return None
+                break
+        return read.finish()
 
 
 def _span_of(
@@ -295,74 +307,159 @@ def _span_of(
     return (end, end) if first is None else (first, max(first, end))
 
 
-def _carry_on(run: Run, states: ProducerStates, first: int, *, reads_empty_markers: bool = True) -> Obstacle | None:
-    """`UnifiedLog.loadProducersFromRecords`: what a batch of a producer throws here, nobody catches."""
-    batches = run.batches
-    if batches.holds_only("producer_id", -1):
-        return None
-    last, fault = batches.count, None
-    row = first
-    while (row := kernels.find_odd_marker(run.memory, batches, row)) < batches.count:
-        if marker_fault(run.memory, batches, row, max_bytes=MAX_BATCH_BYTES) is not None:
-            last, fault = row, Obstacle(batches.column("position")[row], "a marker that cannot be read", is_end=False)
-            break
-        row += 1
-    empty = batches.count if reads_empty_markers else first_empty_marker(batches, first)
-    if empty < last:
-        reason = "a control batch that compaction has emptied, which releases before 2.0 cannot read"
-        last, fault = empty, Obstacle(batches.column("position")[empty], reason, is_end=False)
-    markers = markers_of(run.memory, batches, max_bytes=MAX_BATCH_BYTES)
-    for event in states.replay(batches, markers, first=first, last=last):
-        if not isinstance(event, CompletedTxn) and event.kind == "plain-in-transaction":
-            reason = f"a batch of producer {event.producer_id} outside of its transaction, which is open"
-            return Obstacle(event.position, reason, is_end=False)
-    return fault
+class _Read:
+    """One read of a segment into the states of producers (`UnifiedLog.loadProducersFromRecords`).
 
-
-def _step_over(damage: Damage, source: Source, end: int, states: ProducerStates) -> Obstacle | None:
-    """Walk through damage as the broker does; None: to a batch that a scan finds too, or to the end.
-
-    Headers are all that counts for it, so that what a scan calls damage may still tell of producers.
+    Args:
+        states: are changed.
+        reads_empty_markers: as in `RecoveryRules`.
+        style: of the snapshots.
     """
-    if damage.reason == "unreadable":
-        return Obstacle(damage.position, damage.reason, is_end=False)
-    if not damage.size_bytes:
-        return None
-    behind, walk, states_at = damage.position + damage.size_bytes, HeaderWalk(source, end), damage.position
-    for item in walk.batches(damage.position):
-        if isinstance(item, Unwalkable):
-            return _fatal(item)
-        if item.position == behind:
+
+    def __init__(self, states: ProducerStates, *, reads_empty_markers: bool, style: SnapshotStyle) -> None:
+        self._states = states
+        self._reads_empty_markers = reads_empty_markers
+        self._before = None if style == "marker-is-batch" else states.rows()
+        self._ended: set[int] = set()
+        self._gone_back: set[int] = set()
+        self._fault: Obstacle | None = None
+
+    def carry_on(self, run: Run, first: int) -> Obstacle | None:
+        """Carry out the batches of a run from one on. What a batch throws here, no broker catches."""
+        batches = run.batches
+        if batches.holds_only("producer_id", -1):
             return None
-        obstacle = None if item.is_legacy else _carry_on_header(item, source, states)
-        if obstacle is not None:
-            return obstacle
-        states_at = item.position + item.size_bytes
-    return Obstacle(states_at, damage.reason, is_end=True)
+        last, fault = batches.count, None
+        row = first
+        while (row := kernels.find_odd_marker(run.memory, batches, row)) < batches.count:
+            if marker_fault(run.memory, batches, row, max_bytes=MAX_BATCH_BYTES) is not None:
+                last = row
+                fault = Obstacle(batches.column("position")[row], "a marker that cannot be read", is_end=False)
+                break
+            row += 1
+        empty = batches.count if self._reads_empty_markers else first_empty_marker(batches, first)
+        if empty < last:
+            reason = "a control batch that compaction has emptied, which releases before 2.0 cannot read"
+            last, fault = empty, Obstacle(batches.column("position")[empty], reason, is_end=False)
+        markers = markers_of(run.memory, batches, max_bytes=MAX_BATCH_BYTES)
+        for event in self._states.replay(batches, markers, first=first, last=last):
+            if isinstance(event, CompletedTxn):
+                self._end(event, batches)
+            elif event.kind == "epoch-back":
+                self._gone_back.add(event.producer_id)
+            elif event.kind == "plain-in-transaction":
+                reason = f"a batch of producer {event.producer_id} outside of its transaction, which is open"
+                return Obstacle(event.position, reason, is_end=False)
+        return fault
+
+    def _end(self, txn: CompletedTxn, batches: BatchColumns) -> None:
+        """Note that a transaction has ended.
+
+        The broker ends the transactions of a read when all of it was read (`ProducerStateManager.completeTxn`), each by
+        its first offset. Where segments overlap, it reads the batches of one a second time, and the second end finds
+        nothing.
+        """
+        if self._fault is None and txn.first_offset in self._ended:
+            row = batches.column("base_offset").tolist().index(txn.last_offset)
+            reason = f"the transaction of producer {txn.producer_id} from offset {txn.first_offset} on ends twice"
+            self._fault = Obstacle(batches.column("position")[row], reason, is_end=False)
+        self._ended.add(txn.first_offset)
+
+    def finish(self) -> Obstacle | None:
+        """Return what the broker dies of when the whole segment was read; None: nothing.
+
+        It puts the producers of the read into its states only then (`ProducerStateEntry.update`), from 1.0 on: what it
+        knew of their batches is forgotten where the epoch is another one than before the read, whatever it was between.
+        """
+        if self._before is not None:
+            for producer_id in self._gone_back:
+                self._states.keep_batches(producer_id, self._before)
+        return self._fault
+
+    def step_over(self, damage: Damage, source: Source, end: int) -> Obstacle | None:
+        """Walk through damage as the broker does; None: to a batch that a scan finds too, or to the end.
+
+        Headers are all that counts for it, so that what a scan calls damage may still tell of producers.
+        """
+        if damage.reason == "unreadable":
+            return Obstacle(damage.position, damage.reason, is_end=False)
+        if not damage.size_bytes:
+            return None
+        behind, walk, states_at = damage.position + damage.size_bytes, HeaderWalk(source, end), damage.position
+        for item in walk.batches(damage.position):
+            if isinstance(item, Unwalkable):
+                return _fatal(item)
+            if item.position == behind:
+                return None
+            obstacle = None if item.is_legacy else self._carry_on_header(item, source)
+            if obstacle is not None:
+                return obstacle
+            states_at = item.position + item.size_bytes
+        return Obstacle(states_at, damage.reason, is_end=True)
+
+    def _carry_on_header(self, batch: WalkedBatch, source: Source) -> Obstacle | None:
+        """The producer of a batch that a scan refuses, of whatever magic and size it is."""
+        size_bytes = min(batch.size_bytes, MAX_BATCH_BYTES)
+        entry = bytearray(source.read(batch.position, max(size_bytes, RECORD_BATCH_OVERHEAD)))
+        if len(entry) < RECORD_BATCH_OVERHEAD:
+            return Obstacle(batch.position, "the file ends within the header of a batch", is_end=False)
+        entry[MAGIC_POSITION] = MAGIC_V2
+        for length in (size_bytes, RECORD_BATCH_OVERHEAD):  # all of it, or its header alone
+            entry[LOG_OVERHEAD - 4 : LOG_OVERHEAD] = (length - LOG_OVERHEAD).to_bytes(4, "big")
+            window, columns = memoryview(entry)[:length], BatchColumns()
+            kernels.walk(window, 0, length, batch.position, _LEAST, MAX_BATCH_BYTES, False, columns)
+            if columns.count:
+                return self.carry_on(Run(window, columns, resynced=False, begins=batch.position), 0)
+        return None
 
 
-def _carry_on_header(batch: WalkedBatch, source: Source, states: ProducerStates) -> Obstacle | None:
-    """The producer of a batch that a scan refuses, of whatever magic and size it is."""
-    size_bytes = min(batch.size_bytes, MAX_BATCH_BYTES)
-    entry = bytearray(source.read(batch.position, max(size_bytes, RECORD_BATCH_OVERHEAD)))
-    if len(entry) < RECORD_BATCH_OVERHEAD:
-        return Obstacle(batch.position, "the file ends within the header of a batch", is_end=False)
-    entry[MAGIC_POSITION] = MAGIC_V2
-    for length in (size_bytes, RECORD_BATCH_OVERHEAD):  # all of it, or its header alone
-        entry[LOG_OVERHEAD - 4 : LOG_OVERHEAD] = (length - LOG_OVERHEAD).to_bytes(4, "big")
-        window, columns = memoryview(entry)[:length], BatchColumns()
-        kernels.walk(window, 0, length, batch.position, _LEAST, MAX_BATCH_BYTES, False, columns)
-        if columns.count:
-            return _carry_on(Run(window, columns, resynced=False, begins=batch.position), states, 0)
-    return None
+def _base_within(entry: bytes) -> int | None:
+    """Return the base offset of a compressed message; None: it does not open.
+
+    A broker unpacks the value and reads the offset, the size and the codec of each message in it, nothing else:
+    `AbstractLegacyRecordBatch.DeepRecordsIterator`. A last message that is cut short ends the walk quietly.
+
+    Args:
+        entry: the whole message, of magic 0 or 1, from its offset on.
+    """
+    (wrapper, _), magic = ENVELOPE.struct.unpack_from(entry), entry[MAGIC_POSITION]
+    inner = _value_within(entry, magic)
+    offsets: list[int] = []
+    position = 0
+    while len(inner) - position >= LOG_OVERHEAD:
+        offset, size = ENVELOPE.struct.unpack_from(inner, position)
+        if size < MIN_ENTRY_SIZE:
+            return None
+        if position + LOG_OVERHEAD + size > len(inner):
+            break
+        if not offsets and inner[position + LEGACY_ATTRIBUTES] & CODEC_MASK:
+            return None
+        offsets.append(offset)
+        position += LOG_OVERHEAD + size
+    if not offsets:
+        return None
+    if magic == MAGIC_V0 or not wrapper:  # some versions of librdkafka write 0 there
+        return offsets[0]
+    return None if wrapper < offsets[-1] else int(wrapper) - offsets[-1] + offsets[0]
 
 
-def _first_within(item: Run | Damage) -> int | None:
-    """The first offset in a compressed message; None: it does not open."""
-    if isinstance(item, Run):
-        for found in decode_run(item.memory, item.batches, max_bytes=MAX_BATCH_BYTES):
-            return found.records.column("offset")[0] if isinstance(found, RecordRun) else None
-    return None
+def _value_within(entry: bytes, magic: int) -> bytes:
+    """Return the inflated value of a message; empty: there is none, or it does not open."""
+    key = V0_KEY_LENGTH if magic == MAGIC_V0 else V1_KEY_LENGTH
+    try:
+        start = key + _INT.size + max(0, *_INT.unpack_from(entry, key)) + _INT.size
+        (size,) = _INT.unpack_from(entry, start - _INT.size)
+    except struct.error:
+        return b""
+    if size < 0 or start + size > len(entry):
+        return b""
+    payload, codec = memoryview(entry)[start : start + size], entry[LEGACY_ATTRIBUTES] & CODEC_MASK
+    try:
+        return bytes(decompress(codec, payload, magic=magic, limit_bytes=MAX_BATCH_BYTES))
+    except TrailingError as error:
+        return bytes(error.content)
+    except FormatError:
+        return b""
 
 
 def _fatal(place: Unwalkable) -> Obstacle:

@@ -146,12 +146,19 @@ class ProducerManager:
         self.last_snapshot = 0
 
     def truncate_and_reload(self, start_offset: int, end_offset: int) -> None:
-        """Snapshots that lie outside of the log go; the newest of the others is loaded."""
+        """Delete the snapshots that are outside of the log, and load the newest of the others.
+
+        Where the log ends at offset 0, as before its first segment, none is loaded, and none is taken at or below the
+        log start (`ProducerStateManager.onLogStartOffsetIncremented`, `truncateHead` before 2.8).
+        """
         for offset in self.files:
             if offset > end_offset or offset <= start_offset:
                 self.files.remove(offset)
         if end_offset != self.end_offset:
             self._load(start_offset)
+        else:
+            self.end_offset = max(self.end_offset, start_offset)
+            self.last_snapshot = start_offset if self.files.latest is None else self.files.latest
 
     def take(self) -> None:
         """Write a snapshot of the states, where they are behind the last one."""

@@ -10,6 +10,7 @@ import pytest
 
 from kafkalog_core.ops.producing.producers import ProducerStates
 from kafkalog_core.ops.recovery.replay import Obstacle, Reading, end_of_log, find_offset, replay_producers
+from kafkalog_core.ops.recovery.snapshots import ProducerManager, SnapshotFiles, SnapshotOptions
 from kafkalog_core.storage.partition import read_partition
 from tests import build
 from tests.ops.truncating import batch, write_log
@@ -128,6 +129,86 @@ def test_messages_that_are_compressed_indeed_open(tmp_path: Path) -> None:
     records = [build.Record(offset=offset, timestamp_ms=1, value=b"v") for offset in range(3)]
     path.write_bytes(build.wrapper_v1(records, codec=build.GZIP) + build.wrapper_v0(records, codec=build.GZIP))
     assert end(path) == (3, None, False)
+
+
+def _inner(*offsets: int, value_size: int = 1, attributes: int = 0) -> bytes:
+    """Messages of magic 1 as a compressed message holds them; the last one's value has a size that is not true."""
+    messages = [build.message_v1(build.Record(offset=each, value=b"v"), attributes=attributes) for each in offsets]
+    return b"".join(messages)[:-5] + struct.pack(">i", value_size) + b"v"
+
+
+@pytest.mark.parametrize(
+    ("inner", "opens"),
+    [
+        (_inner(0, 1, 2), True),
+        (_inner(0, 1, 2, value_size=1 << 30), True),  # no field of a message within is read, and no checksum
+        (_inner(0, 1, 2) + b"cut short", True),
+        (_inner(0, 1, 2) + struct.pack(">qi", 3, 13) + bytes(13), False),  # below the minimum size
+        (_inner(0, 1, 2, attributes=build.GZIP), False),
+        (_inner(0, 5), False),  # beyond the offset of the message that holds it
+        (b"", False),
+    ],
+)
+def test_of_a_compressed_message_offsets_sizes_and_codecs_within_count(
+    tmp_path: Path, inner: bytes, opens: bool
+) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(build.wrapper_v1(inner=inner, offset=3) + build.wrapper_v1(inner=_inner(0), offset=4))
+    found = replay_producers(
+        Reading(0, str(path), path.stat().st_size, is_whole=False), ProducerStates(), from_offset=4, search="base"
+    )
+    assert (found is None) == opens
+
+
+# --- producers, where segments overlap or headers are damaged ---------------------------------------------------------
+def replayed(log: Path, *batches: bytes, states: ProducerStates | None = None) -> tuple[ProducerStates, str | None]:
+    """The producers after one read of a log, and what a broker dies of."""
+    log.write_bytes(b"".join(batches))
+    states = ProducerStates(sequences="unchecked") if states is None else states
+    found = replay_producers(Reading(0, str(log), log.stat().st_size), states, from_offset=0, search="base")
+    return states, None if found is None else found.reason
+
+
+def data(first: int, last: int, *, epoch: int = 0, is_transactional: bool = False) -> bytes:
+    return batch(
+        first, last, producer_id=7, producer_epoch=epoch, base_sequence=first, is_transactional=is_transactional
+    )
+
+
+def test_a_transaction_ends_once_in_one_read(log: Path) -> None:
+    """A broker keeps open transactions by their first offset, and ends those of a read when it has read all of it."""
+    transaction = data(0, 2, is_transactional=True) + build.txn_marker(0, offset=3, producer_id=7)
+    assert replayed(log, transaction)[1] is None
+    assert "ends twice" in str(replayed(log, transaction, transaction)[1])
+    states, _ = replayed(log, transaction)
+    assert replayed(log, transaction, states=states)[1] is None  # the next segment is another read
+
+
+@pytest.mark.parametrize(("last_epoch", "last_offset"), [(3, 9), (4, -1)])
+def test_an_epoch_that_goes_back_and_returns_within_a_read_keeps_the_batches(
+    log: Path, last_epoch: int, last_offset: int
+) -> None:
+    states, _ = replayed(log, data(5, 9, epoch=3))
+    markers = [build.txn_marker(0, offset=10, producer_id=7, producer_epoch=2)]
+    markers += [build.txn_marker(0, offset=11, producer_id=7, producer_epoch=last_epoch)]
+    replayed(log, *markers, states=states)
+    (entry,) = states.snapshot_entries()
+    assert (entry.producer_epoch, entry.last_offset) == (last_epoch, last_offset)
+
+
+def test_sequence_numbers_of_a_damaged_header_wrap_as_java_numbers_do(log: Path) -> None:
+    states, _ = replayed(log, batch(5, 9, last_offset=4, producer_id=7, producer_epoch=0, base_sequence=0))
+    (entry,) = states.snapshot_entries()
+    assert (entry.last_sequence, entry.offset_delta) == (2**31 - 1, -1)
+
+
+def test_no_snapshot_is_taken_of_a_first_segment_below_the_log_start() -> None:
+    options = SnapshotOptions(order="java", style="marker-time", now_ms=0, expiration_ms=1)
+    manager = ProducerManager(SnapshotFiles({29: "unread", 60: "unread"}), options)
+    manager.truncate_and_reload(185, 0)
+    manager.end_offset = 29
+    manager.take()
+    assert list(manager.files) == []
 
 
 # --- an offset in all of them -----------------------------------------------------------------------------------------
