@@ -74,11 +74,12 @@ TRUNCATIONS: Final = {
     "truncate.completes": FindingType(
         "warning",
         "A finished replacement waits: {names}. It takes the place of {replaced}.",
-        "Renames the replacement when it starts, without a look into it, and deletes the files in its range.",
+        "Puts the replacement in place when it starts, and deletes the files in its range. Since 3.0 it only renames "
+        "the replacement; before, it recovers its log first, and cuts it at the first bad batch.",
         "Verify the partition first: that shows whether the replacement is whole. To keep the segments that are there "
         "instead, move the .swap files out of the partition directory before a broker starts on it.",
-        "A start, since 3.0, completes an interrupted compaction or split by renaming its .swap files. The plan shows "
-        "what is lost with the files that it deletes.",
+        "A start completes an interrupted compaction or split. The plan shows what is lost with the files that it "
+        "deletes.",
     ),
     "truncate.cuts-more": FindingType(
         "warning",

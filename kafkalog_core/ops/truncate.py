@@ -235,12 +235,12 @@ def _start_rules(release: Release) -> object:
 
     How it looks for an offset decides whether it starts, not where it cuts.
     """
-    return replace(rules_of(release), completes_swaps=True, search="base"), recovery_rules(release)
+    return replace(rules_of(release), swaps="renamed", search="base"), recovery_rules(release)
 
 
 def _replacement_rules(release: Release) -> object:
     """The same where replacements wait."""
-    return rules_of(release).completes_swaps, _start_rules(release)
+    return rules_of(release).swaps, _start_rules(release)
 
 
 def _has_producers(release: Release) -> bool:

@@ -115,10 +115,82 @@ def test_a_cut_follows_in_a_second_plan(root: Path) -> None:
     assert codes(draft) == ["truncate.completes", "truncate.cuts-more"]
 
 
-def test_releases_that_recover_them_are_not_foreseen(root: Path) -> None:
+# --- releases that recover them ---------------------------------------------------------------------------------------
+OLD = "2.8"
+NOT_SIMULATED = ("0.8.1", "0.8.2", "0.9.0", "0.10.0", "0.10.1", "0.10.2", "0.11.0", "1.0", "1.1", "2.0", "2.1", "2.2")
+
+
+@pytest.mark.parametrize("kafka", [*NOT_SIMULATED, "2.3", "2.4"])
+def test_what_older_releases_make_of_them_is_not_foreseen(root: Path, kafka: str) -> None:
     swap(root, 20, (20, 24))
-    assert codes(plan(root, as_broker=True, kafka="2.8")) == ["truncate.not-foreseen"]
-    assert codes(plan(root, as_broker=True, kafka="3.0")) == ["truncate.completes"]
+    assert codes(plan(root, as_broker=True, kafka=kafka)) == ["truncate.not-foreseen"]
+
+
+@pytest.mark.parametrize("kafka", ["2.5", "2.6", "2.7", OLD, "3.0"])
+def test_the_log_of_a_replacement_takes_the_place_of_what_it_overlaps(root: Path, kafka: str) -> None:
+    swap(root, 20, (20, 24))
+    draft = apply_all(root, as_broker=True, kafka=kafka)
+    assert codes(draft) == ["truncate.completes"]
+    assert [(each.first_offset, each.next_offset, each.records) for each in draft.plan.outcome.losses] == [(25, 40, 15)]
+    assert batches_of(root / "t-0") == [(0, 4), (5, 9), (20, 24), (40, 44), (45, 49)]
+    assert left(root) == []
+    assert plan(root, as_broker=True, kafka=kafka).plan.changes == ()
+
+
+def test_up_to_2_8_it_is_cut_at_damage_and_gets_new_indexes(root: Path) -> None:
+    """Segments that start at or after its end stay, whatever it was to replace."""
+    data = bytearray(batch(35, 39))
+    data[-1] ^= 1
+    swap(root, 0, (0, 4), (5, 9), (20, 24), (30, 34), bytes(data), (40, 44), index=b"no index of anything")
+    apply_all(root, as_broker=True, kafka=OLD)
+    assert batches_of(root / "t-0") == [(0, 4), (5, 9), (20, 24), (30, 34), (40, 44), (45, 49)]
+    index = (root / "t-0" / f"{0:020d}.index").read_bytes()
+    assert (len(index) % 8, index[:4] > bytes(4)) == (0, bool(index))
+    assert left(root) == []
+
+
+def test_up_to_2_8_a_segment_that_reaches_into_it_goes_too(root: Path) -> None:
+    swap(root, 7, (7, 9), (20, 24))
+    assert lost_of(root, OLD)[-1] == (25, 40, 15)
+    apply_all(root, as_broker=True, kafka=OLD)
+    assert batches_of(root / "t-0") == [(7, 9), (20, 24), (40, 44), (45, 49)]
+
+
+def lost_of(root: Path, kafka: str) -> list[tuple[int | None, int | None, int | None]]:
+    found = plan(root, as_broker=True, kafka=kafka).plan.outcome.losses
+    return [(each.first_offset, each.next_offset, each.records) for each in found]
+
+
+def test_up_to_2_8_an_empty_one_takes_the_place_of_its_segment_alone(root: Path) -> None:
+    swap(root, 20)
+    assert lost_of(root, OLD) == [(20, 40, 20)]
+    apply_all(root, as_broker=True, kafka=OLD)
+    assert batches_of(root / "t-0") == [(0, 4), (5, 9), (40, 44), (45, 49)]
+
+
+def test_up_to_2_8_offsets_below_its_base_stop_the_broker(root: Path) -> None:
+    swap(root, 26, (20, 24))
+    assert codes(plan(root, as_broker=True, kafka=OLD)) == ["truncate.broker-stops"]
+
+
+def test_the_order_of_two_is_not_known_up_to_2_8(root: Path) -> None:
+    swap(root, 0, (0, 4))
+    swap(root, 20, (20, 24))
+    assert codes(plan(root, as_broker=True, kafka=OLD)) == ["truncate.not-foreseen"]
+
+
+@pytest.mark.parametrize("has_log", [True, False])
+def test_up_to_2_8_the_original_of_an_incomplete_one_is_recovered(root: Path, has_log: bool) -> None:
+    """The indexes that it has go with the first look at the directory, after a clean stop too."""
+    path = root / "t-0" / f"{20:020d}.log"
+    path.write_bytes(path.read_bytes()[:-5])
+    swap(root, 20, (20, 24))
+    if has_log:
+        path.with_suffix(".log.cleaned").touch()
+    else:
+        path.with_suffix(".log.swap").unlink()
+    apply_all(root, as_broker=True, kafka=OLD)
+    assert batches_of(root / "t-0")[:5] == [(0, 4), (5, 9), (20, 24), (25, 29), (30, 34)]
 
 
 # --- the end of a log after a clean shutdown --------------------------------------------------------------------------

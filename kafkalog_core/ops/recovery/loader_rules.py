@@ -7,8 +7,12 @@ from typing import Final, Literal
 
 from kafkalog_core.ops.releases.release import Release
 
-__all__ = ["LoaderRules", "OffsetSearch", "log_start", "rules_of"]
+__all__ = ["LoaderRules", "OffsetSearch", "SwapRule", "log_start", "rules_of"]
 
+SwapRule = Literal["not-foreseen", "recovered", "renamed"]
+"""What a start does with the finished replacements (`.swap`) of an interrupted compaction or split: they are renamed
+before anything is opened, and trusted; or their log is recovered when all segments are open, and takes the place of
+those that it overlaps."""
 OffsetSearch = Literal["last", "last-then-base", "base"]
 """By which offsets of the batches `FileRecords` looks for an offset: the base offset of a compressed message is known
 only when it is unpacked."""
@@ -21,6 +25,7 @@ _KEEPS_OLD_PRODUCERS: Final = Release(2, 4)  # 2.3.1 drops them, 2.4.1 does not 
 _LAZY_INDEXES: Final = Release(2, 0)
 _REBUILD_AT_END: Final = Release(2, 0)
 _START_OFFSETS: Final = Release(2, 8)
+_SWAPS: Final = Release(2, 5)  # from here to 2.8 Log.completeSwapOperations and what it calls are the same
 _LOADER: Final = Release(3, 0)
 _FOUND_BY_BASE: Final = Release(4, 0)
 _SEARCHED_BY_BASE: Final = Release(4, 1)
@@ -41,7 +46,7 @@ class LoaderRules:
         knows_start: whether a log that ends below its checkpointed start is deleted, and a new one begins there.
         lone_recovery_assigns: whether recovery for want of an index tells the leader epochs.
         epochs_from_checkpoint: whether epochs are cut at the checkpointed start, and not at the first base offset.
-        completes_swaps: whether finished replacements are put in place before anything is opened, and trusted.
+        swaps: what becomes of finished replacements.
         removes_stray_snapshots: whether snapshots go that are at no base offset.
         search: how the batch that holds an offset is looked for: by last offsets, up to 3.9; by these, and then the
             base offset of the one that was found is read, in 4.0; by base offsets, from 4.1 on.
@@ -57,7 +62,7 @@ class LoaderRules:
     knows_start: bool
     lone_recovery_assigns: bool
     epochs_from_checkpoint: bool
-    completes_swaps: bool
+    swaps: SwapRule
     removes_stray_snapshots: bool
     search: OffsetSearch
     drops_old_producers: bool
@@ -82,11 +87,18 @@ def rules_of(release: Release) -> LoaderRules:
         knows_start=release >= _START_OFFSETS,
         lone_recovery_assigns=release >= _LOADER,
         epochs_from_checkpoint=release >= _LOADER,
-        completes_swaps=release >= _LOADER,
+        swaps=_swaps_of(release),
         removes_stray_snapshots=release >= _START_OFFSETS,
         search=_search_of(release),
         drops_old_producers=release < _KEEPS_OLD_PRODUCERS,
     )
+
+
+def _swaps_of(release: Release) -> SwapRule:
+    """LogLoader.load, before 3.0 Log.completeSwapOperations."""
+    if release >= _LOADER:
+        return "renamed"
+    return "recovered" if release >= _SWAPS else "not-foreseen"
 
 
 def _search_of(release: Release) -> OffsetSearch:

@@ -8,25 +8,26 @@ segments that are cut alone; what else becomes of the partition stands in `Parti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import bisect
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.layout import MAX_INT32, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
-from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, parse_file_name
 from kafkalog_core.ops.producing.producers import ProducerStates
 from kafkalog_core.ops.recovery.candidates import first_recovered
 from kafkalog_core.ops.recovery.epochs import EpochCache, EpochStart, read_epoch_file
 from kafkalog_core.ops.recovery.index_sanity import is_odd_index, txn_index_fault
 from kafkalog_core.ops.recovery.loader_rules import log_start
 from kafkalog_core.ops.recovery.producer_load import ProducerLoad
-from kafkalog_core.ops.recovery.replay import Reading, end_of_log, find_offset
+from kafkalog_core.ops.recovery.replay import EndOfLog, Reading, end_of_log, find_offset
 from kafkalog_core.ops.recovery.results import LoadedSegment, LoadProblem, LoadResult, RemovedSegment
 from kafkalog_core.ops.recovery.segment import Watch, recover_segment
 from kafkalog_core.ops.recovery.snapshots import SnapshotFiles
 from kafkalog_core.ops.recovery.sweep import sweep
 from kafkalog_core.storage.scan import Run
-from kafkalog_core.storage.segment import SegmentState, group_segments
+from kafkalog_core.storage.segment import Segment, SegmentState, group_segments
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.scan import Damage
-    from kafkalog_core.storage.segment import Segment
 
 __all__ = ["PartitionLoad"]
 
@@ -119,6 +119,8 @@ class PartitionLoad:
         self._recovery_point = 0 if is_metadata else context.recovery_point or 0
         self._live: list[_Live] = []
         self._removed: list[RemovedSegment] = []
+        self._replaced: list[tuple[FileInfo, str]] = []
+        self._completed: _Live | None = None
         self._zero_indexes: frozenset[int] = frozenset()
         self._is_end_lost = False
         self._result: LoadResult | None = None
@@ -160,7 +162,7 @@ class PartitionLoad:
         files = self._partition.files
         swept = sweep(files, rules=self._rules)
         if swept.problem is not None:
-            kind: LoadProblemKind = "fatal" if self._rules.completes_swaps else "unknown"
+            kind: LoadProblemKind = "unknown" if self._rules.swaps == "not-foreseen" else "fatal"
             self._stop(swept.path or self._partition.path, swept.problem, kind=kind)
         for file, _ in swept.removed:
             if file.name.kind is FileKind.SNAPSHOT and file.name.base_offset is not None:
@@ -168,28 +170,82 @@ class PartitionLoad:
         self._zero_indexes = swept.zero_indexes
         segments, others = group_segments(swept.files, FileKind.LOG)
         self._check_names(others)
-        first = first_recovered(
-            [segment.base_offset for segment in segments],
+        is_deleted = self._partition.name.state is DirectoryState.DELETE
+        first = None if is_deleted else self._first_recovered([segment.base_offset for segment in segments])
+        for number, segment in enumerate(segments):
+            live = _Live(segment.base_offset, segment, segment.size_bytes)
+            self._open(live, segment)
+            self._live.append(live)
+            if live.recovery is not None and (first is None or number < first) and not swept.waiting:
+                yield live.frozen()
+            live.forget()
+        if swept.waiting:
+            self._complete(swept.waiting, swept.files)
+            first = None if is_deleted else self._first_recovered([live.base_offset for live in self._live])
+        if first is not None:
+            yield from self._recover_from(first)
+        end_offset = 0 if is_deleted else self._check_start(self._end_offset())
+        if not is_deleted:
+            self._check_room()
+        self._finish(end_offset, (*swept.removed, *self._replaced), swept.files, others)
+
+    def _first_recovered(self, base_offsets: Sequence[int]) -> int | None:
+        return first_recovered(
+            base_offsets,
             self._recovery_point,
             is_clean=self._is_clean,
             topic=self._partition.topic,
             only_last=self._rules.recovers == "last",
         )
-        is_deleted = self._partition.name.state is DirectoryState.DELETE
-        is_recovered = first is not None and not is_deleted
-        for number, segment in enumerate(segments):
-            live = _Live(segment.base_offset, segment, segment.size_bytes)
-            self._open(live, segment)
-            self._live.append(live)
-            if live.recovery is not None and not (is_recovered and first is not None and number >= first):
-                yield live.frozen()
-            live.forget()
-        if is_recovered and first is not None:
-            yield from self._recover_from(first)
-        end_offset = 0 if is_deleted else self._check_start(self._end_offset())
-        if not is_deleted:
-            self._check_room()
-        self._finish(end_offset, swept.removed, swept.files, others)
+
+    def _complete(self, waiting: Sequence[FileInfo], files: Sequence[FileInfo]) -> None:
+        """`Log.completeSwapOperations` of 2.5 to 2.8: a replacement is recovered, and then it replaces segments.
+
+        Those are the segments from the one that holds its base offset up to its end, but for those that end at or below
+        its base offset. The order of several replacements is that of a hash set of paths.
+        """
+        log = waiting[0]
+        name = parse_file_name(log.name.raw.removesuffix(".swap"))
+        if len(waiting) > 1 or not name.canonical or name.base_offset is None:
+            sentence = "more than one replacement of segments waits, or its name is not its offset in 20 digits"
+            self._stop(log.path, f"{sentence}: what this release makes of that is not simulated", kind="unknown")
+        if log.size_bytes > MAX_INT32:
+            self._stop(log.path, f"its {log.size_bytes:,} bytes are more than a segment can have")
+        base = name.base_offset
+        segment = Segment(base_offset=base, state=SegmentState.CLOSED, log=replace(log, name=name))
+        swap = _Live(base, segment, log.size_bytes)
+        problem = self._recover(swap, assigns=False)
+        if problem is not None:
+            kind: LoadProblemKind = "unknown" if problem.kind in {"unreadable", "over-limit"} else "fatal"
+            sentence = f"the broker recovers the replacement, and stops: {problem.detail}"
+            self._stop(log.path, sentence, kind=kind, position=problem.position)
+        end_offset = base if swap.end_offset is None else swap.end_offset
+        old = self._overlapped(base, end_offset)
+        swap.segment = replace(segment, log=replace(log, name=name, size_bytes=swap.size_bytes))
+        self._completed = replace(swap)
+        for live in [each for each in self._live if each in old or each.base_offset == base]:
+            self._live.remove(live)
+            parts = () if live.segment is None else live.segment.files
+            self._replaced += [
+                (file, "a replacement takes its place") for file in parts if file.name.kind is not FileKind.SNAPSHOT
+            ]
+        self._replaced += [
+            (file, "the broker builds it again from the log of the replacement")
+            for file in files
+            if file.name.state is FileState.SWAP and file.name.base_offset == base
+        ]
+        bisect.insort(self._live, swap, key=lambda live: live.base_offset)
+
+    def _overlapped(self, base_offset: int, end_offset: int) -> list[_Live]:
+        """`Log.logSegments` of an offset range, without segments that end below it."""
+        if end_offset == base_offset:
+            return []
+        floor = max((live.base_offset for live in self._live if live.base_offset <= base_offset), default=-1)
+        return [
+            live
+            for live in self._live
+            if floor <= live.base_offset < end_offset and self._next_offset(live).offset > base_offset
+        ]
 
     def _check_names(self, others: Sequence[Segment]) -> None:
         """What has the name of a segment's file, and a broker makes something else of."""
@@ -303,15 +359,19 @@ class PartitionLoad:
         """`readNextOffset` of the last segment."""
         if not self._live:
             return 0
-        live = self._live[-1]
+        end = self._next_offset(self._live[-1])
+        self._is_end_lost = end.is_lost
+        return end.offset
+
+    def _next_offset(self, live: _Live) -> EndOfLog:
+        """`LogSegment.readNextOffset`."""
         if live.end_offset is not None or live.segment is None or live.log_path is None:
-            return live.base_offset if live.end_offset is None else live.end_offset
+            return EndOfLog(live.base_offset if live.end_offset is None else live.end_offset)
         index = live.segment.index
         end = end_of_log(live.log_path, live.size_bytes, live.base_offset, index, search=self._rules.search)
         if end.obstacle is not None:
             self._blocked(live.log_path, end.obstacle)
-        self._is_end_lost = end.is_lost
-        return end.offset
+        return end
 
     def _check_room(self) -> None:
         """`AbstractIndex.resize` of the last segment to segment.index.bytes: it throws where more entries are there."""
@@ -356,12 +416,17 @@ class PartitionLoad:
             if obstacle is not None:
                 self._blocked(*obstacle)
             self._find_unstable(readings, start_offset, end_offset)
-        moved_names = {file.path: file for file in files}
+            self._drop_snapshots()
+        moved = [file for file in files if not file.path.endswith(f"/{file.name.raw}")]
+        completed = None if self._completed is None else self._completed.frozen()
+        if completed is not None and completed.segment is not None:
+            moved += completed.segment.files
         self._result = LoadResult(
             segments=tuple(live.frozen() for live in self._live),
             removed=tuple(self._removed),
             swept=tuple(removed),
-            moved=tuple(file for path, file in moved_names.items() if not path.endswith(f"/{file.name.raw}")),
+            moved=tuple(moved),
+            rebuilt=None if completed is None else completed.recovery,
             orphans=tuple(
                 file
                 for other in others
@@ -375,6 +440,13 @@ class PartitionLoad:
             epochs=self._epochs.entries if self._rules.has_producers else None,
             is_end_lost=self._is_end_lost,
         )
+
+    def _drop_snapshots(self) -> None:
+        """The files of replaced segments are deleted after the start, from 2.8 on the snapshots at their bases too."""
+        if self._completed is not None and self._rules.removes_stray_snapshots:
+            for file, _ in self._replaced:
+                if file.name.kind is FileKind.LOG and file.name.base_offset not in (None, self._completed.base_offset):
+                    self._snapshots.remove(file.name.base_offset)
 
     def _find_unstable(self, readings: Sequence[Reading], start_offset: int, end_offset: int) -> None:
         """`UnifiedLog.maybeIncrementFirstUnstableOffset`: the first open transaction is looked for in the log."""

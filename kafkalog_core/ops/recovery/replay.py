@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -49,7 +48,7 @@ __all__ = ["EndOfLog", "Obstacle", "Reading", "SegmentReads", "end_of_log", "fin
 
 _HEADERS: Final = ScanOptions(check=False)
 _LEAST: Final = -MAX_INT64
-_INT: Final = struct.Struct(">i")
+_LENGTH: Final = 4
 
 
 class Obstacle(NamedTuple):
@@ -280,8 +279,12 @@ def replay_producers(
             if isinstance(item, Damage):
                 obstacle = read.step_over(item, source, end)
             else:
-                first = bisect_left(item.batches.column("last_offset"), from_offset) if reading.is_whole else 0
-                obstacle = read.carry_on(item, first)
+                first, last = 0, item.batches.count
+                if reading.is_whole:
+                    lasts = item.batches.column("last_offset")
+                    first = bisect_left(lasts, from_offset)
+                    last = last if end_offset is None else bisect_left(lasts, end_offset)
+                obstacle = read.carry_on(item, first, last)
             if obstacle is not None and not obstacle.is_end:
                 return obstacle
             if obstacle is not None:
@@ -324,20 +327,20 @@ class _Read:
         self._gone_back: set[int] = set()
         self._fault: Obstacle | None = None
 
-    def carry_on(self, run: Run, first: int) -> Obstacle | None:
-        """Carry out the batches of a run from one on. What a batch throws here, no broker catches."""
+    def carry_on(self, run: Run, first: int, last: int) -> Obstacle | None:
+        """Carry out the batches from row `first` to `last` (exclusive); what one throws here, no broker catches."""
         batches = run.batches
         if batches.holds_only("producer_id", -1):
             return None
-        last, fault = batches.count, None
+        fault = None
         row = first
-        while (row := kernels.find_odd_marker(run.memory, batches, row)) < batches.count:
+        while (row := kernels.find_odd_marker(run.memory, batches, row)) < last:
             if marker_fault(run.memory, batches, row, max_bytes=MAX_BATCH_BYTES) is not None:
                 last = row
                 fault = Obstacle(batches.column("position")[row], "a marker that cannot be read", is_end=False)
                 break
             row += 1
-        empty = batches.count if self._reads_empty_markers else first_empty_marker(batches, first)
+        empty = last if self._reads_empty_markers else first_empty_marker(batches, first)
         if empty < last:
             reason = "a control batch that compaction has emptied, which releases before 2.0 cannot read"
             last, fault = empty, Obstacle(batches.column("position")[empty], reason, is_end=False)
@@ -409,7 +412,7 @@ class _Read:
             window, columns = memoryview(entry)[:length], BatchColumns()
             kernels.walk(window, 0, length, batch.position, _LEAST, MAX_BATCH_BYTES, False, columns)
             if columns.count:
-                return self.carry_on(Run(window, columns, resynced=False, begins=batch.position), 0)
+                return self.carry_on(Run(window, columns, resynced=False, begins=batch.position), 0, columns.count)
         return None
 
 
@@ -446,11 +449,8 @@ def _base_within(entry: bytes) -> int | None:
 def _value_within(entry: bytes, magic: int) -> bytes:
     """Return the inflated value of a message; empty: there is none, or it does not open."""
     key = V0_KEY_LENGTH if magic == MAGIC_V0 else V1_KEY_LENGTH
-    try:
-        start = key + _INT.size + max(0, *_INT.unpack_from(entry, key)) + _INT.size
-        (size,) = _INT.unpack_from(entry, start - _INT.size)
-    except struct.error:
-        return b""
+    value = key + _LENGTH + max(0, _length(entry, key))
+    start, size = value + _LENGTH, _length(entry, value)
     if size < 0 or start + size > len(entry):
         return b""
     payload, codec = memoryview(entry)[start : start + size], entry[LEGACY_ATTRIBUTES] & CODEC_MASK
@@ -460,6 +460,10 @@ def _value_within(entry: bytes, magic: int) -> bytes:
         return bytes(error.content)
     except FormatError:
         return b""
+
+
+def _length(entry: bytes, position: int) -> int:
+    return int.from_bytes(entry[position : position + _LENGTH], "big", signed=True)
 
 
 def _fatal(place: Unwalkable) -> Obstacle:

@@ -121,7 +121,8 @@ class LoadResult:
         segments: those that are there in the end, the active one last.
         removed: those that are deleted, ascending.
         swept: files that go before the first segment is opened, each with the reason.
-        moved: finished replacements, under the names that they get.
+        moved: finished replacements, under the names that they get, with the sizes that they have then.
+        rebuilt: what recovery made of a finished replacement; None: none was recovered.
         orphans: indexes without a log; they go.
         log_start_offset: from where on records are served.
         end_offset: where the next record goes.
@@ -136,6 +137,7 @@ class LoadResult:
     removed: tuple[RemovedSegment, ...] = ()
     swept: tuple[tuple[FileInfo, str], ...] = ()
     moved: tuple[FileInfo, ...] = ()
+    rebuilt: SegmentRecovery | None = None
     orphans: tuple[FileInfo, ...] = ()
     log_start_offset: int = 0
     end_offset: int = 0

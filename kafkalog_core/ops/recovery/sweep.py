@@ -1,8 +1,9 @@
 """Which files a broker finds in a partition directory when it opens its segments: what it swept and renamed before.
 
 Files that wait for their deletion go, unfinished replacements go, and finished ones take the place of what they
-replace (`LogLoader.removeTempFilesAndCollectSwapFiles`). Nothing is touched: the result is a list of files, each under
-the name that it would have, with the path at which its bytes are now.
+replace (`LogLoader.removeTempFilesAndCollectSwapFiles`); up to 2.8 they wait until the segments are open. Nothing is
+touched: the result is a list of files, each under the name that it would have, with the path at which its bytes are
+now.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.layout import MAX_INT64
-from kafkalog_core.format.names import parse_file_name
+from kafkalog_core.format.names import FileKind, FileState, parse_file_name
 from kafkalog_core.ops.recovery.replay import end_of_log
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ __all__ = ["Swept", "sweep"]
 
 _NUMBER: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _SWAP: Final = ".swap"
+_SWAPS: Final = (".log.swap", "index.swap")  # what has another name with this suffix is no replacement up to 2.8
 _KEPT: Final = ".checkpoint.deleted"
+_INDEXES: Final = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +39,7 @@ class Swept:
         files: under the names that they would have then.
         zero_indexes: base offsets of replacements without an offset index, which get one of zeros that is trusted.
         removed: files that go, each with the reason.
+        waiting: logs of replacements that are completed when the segments are open.
         problem: what keeps the broker from coming so far, or from being foreseen; null: nothing.
         path: of the file that is meant.
     """
@@ -43,6 +47,7 @@ class Swept:
     files: tuple[FileInfo, ...]
     zero_indexes: frozenset[int] = frozenset()
     removed: tuple[tuple[FileInfo, str], ...] = ()
+    waiting: tuple[FileInfo, ...] = ()
     problem: str | None = None
     path: str | None = None
 
@@ -62,7 +67,8 @@ def sweep(files: Sequence[FileInfo], *, rules: LoaderRules) -> Swept:
             removed.append((file, "it waits for its deletion"))
         else:
             left.append(file)
-    unfinished = [file for file in left if file.name.raw.endswith((".cleaned", _SWAP))]
+    swaps_of = _SWAPS if rules.swaps == "recovered" else (_SWAP,)
+    unfinished = [file for file in left if file.name.raw.endswith((".cleaned", *swaps_of))]
     for file in unfinished:
         if _number(file) is None:
             return Swept(
@@ -70,14 +76,40 @@ def sweep(files: Sequence[FileInfo], *, rules: LoaderRules) -> Swept:
             )
     cleaned = [file for file in unfinished if not file.name.raw.endswith(_SWAP)]
     swaps = [file for file in unfinished if file.name.raw.endswith(_SWAP)]
-    if swaps and not rules.completes_swaps:
-        problem = "a replacement of segments is not finished, and this release rebuilds it as it starts"
+    if swaps and rules.swaps == "not-foreseen":
+        problem = "a replacement of segments is not finished, and what this release makes of it is not simulated"
         return Swept(files=tuple(left), problem=problem, path=swaps[0].path)
     least = min((_number(file) or 0 for file in cleaned), default=MAX_INT64)
     removed += [(file, "it belongs to a replacement that was never finished") for file in cleaned]
     removed += [(file, "its replacement was not complete") for file in swaps if (_number(file) or 0) >= least]
+    if rules.swaps == "recovered":
+        return _wait(left, removed, least)
     gone = {file.path for file, _ in removed}
     return _complete([file for file in left if file.path not in gone], removed, rules.search)
+
+
+def _wait(left: list[FileInfo], removed: list[tuple[FileInfo, str]], least: int) -> Swept:
+    """Leave the replacements until the segments are open (`Log.removeTempFilesAndCollectSwapFiles`, 2.5 to 2.8).
+
+    The indexes of the segment that has the base offset of a replacement go at once, whether that is complete or not, so
+    that the segment is recovered first. Indexes of a replacement whose log is missing stay where they are.
+
+    Args:
+        left: files that do not wait for their deletion.
+        removed: files that go, incomplete replacements among them.
+        least: the lowest offset of a replacement that is not complete.
+    """
+    swaps = [file for file in left if file.name.state is FileState.SWAP]
+    bases = {_number(file) for file in swaps if file.name.kind is FileKind.LOG or file.name.kind in _INDEXES}
+    logs = {_number(file): file for file in swaps if file.name.kind is FileKind.LOG}
+    removed = [each for each in removed if each[0] not in swaps or _number(each[0]) in logs]
+    for file in left:
+        if file.name.kind in _INDEXES and file.name.state is FileState.LIVE and _number(file) in bases:
+            removed.append((file, "its segment has a replacement, so that the broker builds it again"))
+    waiting = tuple(file for number, file in logs.items() if (number or 0) < least)
+    gone = {file.path for file, _ in removed}
+    files = tuple(file for file in left if file.path not in gone and file not in waiting)
+    return Swept(files=files, removed=tuple(removed), waiting=waiting)
 
 
 def _complete(left: list[FileInfo], removed: list[tuple[FileInfo, str]], search: OffsetSearch) -> Swept:

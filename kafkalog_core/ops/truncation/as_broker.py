@@ -62,7 +62,7 @@ def cut_as_broker(partition: Partition, around: Surroundings, advance: Callable[
     if result.problem is not None:
         return BrokerCut(refusal=_of_problem(partition, result.problem))
     cuts = bool(result.lost_bytes or result.removed)
-    completion = completion_of(partition, result)
+    completion = completion_of(partition, result, load.snapshots)
     if completion is not None:
         return BrokerCut(completion=completion, cuts_more=cuts)
     if not cuts:

@@ -1,8 +1,10 @@
-"""Finished replacements (`.swap`) that a start puts in place before it opens a segment: what goes, and the changes.
+"""Finished replacements (`.swap`) that a start puts in place: what goes, and the changes.
 
-Since 3.0 a broker renames them without a look into them, and deletes every file whose number lies from the lowest base
-offset of a replacement up to the highest next offset of one (`LogLoader.load`). Records of these files that no
-replacement holds are lost: those behind the end of one that is too short, and those between two of them.
+Since 3.0 a broker renames them without a look into them before it opens a segment, and deletes every file whose number
+lies from the lowest base offset of a replacement up to the highest next offset of one (`LogLoader.load`). Up to 2.8 it
+recovers the log of a replacement, builds its indexes, and deletes the segments that overlap it
+(`Log.completeSwapOperations`). Records of these files that no replacement holds are lost: those behind the end of one
+that is too short, and those between two of them.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog_core.ops.recovery.results import LoadResult
+    from kafkalog_core.ops.recovery.segment import SegmentRecovery
+    from kafkalog_core.ops.recovery.snapshots import SnapshotFiles
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
@@ -37,6 +41,9 @@ class Completion:
         given_up: leftovers of other replacements that a start deletes before.
         replaced: files that it deletes for these.
         without_index: base offsets of replacements that come without an offset index.
+        rebuilt: what recovery makes of the one replacement; None: the release does not recover it.
+        snapshots: as the start leaves them, where it recovers the replacement. Without them another start would read
+            the log from an older one on, and perhaps die of a batch that this one does not read.
         lost: logs that it deletes, each with the byte from which on no replacement holds its records.
     """
 
@@ -45,6 +52,8 @@ class Completion:
     given_up: tuple[tuple[FileInfo, str], ...]
     replaced: tuple[tuple[FileInfo, str], ...]
     without_index: tuple[int, ...]
+    rebuilt: SegmentRecovery | None
+    snapshots: SnapshotFiles | None
     lost: tuple[tuple[str, int], ...]
 
     @property
@@ -53,8 +62,8 @@ class Completion:
         return min((file.name.base_offset or 0 for file in self.moved), default=0)
 
 
-def completion_of(partition: Partition, result: LoadResult) -> Completion | None:
-    """What a start does with replacements; None: none waits."""
+def completion_of(partition: Partition, result: LoadResult, snapshots: SnapshotFiles) -> Completion | None:
+    """What a start does with replacements; None: none waits. `snapshots`: as the start leaves them."""
     if not result.moved:
         return None
     leftovers = {FileState.CLEANED, FileState.SWAP}
@@ -68,7 +77,13 @@ def completion_of(partition: Partition, result: LoadResult) -> Completion | None
         moved=moved,
         given_up=tuple(each for each in result.swept if each[0].name.state in leftovers),
         replaced=replaced,
-        without_index=tuple(file.name.base_offset or 0 for file in logs if file.name.base_offset not in indexed),
+        without_index=tuple(
+            file.name.base_offset or 0
+            for file in logs
+            if result.rebuilt is None and file.name.base_offset not in indexed
+        ),
+        rebuilt=result.rebuilt,
+        snapshots=None if result.rebuilt is None else snapshots,
         lost=tuple(
             (file.path, position)
             for file, _ in replaced
@@ -91,21 +106,45 @@ def stage_completion(completion: Completion, stage: Stage) -> None:
     for file in completion.moved:
         target = f"{completion.directory}/{file.name.raw}"
         why = "a finished replacement takes its place, as at a start"
-        stage.write(target, _pieces(file.path), why=why, like=like, mtime_ns=file.mtime_ns, swap=base)
-    for offset in completion.without_index:
-        target = f"{completion.directory}/{segment_file_name(offset, FileKind.OFFSET_INDEX)}"
-        stage.write(target, [], why="its replacement comes without an offset index", like=like, swap=base)
-    targets = {file.name.raw for file in completion.moved}
-    targets |= {segment_file_name(offset, FileKind.OFFSET_INDEX) for offset in completion.without_index}
+        stage.write(target, _pieces(file), why=why, like=like, mtime_ns=file.mtime_ns, swap=base)
+    indexes = _indexes(completion)
+    for name, content, why in indexes:
+        stage.write(f"{completion.directory}/{name}", [content], why=why, like=like, swap=base)
+    targets = {file.name.raw for file in completion.moved} | {name for name, _, _ in indexes}
     for file, why in completion.replaced:
         if file.name.raw not in targets:
             stage.remove(file.path, why=why, swap=base)
+    if completion.snapshots is not None:
+        for offset, content in completion.snapshots.made.items():
+            target = f"{completion.directory}/{segment_file_name(offset, FileKind.SNAPSHOT)}"
+            stage.write(target, [content], why=f"producers at offset {offset}", like=like, swap=base)
+        for path in completion.snapshots.gone.values():
+            stage.remove(path, why="the broker does not keep it when it starts", swap=base)
 
 
-def _pieces(path: str) -> Iterator[bytes]:
-    with Source.open(path) as source:
-        for position in range(0, source.size_bytes, _PIECE):
-            yield source.read(position, _PIECE)
+def _indexes(completion: Completion) -> list[tuple[str, bytes, str]]:
+    """Name, content and reason of the indexes that do not come with a replacement."""
+    rebuilt = completion.rebuilt
+    if rebuilt is None:
+        why = "its replacement comes without an offset index"
+        return [(segment_file_name(each, FileKind.OFFSET_INDEX), b"", why) for each in completion.without_index]
+    why = "the broker builds it from the log of the replacement"
+    contents = (
+        (FileKind.OFFSET_INDEX, rebuilt.offset_index),
+        (FileKind.TIME_INDEX, rebuilt.time_index or b""),
+        (FileKind.TXN_INDEX, rebuilt.txn_index or b""),
+    )
+    return [
+        (segment_file_name(rebuilt.base_offset, kind), content, why)
+        for kind, content in contents
+        if content or kind is not FileKind.TXN_INDEX
+    ]
+
+
+def _pieces(file: FileInfo) -> Iterator[bytes]:
+    with Source.open(file.path) as source:
+        for position in range(0, file.size_bytes, _PIECE):
+            yield source.read(position, min(_PIECE, file.size_bytes - position))
 
 
 def _extent(file: FileInfo) -> tuple[int, int]:

@@ -405,11 +405,14 @@ def test_names_that_are_no_offsets(partition: Path, name: str, kind: str) -> Non
     assert course.result.problem.kind == kind
 
 
-def test_replacements_before_3_9_are_not_foreseen(partition: Path) -> None:
+def test_replacements_before_2_5_are_not_foreseen(partition: Path) -> None:
     log(partition, 20, "log.swap").write_bytes(batch(20, 39))
-    course, _ = played(partition, "2.8")
+    course, _ = played(partition, "2.4")
     assert course.result.problem is not None
     assert course.result.problem.kind == "unknown"
+    course, _ = played(partition, "2.8")
+    assert course.result.rebuilt is not None
+    assert course.result.rebuilt.end_offset == 40
     course, _ = played(partition, is_clean=True)
     assert [file.name.raw for file in course.result.moved] == [f"{20:020d}.log"]
     assert len(course.result.swept) == 3

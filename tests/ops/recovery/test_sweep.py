@@ -101,6 +101,31 @@ def test_what_stops_it(tmp_path: Path) -> None:
     put(directory, "10.log.swap", batch(10, 14) + bytes(50))
     result = swept(directory)
     assert "cannot be read at byte" in (result.problem or "")
-    assert "not finished" in (swept(directory, "2.8").problem or "")
+    assert "not simulated" in (swept(directory, "2.4").problem or "")
     (directory / "x.cleaned").touch()
     assert "does not start with a number" in (swept(directory).problem or "")
+
+
+def test_up_to_2_8_replacements_wait_until_the_segments_are_open(tmp_path: Path) -> None:
+    """The indexes of the segments that they are to replace go at once."""
+    directory = plain(tmp_path)
+    put(directory, "10.log.swap", batch(10, 14))
+    put(directory, "10.index.swap")
+    put(directory, "20.timeindex.swap")
+    (directory / "notes.swap").touch()
+    result = swept(directory, "2.8")
+    assert result.problem is None
+    assert [_short(file.name.raw) for file in result.waiting] == ["10.log.swap"]
+    left, gone = short(result)
+    assert gone == ["10.index", "10.timeindex", "20.index", "20.timeindex"]
+    assert left == ["0.index", "0.log", "0.timeindex", "10.index.swap", "10.log", "20.log", "20.timeindex.swap"]
+
+
+def test_up_to_2_8_an_incomplete_one_goes_with_its_indexes(tmp_path: Path) -> None:
+    directory = plain(tmp_path)
+    for name in ("0.log.swap", "20.log.swap", "20.index.swap", "20.log.cleaned"):
+        put(directory, name)
+    result = swept(directory, "2.8")
+    assert [_short(file.name.raw) for file in result.waiting] == ["0.log.swap"]
+    names = ["0.index", "0.timeindex", "20.index", "20.index.swap", "20.log.cleaned", "20.log.swap", "20.timeindex"]
+    assert short(result)[1] == names
