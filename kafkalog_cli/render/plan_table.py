@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from itertools import islice
 from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
@@ -116,8 +117,9 @@ class PlanTable:
         lines += self._head(sheet)
         lines += self._table(_JOURNALS, sheet.journals, "journal")
         for chunk in sheet.details:
-            rows = [_named(row, sheet) for row in chunk.rows()]
-            lines += self._table(_DETAILS[chunk.table.name], rows, chunk.table.name.replace("_", " "))
+            rows = [_named(row, sheet) for row in islice(chunk.rows(), SHOWN_ROWS)]
+            noun = chunk.table.name.replace("_", " ")
+            lines += self._table(_DETAILS[chunk.table.name], rows, noun, count=chunk.count)
         lines += self._losses(sheet)
         if sheet.findings:
             lines += [Text(), Text("Findings", "bold"), *finding_lines(sheet.findings, self._console.width)]
@@ -161,7 +163,9 @@ class PlanTable:
             lines += self._wrapped(f"{_INDENT}{cure}")
         return lines
 
-    def _table(self, columns: Sequence[Shown], rows: Sequence[Row], noun: str) -> list[Text]:
+    def _table(self, columns: Sequence[Shown], rows: Sequence[Row], noun: str, count: int | None = None) -> list[Text]:
+        """Lines of a table of the first rows; `count` is the number of all of them, where it is not that of `rows`."""
+        count = len(rows) if count is None else count
         if not rows:
             return []
         cells = [[column.cell(row) for column in columns] for row in rows[:SHOWN_ROWS]]
@@ -169,8 +173,8 @@ class PlanTable:
         lines = [Text(), Text(layout.line(layout.titles), "bold underline")]
         style = "bold red" if noun == "loss" else ""
         lines += [Text(layout.line(texts), style) for texts in cells]
-        if len(rows) > SHOWN_ROWS:
-            lines.append(Text(f"... and {count_of(len(rows) - SHOWN_ROWS, f'more {noun}')}: --output ndjson has all"))
+        if count > SHOWN_ROWS:
+            lines.append(Text(f"... and {count_of(count - SHOWN_ROWS, f'more {noun}')}: --output ndjson has all"))
         return lines
 
     def _wrapped(self, text: str, style: str = "") -> list[Text]:

@@ -7,47 +7,71 @@ turns round (scala.collection.mutable.HashMap up to Scala 2.12).
 
 from __future__ import annotations
 
+from array import array
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["java_order", "scala_order"]
 
 _FIRST_SIZE: Final = 16
+_NONE: Final = -1
 _MASK32: Final = 0xFFFFFFFF
 _SWAP: Final = 0x9E3775CD  # scala.util.hashing.byteswap32
 
 
-def java_order(ids: Sequence[int]) -> list[int]:
+def java_order(ids: Sequence[int]) -> Sequence[int]:
     """Places of `ids`, as they were inserted, in the order of a java.util.HashMap."""
     size = _FIRST_SIZE
     while 4 * len(ids) > 3 * size:
         size *= 2
 
-    def bucket(place: int) -> int:
-        value = _hash(ids[place])
+    def bucket(each: int) -> int:
+        value = _hash(each)
         return (value ^ value >> 16) & (size - 1)
 
-    return sorted(range(len(ids)), key=bucket)
-
-
-def scala_order(ids: Sequence[int]) -> list[int]:
-    """Places of `ids`, as they were inserted, in the order of a mutable.HashMap of Scala 2.11 and 2.12."""
-    table: list[list[int]] = [[] for _ in range(_FIRST_SIZE)]
+    # Sorted by counting: the first place of each bucket, then the next one that is free in it.
+    free = array("q", bytes(8 * (size + 1)))
+    for each in ids:
+        free[bucket(each) + 1] += 1
+    free = array("q", accumulate(free))
+    places = array("q", bytes(8 * len(ids)))
     for place, each in enumerate(ids):
-        table[_scala_bucket(each, len(table))].insert(0, place)
-        if 4 * (place + 1) > 3 * len(table):
-            table = _doubled(table, ids)
-    return [place for bucket in reversed(table) for place in bucket]
+        at = bucket(each)
+        places[free[at]] = place
+        free[at] += 1
+    return places
 
 
-def _doubled(table: list[list[int]], ids: Sequence[int]) -> list[list[int]]:
-    doubled: list[list[int]] = [[] for _ in range(2 * len(table))]
-    for bucket in reversed(table):
-        for place in bucket:
-            doubled[_scala_bucket(ids[place], len(doubled))].insert(0, place)
-    return doubled
+def scala_order(ids: Sequence[int]) -> Sequence[int]:
+    """Places of `ids`, as they were inserted, in the order of a mutable.HashMap of Scala 2.11 and 2.12."""
+    firsts = array("q", [_NONE]) * _FIRST_SIZE  # of each bucket; what is new goes in front
+    following = array("q", [_NONE]) * len(ids)
+    for place, each in enumerate(ids):
+        _put_first(place, _scala_bucket(each, len(firsts)), firsts, following)
+        if 4 * (place + 1) > 3 * len(firsts):
+            doubled = array("q", [_NONE]) * (2 * len(firsts))
+            for moved in _walk(firsts, following):
+                _put_first(moved, _scala_bucket(ids[moved], len(doubled)), doubled, following)
+            firsts = doubled
+    return array("q", _walk(firsts, following))
+
+
+def _put_first(place: int, bucket: int, firsts: array[int], following: array[int]) -> None:
+    following[place] = firsts[bucket]
+    firsts[bucket] = place
+
+
+def _walk(firsts: array[int], following: array[int]) -> Iterator[int]:
+    """Yield every place, the last bucket first; the caller may move a place once it has it."""
+    for first in reversed(firsts):
+        place = first
+        while place != _NONE:
+            after = following[place]
+            yield place
+            place = after
 
 
 def _scala_bucket(each: int, size: int) -> int:

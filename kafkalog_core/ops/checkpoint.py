@@ -7,6 +7,7 @@ cannot be known from this disk is not made up.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
@@ -318,9 +319,25 @@ def _details(mends: Sequence[Mend]) -> Iterator[RowChunk]:
     """The files, those first that want to be looked at, and the lines that change."""
     ordered = sorted(mends, key=lambda mend: (_ORDER.index(mend.verdict), mend.topic is not None, mend.path))
     yield RowChunk(TEXT_FILE, [_file_row(mend) for mend in ordered])
-    lines = [_line_row(mend, edit) for mend in ordered for edit in mend.edits]
-    if lines:
+    lines = _LineRows(ordered)
+    if len(lines):
         yield RowChunk(TEXT_LINE, lines)
+
+
+class _LineRows(Collection[Row]):
+    """Rows of the lines that change, made where they are looked at: a file may have millions of them."""
+
+    def __init__(self, mends: Sequence[Mend]) -> None:
+        self._mends = mends
+
+    def __len__(self) -> int:
+        return sum(len(mend.edits) for mend in self._mends)
+
+    def __iter__(self) -> Iterator[Row]:
+        return (_line_row(mend, edit) for mend in self._mends for edit in mend.edits)
+
+    def __contains__(self, row: object) -> bool:
+        return any(each == row for each in self)
 
 
 def _file_row(mend: Mend) -> Row:

@@ -100,7 +100,7 @@ def _as_listed(txn: CompletedTxn) -> Aborted:
 
 def _entries(segment: Segment) -> tuple[ProducerEntry, ...]:
     file = segment.snapshot
-    return decode_snapshot(_bytes(file.path)) if file is not None and file.size_bytes else ()
+    return tuple(decode_snapshot(_bytes(file.path))) if file is not None and file.size_bytes else ()
 
 
 def _listed(segment: Segment) -> list[Aborted]:

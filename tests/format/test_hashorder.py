@@ -89,4 +89,4 @@ def test_java_by_hand():
 
 def test_scala_as_a_broker_wrote_it():
     """Of 0.11.0.3, three producers."""
-    assert scala_order([0, 1, 2]) == [2, 1, 0]
+    assert list(scala_order([0, 1, 2])) == [2, 1, 0]

@@ -106,7 +106,7 @@ def test_the_state_is_what_a_broker_wrote_after_these_batches() -> None:
         Producer(producer_id=number, epoch=2, timestamp_ms=time, coordinator_epoch=0)
         for number, time in ((0, 1003), (1, 1007))
     ]
-    assert tuple(states.snapshot_entries()) == decode_snapshot(snapshot(wanted))
+    assert tuple(states.snapshot_entries()) == tuple(decode_snapshot(snapshot(wanted)))
 
 
 def test_sequences_wrap_at_their_end() -> None:
@@ -507,7 +507,7 @@ def test_what_is_no_state_is_refused(data: bytes) -> None:
 def test_any_bytes_give_a_state_or_an_error(data, at):
     states = ProducerStates()
     replay(Log().txn(P, 0).data(Q, 0), states)
-    good = states.state_bytes()
+    good = bytes(states.state_bytes())
     for bad in (data, good[:at] + data[:8] + good[at + len(data[:8]) :]):
         try:
             loaded = ProducerStates.from_state(bad)

@@ -433,7 +433,7 @@ def test_transactions_and_snapshots(transactions: Path) -> None:
 
 
 def _snapshot(directory: Path, offset: int) -> tuple[Any, ...]:
-    return decode_snapshot((directory / f"{offset:020d}.snapshot").read_bytes())
+    return tuple(decode_snapshot((directory / f"{offset:020d}.snapshot").read_bytes()))
 
 
 def test_a_missing_transaction_index_is_built(transactions: Path) -> None:

@@ -239,7 +239,7 @@ def _newest_snapshot(partition: Partition, end_offset: int) -> tuple[ProducerSta
             continue
         try:
             with Source.open(file.path) as source:
-                entries = decode_snapshot(source.read(0, source.size_bytes))
+                entries = decode_snapshot(source.window(0, source.size_bytes))
             return ProducerStates.from_snapshot(entries, sequences=_SEQUENCES), offset
         except (FormatError, StorageError):
             continue

@@ -26,7 +26,7 @@ from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.columns import BatchColumns
@@ -167,7 +167,7 @@ def _rebuilt(mend: Mend, data: bytes, runs: list[EpochRun] | None, extent: Exten
     """Put together what of the file may be true and what the batches say; `runs` null: the file alone."""
     text: CheckpointMend[EpochEntry] = CheckpointMend(data, parse_epoch_entry)
     of_log = {run.epoch: run.first for run in runs or ()}
-    log, kept = _Log(runs or [], extent), _Kept()
+    log, kept = _Log(runs or [], extent), _Kept(of_log)
     for line in text.lines:
         entry = line.entry
         if entry is None:
@@ -239,15 +239,20 @@ def _other_epoch(run: EpochRun) -> str:
 
 
 class _Kept:
-    """The lines that are kept so far: the largest epoch and offset decide what may follow."""
+    """The lines that are kept so far: the largest epoch and offset decide what may follow.
 
-    def __init__(self) -> None:
+    `epochs` are those of them that the log has too: the file may have millions of others.
+    """
+
+    def __init__(self, of_log: Container[int]) -> None:
         self.epochs: set[int] = set()
+        self._of_log = of_log
         self._largest_epoch = self._largest_first = -1
 
     def add(self, epoch: int, first: int) -> None:
         """Keep a line."""
-        self.epochs.add(epoch)
+        if epoch in self._of_log:
+            self.epochs.add(epoch)
         self._largest_epoch = max(self._largest_epoch, epoch)
         self._largest_first = max(self._largest_first, first)
 

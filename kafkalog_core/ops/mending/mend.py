@@ -51,7 +51,7 @@ class Mend:
     entries: int | None = None
     verdict: Verdict = "good"
     content: bytes | None = None
-    edits: tuple[LineEdit, ...] = ()
+    edits: Sequence[LineEdit] = ()
     findings: tuple[Finding, ...] = ()
     mended: frozenset[str] = frozenset()
     refusals: tuple[Finding, ...] = ()
@@ -69,7 +69,7 @@ def read_text(path: str) -> bytes | None:
         return None
 
 
-def why(edits: tuple[LineEdit, ...]) -> str:
+def why(edits: Sequence[LineEdit]) -> str:
     """One sentence about the lines that change: the first ones, and how many more."""
     return first_of(edits, _of, joint="; ")
 

@@ -25,7 +25,7 @@ from kafkalog_core.ops.mending.mend import Mend, read_text
 from kafkalog_core.ops.verify.offsets import check_partition_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.logdirs.brokerdir import BrokerDir, Key
@@ -136,7 +136,7 @@ class _Mender:
         self._text: _Lines = CheckpointMend(data, parse_offset_entry)
         self._last = {_key(line.entry): line.number for line in self._text.lines if line.entry is not None}
 
-    def mended(self, *, is_emptied: bool) -> tuple[bytes, tuple[LineEdit, ...]]:
+    def mended(self, *, is_emptied: bool) -> tuple[bytes, Sequence[LineEdit]]:
         """New content and edits; `is_emptied`: entries were lost without a trace."""
         for line in self._text.lines:
             if line.entry is None:

@@ -4,8 +4,8 @@ This is the one replay, for committed views, checks, snapshots and indexes alike
 4.3.1 with origin REPLICATION, as a broker that loads a log does: nothing is refused, and what is odd is said. Without
 a wall clock nothing expires, and the state goes on over damage, which is told to it as a hole.
 
-The state is integers in three arrays that the kernel walks over batch columns with: 208 bytes a producer, and 16 to 32
-for the table of ids.
+The state is integers in three arrays that the kernel walks over batch columns with: 208 bytes a producer, a quarter
+more at most for those to come, and 16 to 40 for the table of ids.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class ProducerStates:
     ) -> None:
         """A row that the kernel asks about: there is no room, or something is odd of it."""
         if self._state[k.G_COUNT] == self._state[k.G_CAPACITY]:
-            self._make_room(2 * self._state[k.G_CAPACITY])
+            self._make_room(_with_room(self._state[k.G_CAPACITY]))
         header = _header(batches, row)
         events += diagnose(header, self._known(header.producer_id), marker, sequences=self.sequences)
         self._advance(batches, marks, row, row + 1, k.ANY, events)
@@ -237,8 +237,8 @@ class ProducerStates:
         """Room for so many producers, in a table that is at most half full."""
         self._producers.frombytes(bytes(8 * (k.P_SIZE * capacity - len(self._producers))))
         self._state[k.G_CAPACITY] = capacity
-        self._state[k.G_MASK] = mask = 2 * capacity - 1
-        self._slots = array("q", bytes(8 * (mask + 1)))
+        self._state[k.G_MASK] = mask = (1 << (2 * capacity - 1).bit_length()) - 1
+        self._slots = array("q", [0]) * (mask + 1)
         kernels.index_producers(self._state, self._producers, self._slots)
 
     # --- what is known ------------------------------------------------------------------------------------------------
@@ -286,7 +286,9 @@ class ProducerStates:
     @classmethod
     def from_snapshot(cls, entries: Iterable[ProducerEntry], *, sequences: Sequences = "continuous") -> Self:
         """The state that a snapshot holds: of each producer the last batch alone. Raises FieldError."""
-        rows = array("q", chain.from_iterable(map(_cells_of_entry, entries)))
+        rows = array("q")
+        for entry in entries:
+            rows.extend(_cells_of_entry(entry))
         return cls._of_rows(rows, 0, sequences=sequences)
 
     @property
@@ -294,40 +296,41 @@ class ProducerStates:
         """Size of `state_bytes`."""
         return 8 * (_STATE_HEAD + k.P_SIZE * self.count)
 
-    def state_bytes(self) -> bytes:
+    def state_bytes(self) -> memoryview:
         """The whole state, for `from_state`; 208 bytes a producer."""
         count = self.count
-        rows = self._producers[: k.P_SIZE * count]
+        cells = array("q", (_STATE_VERSION, k.P_SIZE, count, self._state[k.G_HOLES]))
+        cells.frombytes(memoryview(self._producers)[: k.P_SIZE * count].cast("B"))
         for cell in (k.P_PLACE, k.P_HEAP):  # they follow from the rest
-            rows[cell :: k.P_SIZE] = array("q", [0]) * count
-        return _little_endian(array("q", (_STATE_VERSION, k.P_SIZE, count, self._state[k.G_HOLES])) + rows).tobytes()
+            cells[_STATE_HEAD + cell :: k.P_SIZE] = array("q", [0]) * count
+        return memoryview(_little_endian(cells)).cast("B")
 
     @classmethod
-    def from_state(cls, data: bytes, *, sequences: Sequences = "continuous") -> Self:
+    def from_state(cls, data: bytes | memoryview, *, sequences: Sequences = "continuous") -> Self:
         """The state that `state_bytes` gave. Raises FieldError for anything else."""
         if len(data) < 8 * _STATE_HEAD or len(data) % 8:
             raise FieldError(f"{len(data)} bytes are no producer state")
-        cells = array("q")
-        cells.frombytes(data)
-        cells = _little_endian(cells)
-        version, size, count, holes = cells[:_STATE_HEAD]
-        rows = cells[_STATE_HEAD:]
+        head, rows = array("q"), array("q")
+        head.frombytes(data[: 8 * _STATE_HEAD])
+        rows.frombytes(memoryview(data)[8 * _STATE_HEAD :])
+        version, size, count, holes = _little_endian(head)
         if (version, size) != (_STATE_VERSION, k.P_SIZE) or holes < 0 or len(rows) != k.P_SIZE * count:
             raise FieldError("not a producer state of this version")
-        return cls._of_rows(rows, holes, sequences=sequences)
+        return cls._of_rows(_little_endian(rows), holes, sequences=sequences)
 
     @classmethod
     def _of_rows(cls, rows: array[int], holes: int, *, sequences: Sequences) -> Self:
-        producer_ids = rows[k.P_PID :: k.P_SIZE]
-        if min(producer_ids, default=0) < 0 or len(set(producer_ids)) != len(producer_ids):
-            raise FieldError("a producer stands there twice, or has no id")
+        if min(rows[k.P_PID :: k.P_SIZE], default=0) < 0:
+            raise FieldError("a producer has no id")
         if not {-1, *range(2 * k.RECENT)}.issuperset(rows[k.P_BATCHES :: k.P_SIZE]):
             raise FieldError("a producer with a number of batches that is none")
         states = cls(sequences=sequences)
-        count = len(producer_ids)
+        count = len(rows) // k.P_SIZE
         states._state[k.G_COUNT], states._state[k.G_HOLES] = count, holes
         states._producers = rows
-        states._make_room(max(_FIRST_CAPACITY, 1 << count.bit_length()))
+        states._make_room(_with_room(count))
+        if len(states._slots) - states._slots.count(0) != count:  # the table of ids has each of them once
+            raise FieldError("a producer is there twice")
         states._link()
         return states
 
@@ -335,8 +338,9 @@ class ProducerStates:
         """Make the heap of open transactions anew: what is in order is one."""
         rows = self._producers
         firsts = rows[k.P_TXN_FIRST : k.P_SIZE * self.count : k.P_SIZE]
-        ordered = sorted((first, k.P_SIZE * number) for number, first in enumerate(firsts) if first >= 0)
-        for place, (_, at) in enumerate(ordered):
+        ordered = sorted((number for number, first in enumerate(firsts) if first >= 0), key=firsts.__getitem__)
+        for place, number in enumerate(ordered):
+            at = k.P_SIZE * number
             rows[at + k.P_PLACE] = place
             rows[k.P_SIZE * place + k.P_HEAP] = at
         self._state[k.G_OPEN] = len(ordered)
@@ -390,6 +394,11 @@ def _cells_of_entry(entry: ProducerEntry) -> array[int]:
         cells[k.P_OFFSET], cells[k.P_DELTA] = entry.last_offset, entry.offset_delta
         cells[k.P_SEQUENCE] = entry.last_sequence
     return cells
+
+
+def _with_room(count: int) -> int:
+    """How many producers there is to be room for: twice as many at each step would take twice the memory."""
+    return max(_FIRST_CAPACITY, count + count // 4 + 1)
 
 
 def _little_endian(cells: array[int]) -> array[int]:

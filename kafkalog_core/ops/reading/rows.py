@@ -11,13 +11,14 @@ bytes column is two in auto mode, `key` for text and `key_b64` for the rest, and
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Literal, Protocol, cast
 
 from kafkalog_core.format.csv_form import csv_field, csv_line, has_controls
 from kafkalog_core.format.json_form import json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.tables import Column, Table
 
@@ -32,6 +33,8 @@ __all__ = [
     "json_line",
     "json_object",
 ]
+
+_ROWS_OF_PART: Final = 1000
 
 BytesMode = Literal["auto", "base64", "hex"]
 """How bytes become text: as UTF-8 where they are exactly that, else base64; or always base64; or always hexadecimal."""
@@ -65,11 +68,11 @@ class Chunk(Protocol):
 
 
 class RowChunk:
-    """The simple chunk: a table and rows that are dicts already. Columns that a row lacks are null."""
+    """The simple chunk: a table and rows that are dicts already, or become some. Columns that a row lacks are null."""
 
     __slots__ = ("_rows", "table")
 
-    def __init__(self, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
+    def __init__(self, table: Table, rows: Collection[Mapping[str, object]]) -> None:
         self.table = table
         self._rows = rows
 
@@ -90,14 +93,17 @@ class RowChunk:
 
     def ndjson(self, bytes_mode: BytesMode) -> bytes:
         r"""All rows as JSON lines, each ending in `\n`."""
-        if _holds_bytes(self.table):
-            return b"".join([json_line(self.table, row, bytes_mode) for row in self._rows])
-        lines = [json_text(row) + "\n" for row in self.rows()]
-        return "".join(lines).encode("utf-8", "backslashreplace")
+        return b"".join(self.parts(bytes_mode))
 
     def parts(self, bytes_mode: BytesMode) -> Iterator[bytes]:
-        """The same."""
-        yield self.ndjson(bytes_mode)
+        """The same, some rows at a time."""
+        lines = (
+            (json_line(self.table, row, bytes_mode) for row in self._rows)
+            if _holds_bytes(self.table)
+            else ((json_text(row) + "\n").encode("utf-8", "backslashreplace") for row in self.rows())
+        )
+        while part := b"".join(islice(lines, _ROWS_OF_PART)):
+            yield part
 
     def csv(self, header: tuple[str, ...], bytes_mode: BytesMode) -> Iterator[bytes]:
         r"""All rows as CSV lines under these columns, each ending in `\r\n`."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format.names import FileState
-from kafkalog_core.format.snapshot import decode_snapshot, encode_snapshot
+from kafkalog_core.format.snapshot import decode_snapshot, encode_snapshot, repeated_producers
 from kafkalog_core.ops.producing.producers import ProducerStates
 from kafkalog_core.ops.recovery.loader_rules import rules_of
 from kafkalog_core.ops.recovery.rules import recovery_rules
@@ -170,19 +170,34 @@ class ProducerManager:
     def _load(self, start_offset: int) -> None:
         self.states = ProducerStates(sequences="unchecked")
         while (latest := self.files.latest) is not None:
-            content = self.files.read(latest)
+            content = self.files.read(latest) or b""
             try:
-                entries = decode_snapshot(content or b"")
-                kept = [entry for entry in entries if not self._is_dropped(entry, start_offset)]
-                self.states = ProducerStates.from_snapshot(
-                    {entry.producer_id: entry for entry in kept}.values(), sequences="unchecked"
-                )
+                entries = self._loaded(content, start_offset)
+                self.states = ProducerStates.from_snapshot(entries, sequences="unchecked")
             except FormatError:
                 self.files.remove(latest)
                 continue
             self.end_offset = self.last_snapshot = latest
             return
         self.end_offset = self.last_snapshot = start_offset
+
+    def _loaded(self, content: bytes, start_offset: int) -> Iterator[ProducerEntry]:
+        """Yield the producers that a broker takes from a snapshot; of two entries of one producer the last one counts.
+
+        Raises FormatError.
+        """
+        repeated = repeated_producers(content)
+        last: dict[int, ProducerEntry] = {}
+        if repeated:
+            kept = (entry for entry in decode_snapshot(content) if not self._is_dropped(entry, start_offset))
+            last = {entry.producer_id: entry for entry in kept if entry.producer_id in repeated}
+        for entry in decode_snapshot(content):
+            if self._is_dropped(entry, start_offset):
+                continue
+            if entry.producer_id not in repeated:
+                yield entry
+            elif entry.producer_id in last:
+                yield last.pop(entry.producer_id)
 
     def _is_dropped(self, entry: ProducerEntry, start_offset: int) -> bool:
         options = self._options

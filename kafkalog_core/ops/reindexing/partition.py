@@ -233,7 +233,7 @@ class PartitionReindex:
 
     # --- what cannot be indexed ---------------------------------------------------------------------------------------
     def _problem(
-        self, segment: Segment, recovery: SegmentRecovery, saved: bytes | None, *, is_meant: bool
+        self, segment: Segment, recovery: SegmentRecovery, saved: memoryview | None, *, is_meant: bool
     ) -> Iterator[Step]:
         """`saved` are the states at the segment's base offset, where it may have to be split."""
         problem = recovery.problem
@@ -253,7 +253,9 @@ class PartitionReindex:
             self._refusals.add(_CODES[problem.kind], path, position=problem.position, problem=text)
         self._forget(segment)
 
-    def _split(self, source: Source, segment: Segment, parts: list[SplitPart], saved: bytes | None) -> Iterator[Step]:
+    def _split(
+        self, source: Source, segment: Segment, parts: list[SplitPart], saved: memoryview | None
+    ) -> Iterator[Step]:
         if saved is not None:
             self._states = ProducerStates.from_state(saved, sequences="unchecked")
         recoveries = []

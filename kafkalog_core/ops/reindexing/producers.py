@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from array import array
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +11,7 @@ from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format.index import iter_txn_entries
 from kafkalog_core.format.layout import TXN_INDEX_ENTRY
 from kafkalog_core.format.names import FileKind, segment_file_name
-from kafkalog_core.format.snapshot import decode_snapshot, encode_snapshot
+from kafkalog_core.format.snapshot import decode_snapshot, encode_snapshot, repeated_producers
 from kafkalog_core.ops.producing.producers import CompletedTxn, ProducerStates
 from kafkalog_core.ops.reindexing.indexes import is_same, what_is_wrong
 from kafkalog_core.ops.reindexing.steps import Step
@@ -39,9 +40,8 @@ def load_states(path: str) -> ProducerStates | None:
         with Source.open(path) as source:
             if source.size_bytes > MAX_SNAPSHOT_BYTES:
                 return None
-            return ProducerStates.from_snapshot(
-                decode_snapshot(source.read(0, source.size_bytes)), sequences=_SEQUENCES
-            )
+            entries = decode_snapshot(source.window(0, source.size_bytes))
+        return ProducerStates.from_snapshot(entries, sequences=_SEQUENCES)
     except (FormatError, StorageError):
         return None
 
@@ -146,9 +146,20 @@ class Snapshots:
 
 
 def _knows_all(path: str, states: ProducerStates) -> bool:
-    """Whether the replay knows every producer of a snapshot; one that it does not was active before the log begins."""
-    old = load_states(path)
-    return old is None or all(states.entry(each.producer_id) is not None for each in old.snapshot_entries())
+    """Whether the replay knows every producer of a snapshot; one that it does not was active before the log begins.
+
+    A file that no broker can load (`load_states`) names nobody.
+    """
+    try:
+        with Source.open(path) as source:
+            if source.size_bytes > MAX_SNAPSHOT_BYTES:
+                return True
+            content = source.window(0, source.size_bytes)
+        producer_ids = array("q", (entry.producer_id for entry in decode_snapshot(content)))
+    except (FormatError, StorageError):
+        return True
+    is_odd = min(producer_ids, default=0) < 0 or bool(repeated_producers(content))
+    return is_odd or all(states.entry(each) is not None for each in producer_ids)
 
 
 def txn_index_step(

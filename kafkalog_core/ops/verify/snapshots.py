@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format.layout import SNAPSHOT_ENTRY, SNAPSHOT_HEADER
-from kafkalog_core.format.snapshot import decode_snapshot
+from kafkalog_core.format.snapshot import decode_snapshot, repeated_producers
 from kafkalog_core.storage.file_codes import code_of_error
 from kafkalog_core.storage.source import Source
 
@@ -35,15 +35,16 @@ def check_snapshot(
         sink: takes what is wrong with the file itself.
         differences: takes what it says otherwise than the log, which compaction explains.
     """
-    entries = _read(path, sink)
-    if entries is None:
+    content = _read(path, sink)
+    if content is None:
         return
-    seen: set[int] = set()
-    for slot, entry in enumerate(entries):
+    repeated, seen = repeated_producers(content), set[int]()
+    for slot, entry in enumerate(decode_snapshot(content)):
         position = SNAPSHOT_HEADER.size + slot * SNAPSHOT_ENTRY.size
         if entry.producer_id in seen:
             sink.add("snapshot.repeated-producer", path, position=position, producer=entry.producer_id)
-        seen.add(entry.producer_id)
+        elif entry.producer_id in repeated:
+            seen.add(entry.producer_id)
         last = max(entry.last_offset, entry.current_txn_first_offset)
         if offset is not None and last >= offset:
             sink.add(
@@ -60,17 +61,21 @@ def check_snapshot(
             _compare(path, position, entry, states, start_offset, differences)
 
 
-def _read(path: str, sink: Sink) -> tuple[ProducerEntry, ...] | None:
+def _read(path: str, sink: Sink) -> memoryview | None:
+    """Return the whole file, once it is checked by itself; None: something is wrong with it."""
     try:
         with Source.open(path) as source:
             if source.size_bytes > MAX_SNAPSHOT_BYTES:
                 sink.add("file.too-large", path, size_bytes=source.size_bytes)
                 return None
-            return decode_snapshot(source.read(0, source.size_bytes))
+            content = source.window(0, source.size_bytes)
+        decode_snapshot(content)
     except FormatError as error:
         sink.add("snapshot.corrupt", path, position=error.position or 0, problem=error.message)
     except StorageError as error:
         sink.add(code_of_error(error), path, reason=error.message)
+    else:
+        return content
     return None
 
 

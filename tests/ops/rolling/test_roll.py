@@ -373,7 +373,7 @@ def test_aborted_transactions_stand_in_the_index_of_their_marker(log_dir: Path, 
 def test_snapshots_hold_what_producers_were_there(log_dir: Path, tmp_path: Path) -> None:
     rolled(log_dir, to=tmp_path / "new", **SMALL)
     for base in bases(tmp_path / "new/t-0", "snapshot"):
-        entries = decode_snapshot((tmp_path / f"new/t-0/{base:020d}.snapshot").read_bytes())
+        entries = list(decode_snapshot((tmp_path / f"new/t-0/{base:020d}.snapshot").read_bytes()))
         known = {entry.producer_id: (entry.last_offset, entry.current_txn_first_offset) for entry in entries}
         for producer_id, kinds, end in ((7, {1, 3}, 5), (9, {2, 4}, 7)):
             written = [offset for offset in range(base) if offset % 8 in kinds]
@@ -400,7 +400,7 @@ def test_a_log_that_does_not_start_at_0_takes_its_producers_from_the_snapshot(tm
     at = bases(tmp_path / "new/t-0", "snapshot")
     assert at[0] > 15
     for base in at:
-        entries = decode_snapshot((tmp_path / f"new/t-0/{base:020d}.snapshot").read_bytes())
+        entries = list(decode_snapshot((tmp_path / f"new/t-0/{base:020d}.snapshot").read_bytes()))
         assert 5 in {entry.producer_id for entry in entries}
 
 
@@ -559,7 +559,7 @@ def test_a_crash_at_any_step_leaves_all_or_nothing(log_dir: Path, tmp_path: Path
 def test_a_snapshot_of_rubbish_is_made_anew(log_dir: Path, tmp_path: Path) -> None:
     (log_dir / f"t-0/{40:020d}.snapshot").write_bytes(snapshot([], crc=1))
     rolled(log_dir, to=tmp_path / "new")
-    assert len(decode_snapshot((tmp_path / f"new/t-0/{40:020d}.snapshot").read_bytes())) == 2
+    assert len(list(decode_snapshot((tmp_path / f"new/t-0/{40:020d}.snapshot").read_bytes()))) == 2
     assert TOPIC_ID.encode() in (tmp_path / "new/t-0/partition.metadata").read_bytes()
 
 

@@ -50,7 +50,7 @@ def indexes(data: bytes) -> object:
     if kind is FileKind.SNAPSHOT:
         if not switches & 4:
             file = mended_snapshot(file)
-        return repr(_value(lambda: snapshot.decode_snapshot(file))), _entry_rows(file, kind)
+        return repr(_value(lambda: tuple(snapshot.decode_snapshot(file)))), _entry_rows(file, kind)
     decode, iterate = _DECODERS[switches & 3]
     whole = list(iterate(file))
     position = 0
