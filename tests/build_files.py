@@ -45,10 +45,11 @@ def snapshot(
     producers: Sequence[Producer], *, version: int = 1, count: int | None = None, crc: int | None = None
 ) -> bytes:
     """`.snapshot`: the producers' state."""
-    covered = struct.pack(">i", len(producers) if count is None else count)
+    parts = [struct.pack(">i", len(producers) if count is None else count)]
     for p in producers:
-        covered += struct.pack(">qhiqi", p.producer_id, p.epoch, p.last_sequence, p.last_offset, p.offset_delta)
-        covered += struct.pack(">qiq", p.timestamp_ms, p.coordinator_epoch, p.current_txn_first_offset)
+        parts.append(struct.pack(">qhiqi", p.producer_id, p.epoch, p.last_sequence, p.last_offset, p.offset_delta))
+        parts.append(struct.pack(">qiq", p.timestamp_ms, p.coordinator_epoch, p.current_txn_first_offset))
+    covered = b"".join(parts)
     return struct.pack(">hI", version, crc32c.crc32c(covered) if crc is None else crc) + covered
 
 

@@ -1,4 +1,7 @@
-"""Memory stays within the promise: 150 MB and the largest batch, raw and decompressed; measured in child processes."""
+"""Memory stays within the promise: 150 MB and the largest batch, raw and decompressed; measured in child processes.
+
+What producers, leader epochs and lines cost besides is stated in README.md, "Memory".
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.build import GZIP, LZ4, NONE, SNAPPY, ZSTD, Record, batch_v2, epoch_checkpoint
+from kafkalog_core.format.checksums import crc32c
+from tests.build import GZIP, LZ4, NONE, SNAPPY, ZSTD, Producer, Record, batch_v2, epoch_checkpoint, snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +23,9 @@ MEBIBYTE = 1024 * 1024
 PROMISED_BYTES = 150_000_000
 LARGE_BYTES = 48 * MEBIBYTE
 LINE_BYTES = 100
-"""What `checkpoint` may take for a line that is right; one that changes is part of the plan, which is its result."""
+"""What `checkpoint` may take for a line that is right."""
+CHANGED_BYTES = 250
+"""What it may take for one that changes."""
 ROOM_BYTES = 12 * MEBIBYTE
 """What a command may take for a large input in other ways, as pieces of it and the allocator's own."""
 CODECS = {"none": NONE, "lz4": LZ4, "gzip": GZIP, "snappy": SNAPPY, "zstd": ZSTD}
@@ -131,3 +137,81 @@ def test_lines_of_a_large_epoch_file_cost_few_bytes(command: str, most_bytes: in
     counts = 10_000, 60_000
     few, many = (peak_bytes(tmp_path, *command.split(), _epoch_file(tmp_path / str(count), count)) for count in counts)
     assert (many - few) / (counts[1] - counts[0]) < most_bytes + 2 * MEBIBYTE / counts[1]
+
+
+def _falling_epochs(place: Path, count: int) -> str:
+    """A partition whose leader-epoch-checkpoint has so many lines, of which all but one change."""
+    path = place / "orders-0"
+    path.mkdir(parents=True)
+    (path / f"{0:020}.log").write_bytes(batch_v2([Record(offset=99, key=b"k", value=b"v", timestamp_ms=1)]))
+    lines = epoch_checkpoint([(count - at, count - at) for at in range(count)])
+    (path / "leader-epoch-checkpoint").write_bytes(lines)
+    return str(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command", ["verify --jobs 1", "checkpoint --jobs 1", "checkpoint --jobs 1 --output ndjson", "reindex --jobs 1"]
+)
+def test_changed_lines_of_an_epoch_file_cost_few_bytes(command: str, tmp_path: Path) -> None:
+    counts = 20_000, 40_000
+    few, many = (
+        peak_bytes(tmp_path, *command.split(), _falling_epochs(tmp_path / str(count), count)) for count in counts
+    )
+    assert (many - few) / (counts[1] - counts[0]) < CHANGED_BYTES
+
+
+def _snapshots(place: Path, count: int, *, is_loaded: bool) -> str:
+    """A partition with a snapshot of so many producers at the end of its log.
+
+    `is_loaded`: also one at its base, so that a replay begins with them; else it knows none of them.
+    """
+    path = place / "orders-0"
+    path.mkdir(parents=True)
+    base = 1000 if is_loaded else 0
+    record = Record(offset=base + 99, key=b"k", value=b"v", timestamp_ms=1)
+    (path / f"{base:020}.log").write_bytes(batch_v2([record]))
+    known = [Producer(producer_id=at, last_sequence=0, last_offset=5, timestamp_ms=1) for at in range(count)]
+    for offset in (base, base + 100) if is_loaded else (base + 100,):
+        (path / f"{offset:020}.snapshot").write_bytes(snapshot(known))
+    return str(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "is_loaded", "most_bytes"),
+    [
+        ("verify --jobs 1", False, 100),
+        ("verify --jobs 1", True, 100),
+        ("reindex --jobs 1 --all", False, 130),
+        ("reindex --jobs 1 --all", True, 800),
+        ("dump --files", False, 30),
+    ],
+)
+def test_producers_of_a_snapshot_cost_few_bytes(command: str, is_loaded: bool, most_bytes: int, tmp_path: Path) -> None:
+    counts = 60_000, 120_000
+    few, many = (
+        peak_bytes(tmp_path, *command.split(), _snapshots(tmp_path / str(count), count, is_loaded=is_loaded))
+        for count in counts
+    )
+    assert (many - few) / (counts[1] - counts[0]) < most_bytes
+
+
+@pytest.mark.slow
+def test_producers_of_a_log_cost_what_a_replay_keeps_of_them(tmp_path: Path) -> None:
+    """The room for them grows by an eighth, so that twice as many may take somewhat more than twice as much."""
+    batch = bytearray(
+        batch_v2([Record(key=b"k", value=b"v", timestamp_ms=1)], producer_id=1, producer_epoch=0, base_sequence=0)
+    )
+    peaks = []
+    for count in (20_000, 40_000):
+        path = tmp_path / str(count) / "orders-0"
+        path.mkdir(parents=True)
+        with (path / f"{0:020}.log").open("wb") as file:
+            for at in range(count):
+                batch[0:8] = at.to_bytes(8, "big")
+                batch[43:51] = at.to_bytes(8, "big")
+                batch[17:21] = crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
+                file.write(batch)
+        peaks.append(peak_bytes(tmp_path, "verify", "--jobs", "1", str(path)))
+    assert (peaks[1] - peaks[0]) / 20_000 < 400

@@ -58,6 +58,12 @@ def test_what_is_written_is_read(entries: list[tuple[int, ...]], order: snapshot
     assert sorted(written, key=repr) == sorted(producers, key=repr)
 
 
+@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 200), max_size=60))
+def test_producers_that_are_there_twice(producer_ids: list[int]) -> None:
+    data = build([(producer_id, 0, 0, 0, 0, 0, 0, -1) for producer_id in producer_ids])
+    assert snapshot.repeated_producers(data) == {each for each in producer_ids if producer_ids.count(each) > 1}
+
+
 def test_no_producer() -> None:
     assert tuple(snapshot.decode_snapshot(EMPTY)) == ()
     assert build([]) == EMPTY

@@ -4,8 +4,8 @@ This is the one replay, for committed views, checks, snapshots and indexes alike
 4.3.1 with origin REPLICATION, as a broker that loads a log does: nothing is refused, and what is odd is said. Without
 a wall clock nothing expires, and the state goes on over damage, which is told to it as a hole.
 
-The state is integers in three arrays that the kernel walks over batch columns with: 208 bytes a producer, a quarter
-more at most for those to come, and 16 to 40 for the table of ids.
+The state is integers in three arrays that the kernel walks over batch columns with: 208 bytes a producer, an eighth
+more at most for those to come, and 16 to 36 for the table of ids.
 """
 
 from __future__ import annotations
@@ -398,7 +398,7 @@ def _cells_of_entry(entry: ProducerEntry) -> array[int]:
 
 def _with_room(count: int) -> int:
     """How many producers there is to be room for: twice as many at each step would take twice the memory."""
-    return max(_FIRST_CAPACITY, count + count // 4 + 1)
+    return max(_FIRST_CAPACITY, count + count // 8 + 1)
 
 
 def _little_endian(cells: array[int]) -> array[int]:

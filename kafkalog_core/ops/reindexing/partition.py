@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
+from kafkalog_core.format.checksums import ZLIB
 from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.ops.logdirs.compaction import is_compacted
 from kafkalog_core.ops.producing.producers import ProducerStates
@@ -138,7 +139,7 @@ class PartitionReindex:
             reached=reached,
         )
         is_known = self._states is not None
-        saved = self._states.state_bytes() if self._states is not None and self._may_overflow(segment) else None
+        saved = self._saved(segment)
         with Source.open(path) as source:
             recovery = self._recover(source, segment.base_offset, watch)
         if recovery.problem is not None:
@@ -233,7 +234,7 @@ class PartitionReindex:
 
     # --- what cannot be indexed ---------------------------------------------------------------------------------------
     def _problem(
-        self, segment: Segment, recovery: SegmentRecovery, saved: memoryview | None, *, is_meant: bool
+        self, segment: Segment, recovery: SegmentRecovery, saved: bytes | None, *, is_meant: bool
     ) -> Iterator[Step]:
         """`saved` are the states at the segment's base offset, where it may have to be split."""
         problem = recovery.problem
@@ -253,11 +254,9 @@ class PartitionReindex:
             self._refusals.add(_CODES[problem.kind], path, position=problem.position, problem=text)
         self._forget(segment)
 
-    def _split(
-        self, source: Source, segment: Segment, parts: list[SplitPart], saved: memoryview | None
-    ) -> Iterator[Step]:
+    def _split(self, source: Source, segment: Segment, parts: list[SplitPart], saved: bytes | None) -> Iterator[Step]:
         if saved is not None:
-            self._states = ProducerStates.from_state(saved, sequences="unchecked")
+            self._states = ProducerStates.from_state(ZLIB.decompress(saved), sequences="unchecked")
         recoveries = []
         for part in parts:
             recovery = self._recover(source, part.base_offset, Watch(), (part.start, part.end))
@@ -346,9 +345,15 @@ class PartitionReindex:
     def _log_start(self) -> int:
         return max(self._start_offset, self._task.context.log_start_offset or 0)
 
-    def _may_overflow(self, segment: Segment) -> bool:
-        """Whether it may hold offsets that its indexes cannot, as the next segment does not begin before them."""
-        return next_base(self._partition.segments, segment) - segment.base_offset > MAX_INT32
+    def _saved(self, segment: Segment) -> bytes | None:
+        """The producers before a segment that may have to be split; None: unknown, or it cannot have to.
+
+        It may hold offsets that its indexes cannot, where the next segment does not begin before them.
+        """
+        if self._states is None or next_base(self._partition.segments, segment) - segment.base_offset <= MAX_INT32:
+            return None
+        saved: bytes = ZLIB.compress(self._states.state_bytes(), 1)  # 208 bytes a producer, most of them zeros
+        return saved
 
     def _kept_finding(self) -> Finding:
         partition = self._partition
