@@ -36,7 +36,7 @@ class WatchingDisk(Disk):
             self.unsynced.discard(path)
         if what in CONTENT:
             self.unsynced.add(path)
-        if what in NAMES:
+        if what in NAMES and not (_is_ours(path) and path.endswith(".tmp")):  # that means nothing until its rename
             self.unsynced.add(os.path.dirname(path))
         if what in {"unlink", "rmdir"}:
             self.unsynced.discard(path)

@@ -58,7 +58,8 @@ __all__ = [
 FileState = Literal["before", "after", "halfway", "neither"]
 States: TypeAlias = "list[tuple[Entry, FileState]]"
 
-_PAGE_BYTES: Final = 4096
+_SECTOR_BYTES: Final = 512
+"""The least that a disk writes whole: a write that a loss of power ends may be torn at any multiple of it."""
 
 
 def state_of(journal: Journal, entry: Entry) -> FileState:
@@ -115,8 +116,11 @@ def finish(disk: Disk, journal: Journal, states: States) -> Journal:
                 Replacement(disk, journal, steps).make()
             elif steps[0][1] != "after":
                 _make(disk, journal, first)
+            else:
+                _drop_name(disk, journal, first)
         leave_pointer_if_room(disk, journal, ())
         if journal.keeps_old:
+            _sync_parts(disk, journal)
             return write_intent(disk, journal, "complete", _like(journal))
         _remove(disk, journal)
     return replace(journal, state="complete")
@@ -271,7 +275,16 @@ def _make(disk: Disk, journal: Journal, entry: Entry) -> None:
     else:
         staged = journal.layout.staged(path, entry.number)
         _put(disk, journal, entry, staged, entry.has, entry.after.mtime_ns)
+        return
     disk.sync_directory(os.path.dirname(path))
+
+
+def _drop_name(disk: Disk, journal: Journal, entry: Entry) -> None:
+    """Delete the journal's name of a new file that is in place, which an interrupted run has left."""
+    path, trusted = journal.path_of(entry), journal.trusted
+    staged = journal.layout.staged(path, entry.number)
+    if entry.after is not None and entry.kind != "cut" and trusted.exists(staged) and trusted.is_same(staged, path):
+        disk.unlink(staged)
 
 
 def _take_back(disk: Disk, journal: Journal, entry: Entry) -> None:
@@ -292,19 +305,30 @@ def _take_back(disk: Disk, journal: Journal, entry: Entry) -> None:
                 disk.extend(path, size_bytes, content, entry.before.mtime_ns)
             return
         _put(disk, journal, entry, saved, entry.had, entry.before.mtime_ns)
+        return
     disk.sync_directory(os.path.dirname(path))
 
 
 def _put(disk: Disk, journal: Journal, entry: Entry, source: str, attributes: Attributes | None, mtime_ns: int) -> None:
-    """Put a file of the journal in its place; from another file system as a copy that is whole before it is there."""
+    """Put a file of the journal in its place, and fsync the directory; from another file system as a whole copy.
+
+    A second name is put in place, and the journal keeps its own until the directory is fsynced: not every file system
+    makes a rename across directories atomic, and a loss of power could leave the file without any name.
+    """
     path = journal.path_of(entry)
     trusted = journal.trusted
-    if trusted.device(os.path.dirname(source)) == trusted.device(os.path.dirname(path)):
-        disk.rename(source, path)
-        return
     temporary = _free_temporary(disk, journal, entry)
-    disk.write_file(temporary, pieces(source, trusted=trusted), attributes, mtime_ns)
-    disk.rename(temporary, path)
+    is_near = trusted.device(os.path.dirname(source)) == trusted.device(os.path.dirname(path))
+    is_linked = is_near and disk.link(source, temporary)
+    if is_near and not is_linked:
+        disk.rename(source, path)
+    else:
+        if not is_linked:
+            disk.write_file(temporary, pieces(source, trusted=trusted), attributes, mtime_ns)
+        disk.rename(temporary, path)
+    disk.sync_directory(os.path.dirname(path))
+    if is_linked:
+        disk.unlink(source)
 
 
 def _write_beside(disk: Disk, journal: Journal, entry: Entry, content: Iterable[bytes | memoryview]) -> None:
@@ -368,7 +392,12 @@ def _is_whole(trusted: TrustedDirectories, path: str, entry: Entry) -> bool:
 
 
 def _is_prefix_of_tail(journal: Journal, entry: Entry, size_bytes: int) -> bool:
-    """Whether what stands behind a cut is what an undo that was stopped wrote: page by page its tail, or zeros."""
+    """Whether the bytes after a cut are those that an interrupted undo wrote: sector by sector its tail, or zeros.
+
+    A loss of power can leave the new size with zeros in place of the bytes, also within a page of 4096 bytes: ext4
+    orders only newly allocated blocks before the size (`data=ordered`), and an append into a partly filled block
+    allocates none.
+    """
     path = journal.path_of(entry)
     start = entry.after.size_bytes if entry.after else 0
     saved = journal.layout.saved(path, entry.number, "tail")
@@ -387,8 +416,8 @@ def _is_prefix_of_tail(journal: Journal, entry: Entry, size_bytes: int) -> bool:
 
 
 def _is_torn(there: bytes, kept: bytes, position: int) -> bool:
-    """Whether each page of a file is as it was to be written, or has not come to the disk and is zeros."""
-    bounds = [0, *range(-position % _PAGE_BYTES, len(there), _PAGE_BYTES), len(there)]
+    """Whether each sector of a file holds what was to be written, or zeros because the write never reached the disk."""
+    bounds = [0, *range(-position % _SECTOR_BYTES, len(there), _SECTOR_BYTES), len(there)]
     return all(there[begin:end] in {kept[begin:end], bytes(end - begin)} for begin, end in pairwise(bounds))
 
 
@@ -409,6 +438,19 @@ def _clear(disk: Disk, journal: Journal) -> None:
         if directory != os.path.dirname(journal.layout.intent) and trusted.is_directory(directory):
             with suppress(StorageError):  # somebody has put something into it
                 disk.remove_directory(directory)
+    _sync_parts(disk, journal)
+
+
+def _sync_parts(disk: Disk, journal: Journal) -> None:
+    """Fsync the names of what a journal holds, or the directories that held it, before the intent changes or goes.
+
+    A partition can be a file system of its own, which the fsync of the directory with the intent does not reach.
+    """
+    for directory in journal.directories():
+        for place in (directory, os.path.dirname(directory)):
+            if journal.trusted.is_directory(place):
+                disk.sync_directory(place)
+                break
 
 
 def _like(journal: Journal) -> Attributes:

@@ -87,9 +87,9 @@ class Staging(Outline):
         if entries and self._layout.place != "top":
             self._directory_for(journal.path_of(entries[0]))
         like = self._like_of_home()
-        for directory in self._made_directories:
-            self._disk.sync_directory(directory)
-            self._disk.sync_directory(os.path.dirname(directory))
+        self._sync_directories()
+        if entries and self._layout.place == "top":  # new content of files at the top is next to the intent
+            self._disk.sync_directory(self._layout.home)
         leave_pointer_if_room(self._disk, journal, entries)
         return write_intent(self._disk, journal, "prepared", like)
 
@@ -129,6 +129,8 @@ class Staging(Outline):
 
     def _add(self, change: Change) -> Change:
         super()._add(change)
+        if change.before is not None:  # a broker that was killed may have left bytes that were never fsynced
+            self._disk.sync_file(change.path)
         entry = Entry(
             number=self._number,
             kind=change.kind,
@@ -208,8 +210,15 @@ class Staging(Outline):
                 self._made.append(marker)
                 self._disk.write_file(marker, (), self._like_of_home(), None)
             elif self._layout.place == "elsewhere" and free_bytes(self._layout.root) >= _SPARE_BYTES:
+                self._sync_directories()  # a pointer to a directory that a loss of power took away stops every command
                 leave_pointer(self._disk, self._journal)  # should this be killed, what it left is found from the root
         return directory
+
+    def _sync_directories(self) -> None:
+        """Fsync every directory that was made, and its name."""
+        for directory in self._made_directories:
+            self._disk.sync_directory(directory)
+            self._disk.sync_directory(os.path.dirname(directory))
 
     def _is_beside(self, path: str) -> bool:
         """Whether the journal is on the file system of a file, which then takes its attributes too."""

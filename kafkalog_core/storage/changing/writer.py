@@ -141,7 +141,7 @@ class Disk:
             os.close(number)
 
     def sync_file(self, path: str) -> None:
-        """Bring the bytes of a file that another library has written to the disk."""
+        """Fsync the bytes of a file that another library, or a broker, has written."""
         number = self._do("open", path, lambda: self._open(path, AS_IT_IS))
         try:
             self._do("fsync", path, lambda: _sync(number))

@@ -1,0 +1,269 @@
+"""What is recorded: each changing command, its undo, prune and resume, with the journal in every place it can have."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from click.testing import CliRunner
+
+from kafkalog_cli.main import cli
+from kafkalog_core.storage.changing.writer import Disk
+from tests import build
+from tests.ops.truncating import EPOCHS, write_log, write_tops
+from tests.storage.repairs import OWNER, Killed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+__all__ = ["SCENARIOS", "Place", "Scenario", "command", "killed"]
+
+PARTITIONS = ("t-0", "u-0")
+VALUE_BYTES = 1500
+"""Three records are more than a page."""
+KAFKA = ("--kafka", "4.3", "--assume-defaults", "--jobs", "1")
+CLEANER = ("--set", "log.cleaner.dedupe.buffer.size=2097152", "--set", "log.cleanup.policy=compact")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a scenario is played: `top` is emptied before each state; `other` is on another file system."""
+
+    top: Path
+    other: Path | None = None
+
+    @property
+    def root(self) -> Path:
+        """The log directory."""
+        return self.top / "data"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command: its arguments, where `{}` is the directory, and what it is used on."""
+
+    arguments: tuple[str, ...]
+    write: Callable[[Path], None]
+    path: str = ""
+    """Below the log directory; a partition outside of any has none."""
+    is_new_dir: bool = False
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A case, what is recorded of it, and where its journal is.
+
+    Args:
+        case: its name.
+        phase: `apply`, `undo`, `prune` or `resume`: what is recorded.
+        journal: `next`: next to the files; `same`, `other`: `--undo-to` on that file system; `none`: `--no-undo`.
+        is_split: whether the second partition is a file system of its own.
+        unsynced: a file that a broker had appended to and not synced, below the log directory.
+    """
+
+    case: str
+    phase: str = "apply"
+    journal: str = "next"
+    is_split: bool = False
+    unsynced: str | None = None
+
+    def __str__(self) -> str:
+        """Its name in tables."""
+        words = {"next": "", "same": " --undo-to the same file system", "other": " --undo-to another file system"}
+        phase = "" if self.phase == "apply" else f", {self.phase}"
+        more = ", a partition on a file system of its own" if self.is_split else ""
+        more += ", a file that the broker had not synced" if self.unsynced else ""
+        return f"{self.case}{words.get(self.journal, ' --no-undo')}{phase}{more}"
+
+    def devices(self, place: Place) -> dict[str, str]:
+        """The file systems, as `recorded` takes them."""
+        devices = {str(place.top): "first"}
+        if place.other is not None and self.journal == "other":
+            devices[str(place.other)] = "second"
+        if self.is_split:
+            devices[f"{place.root}/{PARTITIONS[1]}"] = "second"
+        return devices
+
+    def arguments(self, place: Place) -> list[str]:
+        """The command line that changes something."""
+        case = CASES[self.case]
+        path = str(place.root / case.path) if case.path else str(place.root)
+        line = [each.format(path=path, new=f"{place.top}/new") for each in case.arguments]
+        if self.journal in {"same", "other"}:
+            line += ["--undo-to", str(self.undo_to(place))]
+        elif self.journal == "none":
+            line += ["--no-undo"]
+        return [*line, *KAFKA, "--apply"]
+
+    def undo_to(self, place: Place) -> Path | None:
+        """The directory that keeps the journal; `None`: it is next to the files."""
+        if self.journal == "other" and place.other is not None:
+            return place.other / "undo"
+        return place.top / "undo" if self.journal == "same" else None
+
+    def named(self, place: Place) -> list[str]:
+        """The directories that a user names to take the run back."""
+        elsewhere = self.undo_to(place)
+        return [str(place.root), *([str(elsewhere)] if elsewhere is not None and elsewhere.exists() else [])]
+
+
+def command(*line: str) -> tuple[int, str]:
+    """Run the command line in this process; its exit status and what it printed."""
+    result = CliRunner().invoke(cli, list(line))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.output
+
+
+@contextmanager
+def killed(share: float, run: Callable[[], object]) -> Iterator[None]:
+    """Run once to count the steps of the door; entered, a run ends after this share of them."""
+    steps = 0
+    real = Disk.step
+
+    def step(disk: Disk, what: str, path: str) -> None:
+        nonlocal steps
+        del disk, what, path
+        steps += 1
+        if steps > limit:
+            raise Killed
+
+    limit = 10**9
+    Disk.step = step  # type: ignore[method-assign]
+    try:
+        run()
+        limit, steps = int(steps * share), 0
+        with suppress(Killed):
+            yield
+    finally:
+        Disk.step = real  # type: ignore[method-assign]
+
+
+# --- log directories --------------------------------------------------------------------------------------------------
+def _value(offset: int) -> build.Record:
+    value = bytes((offset * 7 + at) % 251 + 1 for at in range(VALUE_BYTES))
+    return build.Record(offset=offset, timestamp_ms=1000 + offset, key=b"k%d" % (offset % 3), value=value)
+
+
+def _log(partition: Path, last: int = 25) -> Path:
+    """Segments 0, 10 and 20, each with batches of one record and of two."""
+    bases = (0, 10, 20)
+    batches = {
+        base: [
+            build.batch_v2([_value(offset) for offset in offsets])
+            for offsets in ((base,), (base + 1, base + 2), (base + 3, base + 4), (base + 5,))
+            if offsets[-1] <= last
+        ]
+        for base in bases
+    }
+    write_log(partition, batches)
+    for base in bases[1:]:
+        (partition / f"{base:020}.snapshot").write_bytes(build.snapshot([]))
+    (partition / EPOCHS).write_bytes(build.epoch_checkpoint([(0, 0), (1, 21)]))
+    return partition
+
+
+def _tops(root: Path) -> None:
+    offsets = [(name[0], 0, 0) for name in PARTITIONS]
+    write_tops(root, recovery=offsets, watermarks=[(name[0], 0, 26) for name in PARTITIONS], starts=offsets)
+    (root / ".lock").touch()
+
+
+def _owned(root: Path) -> None:
+    for around, _, names in os.walk(root):
+        for number, name in enumerate(sorted(names)):
+            path = os.path.join(around, name)
+            os.chown(path, *OWNER)
+            os.chmod(path, 0o640)
+            time_ns = 1_600_000_000_123_456_789 + number * 1_000_000_007
+            os.utime(path, ns=(time_ns, time_ns))
+        os.chown(around, *OWNER)
+        os.chmod(around, 0o700)
+
+
+def _plain(root: Path) -> None:
+    for name in PARTITIONS:
+        _log(root / name)
+    _tops(root)
+
+
+def _damaged(root: Path) -> None:
+    """A bad batch in the middle of one log, the torn end of the other."""
+    _plain(root)
+    middle = root / PARTITIONS[0] / f"{10:020}.log"
+    data = bytearray(middle.read_bytes())
+    data[5000] ^= 0xFF
+    middle.write_bytes(data)
+    active = root / PARTITIONS[1] / f"{20:020}.log"
+    active.write_bytes(active.read_bytes() + build.batch_v2([_value(at) for at in range(26, 32)])[:-700])
+
+
+def _unlocked(root: Path) -> None:
+    _damaged(root)
+    (root / ".lock").unlink()
+
+
+def _unindexed(root: Path) -> None:
+    _plain(root)
+    (root / PARTITIONS[0] / f"{10:020}.index").unlink()
+    (root / PARTITIONS[0] / f"{0:020}.timeindex").write_bytes(b"\1" * 24)
+    (root / PARTITIONS[1] / f"{0:020}.index").write_bytes(b"\1" * 16)
+
+
+def _malformed(root: Path) -> None:
+    _plain(root)
+    (root / "recovery-point-offset-checkpoint").write_bytes(b"0\n2\nt 0 0\nnonsense\n")
+    (root / "log-start-offset-checkpoint").write_bytes(b"0\n2\nt 0 0\nu 0 x\n")
+
+
+def _alone(root: Path) -> None:
+    _log(root)
+
+
+RETAIN = ("retain", "{path}", "--set", "retention.bytes=14000", "--set", "cleanup.policy=delete", "--set")
+CASES = {
+    "truncate": Case(("truncate", "{path}", "--at-damage"), _damaged),
+    "truncate without a lock file": Case(("truncate", "{path}", "--at-damage"), _unlocked),
+    "truncate a partition": Case(("truncate", "{path}", "--to-offset", "13"), _alone),
+    "reindex": Case(("reindex", "{path}"), _unindexed),
+    "retain": Case((*RETAIN, "retention.ms=-1"), _plain),
+    "compact": Case(("compact", "{path}", *CLEANER), _plain),
+    "compact a partition": Case(("compact", "{path}", *CLEANER), _alone),
+    "checkpoint": Case(("checkpoint", "{path}"), _malformed),
+    "compact --to": Case(("compact", "{path}", *CLEANER, "--to", "{new}"), _plain, is_new_dir=True),
+    "roll --to": Case(
+        ("roll", "{path}", "--set", "internal.segment.bytes=9000", "--to", "{new}"), _plain, is_new_dir=True
+    ),
+}
+
+
+def write_patient(scenario: Scenario, place: Place) -> None:
+    """Make the log directory of a scenario."""
+    CASES[scenario.case].write(place.root)
+    _owned(place.root)
+
+
+def _scenarios() -> Iterator[Scenario]:
+    for name, case in CASES.items():
+        if case.is_new_dir:
+            yield Scenario(name)
+            continue
+        for journal in ("next", "same", "other"):
+            for phase in ("apply", "undo", "prune", "resume"):
+                yield Scenario(name, phase, journal)
+        if name not in {"checkpoint", "truncate without a lock file"}:
+            yield Scenario(name, "apply", "none")
+            yield Scenario(name, "resume", "none")
+    for name in ("truncate", "reindex", "retain", "compact"):
+        for phase in ("apply", "undo", "prune"):
+            yield Scenario(name, phase, is_split=True)
+    yield Scenario("truncate", unsynced=f"t-0/{20:020}.log")
+    yield Scenario("truncate", unsynced=f"u-0/{20:020}.log")
+    yield Scenario("retain", unsynced=f"t-0/{0:020}.log")
+    yield Scenario("compact", unsynced=f"t-0/{10:020}.log")
+
+
+SCENARIOS = tuple(_scenarios())

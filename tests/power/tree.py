@@ -1,0 +1,240 @@
+"""Directories as values: inodes and the names that lead to them, read from a disk, changed by operations, and written.
+
+A file system keeps the names of a file apart from the file, and loses them apart. So a tree is a table of inodes, and
+each operation says which inode it changes: a name belongs to its directory, bytes and attributes to the file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+__all__ = ["Attributes", "Inode", "Name", "Operation", "Tree", "read_tree"]
+
+@dataclass(frozen=True)
+class Attributes:
+    """What `stat` and `listxattr` show of a file, without its times."""
+
+    uid: int
+    gid: int
+    mode: int
+    extended: tuple[tuple[str, bytes], ...] = ()
+
+    @classmethod
+    def of(cls, target: str | int) -> Attributes:
+        """Return those of a path, or of an open file."""
+        status = os.stat(target)
+        extended: list[tuple[str, bytes]] = []
+        with suppress(OSError):
+            extended = [(name, os.getxattr(target, name)) for name in sorted(os.listxattr(target))]
+        return cls(status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode), tuple(extended))
+
+
+@dataclass(frozen=True)
+class Inode:
+    """A file or a directory. `device`: the file system that it is on; `data`: of a file; `names`: of a directory."""
+
+    device: str
+    attributes: Attributes
+    is_directory: bool = False
+    data: bytes = b""
+    mtime_ns: int = 0
+    names: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Name:
+    """A name in a directory, and the inode that it leads to from now on; `None`: the name is gone."""
+
+    directory: int
+    name: str
+    inode: int | None
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One call of the system.
+
+    Args:
+        kind: `create`, `mkdir`, `link`, `unlink`, `rmdir`, `rename`, `write`, `truncate`, `dress` (owner, permissions,
+            extended attributes), `utime` or `fsync`.
+        inode: the file or directory that it is about.
+        device: the file system.
+        names: the names that change, in order.
+        begins: the inode as it was created, for `create` and `mkdir`.
+        position: where the bytes were written, or the size that the file was truncated to.
+        data: the bytes.
+        attributes: those that the inode has now.
+        mtime_ns: the modification time of the file from now on.
+    """
+
+    kind: str
+    inode: int
+    device: str
+    names: tuple[Name, ...] = ()
+    begins: Inode | None = None
+    position: int = 0
+    data: bytes = b""
+    attributes: Attributes | None = None
+    mtime_ns: int = 0
+
+    @property
+    def is_of_content(self) -> bool:
+        """Whether it changes the inode itself and no name."""
+        return self.kind in {"write", "truncate", "dress", "utime"}
+
+
+class Tree:
+    """Inodes by number, and the directories from which they are reached.
+
+    Args:
+        roots: inode numbers by absolute paths.
+        inodes: by number.
+    """
+
+    def __init__(self, roots: Mapping[str, int], inodes: dict[int, Inode]) -> None:
+        self.roots = roots
+        self.inodes = inodes
+
+    def copy(self) -> Tree:
+        """Return a tree that changes by itself."""
+        return Tree(self.roots, dict(self.inodes))
+
+    # --- operations ---------------------------------------------------------------------------------------------------
+    def begin(self, operation: Operation) -> None:
+        """Add the inode that an operation makes, which no name leads to yet."""
+        if operation.begins is not None:
+            self.inodes[operation.inode] = operation.begins
+
+    def set_name(self, name: Name) -> None:
+        """Let a name lead to an inode, or to nothing."""
+        directory = self.inodes[name.directory]
+        names = dict(directory.names)
+        if name.inode is None:
+            names.pop(name.name, None)
+        else:
+            names[name.name] = name.inode
+        self.inodes[name.directory] = replace(directory, names=names)
+
+    def set_content(self, operation: Operation, data: bytes | None = None) -> None:
+        """Change an inode as an operation did; `data`: what of the bytes of a write came to the disk."""
+        inode = self.inodes[operation.inode]
+        if operation.kind == "write":
+            piece = operation.data if data is None else data
+            old, position = inode.data.ljust(operation.position, b"\0"), operation.position
+            data = old[:position] + piece + old[position + len(piece) :]
+            inode = replace(inode, data=data, mtime_ns=operation.mtime_ns)
+        elif operation.kind == "truncate":
+            size = operation.position
+            inode = replace(inode, data=inode.data[:size].ljust(size, b"\0"), mtime_ns=operation.mtime_ns)
+        elif operation.kind == "dress" and operation.attributes is not None:
+            inode = replace(inode, attributes=operation.attributes)
+        elif operation.kind == "utime":
+            inode = replace(inode, mtime_ns=operation.mtime_ns)
+        self.inodes[operation.inode] = inode
+
+    def apply(self, operation: Operation) -> None:
+        """Do all of an operation."""
+        self.begin(operation)
+        for name in operation.names:
+            self.set_name(name)
+        if operation.is_of_content:
+            self.set_content(operation)
+
+    # --- disks --------------------------------------------------------------------------------------------------------
+    def key(self) -> int:
+        """Return the same number for trees that look the same from outside."""
+        return hash(tuple(self._seen()))
+
+    def _seen(self) -> Iterator[object]:
+        for path, number in self._walk():
+            inode = self.inodes[number]
+            yield path, number if not inode.is_directory else 0, inode.attributes, inode.data, inode.mtime_ns
+
+    def _walk(self) -> Iterator[tuple[str, int]]:
+        """Yield every path and its inode, directories before what is in them."""
+        waiting = sorted(self.roots.items(), reverse=True)
+        while waiting:
+            path, number = waiting.pop()
+            yield path, number
+            waiting += sorted(((f"{path}/{name}", inner) for name, inner in self.inodes[number].names.items()))[::-1]
+
+    def write(self) -> None:
+        """Make the directories on the disk what the tree says; what else is in them is deleted."""
+        made: dict[int, str] = {}
+        directories = []
+        for root in self.roots:
+            _empty(root)
+        for path, number in self._walk():
+            inode = self.inodes[number]
+            if inode.is_directory:
+                if path not in self.roots:
+                    os.mkdir(path)
+                directories.append((path, inode))
+            elif number in made:
+                os.link(made[number], path)
+            else:
+                made[number] = path
+                with open(path, "wb") as file:
+                    file.write(inode.data)
+                _dress(path, inode)
+                os.utime(path, ns=(inode.mtime_ns, inode.mtime_ns))
+        for path, inode in reversed(directories):
+            _dress(path, inode)
+
+
+def _dress(path: str, inode: Inode) -> None:
+    if os.geteuid() == 0:
+        os.chown(path, inode.attributes.uid, inode.attributes.gid)
+    os.chmod(path, inode.attributes.mode)
+    for name, value in inode.attributes.extended:
+        os.setxattr(path, name, value)
+
+
+def _empty(directory: str) -> None:
+    for entry in list(os.scandir(directory)):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        else:
+            os.unlink(entry.path)
+
+
+def read_tree(devices: Mapping[str, str], numbers: Iterator[int]) -> tuple[Tree, dict[tuple[int, int], int]]:
+    """Return what is below some directories, and the number of each inode by its device and inode on the disk.
+
+    Args:
+        devices: the file system of each root, by absolute path, and of each directory below that counts as another one.
+        numbers: those of inodes that are free.
+    """
+    inodes: dict[int, Inode] = {}
+    known: dict[tuple[int, int], int] = {}
+
+    def read(path: str, device: str) -> int:
+        status = os.stat(path)
+        identity = status.st_dev, status.st_ino
+        if identity in known:
+            return known[identity]
+        number = known[identity] = next(numbers)
+        device = devices.get(path, device)
+        if stat.S_ISDIR(status.st_mode):
+            names = {name: read(f"{path}/{name}", device) for name in sorted(os.listdir(path))}
+            inodes[number] = Inode(device, Attributes.of(path), is_directory=True, names=names)
+        else:
+            with open(path, "rb") as file:
+                data = file.read()
+            inodes[number] = Inode(device, Attributes.of(path), data=data, mtime_ns=status.st_mtime_ns)
+        return number
+
+    roots = {path: read(path, device) for path, device in devices.items() if not _is_below(path, devices)}
+    return Tree(roots, inodes), known
+
+
+def _is_below(path: str, others: Iterable[str]) -> bool:
+    return any(path.startswith(f"{other}/") for other in others)
