@@ -126,7 +126,8 @@ def main(names: Sequence[str]) -> None:
             if problem is None and _uses(scenario, Place(top, other), site):
                 tried += 1
                 problem = found(scenario, Place(top, other), site=site)
-        print(f"{site}: {problem or f'survives {tried} scenarios'}", flush=True)
+        sys.stdout.write(f"{site}: {problem or f'survives {tried} scenarios'}\n")
+        sys.stdout.flush()
     shutil.rmtree(top)
     shutil.rmtree(other)
 

@@ -52,7 +52,7 @@ def test_it_records_what_is_done_and_the_whole_of_it_is_the_last_state(place: Pl
 
 def test_a_change_that_is_not_recorded_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"old")
-    with pytest.raises(AssertionError, match="open .*file"), recorded({str(tmp_path): "first"}):
+    with pytest.raises(AssertionError, match=r"open .*file"), recorded({str(tmp_path): "first"}):
         (tmp_path / "file").write_bytes(b"new")
 
 

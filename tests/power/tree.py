@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Attributes", "Inode", "Name", "Operation", "Tree", "read_tree"]
 
+
 @dataclass(frozen=True)
 class Attributes:
     """What `stat` and `listxattr` show of a file, without its times."""

@@ -36,7 +36,8 @@ class WatchingDisk(Disk):
             self.unsynced.discard(path)
         if what in CONTENT:
             self.unsynced.add(path)
-        if what in NAMES and not (_is_ours(path) and path.endswith(".tmp")):  # that means nothing until its rename
+        means_nothing = _is_ours(path) and (path.endswith(".tmp") or what == "unlink")  # it may be there or not
+        if what in NAMES and not means_nothing:
             self.unsynced.add(os.path.dirname(path))
         if what in {"unlink", "rmdir"}:
             self.unsynced.discard(path)
