@@ -1,6 +1,7 @@
 """`python -m tests.power FILE [SCENARIO...]` checks every state of every scenario.
 
-The table goes to FILE, the problems to stderr. It takes about an hour with two processes. docs/power-loss.txt is what it wrote last.
+The table goes to FILE, the problems to stderr. It takes about an hour with two processes. docs/power-loss.txt is what
+it wrote last.
 """
 
 from __future__ import annotations
