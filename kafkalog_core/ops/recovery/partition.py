@@ -449,13 +449,18 @@ class PartitionLoad:
                     self._snapshots.remove(file.name.base_offset)
 
     def _find_unstable(self, readings: Sequence[Reading], start_offset: int, end_offset: int) -> None:
-        """`UnifiedLog.maybeIncrementFirstUnstableOffset`: the first open transaction is looked for in the log."""
-        states = self._producers.at_end_of_log
+        """Look for the first unstable offset in the log (`UnifiedLog.maybeIncrementFirstUnstableOffset`).
+
+        Until the high watermark is known, transactions that have ended in what was read count as open too.
+        """
+        states, ended = self._producers.at_end_of_log, self._producers.first_ended
         firsts = [] if states is None else [each.first_offset for each in states.open_transactions()]
-        offset = max(min(firsts, default=end_offset), start_offset)
-        obstacle = None if offset >= end_offset else find_offset(readings, offset, search=self._rules.search)
-        if obstacle is not None:
-            self._blocked(*obstacle)
+        opened = min(firsts, default=end_offset)
+        for first in {opened if ended is None else min(opened, ended), opened}:
+            offset = max(first, start_offset)
+            obstacle = None if offset >= end_offset else find_offset(readings, offset, search=self._rules.search)
+            if obstacle is not None:
+                self._blocked(*obstacle)
 
     # --- what stops it ----------------------------------------------------------------------------------------------
     def _stop(

@@ -41,6 +41,8 @@ class ProducerLoad:
         self._marks_last_segments = marks_last_segments
         self.at_end_of_log: ProducerStates | None = None
         """All producers, once `at_end` has loaded them."""
+        self.first_ended: int | None = None
+        """The lowest first offset of the transactions that ended in what `at_end` has read."""
 
     def before(
         self, readings: Sequence[Reading], start_offset: int, base_offset: int
@@ -66,9 +68,13 @@ class ProducerLoad:
                 manager.end_offset = offset
                 manager.take()
             return None
+        self.first_ended = None
         obstacle = self._rebuild(manager, readings, start_offset, end_offset)
         self.at_end_of_log = manager.states if obstacle is None else None
         return obstacle
+
+    def _end(self, first_offset: int) -> None:
+        self.first_ended = first_offset if self.first_ended is None else min(self.first_ended, first_offset)
 
     def remove_stray(self, base_offsets: set[int]) -> None:
         """Snapshots that are at no base offset go, except the newest where it lies behind the last segment."""
@@ -97,6 +103,7 @@ class ProducerLoad:
                     search=self._search,
                     reads_empty_markers=self._options.reads_empty_markers,
                     style=self._options.style,
+                    ended=self._end,
                 )
                 if obstacle is not None and reading.path is not None:
                     return reading.path, obstacle

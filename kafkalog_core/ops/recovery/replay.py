@@ -38,7 +38,7 @@ from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kafkalog_core.ops.producing.producers import ProducerStates, SnapshotStyle
     from kafkalog_core.ops.recovery.loader_rules import OffsetSearch
@@ -246,6 +246,10 @@ class Reading(NamedTuple):
     is_whole: bool = True
 
 
+def _ignore(_: int) -> None:
+    """The caller does not need it."""
+
+
 def replay_producers(
     reading: Reading,
     states: ProducerStates,
@@ -255,6 +259,7 @@ def replay_producers(
     search: OffsetSearch,
     reads_empty_markers: bool = True,
     style: SnapshotStyle = "marker-time",
+    ended: Callable[[int], None] = _ignore,
 ) -> Obstacle | None:
     """Carry the batches of a segment on into the states of producers, from the one that holds an offset on.
 
@@ -266,6 +271,7 @@ def replay_producers(
         search: how the release looks for an offset.
         reads_empty_markers: as in `RecoveryRules`.
         style: of the snapshots that the release writes.
+        ended: receives the first offset of each transaction that ends.
     """
     if reading.path is None:
         return None
@@ -274,7 +280,7 @@ def replay_producers(
         if isinstance(span, Unwalkable):
             return _fatal(span)
         start, end = span
-        read = _Read(states, reads_empty_markers=reads_empty_markers, style=style)
+        read = _Read(states, reads_empty_markers=reads_empty_markers, style=style, ended=ended)
         for item in scan(source, base_offset=None, options=_HEADERS, start=start, end=end):
             if isinstance(item, Damage):
                 obstacle = read.step_over(item, source, end)
@@ -317,10 +323,19 @@ class _Read:
         states: are changed.
         reads_empty_markers: as in `RecoveryRules`.
         style: of the snapshots.
+        ended: receives the first offset of each transaction that ends.
     """
 
-    def __init__(self, states: ProducerStates, *, reads_empty_markers: bool, style: SnapshotStyle) -> None:
+    def __init__(
+        self,
+        states: ProducerStates,
+        *,
+        reads_empty_markers: bool,
+        style: SnapshotStyle,
+        ended: Callable[[int], None],
+    ) -> None:
         self._states = states
+        self._tell_ended = ended
         self._reads_empty_markers = reads_empty_markers
         self._before = None if style == "marker-is-batch" else states.rows()
         self._ended: set[int] = set()
@@ -367,6 +382,7 @@ class _Read:
             reason = f"the transaction of producer {txn.producer_id} from offset {txn.first_offset} on ends twice"
             self._fault = Obstacle(batches.column("position")[row], reason, is_end=False)
         self._ended.add(txn.first_offset)
+        self._tell_ended(txn.first_offset)
 
     def finish(self) -> Obstacle | None:
         """Return what the broker dies of when the whole segment was read; None: nothing.

@@ -336,6 +336,22 @@ def test_a_snapshot_behind_each_recovered_segment(partition: Path) -> None:
     assert played(partition, "0.10.2")[0].snapshots.made == {}
 
 
+@pytest.mark.parametrize("kafka", ["2.8", "4.3"])
+def test_a_transaction_that_has_ended_since_the_snapshot_is_looked_for_in_the_log(tmp_path: Path, kafka: str) -> None:
+    """Until the high watermark is known it counts as open: where it began, a batch that cannot be read is fatal."""
+    fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    whole = [batch(0, 4), batch(5, 9, **fields)]
+    producer = build.Producer(producer_id=7, last_offset=9, timestamp_ms=NOW_MS, current_txn_first_offset=5)
+    marker = build.txn_marker(1, offset=10, producer_id=7)
+    path = write_log(tmp_path / "t-0", {0: whole, 10: [marker, batch(11, 14)]})
+    log(path, 10, "snapshot").write_bytes(build.snapshot([producer]))
+    assert played(path, kafka, is_clean=True)[0].result.problem is None
+    log(path, 0).write_bytes(batch(0, 4) + bytes(100) + batch(5, 9, **fields))
+    problem = played(path, kafka, is_clean=True)[0].result.problem
+    assert problem is not None
+    assert (problem.kind, problem.position) == ("fatal", len(batch(0, 4)))
+
+
 def test_silent_producers_are_forgotten_when_a_snapshot_is_loaded(partition: Path) -> None:
     """That of the first segment is in its own snapshot yet: it was not loaded from one."""
     old = producer(0, 19, sequence=0, producer_id=8, time_ms=NOW_MS - DAY_MS)
