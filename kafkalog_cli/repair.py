@@ -17,6 +17,7 @@ from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.interrupt import Interruption, StoppableProgress
 from kafkalog_cli.outfile import OutFile
 from kafkalog_cli.render import open_plans, open_progress
+from kafkalog_cli.targets import resolve_all
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops.apply import apply_draft, draft_to_apply
 from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
@@ -108,7 +109,7 @@ def run_repair(
     they are. Nothing is written unless every plan can be applied. `now_ms`: the time that plans are made for, by
     default the clock's; a journal always names the clock's. The exit status.
     """
-    targets = resolve(paths, selection)
+    targets = resolve_all(paths, selection)
     check_topics(SettingsRequest.from_json(options.get("kafka")).topics, targets)
     plan_out = None if manner.plan_out is None else OutFile(manner.plan_out, targets, is_ours=is_plan_file)
     showing = Showing(manner.output)

@@ -12,6 +12,7 @@ from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
 from kafkalog_core.format import layout
 from kafkalog_core.format.unprotected import UNPROTECTED_FIELDS, UNPROTECTED_LENGTH, VALUES
 from kafkalog_core.ops.explain import entries
+from kafkalog_core.ops.releases.release import LATEST
 from kafkalog_core.ops.verify.untraceable import ONLY_WARNED, UNTRACEABLE, UNTRACEABLE_FIELDS
 from tools import roff
 
@@ -204,7 +205,7 @@ def _messages_page() -> str:
     text += roff.section(
         "description",
         roff.paragraph(
-            "The messages of brokers from 0.8 to 4.3 that kafkalog explain knows, in all wordings. What stands in <> "
+            f"The messages of brokers from 0.8 to {LATEST} that kafkalog explain knows, in all wordings. What is in <> "
             "differs from line to line. Of several that fit a line the first one here is meant. The severity is about "
             "the disk, not the level that the broker gives the line."
         ),

@@ -17,6 +17,7 @@ from kafkalog_core import tables
 from kafkalog_core.errors import AccessError
 from kafkalog_core.ops.explain import LINE_CHARACTERS, Digest, entries, explained, near
 from kafkalog_core.ops.reading.rows import RowChunk
+from kafkalog_core.ops.releases.release import LATEST
 from kafkalog_core.ops.report import Report
 from kafkalog_core.storage.source import open_error
 
@@ -38,6 +39,15 @@ NOT_KNOWN: Final = (
     "kafkalog: no message about a log directory that kafkalog knows. If the broker does not start all the same, "
     "kafkalog verify LOG_DIR says what is wrong with the disk."
 )
+_HELP: Final = f"""Explain a code of kafkalog, or what a broker wrote into its log.
+
+CODE is a code of a finding (segment.gap), a reason of damage (crc-mismatch), a message (broker.stray) or what comes
+before a code's dot: then all of that subject are shown. Without it all codes are listed, a line each.
+
+LINE is one line or several of a broker's log, as any release from 0.8 to {LATEST} words it: what happened, why, what
+the broker did, and what to run next. The exit status is 3 where none of it is recognised. --log shows each message of a
+log once, the most severe first, with its line numbers.
+"""
 _CODE: Final = re.compile(r"[a-z0-9][a-z0-9.-]*")
 _GZIP: Final = b"\x1f\x8b"
 
@@ -45,6 +55,7 @@ _GZIP: Final = b"\x1f\x8b"
 @click.command(
     name="explain",
     cls=Command,
+    help=_HELP,
     examples=EXAMPLES,
     exit_statuses=(ExitStatus.CLEAN, ExitStatus.CRASH, ExitStatus.USAGE, ExitStatus.REFUSED),
 )
@@ -63,15 +74,7 @@ _GZIP: Final = b"\x1f\x8b"
     help="Form of the result.",
 )
 def explain_command(words: tuple[str, ...], log: str | None, output: str) -> int:
-    """Explain a code of kafkalog, or what a broker wrote into its log.
-
-    CODE is a code of a finding (segment.gap), a reason of damage (crc-mismatch), a message (broker.stray) or what
-    stands before a code's dot: then all of that subject are shown. Without it all codes are listed, a line each.
-
-    LINE is one line or several of a broker's log, as any release from 0.8 to 4.3 words it: what happened, why, what the
-    broker did, and what to run next. The exit status is 3 where none of it is recognised. --log shows each message of a
-    log once, the most severe first, with its line numbers.
-    """
+    """Run `kafkalog explain`; the exit status. Its help is `_HELP`."""
     text = " ".join(words)
     if log is not None:
         if words:

@@ -16,9 +16,9 @@ from kafkalog_cli.repair import repair_options, run_repair, watched
 from kafkalog_cli.retaining import check_until, find_policies, forecast_options, requests_of, write_forecasts
 from kafkalog_cli.retention_options import retention_options
 from kafkalog_cli.setting_options import now_option
+from kafkalog_cli.targets import resolve_all
 from kafkalog_core.ops.retain import retain
 from kafkalog_core.ops.retention.survey import Survey
-from kafkalog_core.ops.selecting.targets import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,7 @@ def retain_command(
         }
         return run_repair("retain", paths, selection, options_of_plan, manner, now_ms=now_ms)
     check_until(given["until"], now_ms)
-    requests = requests_of(resolve(list(paths), selection), request, now_ms, given, jobs=manner.asked_jobs or 1)
+    requests = requests_of(resolve_all(list(paths), selection), request, now_ms, given, jobs=manner.asked_jobs or 1)
     with watched() as progress:
         return write_forecasts(open_retention(manner.output, until_ms=given["until"]), _forecasts(requests, progress))
 

@@ -15,10 +15,10 @@ from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.interrupt import Interruption
 from kafkalog_cli.kafka_options import kafka_option
 from kafkalog_cli.render import Settings, open_writer
+from kafkalog_cli.targets import resolve_all
 from kafkalog_core import tables
 from kafkalog_core.ops.report import Report
 from kafkalog_core.ops.seek import Question, SeekRequest, seek
-from kafkalog_core.ops.selecting.targets import resolve
 
 if TYPE_CHECKING:
     from kafkalog_cli.render import Writer
@@ -130,7 +130,7 @@ def seek_command(paths: tuple[str, ...], selection: Selection, **given: Any) -> 
     """
     question = _question(given)
     request = SeekRequest(
-        targets=tuple(resolve(paths, selection)),
+        targets=resolve_all(paths, selection),
         question=question,
         now_ms=time.time_ns() // 1_000_000,
         read_bytes=given["read_bytes"],

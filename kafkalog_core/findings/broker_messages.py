@@ -1,9 +1,9 @@
 """What brokers write into their own log about their log directories: one catalogue, and the search in it.
 
 A wording is the text of the message as a release writes it, with `{name}` for what differs from line to line. All
-wordings from 0.8 to 4.3 of one message stand together; the layout of the line around them (log4j, SLF4J, a container's
-prefix) does not matter. Of several messages that fit a line the first of the catalogue is meant, so the special ones
-stand before the general ones.
+wordings of one message, from 0.8 to the newest known release, are together; the layout of the line around them (log4j,
+SLF4J, a container's prefix) does not matter. Of several messages that fit a line the first of the catalogue is meant,
+so the special ones come before the general ones.
 """
 
 from __future__ import annotations

@@ -239,6 +239,16 @@ PRODUCERS: Final = {
         "Add the line, or copy the file from another replica.",
         "A leader epoch that batches of the log have is not in the leader-epoch-checkpoint.",
     ),
+    "epochs.start-unknown": FindingType(
+        "info",
+        "The first leader epoch of the file starts at offset {offset}, the first segment at offset {first}, and the "
+        "log start offset is unknown here.",
+        "Serves the log from the log start offset on, which log-start-offset-checkpoint holds for it.",
+        "Nothing needs to be done if records below that offset were deleted (kafka-delete-records.sh). Verify the log "
+        "directory of the partition to be sure.",
+        "A broker that raises the log start offset raises the start of the first leader epoch at once, and the "
+        "checkpoint within a minute. Without that checkpoint, and after an unclean stop, the file alone shows it.",
+    ),
     "epochs.wrong-start": FindingType(
         "error",
         "Leader epoch {epoch} starts at {said} in the file; the log has a batch of it at offset {offset}.",

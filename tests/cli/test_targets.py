@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -11,7 +12,9 @@ from kafkalog_cli.main import cli
 from tests.build import batch_v2
 from tests.ops.logs import records, write_segments
 
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 REFUSED = 3
+SEARCH = "log.dirs in server.properties names the log directories of a broker, and so does:"
 
 
 def run(*arguments):
@@ -40,10 +43,26 @@ def test_the_others_are_read(partition, empty, tmp_path, command):
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert rows[-1]["batches"] == 1
     assert result.exit_code == rows[-1]["exit_status"] == REFUSED
+    what = "an empty directory; a partition directory, a log directory or a file of one was expected"
     assert said(result) == [
         f"kafkalog: {tmp_path}/gone: no such file or directory",
-        f"kafkalog: {empty}: an empty directory; a partition directory, a log directory or a file of one was expected",
+        f"kafkalog: {empty}: {what}; {SEARCH} find {tmp_path} -name recovery-point-offset-checkpoint",
     ]
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["dump", "verify", "seek --latest", "retain", "truncate --at-damage", "reindex", "compact", "checkpoint", "roll"],
+)
+def test_a_log_directory_without_partitions_is_reported_with_what_to_look_for(tmp_path, command):
+    """Rows alone do not show that the broker's records are in another directory."""
+    (tmp_path / "data").mkdir()
+    for name in ("meta.properties", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        (tmp_path / "data" / name).write_bytes((FIXTURES / "demo" / name).read_bytes())
+    result = run(*command.split(), tmp_path / "data")
+    assert result.exit_code == (REFUSED if command.startswith("seek") else 0)
+    search = f"find {tmp_path} -name recovery-point-offset-checkpoint"
+    assert [line for line in said(result) if "a log directory without partitions; " in line and search in line]
 
 
 @pytest.mark.parametrize("command", ["dump", "verify"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 from bisect import bisect_left, bisect_right
@@ -86,6 +87,26 @@ def test_every_line_of_the_list_is_of_a_pair() -> None:
     own = verifying.lines("reindex_differences.txt", 4)
     stale = [line for line in own if not any(verifying.is_like(pair.id, line[0]) for pair in PAIRS)]
     assert not stale or not archives.is_whole(), "a part of the corpus may leave lines unused, the whole may not"
+
+
+# --- a partition by itself --------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("log_dir", sorted({each.log_dir for each in snapshots() if each.fault is None}))
+def test_a_partition_that_was_copied_alone_keeps_what_its_log_cannot_prove(
+    corpus: Path, tmp_path: Path, log_dir: str
+) -> None:
+    """Without the checkpoints nothing is written that is not written in the log directory: not from what is left."""
+    for name in sorted({each.partition for each in snapshots() if each.log_dir == log_dir and each.fault is None}):
+        shutil.copytree(corpus / log_dir / name, tmp_path / name, copy_function=os.link)
+        kafka = {"kafka": asdict(SettingsRequest(kafka=str(infer_release(str(corpus / log_dir)).release)))}
+        alone, within = (
+            {
+                os.path.basename(change.path)
+                for change in make_plan("reindex", PlanRequest(site=site, options=kafka, now_ms=0)).plan.changes
+            }
+            for site in (site_of([str(tmp_path / name)]), site_of([str(corpus / log_dir / name)]))
+        )
+        assert alone <= within, name
+        shutil.rmtree(tmp_path / name)
 
 
 # --- every record through every index ---------------------------------------------------------------------------------

@@ -411,8 +411,8 @@ def data(offset: int, producer_id: int) -> bytes:
 @pytest.fixture
 def transactions(tmp_path: Path) -> Path:
     """Three segments: a transaction goes from the first to the second, another one is open at the end."""
-    first = data(0, 1) + data(1, 2) + txn_marker(COMMIT, offset=2, producer_id=2)
-    second = txn_marker(ABORT, offset=10, producer_id=1) + data(11, 2)
+    first = data(0, 1) + data(1, 2) + txn_marker(COMMIT, offset=2, producer_id=2) + log_of(3, 7, size=10)
+    second = txn_marker(ABORT, offset=10, producer_id=1) + data(11, 2) + log_of(12, 8, size=10)
     third = txn_marker(ABORT, offset=20, producer_id=2) + data(21, 3)
     directory = tmp_path / "t-0"
     write(directory, {f"{FIRST}.log": first, f"{10:020d}.log": second, f"{20:020d}.log": third})
@@ -446,6 +446,25 @@ def test_a_missing_transaction_index_is_built(transactions: Path) -> None:
     made = apply(transactions)
     assert made.changes[0].why == "txnindex.wrong-entry; 1 aborted transactions before, 1 after"
     assert path.read_bytes() == good
+
+
+def test_where_the_cleaner_may_have_run_nothing_is_written_from_what_it_left(tmp_path: Path) -> None:
+    """A compacted partition that was copied without its log directory: the batches of its transactions are gone."""
+    directory = tmp_path / "t-0"
+    cleaned = [txn_marker(ABORT, offset=offset, producer_id=1, producer_epoch=offset) for offset in (5, 12, 19)]
+    write(directory, {f"{FIRST}.log": b"".join(cleaned[:2]), f"{15:020d}.log": cleaned[2]})
+    (directory / f"{FIRST}.txnindex").write_bytes(txn_index([(1, 0, 5, 6), (1, 7, 12, 13)]))
+    (directory / f"{15:020d}.txnindex").write_bytes(txn_index([(1, 13, 19, 20)]))
+    before = Producer(producer_id=1, epoch=12, last_sequence=4, last_offset=14, current_txn_first_offset=13)
+    (directory / f"{15:020d}.snapshot").write_bytes(snapshot([before]))
+    assert {name for name in changes(plan(directory)) if name.endswith(("txnindex", "snapshot"))} == set()
+
+
+def test_a_first_epoch_that_was_raised_with_the_log_start_stays(tmp_path: Path) -> None:
+    """Outside of a log directory the leader-epoch-checkpoint alone shows the log start offset."""
+    directory = write(tmp_path / "t-0", {f"{FIRST}.log": log_of(0, 9, size=10)})
+    (directory / "leader-epoch-checkpoint").write_bytes(epoch_checkpoint([(0, 4)]))
+    assert "leader-epoch-checkpoint" not in changes(plan(directory))
 
 
 def test_a_wrong_snapshot_is_written_anew(transactions: Path) -> None:

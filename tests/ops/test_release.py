@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -20,9 +20,6 @@ from kafkalog_core.ops.releases.release import (
     release_of_level,
     rule_class,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RELEASE_IN_NAME = re.compile(r"\d+\.\d+\.\d+(?:\.\d+)?")
 
@@ -124,3 +121,17 @@ def test_every_release_of_the_corpus_is_known(corpus: Path) -> None:
 )
 def test_classes(texts: tuple[str, ...], name: str) -> None:
     assert {rule_class(parse_release(text)).name for text in texts} == {name}
+
+
+# --- the table and the product's texts --------------------------------------------------------------------------------
+ROOT = Path(__file__).parents[2]
+NEWEST = re.compile(r"""(?:\b0\.[78]|\breleases? up|"up) to (4\.\d+)""")
+"""Where a text says up to which release this project knows something."""
+
+
+def test_no_text_names_another_newest_release_than_the_table() -> None:
+    paths = [*ROOT.glob("kafkalog_c*/**/*.py"), *ROOT.glob("man/*"), *ROOT.glob("docs/**/*.md"), ROOT / "README.md"]
+    texts = ((path.name, path.read_text(encoding="utf-8")) for path in paths)
+    named = [(name, match[1]) for name, text in texts for match in NEWEST.finditer(text)]
+    assert len(named) > 5
+    assert [each for each in named if each[1] != str(LATEST)] == []

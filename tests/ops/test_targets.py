@@ -321,6 +321,12 @@ def test_an_empty_directory(tmp_path: Path) -> None:
     error = refusal(tmp_path)
     assert isinstance(error, UnknownFileError)
     assert "empty directory" in str(error)
+    assert str(error).endswith(f": find {tmp_path.parent} -name recovery-point-offset-checkpoint")
+
+
+def test_a_directory_of_no_partition_within_a_log_directory_names_that_one(log_dir: Path) -> None:
+    (log_dir / "lost+found").mkdir(exist_ok=True)
+    assert str(refusal(log_dir / "lost+found")).endswith(f"it is in a log directory: kafkalog verify {log_dir}")
 
 
 def test_a_directory_of_something_else(tmp_path: Path) -> None:
@@ -338,7 +344,8 @@ def test_a_directory_of_log_directories_names_them(tmp_path: Path, log_dir: Path
     (tmp_path / "other" / "deeper").mkdir(parents=True)
     error = refusal(tmp_path)
     assert isinstance(error, UnknownFileError)
-    assert str(error).endswith("; there are in 'case', 'data', 'more'")
+    paths = " ".join(str(tmp_path / name) for name in ("case", "data", "more"))
+    assert str(error).endswith(f"; there are in 'case', 'data', 'more': kafkalog verify {paths}")
 
 
 def test_a_lock(log_dir: Path) -> None:

@@ -15,10 +15,10 @@ from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.render import Settings, open_writer
 from kafkalog_cli.repair import clock_ms, watched
 from kafkalog_cli.spark_options import new_run_id, session_options
+from kafkalog_cli.targets import resolve_all
 from kafkalog_cli.verifying import level_option
 from kafkalog_core import tables
 from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.ops.verify.size import log_bytes
 from kafkalog_core.spark.catalog import CATALOG_KIND, CatalogRequest, catalog
 from kafkalog_core.spark.out_place import check_place, refuse_inside
@@ -69,7 +69,7 @@ def catalog_command(paths: tuple[str, ...], selection: Selection, session: Sessi
     report = Report()
     (to,) = local_paths([given["to"]])
     request = CatalogRequest(
-        targets=tuple(resolve(local_paths(paths), selection)),
+        targets=resolve_all(local_paths(paths), selection),
         output=to,
         now_ms=clock_ms(),
         level=given["level"],

@@ -16,7 +16,7 @@ from kafkalog_cli.retaining import check_until, find_policies, forecast_options,
 from kafkalog_cli.retention_options import retention_options
 from kafkalog_cli.setting_options import now_option
 from kafkalog_cli.spark_options import session_options
-from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_cli.targets import resolve_all
 from kafkalog_core.spark.paths import local_paths
 from kafkalog_core.spark.retain import retain
 from kafkalog_core.spark.session import spark_session
@@ -66,7 +66,7 @@ def retain_command(
     """
     find_policies(given["policies"])
     check_until(given["until"], now_ms)
-    targets = resolve(local_paths(paths), selection)
+    targets = resolve_all(local_paths(paths), selection)
     writer = open_retention(options.chosen_output(given["output"]), until_ms=given["until"])
     requests = requests_of(targets, request, now_ms, given)
     with spark_session(session) as spark, watched() as progress:

@@ -142,8 +142,13 @@ class BrokerDir:
             recovery_point=offsets[FileKind.RECOVERY_POINT],
             log_start_offset=offsets[FileKind.LOG_START_OFFSET],
             is_cleaned=self._is_cleaned(name),
-            is_start_known=FileKind.LOG_START_OFFSET not in self.unread,
+            is_start_known=is_broker_dir and self.log_dir.is_clean and self._is_read(FileKind.LOG_START_OFFSET),
         )
+
+    def _is_read(self, kind: FileKind) -> bool:
+        """Whether a checkpoint is there and a broker takes it."""
+        text = self.offsets.get(kind)
+        return text is not None and not text.is_refused
 
     def _is_cleaned(self, name: DirectoryName) -> bool | None:
         if FileKind.CLEANER_OFFSET in self.unread:

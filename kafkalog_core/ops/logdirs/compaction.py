@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.logfiles import LogFile, Unit
     from kafkalog_core.storage.scan import Run
 
-__all__ = ["FEW_GAPS", "Compaction", "LogPart", "is_compacted", "shows_no_compaction"]
+__all__ = ["FEW_GAPS", "Compaction", "LogPart", "is_compacted", "may_be_compacted", "shows_no_compaction"]
 
 FEW_GAPS: Final = 1
 """So many places where offsets are missing may be a loss; more of them are what compaction leaves."""
@@ -110,20 +110,47 @@ class Compaction:
         """Places inside of segments where offsets are missing, up to two of them."""
         count = 0
         for file in self._unit.files:
-            count += _gaps_in(file, self._options)
+            count += _gaps_in(file.path, file.base_offset, self._options)[0]
             if count >= _MANY:
                 break
         return count
 
 
 # --- what is in the logs ----------------------------------------------------------------------------------------------
-def _gaps_in(file: LogFile, options: ScanOptions) -> int:
-    """Places where offsets are missing without damage being the reason, up to two; a thinned batch counts as many."""
+def may_be_compacted(
+    logs: Iterable[tuple[str, int]], topic: str | None, *, is_cleaned: bool | None, options: ScanOptions
+) -> bool:
+    """Return whether batches of a log may have been compacted away; reads the headers of all its batches.
+
+    Args:
+        logs: path and base offset of the log file of each segment, in order.
+        topic: of the log.
+        is_cleaned: whether a broker has cleaned it here; `None`: unknown, and then one missing offset is enough.
+        options: how logs are scanned.
+    """
+    if is_compacted(topic, is_cleaned=is_cleaned):
+        return True
+    count, expected = 0, None
+    for path, base_offset in logs:
+        count += expected is not None and base_offset > expected
+        more, expected = _gaps_in(path, base_offset, options)
+        count += more
+        if count > (0 if is_cleaned is None else FEW_GAPS):
+            return True
+    return False
+
+
+def _gaps_in(path: str, base_offset: int | None, options: ScanOptions) -> tuple[int, int | None]:
+    """Return in how many places offsets are missing, and the offset after the last batch.
+
+    Damage is not the reason of them. They are counted up to two; a thinned batch counts as two. `None`: the offset is
+    not known, as damage comes before it or the counting ended.
+    """
     count = 0
+    expected = base_offset
     try:
-        with Source.open(file.path) as source:
-            expected = file.base_offset
-            for item in scan(source, base_offset=file.base_offset, options=options):
+        with Source.open(path) as source:
+            for item in scan(source, base_offset=base_offset, options=options):
                 if isinstance(item, Damage):
                     expected = None
                     continue
@@ -131,12 +158,12 @@ def _gaps_in(file: LogFile, options: ScanOptions) -> int:
                 for first, last, records in spans:
                     count += expected is not None and first > expected
                     if last - first + 1 > records or count >= _MANY:
-                        return _MANY
+                        return _MANY, None
                     expected = last + 1
                 expected = expected if spans else None
     except StorageError:
-        return count
-    return count
+        return count, None
+    return count, expected
 
 
 def _spans_of(run: Run, options: ScanOptions) -> list[tuple[int, int, int]]:

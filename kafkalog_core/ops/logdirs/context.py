@@ -18,7 +18,8 @@ class PartitionContext:
         recovery_point: up to where the partition has been flushed; null where the checkpoint does not say.
         log_start_offset: as checkpointed, which a broker does where it is not the base of the first segment.
         is_cleaned: whether a broker has compacted it before, as its cleaner's checkpoint names it.
-        is_start_known: whether the checkpoint of log start offsets was read, where there is one.
+        is_start_known: whether the log start offset is known: the checkpoint was read, and the broker wrote it when it
+            stopped (else it may be a minute old).
     """
 
     log_dir: str | None = None
@@ -27,4 +28,4 @@ class PartitionContext:
     recovery_point: int | None = None
     log_start_offset: int | None = None
     is_cleaned: bool | None = None
-    is_start_known: bool = True
+    is_start_known: bool = False

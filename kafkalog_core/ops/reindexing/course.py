@@ -74,4 +74,5 @@ def epoch_extent(task: ReindexTask, first_base: int, end_offset: int, *, has_leg
         log_start=checkpoint or 0 if by_checkpoint else max(first_base, checkpoint or 0),
         end_offset=end_offset,
         has_legacy=has_legacy,
+        is_start_known=task.context.is_start_known,
     )

@@ -17,7 +17,7 @@ from kafkalog_core.ops.reindexing.indexes import is_same, what_is_wrong
 from kafkalog_core.ops.reindexing.steps import Step
 from kafkalog_core.ops.sink import Sink
 from kafkalog_core.ops.verify import verdict
-from kafkalog_core.ops.verify.epochs import check_epochs
+from kafkalog_core.ops.verify.epochs import check_epochs, first_start_offset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,12 +37,14 @@ class EpochExtent(NamedTuple):
         log_start: from here on the file must know all.
         end_offset: of the log.
         has_legacy: whether messages of older formats are in it, at which a broker forgets the epochs before.
+        is_start_known: whether `log_start` is what the broker had; else the first entry of the file may be higher.
     """
 
     first_offset: int
     log_start: int
     end_offset: int
     has_legacy: bool
+    is_start_known: bool
 
 
 def epochs_step(
@@ -74,7 +76,9 @@ def epochs_step(
         for finding in text.findings:
             found.put(finding)
         whole = (extent.first_offset, extent.end_offset)
-        check_epochs(text, _starts(log_epochs, extent), whole, found, is_clean=False, is_compacted=True)
+        known_from = extent.log_start if extent.is_start_known else max(extent.log_start, first_start_offset(text) or 0)
+        starts = _starts(log_epochs, known_from, has_legacy=extent.has_legacy)
+        check_epochs(text, starts, whole, found, is_clean=False, is_compacted=True)
     for finding in found.findings:
         sink.put(finding)
     wrong = what_is_wrong(found.findings, path)
@@ -97,14 +101,14 @@ def epochs_step(
     return Step(kind="write", path=path, why=text_of_counts, content=content, like="" if log is None else log.path)
 
 
-def _starts(log_epochs: Sequence[EpochStart], extent: EpochExtent) -> list[verdict.EpochStart]:
+def _starts(log_epochs: Sequence[EpochStart], known_from: int, *, has_legacy: bool) -> list[verdict.EpochStart]:
     """What the file must know: nothing of what a broker forgot when it went back to an older format."""
-    if extent.has_legacy:
+    if has_legacy:
         return []
     return [
         verdict.EpochStart(each.epoch, each.start_offset, 0, each.start_offset - 1)
         for each in log_epochs
-        if each.start_offset >= extent.log_start
+        if each.start_offset >= known_from
     ]
 
 

@@ -6,13 +6,14 @@ behind a segment that cannot be read to its end that is not known, until a snaps
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.format.checksums import ZLIB
 from kafkalog_core.format.layout import MAX_INT32
-from kafkalog_core.ops.logdirs.compaction import is_compacted
+from kafkalog_core.ops.logdirs.compaction import is_compacted, may_be_compacted
 from kafkalog_core.ops.producing.producers import ProducerStates
 from kafkalog_core.ops.recovery.epochs import EpochStart
 from kafkalog_core.ops.recovery.segment import Watch, recover_segment
@@ -29,6 +30,7 @@ from kafkalog_core.ops.truncation.loss import measure_loss
 from kafkalog_core.ops.verify.check import SegmentTask
 from kafkalog_core.ops.verify.txn_index import Doubt
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
@@ -226,11 +228,40 @@ class PartitionReindex:
         yield Step(kind="cut", path=path, size_bytes=recovery.valid_bytes, why=why)
 
     def _txn_index(self, segment: Segment, recovery: SegmentRecovery) -> Iterator[Step]:
-        doubt = Doubt(start_offset=self._start_offset, damage=(), is_compacted=self._is_compacted, is_rebuilt=False)
-        is_whole = self._task.context.is_cleaned is False
-        step = txn_index_step(segment, recovery, doubt, self._sink, is_whole=is_whole, writes_all=self._task.writes_all)
+        sink = Sink(self._partition.topic, self._partition.partition)
+        step = self._txn_index_step(segment, recovery, sink, is_compacted=self._is_compacted)
+        if step is not None and not self._is_compacted and self._may_be_compacted:
+            sink = Sink(self._partition.topic, self._partition.partition)
+            step = self._txn_index_step(segment, recovery, sink, is_compacted=True)
+        for finding in sink.findings:
+            self._sink.put(finding)
         if step is not None:
             yield step
+
+    def _txn_index_step(
+        self, segment: Segment, recovery: SegmentRecovery, sink: Sink, *, is_compacted: bool
+    ) -> Step | None:
+        doubt = Doubt(start_offset=self._start_offset, damage=(), is_compacted=is_compacted, is_rebuilt=False)
+        is_whole = self._task.context.is_cleaned is False
+        return txn_index_step(segment, recovery, doubt, sink, is_whole=is_whole, writes_all=self._task.writes_all)
+
+    @cached_property
+    def _may_be_compacted(self) -> bool:
+        """Whether missing batches explain a file that contradicts the log: asked only then, as it reads the log again.
+
+        Compaction removes batches whose producers and transactions the files still name. Written again from what is
+        left, a producer snapshot forgets sequences and a transaction index forgets aborted transactions.
+        """
+        return may_be_compacted(
+            [
+                (segment.log.path, segment.base_offset)
+                for segment in self._partition.segments
+                if segment.log is not None
+            ],
+            self._partition.topic,
+            is_cleaned=self._task.context.is_cleaned,
+            options=ScanOptions(max_batch_bytes=self._task.max_batch_bytes),
+        )
 
     # --- what cannot be indexed ---------------------------------------------------------------------------------------
     def _problem(
@@ -316,7 +347,10 @@ class PartitionReindex:
 
     def _visit(self, offset: int, *, makes: bool) -> Iterator[Step]:
         if self._states is not None and self._has_producer_files:
-            yield from self._snapshots.visit(offset, self._states, is_compacted=self._is_compacted, makes=makes)
+            yield from self._snapshots.visit(offset, self._states, makes=makes, is_doubtful=self._is_doubtful)
+
+    def _is_doubtful(self) -> bool:
+        return self._is_compacted or self._may_be_compacted
 
     def _at_end(self) -> Iterator[Step]:
         """Snapshots at the end of the log and behind it; leader epochs."""

@@ -94,10 +94,13 @@ class Snapshots:
         """Whether a snapshot at this offset or behind it is right, or will be."""
         return any(good >= offset for good in self._good)
 
-    def visit(self, offset: int, states: ProducerStates, *, is_compacted: bool, makes: bool) -> Iterator[Step]:
+    def visit(
+        self, offset: int, states: ProducerStates, *, is_doubtful: Callable[[], bool], makes: bool
+    ) -> Iterator[Step]:
         """Compare the snapshot at an offset with the states that the replay gives there.
 
-        `is_compacted`: batches may be gone, so that a difference says nothing. `makes`: it is made where it is missing.
+        `is_doubtful`: returns whether batches may be gone, so that a difference proves nothing; it is called only where
+        there is one. `makes`: it is made where it is missing.
         """
         path = self._paths.get(offset)
         rules = self._rules
@@ -114,7 +117,7 @@ class Snapshots:
         self._good.append(offset)
         if is_same(path, content):
             return
-        why = self._fault(path, offset, states, is_compacted=is_compacted)
+        why = self._fault(path, offset, states, is_doubtful)
         if why is None and self._writes_all and _knows_all(path, states):
             why = "it is not the one that a recovery writes"
         if why is not None:
@@ -132,11 +135,12 @@ class Snapshots:
         for offset in sorted(each for each in self._leaving if each < end_offset):
             yield Step(kind="remove", path=self._paths[offset], why=_NO_SEGMENT)
 
-    def _fault(self, path: str, offset: int, states: ProducerStates, *, is_compacted: bool) -> str | None:
+    def _fault(self, path: str, offset: int, states: ProducerStates, is_doubtful: Callable[[], bool]) -> str | None:
         found, differences = Sink(), Sink()
         check_snapshot(path, offset, states, self._start_offset, found, differences)
-        is_doubtful = is_compacted or not _knows_all(path, states)
-        findings = found.findings if is_doubtful else (*found.findings, *differences.findings)
+        findings = found.findings
+        if differences.findings and _knows_all(path, states) and not is_doubtful():
+            findings = (*findings, *differences.findings)
         for finding in findings:
             self._sink.put(finding)
         return what_is_wrong(findings, path)

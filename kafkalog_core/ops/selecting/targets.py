@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 from dataclasses import dataclass, replace
 from glob import glob
@@ -58,6 +59,7 @@ __all__ = [
     "Target",
     "partition_names",
     "resolve",
+    "where_to_look",
 ]
 
 
@@ -289,14 +291,31 @@ def _partition_target(path: str, name: DirectoryName, identity: _Identity) -> Pa
     return PartitionTarget(place=place, log_dir=log_dirs[0] if log_dirs else None)
 
 
+def where_to_look(path: str) -> str:
+    """Return the sentence that names the command to run next where a directory holds no partition.
+
+    That is verify of the directory around it where that one is of Kafka, and else a search for log directories: brokers
+    since 0.8.1 write recovery-point-offset-checkpoint into each (`LogManager.RecoveryPointCheckpointFile`).
+    """
+    parent = os.path.dirname(os.path.abspath(path))
+    if is_broker_dir(parent):
+        return f"it is in a log directory: kafkalog verify {shlex.quote(parent)}"
+    find = f"find {shlex.quote(parent)} -name recovery-point-offset-checkpoint"
+    return f"log.dirs in server.properties names the log directories of a broker, and so does: {find}"
+
+
 def _what_it_is(listing: Listing) -> str:
     if not listing.files and not listing.directories:
-        return "an empty directory; a partition directory, a log directory or a file of one was expected"
+        what = "an empty directory; a partition directory, a log directory or a file of one was expected"
+        return f"{what}; {where_to_look(listing.path)}"
     inside = [place.raw_name for place in listing.directories if _is_target_inside(place.path)]
+    what = "no partition directories and no segment files in it"
+    if not inside:
+        return f"{what}; {where_to_look(listing.path)}"
     shown = ", ".join(repr(name) for name in inside[:_NAMES_SHOWN])
     more = f" and {len(inside) - _NAMES_SHOWN} more" if len(inside) > _NAMES_SHOWN else ""
-    hint = f"; there are in {shown}{more}" if inside else ""
-    return f"no partition directories and no segment files in it{hint}"
+    paths = shlex.join(os.path.join(listing.path, name) for name in inside[:_NAMES_SHOWN])
+    return f"{what}; there are in {shown}{more}: kafkalog verify {paths}"
 
 
 def _is_target_inside(path: str) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.sink import Sink
     from kafkalog_core.ops.verify.verdict import EpochStart
 
-__all__ = ["add_beyond_end", "check_epochs"]
+__all__ = ["add_beyond_end", "check_epochs", "first_start_offset"]
 
 
 def check_epochs(
@@ -85,6 +85,11 @@ def add_beyond_end(text: EpochText, end_offset: int, sink: Sink) -> None:
                 said=entry.start_offset,
                 end=end_offset,
             )
+
+
+def first_start_offset(text: EpochText) -> int | None:
+    """Return the start offset of the first entry; `None`: there is no entry."""
+    return text.entries.start_offsets[0] if text.entries else None
 
 
 def _in_order(text: EpochText) -> tuple[Sequence[int], Sequence[int]]:

@@ -382,6 +382,13 @@ def file_findings(broker_dir: BrokerDir) -> Iterator[Finding]:
             )
             yield found("checkpoint.emptied", path, count=len(partitions), effect=effect, severity=severity)
 
+    cleaner = broker_dir.offsets.get(FileKind.CLEANER_OFFSET)
+    is_cut = cleaner is not None and not cleaner.is_refused and cleaner.file.verdict.declared_count is None
+    if cleaner is not None and is_cut and cleaner.file.size_bytes:  # until the first clean it has no bytes at all
+        effect, severity = "it cleans each log from its start again", _severity_of_cut(broker_dir)
+        path = cleaner.file.path
+        yield found("checkpoint.emptied", path, count=len(partitions), effect=effect, severity=severity)
+
 
 def _missing_meta(broker_dir: BrokerDir, partitions: Iterable[PartitionPath]) -> Iterator[Finding]:
     """What 0.11 and later write into partitions tells that there was a meta.properties, which 0.9 has brought.

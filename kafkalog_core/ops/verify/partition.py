@@ -20,7 +20,7 @@ from kafkalog_core.ops.reading.entry_faults import EntryFile
 from kafkalog_core.ops.sink import Sink, SinkPart
 from kafkalog_core.ops.verify.companions import refine
 from kafkalog_core.ops.verify.disposition import SegmentExtent, at_risk, at_risk_finding, is_recovered
-from kafkalog_core.ops.verify.epochs import check_epochs
+from kafkalog_core.ops.verify.epochs import check_epochs, first_start_offset
 from kafkalog_core.ops.verify.gaps import Gaps
 from kafkalog_core.ops.verify.producer_checks import ProducerChecks, ProducerPlace
 from kafkalog_core.ops.verify.spans import Spans
@@ -97,6 +97,7 @@ class PartitionChecker:
     def end(self, verdict: SegmentVerdict) -> None:
         """The segment has been read to its end."""
         self._is_compacted = self._is_compacted or verdict.is_thinned
+        self._note_missing(verdict)
         segment = self._segment
         if self._partition.format == "log" and segment is not None:
             doubt = Doubt(
@@ -144,6 +145,7 @@ class PartitionChecker:
         """
         for verdict, place in places:
             self._note_lost(verdict.base_offset)
+            self._note_missing(verdict)
             self._is_compacted = self._is_compacted or verdict.is_thinned
             self._verdicts.append(verdict)
             self._last_epoch = max(self._last_epoch, verdict.last_epoch)
@@ -195,6 +197,13 @@ class PartitionChecker:
                 self._lost.add(first, min(last, base_offset - 1))
         if next_offset(before) < base_offset:
             self._missing.add(next_offset(before), base_offset - 1)
+
+    def _note_missing(self, verdict: SegmentVerdict) -> None:
+        """Note the offsets that no batch of a segment has: the cleaner may have removed them, wherever it ran."""
+        for gap in verdict.gaps:
+            self._missing.add(gap.first_offset, gap.last_offset)
+        if verdict.gap_count > len(verdict.gaps) and verdict.gaps:  # of very many only the first ones are listed
+            self._missing.add(verdict.gaps[-1].last_offset + 1, next_offset(verdict) - 1)
 
     def _judged(self, verdict: SegmentVerdict) -> list[Finding]:
         """Findings of a segment; what a crash leaves in an index is no error where recovery builds it anew."""
@@ -248,16 +257,16 @@ class PartitionChecker:
         """The leader-epoch-checkpoint against the epochs of the log."""
         if text is None or text.is_refused:
             return
+        starts_from = self._epochs_start(text, end_offset)
         starts: list[EpochStart] = []
         for verdict in self._verdicts:
             for start in verdict.epochs:
-                if start.offset >= self._start_offset and (not starts or start.epoch > starts[-1].epoch):
+                if start.offset >= starts_from and (not starts or start.epoch > starts[-1].epoch):
                     starts.append(start)
             if not _are_epochs_known(verdict):  # where those after them start is not known
                 break
         is_cut = not all(map(_are_epochs_known, self._verdicts))
-        is_known = self._context.is_start_known and not self._has_forgotten_epochs()
-        known = starts if is_known else []
+        known = [] if self._has_forgotten_epochs() else starts
         replacements = [other.base_offset for other in self._partition.other_segments if _is_replacement(other)]
         starts_at = _served_from(self._partition, self._context)
         first_offset = min(self._verdicts[0].base_offset, starts_at, *replacements)
@@ -265,6 +274,19 @@ class PartitionChecker:
         is_compacted = self._gaps.is_compacted
         extent = (first_offset, end_offset)
         check_epochs(text, known, extent, self._sink, is_clean=is_clean, is_compacted=is_compacted, is_cut=is_cut)
+
+    def _epochs_start(self, text: EpochText, end_offset: int | None) -> int:
+        """Return the offset from which on the file must name the epochs of the log: the log start offset.
+
+        Where that is unknown, the first entry of the file shows it, as `LeaderEpochFileCache.truncateFromStart` raises
+        both together.
+        """
+        start = first_start_offset(text)
+        is_raised = start is not None and self._start_offset < start <= (start if end_offset is None else end_offset)
+        if self._context.is_start_known or start is None or not is_raised:
+            return self._start_offset
+        self._sink.add("epochs.start-unknown", text.path, offset=start, first=self._start_offset)
+        return start
 
     def _check_snapshots(self, end_offset: int) -> None:
         """Brokers that write partition.metadata (2.8) write a snapshot at every roll, and at a clean stop."""

@@ -166,6 +166,13 @@ UNTRACEABLE_FIELDS: Final = {
         "added.",
         "A broker writes the entry when it becomes the leader, before the first batch of that epoch.",
     ),
+    ("leader-epoch-checkpoint", "first_start"): Untraceable(
+        "In a leader-epoch-checkpoint, another start offset of the first entry: between the base offset of the first "
+        "segment and the log start offset; in a compacted log up to the first batch; after an unclean stop, or "
+        "outside of a log directory, raised within the batches of its epoch.",
+        "A broker raises it with the log start offset, of which the checkpoint is up to a minute old. A follower "
+        "begins with the first batch that the cleaner left on the leader.",
+    ),
     ("cleaner-offset-checkpoint", "offset"): Untraceable(
         "An offset in the cleaner-offset-checkpoint that was raised, up to the end of the log.",
         "A clean ends where its offset map is full, in the middle of a batch too, and a log that is truncated "
