@@ -46,6 +46,31 @@ METADATA_LOG: Final = {
         "The value of {key} is {node}, which is none of the voters: {voters}.",
         "Takes it as it is, and does not find that leader or that vote among the voters.",
         "Put back a copy of this node's own file, if there is one. Do not make one up: the node may vote twice.",
-        "The leader, and the node that a node votes for, is one of the voters, or -1: the file was changed.",
+        "The leader, and the node that a node votes for, is one of the voters, or -1: the file was changed. The voters "
+        "are those in the same file (version 0), or in the LeaderChange record of that epoch (version 1).",
+    ),
+    "quorum-state.other-leader": FindingType(
+        "warning",
+        "The leader of epoch {epoch} is node {node}; the metadata log has node {leader} as the leader of that epoch.",
+        "Starts as a follower of node {node}, and fetches from it until an election settles the leader.",
+        "Put back a copy of this node's own file, if there is one. Do not make one up: the node may vote twice.",
+        "An epoch has one leader, which begins it with a LeaderChange record: the file was changed, or is that of "
+        "another node.",
+    ),
+    "quorum-state.no-vote": FindingType(
+        "warning",
+        "The file names no node that this one voted for, but a log directory of one: {directory_id}.",
+        "Reads the directory id, and ignores it without a node id.",
+        "Put back a copy of this node's own file, if there is one. Do not make one up: the node may vote twice.",
+        "A node writes id and directory of its vote together, and no directory is sixteen zeros: a vote was lost, or "
+        "the file was changed.",
+    ),
+    "quorum-state.other-directory": FindingType(
+        "warning",
+        "The vote is for directory {directory_id}; by the metadata log that voter has directory {known}.",
+        "Grants a vote for the same epoch to that directory alone.",
+        "Put back a copy of this node's own file, if there is one. Do not make one up: the node may vote twice.",
+        "A voter is a node with one metadata log directory (KIP-853): the file was changed, or the voter lost its "
+        "directory and joined again with another one.",
     ),
 }

@@ -6,33 +6,44 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import StorageError
+from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.findings.logs import DAMAGE_REASONS
 from kafkalog_core.findings.metadata_log import SNAPSHOT_ACTION, SNAPSHOT_CURE
 from kafkalog_core.format.checkpoint import EpochEntry
+from kafkalog_core.format.control import KRaftVoters, LeaderChange, decode_control_key, decode_control_value
+from kafkalog_core.format.decode import RecordRun, decode_run
+from kafkalog_core.format.layout import CONTROL_BIT, MAX_BATCH_BYTES
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name
 from kafkalog_core.format.textfile import parse_int32
 from kafkalog_core.ops.logdirs.textfiles import read_epochs, read_properties
 from kafkalog_core.ops.reading.entry_faults import EntryFile
+from kafkalog_core.ops.releases.cluster_records import read_history
 from kafkalog_core.ops.verify.check import SegmentTask
 from kafkalog_core.ops.verify.handover import NO_CHAIN
 from kafkalog_core.ops.verify.segment import check_segment
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.scan import Run, scan
 from kafkalog_core.storage.segment import Segment, SegmentState
+from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.ops.logdirs.context import PartitionContext
+    from kafkalog_core.ops.logdirs.textfiles import PropertyText
     from kafkalog_core.ops.verify.verdict import PartitionVerdict
     from kafkalog_core.ops.verify.work import Depth
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.logdir import LogDir
+
+_NO_DIRECTORY: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+"""The directory id of nobody, base64url of sixteen zeros (`ReplicaKey.NO_DIRECTORY_ID`)."""
 
 __all__ = ["bootstrap_findings", "quorum_findings", "snapshot_damage", "snapshot_findings"]
 
@@ -89,7 +100,7 @@ def snapshot_findings(verdict: PartitionVerdict, context: PartitionContext) -> I
 
 
 def quorum_findings(verdict: PartitionVerdict) -> Iterator[Finding]:
-    """Yield what quorum-state contradicts: the epochs of the log, and the voters in the same file."""
+    """Yield what quorum-state contradicts: the epochs, leaders and voters of the log, and its own voters."""
     file = EntryFile(path=f"{verdict.path}/{fixed_file_name(FileKind.QUORUM_STATE)}", kind=FileKind.QUORUM_STATE)
     try:
         text = read_properties(file)
@@ -99,14 +110,72 @@ def quorum_findings(verdict: PartitionVerdict) -> Iterator[Finding]:
         return
     epoch = parse_int32(text.contents.get("leaderEpoch") or "")
     known = [segment.last_epoch for segment in verdict.segments if segment.epochs]  # batches prove it, no other file
-    if epoch is not None and known and epoch < max(known):
-        yield _of(verdict, file.finding("quorum-state.old-epoch", epoch=epoch, last=max(known)))
+    last = max(known, default=None)
+    if epoch is not None and last is not None and epoch < last:
+        yield _of(verdict, file.finding("quorum-state.old-epoch", epoch=epoch, last=last))
+    election = _election(verdict, epoch) if epoch is not None and epoch == last else None
+    for finding in (*_wrong_ids(file, text, election), *_wrong_directory(file, text, election)):
+        yield _of(verdict, finding)
+
+
+def _wrong_ids(file: EntryFile, text: PropertyText, election: LeaderChange | None) -> Iterator[Finding]:
+    """Yield what is wrong of the leader and of the vote; `election`: with which the epoch of the file begins."""
     voters = _voters(text.contents.get("currentVoters"))
+    if not voters and election is not None:  # version 1 lists none: the log does
+        voters = {voter.voter_id for voter in election.voters}
     for key in ("leaderId", "votedId"):
         node = parse_int32(text.contents.get(key) or "")
         if node is not None and (node < -1 or (voters and node >= 0 and node not in voters)):
             shown = ", ".join(map(str, sorted(voters))) or "not in this file"
-            yield _of(verdict, file.finding("quorum-state.no-voter", key=key, node=node, voters=shown))
+            yield file.finding("quorum-state.no-voter", key=key, node=node, voters=shown)
+        elif key == "leaderId" and election is not None and node not in {None, -1, election.leader_id}:
+            epoch, leader = text.contents.get("leaderEpoch"), election.leader_id
+            yield file.finding("quorum-state.other-leader", node=node, epoch=epoch, leader=leader)
+
+
+def _wrong_directory(file: EntryFile, text: PropertyText, election: LeaderChange | None) -> Iterator[Finding]:
+    """Yield what is wrong of the log directory that the vote is for (version 1, KIP-853)."""
+    voted, directory = (text.contents.get(key) for key in ("votedId", "votedDirectoryId"))
+    if directory is None or directory == _NO_DIRECTORY:
+        return
+    if voted == "-1":
+        yield file.finding("quorum-state.no-vote", directory_id=directory)
+    elif election is not None:
+        records = read_history(os.path.dirname(file.path)).records()
+        voters = [voter for record in records if isinstance(record, KRaftVoters) for voter in record.voters]
+        directories = {voter.directory_id for voter in voters if str(voter.voter_id) == voted}
+        if directories and directory not in directories:
+            known = ", ".join(sorted(directories))
+            yield file.finding("quorum-state.other-directory", directory_id=directory, known=known)
+
+
+def _election(verdict: PartitionVerdict, epoch: int) -> LeaderChange | None:
+    """Return the record with which the leader of an epoch begins it (`LeaderState.appendLeaderChangeMessage`)."""
+    for segment in verdict.segments:
+        start = next((each for each in segment.epochs if each.epoch == epoch), None)
+        if start is not None:
+            return _leader_change(segment.path, start.position)
+    return None
+
+
+def _leader_change(path: str, position: int) -> LeaderChange | None:
+    """Return the LeaderChange record in the batch at a byte of a log; `None`: it is another batch, or damaged."""
+    try:
+        with Source.open(path) as source:
+            run = next(scan(source, base_offset=None, start=position), None)
+            if not isinstance(run, Run) or not run.batches.column("attributes")[0] & CONTROL_BIT:
+                return None
+            for piece in decode_run(run.memory, run.batches, max_bytes=MAX_BATCH_BYTES, wanted=lambda row: row == 0):
+                if isinstance(piece, RecordRun):
+                    key, size, value, length = (
+                        piece.records.column(name)[0] for name in ("key_start", "key_size", "value_start", "value_size")
+                    )
+                    kind, _ = decode_control_key(piece.memory[key : key + size])
+                    record, _ = decode_control_value(kind.type, piece.memory[value : value + length])
+                    return record if isinstance(record, LeaderChange) else None
+    except (StorageError, FormatError):  # told with the segment
+        return None
+    return None
 
 
 def _voters(text: str | None) -> set[int]:

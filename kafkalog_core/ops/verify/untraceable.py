@@ -156,10 +156,10 @@ UNTRACEABLE_FIELDS: Final = {
         "It is the first offset of another transaction, whose batches may be cleaned away.",
     ),
     ("quorum-state", "ids"): Untraceable(
-        "In quorum-state, another leader or another vote among the voters, or, in version 1, any id; a higher leader "
-        "epoch.",
-        "A node learns of an epoch and votes in it before the first batch of it is in its log; voters of version 1 are "
-        "in records of the metadata log.",
+        "In quorum-state, a higher leader epoch, and with it in version 1 any leader or vote; no leader; a vote for "
+        "another voter, or none.",
+        "A node learns of an epoch and votes in it before the first batch of it is in its log, as of new voters. A "
+        "node whose leader is gone keeps the epoch without a leader, and votes are in no log.",
     ),
     ("leader-epoch-checkpoint", "last_epoch"): Untraceable(
         "In a leader-epoch-checkpoint, a last entry that starts at the end of the log: its epoch, raised, or the entry "

@@ -71,7 +71,6 @@ CASES: Final = (
     ("04-compaction-4.3.1", "after-1", "cmp.idem-0"),  # compacted; the last epoch has no batch
     ("05-retention-4.3.1", "after", "ret.delete_records.middle-0"),  # the log start offset was raised
     ("06-crash-4.3.1", "round-1-killed", "crash.idem-0"),
-    ("09-replicas-4.3.1", "in-sync-running/broker-2", "rep.txn-0"),
 )
 
 

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog_core.format.names import FileKind
 from kafkalog_core.ops.logdirs.context import PartitionContext
+from kafkalog_core.ops.logdirs.textfiles import read_properties
+from kafkalog_core.ops.reading.entry_faults import EntryFile
 from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.logdir import LogDirs
-from kafkalog_core.ops.verify.metadata_log import snapshot_findings
+from kafkalog_core.ops.verify.metadata_log import quorum_findings, snapshot_findings
 from kafkalog_core.ops.verify.request import VerifyRequest
+from kafkalog_core.ops.verify.untraceable import UNTRACEABLE_FIELDS
 from kafkalog_core.ops.verify.verdict import EpochStart, PartitionVerdict, PlaceVerdict, SegmentVerdict
 from kafkalog_core.ops.verify.work import Depth
 from tests import build
@@ -165,21 +169,66 @@ OLD_STATE = (
 )
 
 
+DIRECTORY = "1lgoqec5QCuunnAVe7ki1w"
+"""The metadata log directory of the demo's only voter, by its KRaftVoters record."""
+
+
 @pytest.mark.parametrize("template", [STATE, OLD_STATE])
 @pytest.mark.parametrize("epoch", range(4))
 @pytest.mark.parametrize(("leader", "voted"), [(1, -1), (2, 2), (-1, 1), (3, -1), (1, 4), (-2, -1)])
 def test_quorum_state_is_held_against_the_log_and_its_voters(
     tmp_path: Path, template: str, epoch: int, leader: int, voted: int
 ) -> None:
-    """What the manual lists as untraceable is all that is not found: a higher epoch, and in version 1 any id."""
+    """The log has one epoch, 1, with one voter, which is its leader; the old file lists two voters."""
+    is_old = template is OLD_STATE
     expected = [("quorum-state.old-epoch", "warning")] if epoch < 1 else []
-    wrong = [node for node in (leader, voted) if node < -1 or (template is OLD_STATE and node > 2)]
-    expected += [("quorum-state.no-voter", "warning")] * len(wrong)
+    voters = {1, 2} if is_old else {1} if epoch == 1 else {leader, voted} - {-2}
+    for key, node in (("leaderId", leader), ("votedId", voted)):
+        if node != -1 and node not in voters:
+            expected.append(("quorum-state.no-voter", "warning"))
+        elif key == "leaderId" and epoch == 1 and node not in {-1, 1}:
+            expected.append(("quorum-state.other-leader", "warning"))
     assert found_in(tmp_path, template.format(leader, epoch, voted)) == expected
 
 
-def test_every_flipped_byte_of_quorum_state_is_found(tmp_path: Path) -> None:
-    text = (DEMO / "__cluster_metadata-0" / "quorum-state").read_text(encoding="utf-8")
-    assert found_in(tmp_path, text) == []
-    for position in range(len(text)):
-        assert found_in(tmp_path, text[:position] + "\x00" + text[position + 1 :]), position
+@pytest.mark.parametrize(
+    ("voted", "directory", "code"),
+    [
+        (1, DIRECTORY, None),
+        (1, "BAAAAAAAAAAAAAAAAAAAAA", "quorum-state.other-directory"),
+        (1, "A" * 22, None),  # a candidate of before KIP-853 names none
+        (-1, DIRECTORY, "quorum-state.no-vote"),
+    ],
+)
+def test_the_directory_of_a_vote_is_that_of_the_voter(
+    tmp_path: Path, voted: int, directory: str, code: str | None
+) -> None:
+    text = STATE.format(1, 1, voted).replace("A" * 22, directory)
+    assert found_in(tmp_path, text) == ([] if code is None else [(code, "warning")])
+
+
+FLIPS = tuple(1 << bit for bit in range(8))
+
+
+def test_every_flip_of_quorum_state_is_noticed_or_documented(tmp_path: Path) -> None:
+    """Of version 1: a higher epoch alone, as any id is possible with it."""
+    shutil.copytree(DEMO / "__cluster_metadata-0", tmp_path / "__cluster_metadata-0")
+    path = tmp_path / "__cluster_metadata-0" / "quorum-state"
+    request = VerifyRequest(targets=tuple(resolve([str(path.parent)])), now_ms=NOW_MS)
+    (verdict,) = (each for each in verify(request) if isinstance(each, PartitionVerdict))
+    file = EntryFile(path=str(path), kind=FileKind.QUORUM_STATE)
+
+    def is_silent(data: bytes) -> bool:
+        path.write_bytes(data)
+        text = read_properties(file)
+        return text is not None and not text.findings and not list(quorum_findings(verdict))
+
+    data = path.read_bytes()
+    assert is_silent(data)
+    places = [(position, mask) for position in range(len(data)) for mask in (0xFF, *FLIPS)]
+    flipped = [data[:at] + bytes([data[at] ^ mask]) + data[at + 1 :] for at, mask in places]
+    epoch = data.index(b'"leaderEpoch":1') + len(b'"leaderEpoch":')
+    higher = {data[:epoch] + digit + data[epoch + 1 :] for digit in (b"3", b"5", b"9")}
+    assert {each for each in flipped if is_silent(each)} == higher
+    assert not [size for size in range(len(data)) if is_silent(data[:size])]
+    assert ("quorum-state", "ids") in UNTRACEABLE_FIELDS
