@@ -11,9 +11,10 @@ from typing import Final
 from kafkalog_core.findings.damage import LOG_DAMAGE
 from kafkalog_core.findings.kinds import FindingType, Severity
 
-__all__ = ["DAMAGE_CODES", "DAMAGE_REASONS", "LOGS", "ZERO_TAIL"]
+__all__ = ["DAMAGE_CODES", "DAMAGE_REASONS", "LATER_RELEASE", "LOGS", "ZERO_TAIL"]
 
 ZERO_TAIL: Final = "log.zero-tail"
+LATER_RELEASE: Final = "log.needs-later-release"
 
 DAMAGE_CODES: Final = {
     "torn-tail": "log.torn-tail",
@@ -247,6 +248,18 @@ _ENDS: Final = {
         "Start no broker on it yet. Cut the log at its first damage, which keeps every batch before it.",
         "After a clean shutdown a broker looks for the log end offset from the last index entry on, and computes no "
         "checksum (LogSegment.readNextOffset).",
+    ),
+    LATER_RELEASE: FindingType(
+        "error",
+        "The next start reads the batch at byte {position} to learn of the producers. It is a control batch whose "
+        "record the log cleaner has removed. Nothing is damaged.",
+        "Does not start: releases 0.11 to 1.1 fail at such a batch (NoSuchElementException). Release 2.0 and later "
+        "start.",
+        "Start release 2.0 or later on the log directory, and do not cut the log. To start this release, write the "
+        "producer snapshot at the log end with kafkalog reindex, and then mark the log directory as cleanly shut down "
+        "with kafkalog checkpoint --mark-clean: the start then reads the snapshot, and not the log.",
+        "The log cleaner keeps a control batch without its record where a producer's last batch is needed. Releases "
+        "before 2.0 ask each control batch for its first record (ProducerAppendInfo.append).",
     ),
     "log.end-unreadable": FindingType(
         "error",

@@ -174,6 +174,7 @@ NEXT_COMMANDS: Final[Mapping[str, str]] = {
         _CHECKPOINT_ALL,
     ),
     "recovery-point.not-at-end": _MARK_CLEAN,
+    "log.needs-later-release": "kafkalog checkpoint {above} --mark-clean --apply",
     **dict.fromkeys(
         (
             "index.not-a-file",

@@ -54,7 +54,8 @@ Maven Central; 2.4.1 and 2.5.1 are the builds for Scala 2.12.
 
 Neighbours that prove a rule (see kafkalog_core/ops/recovery/rules.py, loader_rules.py, release_evidence.py):
   0.11.0.3 / 1.0.2  a snapshot takes a marker for a batch / it does not
-  1.1.1 / 2.0.1     a broker dies of an emptied control batch (by its source; seen of 0.11.0.3) / it passes over it
+  1.1.1 / 2.0.1     a broker dies of an emptied control batch (on the disk of 0.11.0.3) / it passes over it
+  3.6.2 / 3.7.2     a partition that the metadata log does not assign is deleted / it is renamed to -stray
   2.3.1 / 2.4.1     a marker's time is not a producer's last timestamp / it is
   2.3.1 / 2.4.1     producers below the log's start are dropped / they are kept
   2.3.1 / 2.4.1     meta.properties without cluster.id / with it
@@ -83,7 +84,10 @@ class Line:
         """Whether nothing is wrong."""
         is_foreseen = self.recovery in {"equal", "dies as foreseen"}
         is_clean = (self.verify_clean, self.reindex_clean) == ("0", "0")
-        return is_clean and is_foreseen and self.verify_killed in {"0", "0 txn.open:1"}
+        killed = {"0", "0 txn.open:1"}
+        if self.recovery == "dies as foreseen":
+            killed = {"4 log.needs-later-release:1 txn.open:1"}
+        return is_clean and is_foreseen and self.verify_killed in killed
 
 
 # --- making -----------------------------------------------------------------------------------------------------------

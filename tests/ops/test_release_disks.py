@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import shutil
 import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,10 +82,28 @@ def test_the_release_is_among_the_candidates(disk: Callable[[str], Path], versio
 
 
 def test_a_broker_that_dies_of_its_own_cleaners_batch_is_foreseen(disk: Callable[[str], Path]) -> None:
-    """0.11.0.3 threw NoSuchElementException on this disk; 2.0 and later look whether the batch has a record."""
+    """0.11.0.3 and 1.1.1 threw NoSuchElementException on this disk; 2.0.1 looked whether the batch has a record."""
     killed = str(disk("0.11.0.3") / "killed")
-    status, output = run("truncate", "--as-broker", killed, "--kafka", "0.11.0.3")
-    assert status == 4
-    assert "a control batch that compaction has emptied" in output
+    for command in (["verify"], ["truncate", "--as-broker"], ["truncate", "--as-broker", "--kafka", "0.11.0.3"]):
+        status, output = run(*command, killed)
+        (told,) = (row for row in map(json.loads, output.splitlines()) if row.get("code") == "log.needs-later-release")
+        assert (status, told["severity"], told["position"]) == (4, "error", 155)
+        assert told["file"] == f"{killed}/compacted-0/{0:020}.log"
+        assert told["next_command"] == f"kafkalog checkpoint {killed} --mark-clean --apply"
+        assert "--at-damage" not in output
     _, output = run("truncate", "--as-broker", killed, "--kafka", "2.0")
-    assert "a control batch that compaction has emptied" not in output
+    assert "log.needs-later-release" not in output
+
+
+def test_the_commands_that_it_names_make_the_old_release_start(disk: Callable[[str], Path], tmp_path: Path) -> None:
+    """Done so, a real 1.1.1 started on this disk: it reads the snapshot at the log end, and not the log."""
+    killed = Path(shutil.copytree(disk("0.11.0.3") / "killed", tmp_path / "killed"))
+    marking = ["checkpoint", str(killed), "--mark-clean", "--kafka", "1.1", "--apply"]
+    while not (killed / ".kafka_cleanshutdown").exists():
+        _, output = run(*marking)
+        rows = map(json.loads, output.splitlines())
+        for command in dict.fromkeys(row["next_command"] for row in rows if row.get("next_command")):
+            status, _ = run(*shlex.split(command)[1:], "--kafka", "1.1")
+            assert status == 0, command
+    _, output = run("verify", str(killed))
+    assert "log.needs-later-release" not in output

@@ -12,9 +12,10 @@ from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_TYPE_NAMES, MAGIC_V
 if TYPE_CHECKING:
     from kafkalog_core.format.columns import BatchColumns
 
-__all__ = ["MarkerFault", "first_empty_marker", "marker_fault"]
+__all__ = ["EMPTY_MARKER", "MarkerFault", "first_empty_marker", "marker_fault"]
 
 MarkerFault = Literal["invalid-record", "fatal"]
+EMPTY_MARKER: Final = "a control batch that compaction has emptied, which releases before 2.0 cannot read"
 
 _END_TYPES: Final = frozenset(CONTROL_TYPE_NAMES.index(name) for name in ("abort", "commit"))
 _UNINFLATED: Final = frozenset({"payload", "payload-truncated", "payload-limit"})

@@ -470,12 +470,12 @@ class PartitionLoad:
 
     def _blocked(self, path: str, obstacle: Obstacle) -> NoReturn:
         sentence = f"the broker reads it to learn of its producers or its end, and stops here ({obstacle.reason})"
-        self._stop(path, sentence, position=obstacle.position)
+        kind: LoadProblemKind = "old-release" if obstacle.is_of_old_release else "fatal"
+        self._stop(path, sentence, kind=kind, position=obstacle.position)
 
     def _refuse(self, live: _Live, problem: Problem) -> NoReturn:
-        kind: LoadProblemKind = "fatal"
-        if problem.kind in {"overflow", "unreadable", "over-limit"}:
-            kind = "split" if problem.kind == "overflow" else "unknown"
+        kinds: dict[str, LoadProblemKind] = {"overflow": "split", "empty-marker": "old-release"}
+        kind = kinds.get(problem.kind, "unknown" if problem.kind in {"unreadable", "over-limit"} else "fatal")
         self._stop(live.log_path or "", problem.detail, kind=kind, position=problem.position)
 
 

@@ -31,7 +31,7 @@ from kafkalog_core.format.layout import (
 )
 from kafkalog_core.ops.producing.producer_markers import markers_of
 from kafkalog_core.ops.producing.producers import CompletedTxn
-from kafkalog_core.ops.recovery.markers import first_empty_marker, marker_fault
+from kafkalog_core.ops.recovery.markers import EMPTY_MARKER, first_empty_marker, marker_fault
 from kafkalog_core.storage.lookups.header_walk import HeaderWalk, Unwalkable, WalkedBatch
 from kafkalog_core.storage.lookups.index_search import IndexPages
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
@@ -52,11 +52,19 @@ _LENGTH: Final = 4
 
 
 class Obstacle(NamedTuple):
-    """A place that a broker cannot read past; `is_end`: it takes the place for the end of the segment."""
+    """A place that a broker cannot read past.
+
+    Args:
+        position: byte in the log.
+        reason: what is there.
+        is_end: the broker takes the place for the end of the segment.
+        is_of_old_release: nothing is damaged there, and releases from 2.0 on read past it.
+    """
 
     position: int
     reason: str
     is_end: bool
+    is_of_old_release: bool = False
 
 
 class EndOfLog(NamedTuple):
@@ -357,8 +365,8 @@ class _Read:
             row += 1
         empty = last if self._reads_empty_markers else first_empty_marker(batches, first)
         if empty < last:
-            reason = "a control batch that compaction has emptied, which releases before 2.0 cannot read"
-            last, fault = empty, Obstacle(batches.column("position")[empty], reason, is_end=False)
+            position = batches.column("position")[empty]
+            last, fault = empty, Obstacle(position, EMPTY_MARKER, is_end=False, is_of_old_release=True)
         markers = markers_of(run.memory, batches, max_bytes=MAX_BATCH_BYTES)
         for event in self._states.replay(batches, markers, first=first, last=last):
             if isinstance(event, CompletedTxn):

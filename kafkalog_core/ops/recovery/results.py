@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LoadOptions", "LoadProblem", "LoadProblemKind", "LoadResult", "LoadedSegment", "Occasion", "RemovedSegment"]
 
-LoadProblemKind = Literal["fatal", "split", "unknown"]
+LoadProblemKind = Literal["fatal", "old-release", "split", "unknown"]
 Occasion = Literal["unclean-stop", "no-index", "odd-index"]
 _REASONS: Final[dict[Occasion, str]] = {
     "unclean-stop": "the last stop was not clean, and it is not below the recovery point",
@@ -60,7 +60,8 @@ class LoadProblem:
     """Why a load does not come to its end.
 
     Args:
-        kind: `fatal`: the broker stops; `split`: the segment is split first; `unknown`: this cannot be foreseen.
+        kind: `fatal`: the broker stops; `old-release`: it stops, and a later release does not; `split`: the segment is
+            split first; `unknown`: this cannot be foreseen.
         path: of the file that is meant.
         position: byte in it; null: the whole file.
         sentence: what is wrong, and what the broker does.

@@ -20,7 +20,7 @@ from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import LOG_OVERHEAD, MAGIC_V2, MAX_BATCH_BYTES, MAX_INT64
 from kafkalog_core.ops.producing.producer_markers import markers_of
 from kafkalog_core.ops.producing.producers import CompletedTxn
-from kafkalog_core.ops.recovery.markers import first_empty_marker, marker_fault
+from kafkalog_core.ops.recovery.markers import EMPTY_MARKER, first_empty_marker, marker_fault
 from kafkalog_core.storage.lookups.broker_walk import walk_as_broker
 from kafkalog_core.storage.scan import Damage
 
@@ -42,6 +42,7 @@ ProblemKind = Literal[
     "overflow",
     "index-full",
     "bad-marker",
+    "empty-marker",
     "bad-message",
     "txn-state",
     "txn-order",
@@ -62,8 +63,9 @@ class Problem:
 
     Args:
         kind: `invalid-offset` (an index would not ascend), `overflow` (an offset that no index can hold), `index-full`,
-            `bad-marker`, `txn-state` and `txn-order` (a control batch or transaction that cannot be), `bad-message` (a
-            compressed message that does not open), `unreadable` (by the disk), `over-limit` (of kafkalog's own memory).
+            `bad-marker`, `txn-state` and `txn-order` (a control batch or transaction that cannot be), `empty-marker` (a
+            control batch that compaction has emptied), `bad-message` (a compressed message that does not open),
+            `unreadable` (by the disk), `over-limit` (of kafkalog's own memory).
         position: byte in the log of the batch that it is about.
         detail: a part of a sentence.
     """
@@ -235,7 +237,9 @@ class _Recovery:
         end = self._rebuild(run, behind + (fault is not None))
         if self._rules.has_producers:
             self._replay(run, min(end, behind))
-        if self._problem is None and fault == "fatal":
+        if self._problem is None and fault == "empty":
+            self._fail("empty-marker", batches.column("position")[behind], EMPTY_MARKER)
+        elif self._problem is None and fault == "fatal":
             detail = "a control batch of a producer that holds no marker"
             self._fail("bad-marker", batches.column("position")[behind], detail)
         elif fault == "invalid-record":
@@ -247,7 +251,7 @@ class _Recovery:
             self._last_offset = batches.column("last_offset")[end - 1]
         return self._problem is None and fault is None
 
-    def _first_bad_marker(self, run: Run) -> tuple[int, MarkerFault | None]:
+    def _first_bad_marker(self, run: Run) -> tuple[int, MarkerFault | Literal["empty"] | None]:
         """The first row that raises an exception, and which; the number of rows where none does."""
         batches = run.batches
         empty = batches.count if self._rules.reads_empty_markers else first_empty_marker(batches, 0)
@@ -259,7 +263,7 @@ class _Recovery:
             if fault is not None:
                 return row, fault
             row += 1
-        return empty, "fatal" if empty < batches.count else None
+        return empty, "empty" if empty < batches.count else None
 
     # --- offset and time index, epochs --------------------------------------------------------------------------------
     def _rebuild(self, run: Run, last: int) -> int:

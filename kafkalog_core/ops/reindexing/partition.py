@@ -51,6 +51,7 @@ _CODES: Final[dict[ProblemKind, str]] = {
     "overflow": "reindex.overflow",
     "index-full": "reindex.index-full",
     "bad-marker": "reindex.bad-records",
+    "empty-marker": "reindex.bad-records",
     "bad-message": "reindex.bad-records",
     "txn-state": "reindex.bad-records",
     "txn-order": "reindex.bad-records",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
+from kafkalog_core.findings.logs import LATER_RELEASE
 from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.ops.recovery.partition import PartitionLoad
 from kafkalog_core.ops.recovery.results import LoadOptions
@@ -29,6 +30,7 @@ __all__ = ["BrokerCut", "cut_as_broker"]
 
 _CODES: Final = {
     "fatal": "truncate.broker-stops",
+    "old-release": LATER_RELEASE,
     "split": "truncate.split-first",
     "unknown": "truncate.not-foreseen",
 }

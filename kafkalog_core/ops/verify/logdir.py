@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
+from kafkalog_core.findings.logs import LATER_RELEASE
 from kafkalog_core.format.checkpoint import OffsetEntry
 from kafkalog_core.format.names import (
     METADATA_TOPIC,
@@ -22,9 +23,14 @@ from kafkalog_core.ops.logdirs.context import PartitionContext
 from kafkalog_core.ops.logdirs.textfiles import read_properties
 from kafkalog_core.ops.reading.entry_faults import EntryFile
 from kafkalog_core.ops.recovery.loader_rules import rules_of
+from kafkalog_core.ops.recovery.partition import PartitionLoad
 from kafkalog_core.ops.recovery.replay import end_of_log
+from kafkalog_core.ops.recovery.results import LoadOptions
+from kafkalog_core.ops.recovery.rules import recovery_rules
+from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
 from kafkalog_core.ops.releases.cluster_assignments import DirectoryOwners, metadata_path, topic_id_of
 from kafkalog_core.ops.releases.release_evidence import infer_release
+from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
 from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, PartitionTarget
 from kafkalog_core.ops.verify.across import TopicId, brokers_of, check_across, check_topic_ids
 from kafkalog_core.ops.verify.damage_places import damage_places, with_dispositions
@@ -50,6 +56,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.logdirs.checkpoints import PlacedLine
     from kafkalog_core.ops.recovery.loader_rules import OffsetSearch
     from kafkalog_core.ops.releases.cluster_assignments import BrokerAssignments
+    from kafkalog_core.ops.releases.release import Release
     from kafkalog_core.ops.selecting.targets import Target
     from kafkalog_core.ops.verify.work import Depth
 
@@ -84,7 +91,7 @@ class LogDirs:
         self._places: dict[str, tuple[BrokerDir | None, PartitionPath]] = {}
         self._topic_ids: list[TopicId] = []
         self._foreign: set[str] = set()
-        self._searches: dict[str, OffsetSearch] = {}
+        self._releases: dict[str, Release] = {}
         self._unmarkings: dict[str, Unmarking] = {}
         self._where: dict[tuple[str | None, int | None], list[str]] = {}
         for target in (*self._targets, *others):
@@ -142,7 +149,9 @@ class LogDirs:
             if context.is_clean and verdict.segments and verdict.segments[-1].damage:
                 places = (damage for _, damage in damage_places(verdict) if damage is not None)
                 stops = any(disposition(damage, context).may_stop for damage in places)
-                findings += _end_findings(verdict, self._search(broker_dir), is_reported=stops)
+                findings += _end_findings(verdict, rules_of(self._release(broker_dir)).search, is_reported=stops)
+        if broker_dir is not None and is_served and context.is_cleaned:
+            findings += self._release_findings(broker_dir, place)
         findings += self._topic_id_findings(broker_dir, place)
         if place.name.topic == METADATA_TOPIC and place.name.state is DirectoryState.CURRENT:
             findings += _cluster_findings(broker_dir, place)
@@ -150,11 +159,35 @@ class LogDirs:
             findings += quorum_findings(verdict)
         return replace(verdict, findings=tuple(findings))
 
-    def _search(self, broker_dir: BrokerDir) -> OffsetSearch:
-        """How the release that left a directory looks for an offset in a log."""
-        if broker_dir.path not in self._searches:
-            self._searches[broker_dir.path] = rules_of(infer_release(broker_dir.path).release).search
-        return self._searches[broker_dir.path]
+    def _release(self, broker_dir: BrokerDir) -> Release:
+        """The release that left a log directory."""
+        if broker_dir.path not in self._releases:
+            self._releases[broker_dir.path] = infer_release(broker_dir.path).release
+        return self._releases[broker_dir.path]
+
+    def _release_findings(self, broker_dir: BrokerDir, place: PartitionPath) -> Iterator[Finding]:
+        """Whether the release of a compacted log fails at a control batch that its cleaner has emptied.
+
+        The start is simulated for the releases that may fail, as it depends on what they read again.
+        """
+        release = self._release(broker_dir)
+        rules = recovery_rules(release)
+        if rules.reads_empty_markers or not rules.has_producers:
+            return
+        settings = read_settings(SettingsRequest(), release)
+        now_ms = 0 if self._depth is None else self._depth.now_ms
+        snapshots = SnapshotOptions.of_release(release, now_ms=now_ms, expiration_ms=settings.producer_expiration_ms)
+        options = LoadOptions(release=release, settings=settings.for_topic(place.name.topic), snapshots=snapshots)
+        try:
+            partition = read_partition(place.path)
+        except StorageError:  # reported with the partition
+            return
+        load = PartitionLoad(partition, broker_dir.context(place.name, as_loaded=True), options)
+        deque(load.run(), maxlen=0)
+        problem = load.result.problem
+        if problem is not None and problem.kind == "old-release":
+            names = {"topic": place.name.topic, "partition": place.name.partition}
+            yield found(LATER_RELEASE, problem.path, position=problem.position, **names)  # type: ignore[arg-type]
 
     def verdict(self, target: LogDirTarget) -> PlaceVerdict:
         """What was found about a log directory itself."""
@@ -330,8 +363,8 @@ def _end_findings(verdict: PartitionVerdict, search: OffsetSearch, *, is_reporte
     place = {"topic": verdict.topic, "partition": verdict.partition}
     if end.obstacle is not None:
         if not is_reported:
-            position, reason, _ = end.obstacle
-            yield found("log.end-unreadable", log.path, position=position, why=reason, **place)  # type: ignore[arg-type]
+            position, why = end.obstacle.position, end.obstacle.reason
+            yield found("log.end-unreadable", log.path, position=position, why=why, **place)  # type: ignore[arg-type]
     elif end.is_lost and (verdict.log_end_offset or 0) > end.offset:
         last = (verdict.log_end_offset or 0) - 1
         yield found("log.end-hidden", log.path, offset=end.offset, last=last, **place)  # type: ignore[arg-type]
