@@ -6,7 +6,11 @@ from typing import Final
 
 from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL, FindingType
 
-__all__ = ["CHECKPOINTS"]
+__all__ = ["CHECKPOINTS", "METADATA_MADE", "MISSING_METADATA"]
+
+MISSING_METADATA: Final = "partition-metadata.missing"
+METADATA_MADE: Final = "Takes the partition for the one of the topic of its name, and writes the file."
+"""What releases before 3.7 do about a partition without partition.metadata (seen of 3.5.2 and 3.6.2)."""
 
 _REPLICA: Final = "Where other replicas exist, let them elect a leader before this broker is started."
 _BEHIND: Final = "The log ends before what a broker wrote down of it: records are gone, or this is the log of another."
@@ -157,14 +161,15 @@ CHECKPOINTS: Final = {
         "Mend the log first, then run kafkalog checkpoint again; or copy the file from another replica.",
         "Lines of a leader-epoch-checkpoint were lost, and only a whole log says what was in them.",
     ),
-    "partition-metadata.missing": FindingType(
+    MISSING_METADATA: FindingType(
         "error",
         "The partition has no partition.metadata and so no topic id.",
         "Does not take it for its own: renames the directory to one that ends in -stray, and makes an empty partition.",
         "With the broker stopped: kafkalog checkpoint takes the id from the topic's other partitions or the metadata "
         "log; else write the file: `version: 0`, and in a second line `topic_id: ` with the id that kafka-topics.sh "
         "--describe shows.",
-        "A KRaft broker knows partitions by the id of their topic.",
+        "A KRaft broker knows partitions by the id of their topic. Releases before 3.7 write the file where it is "
+        "missing.",
     ),
     "partition-metadata.odd-name": FindingType(
         "error",

@@ -6,6 +6,7 @@ the top of the log directory say. A plan says what is lost, and when a healthy r
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +20,7 @@ from kafkalog_core.ops.pool import Pool
 from kafkalog_core.ops.recovery.loader_rules import rules_of
 from kafkalog_core.ops.recovery.rules import recovery_rules
 from kafkalog_core.ops.releases.assumptions import assumed_of_topic
-from kafkalog_core.ops.releases.cluster_assignments import DirectoryOwners, read_topic_id
+from kafkalog_core.ops.releases.cluster_assignments import DirectoryOwners, metadata_path, read_topic_id
 from kafkalog_core.ops.releases.cluster_dirs import related_dirs
 from kafkalog_core.ops.releases.release_evidence import infer_release
 from kafkalog_core.ops.releases.settings import read_settings
@@ -152,7 +153,8 @@ class _Planner:
         if assignments is not None and found[own] is None:
             served = [place for place in site.partitions if place.name.state is DirectoryState.CURRENT]
             held = [(place, topic_id) for place in served if (topic_id := read_topic_id(place)) is not None]
-            found |= {place.path: assignments.stray(place, topic_id) for place, topic_id in held}
+            bare = [(place, None) for place in served if not os.path.lexists(metadata_path(place))]
+            found |= {place.path: assignments.stray(place, topic_id) for place, topic_id in (*held, *bare)}
             found[own] = assignments.other_directory(own, held)
         return {path: finding for path, finding in found.items() if finding is not None}
 

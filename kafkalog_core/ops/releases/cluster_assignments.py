@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
+from kafkalog_core.findings.checkpoints import MISSING_METADATA
 from kafkalog_core.findings.logdirs import STRAY_DELETED
 from kafkalog_core.format.control import KRaftVoters
 from kafkalog_core.format.metadata_records import PartitionAssigned, Registration, TopicRemoved
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.logdir import PartitionPath
 
 __all__ = [
+    "RENAMES_STRAYS",
     "BrokerAssignments",
     "ClusterAssignments",
     "DirectoryOwners",
@@ -50,7 +52,9 @@ _SET_DIRECTORY_ID: Final = "sed -i.before s/^directory.id=.*/directory.id={}/ {{
 _SET_NODE_ID: Final = "sed -i.before s/^node.id=.*/node.id={}/ {{file}}"
 _SET_TOPIC_ID: Final = "sed -i.before '/^topic_id:/s/:.*/: {}/' {{file}}"
 _LINES: Final = 2  # version and topic_id, in this order (PartitionMetadataFile)
-_RENAMES_STRAYS: Final = Release(3, 7)  # 3.6.2 deletes them, 3.7.2 renames them
+RENAMES_STRAYS: Final = Release(3, 7)
+"""From here on a stray partition is renamed, as is one without a topic id (seen of 3.7.2). Before, the broker deletes
+the former, and keeps the latter and gives it the id of its topic (seen of 3.5.2 and 3.6.2)."""
 
 
 @dataclass(slots=True)
@@ -130,16 +134,19 @@ class BrokerAssignments:
     directory_ids: dict[str, str | None]
     release: Release
 
-    def stray(self, place: PartitionPath, topic_id: str) -> Finding | None:
+    def stray(self, place: PartitionPath, topic_id: str | None) -> Finding | None:
         """Return why the broker does not keep a partition at its next start; None: it keeps it.
 
         Args:
             place: the directory of the partition.
-            topic_id: of its partition.metadata.
+            topic_id: of its partition.metadata; None: there is no such file.
         """
         name = place.name
         if name.topic is None or name.partition is None or name.topic == METADATA_TOPIC:
             return None
+        if topic_id is None:
+            missing = found(MISSING_METADATA, metadata_path(place), topic=name.topic, partition=name.partition)
+            return missing if self.release >= RENAMES_STRAYS else None
         assigned = self.cluster.of_partition(topic_id, name.partition)
         if assigned is not None and (not assigned.replicas or self.node_id in assigned.replicas):
             return None
@@ -162,7 +169,7 @@ class BrokerAssignments:
         )
         if code == "partition-metadata.not-assigned":
             finding = replace(finding, next_step=_SET_TOPIC_ID.format(expected))
-        return finding if self.release >= _RENAMES_STRAYS else replace(finding, broker_action=STRAY_DELETED)
+        return finding if self.release >= RENAMES_STRAYS else replace(finding, broker_action=STRAY_DELETED)
 
     def other_directory(self, log_dir: str, held: Iterable[tuple[PartitionPath, str]]) -> Finding | None:
         """Return that a log directory has another id than the one that the metadata log knows; None: it has not.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
+from kafkalog_core.findings.checkpoints import METADATA_MADE, MISSING_METADATA
 from kafkalog_core.findings.logs import LATER_RELEASE
 from kafkalog_core.format.checkpoint import OffsetEntry
 from kafkalog_core.format.names import (
@@ -28,7 +29,12 @@ from kafkalog_core.ops.recovery.replay import end_of_log
 from kafkalog_core.ops.recovery.results import LoadOptions
 from kafkalog_core.ops.recovery.rules import recovery_rules
 from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
-from kafkalog_core.ops.releases.cluster_assignments import DirectoryOwners, metadata_path, topic_id_of
+from kafkalog_core.ops.releases.cluster_assignments import (
+    RENAMES_STRAYS,
+    DirectoryOwners,
+    metadata_path,
+    topic_id_of,
+)
 from kafkalog_core.ops.releases.release_evidence import infer_release
 from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
 from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, PartitionTarget
@@ -72,6 +78,7 @@ _EFFECTS: Final = {
     FileKind.LOG_START_OFFSET: "records that were deleted by request, and not yet from the disk, come back",
 }
 _NAMES_SHOWN: Final = 5
+_NOTHING: Final = "Nothing needs to be done."
 _Verdict = PartitionVerdict | PlaceVerdict
 
 
@@ -152,6 +159,8 @@ class LogDirs:
                 findings += _end_findings(verdict, rules_of(self._release(broker_dir)).search, is_reported=stops)
         if broker_dir is not None and is_served and context.is_cleaned:
             findings += self._release_findings(broker_dir, place)
+        if broker_dir is not None:
+            findings = [self._of_release(finding, broker_dir) for finding in findings]
         findings += self._topic_id_findings(broker_dir, place)
         if place.name.topic == METADATA_TOPIC and place.name.state is DirectoryState.CURRENT:
             findings += _cluster_findings(broker_dir, place)
@@ -164,6 +173,12 @@ class LogDirs:
         if broker_dir.path not in self._releases:
             self._releases[broker_dir.path] = infer_release(broker_dir.path).release
         return self._releases[broker_dir.path]
+
+    def _of_release(self, finding: Finding, broker_dir: BrokerDir) -> Finding:
+        """What is wrong for later releases alone is not for the one that left a log directory."""
+        if finding.code != MISSING_METADATA or self._release(broker_dir) >= RENAMES_STRAYS:
+            return finding
+        return replace(finding, severity="info", broker_action=METADATA_MADE, cure=_NOTHING)
 
     def _release_findings(self, broker_dir: BrokerDir, place: PartitionPath) -> Iterator[Finding]:
         """Whether the release of a compacted log fails at a control batch that its cleaner has emptied.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import uuid
 from base64 import urlsafe_b64encode
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
+from kafkalog_cli.main import cli
 from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
 from kafkalog_core.ops.plans.sites import sites_of
 from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, resolve
@@ -162,6 +165,24 @@ def test_what_becomes_of_a_stray_partition_depends_on_the_release(tmp_path: Path
     records = (topic("t", an_id(1)), partition(an_id(1)), registered(DIRECTORY, level=level))
     (found,) = findings(disk(tmp_path / "a", *records, topic_id=an_id(7)))
     assert f"renames its directory to end in {suffix}" in (found.broker_action or "")
+
+
+def rows_of(command: str, path: Path, *words: str) -> list[dict[str, Any]]:
+    done = CliRunner().invoke(cli, [command, str(path), *words, "--output", "ndjson"])
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(("level", "severity"), [(14, "info"), (15, "error")], ids=["3.6", "3.7"])
+def test_a_missing_topic_id_is_made_by_earlier_releases(tmp_path: Path, level: int, severity: str) -> None:
+    """A partition without partition.metadata: 3.5.2 and 3.6.2 served all of its records, 3.7.2 none."""
+    path = disk(tmp_path / "a", topic("t", an_id(1)), partition(an_id(1)), registered(DIRECTORY, level=level))
+    (path / "t-0" / "partition.metadata").unlink()
+    done = CliRunner().invoke(cli, ["verify", str(path / "t-0"), "--output", "ndjson"])
+    (told,) = (
+        row for row in map(json.loads, done.stdout.splitlines()) if row.get("code") == "partition-metadata.missing"
+    )
+    assert told["severity"] == severity
+    assert ("-stray" in told["broker_action"]) == (severity == "error")
 
 
 def _not_good(tmp_path: Path) -> Iterator[tuple[str, Path, tuple[Path, ...]]]:
