@@ -309,7 +309,8 @@ _OPTIONS = (
         is_flag=True,
         help=(
             "Keep nothing to take it back, for a full disk where no other one is available. A run that is interrupted "
-            "can still be finished, with kafkalog apply --resume or the same command again."
+            "can still be finished, with kafkalog apply --resume or, where it was too early for that, the same command "
+            "again."
         ),
     ),
     click.option(

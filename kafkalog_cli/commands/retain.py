@@ -40,7 +40,8 @@ EXAMPLES = (
         "What would stay under other settings",
     ),
     Example(
-        "kafkalog retain --config server.properties --retention-hours 24 --apply /var/lib/kafka/orders-0",
+        "kafkalog retain --config server.properties --retention-hours 24 --undo-to /mnt/usb/undo --apply "
+        "/var/lib/kafka/orders-0",
         "Make room on a full disk",
     ),
     Example(
@@ -73,12 +74,15 @@ def retain_command(
     first one that stays, so that one segment can hold back many.
 
     Nothing is changed. With --apply what a broker would delete at its first check is deleted now; kafkalog undo takes
-    it back. What a policy deletes is no damage: the exit status is 0.
+    it back. With --plan-out, --undo-to or --no-undo the plan for that is shown in place of the forecast: the files, the
+    room that it needs and that is free. What a policy deletes is no damage: the exit status is 0.
     """
     find_policies(given["policies"])
-    if manner.apply or manner.plan_out is not None:
+    if manner.apply or manner.plan_out is not None or manner.undo_to is not None or not manner.keeps_undo:
         if given["scenarios"] or given["until"] is not None:
-            raise click.UsageError("--what-if and --until are forecasts; they do not go with --apply or --plan-out")
+            raise click.UsageError(
+                "--what-if and --until are forecasts; they do not go with --apply, --plan-out, --undo-to or --no-undo"
+            )
         options_of_plan = {
             "kafka": asdict(request),
             "policies": given["policies"],

@@ -5,17 +5,18 @@ A full disk is the usual patient, and nothing can be staged on it. With the jour
 change; then the plan's order frees room before anything is written among the files.
 
 Without a journal of old content (`--no-undo`) the intent and the new content are staged next to the files, and a run
-that dies is finished from them (`apply --resume`). Where they do not fit, the deletions and cuts with which the plan
-begins are made ahead of the intent, one by one and as few as free enough room for it. They are steps of the same plan
-in the same order, so that a broker that starts in between loses no more than with an intent. A run that dies among
-them leaves what a broker leaves that dies while it deletes the same segments. The same command again plans what is left
-to delete or cut. What it does not plan where nothing of a log is left to delete, a start corrects: the checkpointed log
-start, leader epochs, snapshots, and indexes whose log is gone (`retention.staging`, `truncation.staging`).
+that dies is finished from them (`apply --resume`). Where they do not fit, the first changes of the plan are made ahead
+of the intent, one by one and as few as leave enough room for it, or all (`storage.changing.ahead`). They are steps of
+the same plan in the same order, so that a broker that starts in between loses no more than with an intent. The same
+command again plans what is left to do. What it does not plan where nothing of a log is left to delete or cut, a start
+corrects: the checkpointed log start, leader epochs, snapshots, and indexes whose log is gone (`retention.staging`,
+`truncation.staging`).
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
@@ -27,7 +28,8 @@ from kafkalog_core.format.names import JOURNAL_PREFIX
 from kafkalog_core.ops.plans.obstacles import obstacles_of, trust_problem
 from kafkalog_core.ops.plans.plan import Draft, Outcome, Plan, make_plan, planner_of
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
-from kafkalog_core.storage.changing.commit import check_new, check_resumed, finish, make_at_once
+from kafkalog_core.storage.changing.ahead import Contents, make_ahead
+from kafkalog_core.storage.changing.commit import check_new, check_resumed, delete_remains, finish
 from kafkalog_core.storage.changing.fingerprint import fingerprint
 from kafkalog_core.storage.changing.journal import Journal, layout_for
 from kafkalog_core.storage.changing.journals import find_journals, leading_directory, resume_command, undo_command
@@ -131,10 +133,19 @@ def apply_draft(draft: Draft, disk: Disk, *, now_ms: int, progress: Progress = N
         raise RefusedError(f"{plan.obstacles[0]}; nothing has been changed")
     if not plan.changes:
         raise RefusedError("has nothing to apply: leave --apply out to see the plan", path=plan.request.site.root)
-    ahead = 0 if draft.staging is not None else _made_ahead(draft, disk)
+    root = plan.request.site.root
+    ahead = 0
+    if draft.staging is None:
+        for remains in find_journals(root).remains:
+            if remains.is_new_content:
+                with suppress(KafkalogError):
+                    delete_remains(disk, remains)
+        ahead = _made_ahead(draft, disk, now_ms)
     staging = draft.staging or _staging(plan, disk, now_ms)
+    if ahead == len(plan.changes):
+        return replace(staging.journal, state="complete")
     try:
-        if draft.staging is None and not draft.outline.replay(staging):
+        if draft.staging is None and not draft.outline.replay(staging, skip=ahead):
             planner_of(plan.command)(plan.request, staging, progress)
         check_drift(plan.changes[ahead:], staging.changes, plan.request.command_line)
         journal = staging.prepare()
@@ -147,21 +158,22 @@ def apply_draft(draft: Draft, disk: Disk, *, now_ms: int, progress: Progress = N
     return _finish(journal, disk, states)
 
 
-def _made_ahead(draft: Draft, disk: Disk) -> int:
-    """Make the first deletions and cuts of a run that keeps nothing, as few as the intent needs room; how many."""
+def _made_ahead(draft: Draft, disk: Disk, now_ms: int) -> int:
+    """Make the first changes of a run that keeps nothing, as few as its intent needs room; how many."""
     plan = draft.plan
     if plan.keeps_undo or not draft.outline.is_kept or len(plan.spaces) != 1:
         return 0
-    root = plan.request.site.root
+    root, contents = plan.request.site.root, Contents()
     ahead = plan.changes[: made_ahead(plan.changes, free_bytes(root))]
+    draft.outline.replay(contents, most=len(ahead))
+    begun: list[Change] = []
     with disk.within(_trusted(root, None)):
-        for number, change in enumerate(ahead):
-            try:
-                make_at_once(disk, change)
-            except (KafkalogError, KeyboardInterrupt) as error:
-                if number == 0 and fingerprint(change.path) == change.before:
-                    raise
-                raise _unfinished_ahead(plan, error) from error
+        try:
+            begun.extend(make_ahead(disk, _free_run(plan, now_ms), ahead, contents))
+        except (KafkalogError, KeyboardInterrupt) as error:
+            if all(fingerprint(change.path) == change.before for change in begun):
+                raise
+            raise _unfinished_ahead(plan, error) from error
     return len(ahead)
 
 
@@ -170,8 +182,8 @@ def _unfinished_ahead(plan: Plan, error: BaseException) -> UnfinishedError:
     line = plan.request.command_line
     again = f"the same kafkalog {plan.command}" if line is None else line.with_options("--no-undo", "--apply")
     return UnfinishedError(
-        f"{cause}. Some files of {plan.request.site.root} have been deleted or cut and others have not. When the cause "
-        f"is mended, run this again to do what is left: {again}"
+        f"{cause}. Some files of {plan.request.site.root} have been changed and others have not. When the cause is "
+        f"mended, run this again to do what is left: {again}"
     )
 
 

@@ -7,7 +7,6 @@ have to be taken back first.
 from __future__ import annotations
 
 import os
-import stat
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -20,8 +19,16 @@ from kafkalog_core.ops.plans.obstacles import (
     trust_problem,
     unreadable_sentence,
 )
-from kafkalog_core.storage.changing.changes import Change
-from kafkalog_core.storage.changing.commit import check_old, check_saved, prune, roll_back, state_of, unfinished_files
+from kafkalog_core.storage.changing.changes import Change, grouped, makes_way
+from kafkalog_core.storage.changing.commit import (
+    check_old,
+    check_saved,
+    delete_remains,
+    prune,
+    roll_back,
+    state_of,
+    unfinished_files,
+)
 from kafkalog_core.storage.changing.journals import (
     Found,
     Remains,
@@ -34,7 +41,8 @@ from kafkalog_core.storage.changing.journals import (
 )
 from kafkalog_core.storage.changing.permission import write_problems
 from kafkalog_core.storage.changing.pointer import pointer_room
-from kafkalog_core.storage.changing.space import Move, freed_bytes, spaces_of
+from kafkalog_core.storage.changing.space import Move, freed_bytes, rounded, spaces_of
+from kafkalog_core.storage.changing.swap import swap_name
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.logdir import is_broker_dir
 
@@ -147,8 +155,9 @@ def plan_undo(scope: Scope, run: str | None = None) -> UndoPlan:
             if state == "neither":
                 obstacles.append(_changed_since(scope, journal, entry))
             elif state != "before":
-                changes.append(_reverse(journal, entry))
-                kinds.append(_REVERSED[entry.kind])
+                is_gone = state == "halfway" and not journal.trusted.exists(journal.path_of(entry))
+                changes.append(_reverse(journal, entry, is_gone=is_gone))
+                kinds.append("create" if is_gone else _REVERSED[entry.kind])
         obstacles += write_problems(changes)
         obstacles += _unsaved(journal, states)
     spaces = _spaces(journal, changes)
@@ -213,13 +222,7 @@ def apply_prune(plan: PrunePlan, disk: Disk) -> None:
     for journal in plan.journals:
         prune(disk, journal)
     for remains in plan.remains:
-        with disk.within(remains.trusted):
-            for path in reversed(remains.paths):
-                status = remains.trusted.status(path)
-                if status is not None and stat.S_ISDIR(status.st_mode):
-                    disk.remove_directory(path)
-                elif status is not None:
-                    disk.unlink(path)
+        delete_remains(disk, remains)
 
 
 def _leads_away(journal: Journal) -> bool:
@@ -285,14 +288,14 @@ def _changed_since(scope: Scope, journal: Journal, entry: Entry) -> str:
     return f"{path}: has changed since this run, most likely by a broker that was started; it cannot be taken back"
 
 
-def _reverse(journal: Journal, entry: Entry) -> Change:
-    """What an entry becomes: its old file after, the one that is there before."""
-    kind = {"create": "remove", "remove": "create"}.get(entry.kind, "replace")
+def _reverse(journal: Journal, entry: Entry, *, is_gone: bool) -> Change:
+    """What an entry becomes: its old file after, the one that is there before; `is_gone`: none is there."""
+    kind = "create" if is_gone else {"create": "remove", "remove": "create"}.get(entry.kind, "replace")
     before = entry.before
     return Change(
         kind=kind,  # type: ignore[arg-type]  # one of the literals, out of a dict
         path=journal.path_of(entry),
-        before=entry.after,
+        before=None if is_gone else entry.after,
         size_bytes=None if before is None else before.size_bytes,
         sha256=None if before is None else before.sha256,
         why=f"taken back: {entry.why}",
@@ -310,20 +313,24 @@ def _unsaved(journal: Journal, states: States) -> Iterator[str]:
 def _spaces(journal: Journal, changes: list[Change]) -> tuple[Space, ...]:
     """What comes back as a copy takes room, a tail as much as was cut off; a second name of the old file none.
 
-    What leads to a journal elsewhere makes room where there is no other, and so does what the run left unfinished.
+    What leads to a journal elsewhere makes room where there is no other, and so does what the run left unfinished; what
+    it has laid down of a replacement of segments is used, or written again.
     """
     if not changes:
         return ()
-    entries = {journal.path_of(entry): entry for entry in journal.entries}
+    reversed_by = {change.path: change for change in changes}
+    entries = (entry for entry in reversed(journal.entries) if journal.path_of(entry) in reversed_by)
     intent_bytes = os.stat(journal.layout.intent).st_size
     moves = [Move(os.path.dirname(journal.layout.intent), intent_bytes, intent_bytes, "intent")]
-    for change in changes:
-        entry = entries[change.path]
-        group = (change.path,) if change.swap is None else (os.path.dirname(change.path), change.swap)
-        freed = 0 if entry.saved == "tail" else freed_bytes(change)
-        moves.append(Move(os.path.dirname(change.path), _written(entry), freed, group))
+    for number, group in enumerate(grouped(entries)):
+        frees_first = makes_way(group, is_back=True)
+        for entry in group:
+            change = reversed_by[journal.path_of(entry)]
+            freed = 0 if entry.saved == "tail" else freed_bytes(change)
+            moves.append(Move(os.path.dirname(change.path), _written(journal, entry), freed, number, frees_first))
     spaces = spaces_of(moves)
-    unfinished = (journal.trusted.status(path) for path in unfinished_files(journal))
+    laid_down = (swap_name(journal.path_of(entry)) for entry in journal.entries if entry.swap is not None)
+    unfinished = (journal.trusted.status(path) for path in (*unfinished_files(journal), *laid_down))
     room = pointer_room(journal) + sum(status.st_blocks * 512 for status in unfinished if status is not None)
     if not room:
         return spaces
@@ -336,10 +343,13 @@ def _spaces(journal: Journal, changes: list[Change]) -> tuple[Space, ...]:
     )
 
 
-def _written(entry: Entry) -> int:
-    if entry.saved == "tail":
-        return _size(entry.before) - _size(entry.after)
-    return _size(entry.before) if entry.saved in {"copy", "inline"} else 0
+def _written(journal: Journal, entry: Entry) -> int:
+    """What is written when a file is taken back; of a tail that an undo had begun to put back only the rest."""
+    path = journal.path_of(entry)
+    if entry.saved == "tail" and not journal.trusted.has_other_names(path):
+        now = journal.trusted.status(path)
+        return max(0, rounded(_size(entry.before)) - rounded(_size(entry.after) if now is None else now.st_size))
+    return _size(entry.before) if entry.saved in {"copy", "inline", "tail"} else 0
 
 
 def _size(file: Fingerprint | None) -> int:

@@ -343,3 +343,42 @@ def test_applied_at_once(log_dir: Path) -> None:
     assert sorted(path.name for path in (log_dir / "t-0").glob("*.log")) == NAMES[1:]
     again = run(*DELETED, "--retention-hours", 2, "--apply", log_dir)
     assert (again.exit_code, json.loads(again.stdout.splitlines()[0])["state"]) == (0, "nothing")
+
+
+def test_an_active_segment_without_a_whole_batch_stays(log_dir: Path) -> None:
+    """The new segment that all others make way for would have its name."""
+    torn = log_dir / "t-0" / NAMES[2]
+    torn.write_bytes(torn.read_bytes()[:15])
+    (log_dir / MARK).unlink()
+    command = (*DELETED, "--set", "retention.bytes=0", "--retention-hours", 0, "--assume-defaults", log_dir / "t-0")
+    assert deleted(run(*command)) == NAMES[:2]
+    done = rows_of(run(*command, "--apply"))[0]
+    assert done["state"] == "applied"
+    assert sorted(path.name for path in (log_dir / "t-0").glob("*.log")) == NAMES[2:]
+
+
+# --- the plan ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("way", ["--undo-to", "--no-undo"])
+def test_where_a_journal_is_asked_for_the_plan_of_apply_is_shown(log_dir: Path, tmp_path: Path, way: str) -> None:
+    where = (way, tmp_path / "elsewhere") if way == "--undo-to" else (way,)
+    command = (*DELETED, "--retention-hours", 2, "--assume-defaults", *where, log_dir)
+    shown = " ".join(run(*command, "--output", "table").stdout.split())
+    planned = rows_of(run(*command))[0]
+    assert (planned["type"], planned["state"]) == ("plan", "planned")
+    if way == "--undo-to":
+        assert f"kafkalog undo can take it back by its journal in {tmp_path / 'elsewhere'}." in shown
+        assert "that are free at" in shown
+    else:
+        assert "--apply does it, and with --no-undo nothing is kept to take it back." in shown
+    assert not (tmp_path / "elsewhere").exists()
+    done = rows_of(run(*command, "--apply"))[0]
+    assert done["state"] == "applied"
+    same = ("changes", "needed_bytes", "undo_to", "keeps_undo", "root", "assumptions")
+    assert {name: planned[name] for name in same} == {name: done[name] for name in same}
+
+
+@pytest.mark.parametrize("option", [("--undo-to", "elsewhere"), ("--no-undo",), ("--plan-out", "plan.json")])
+def test_a_plan_is_no_forecast(log_dir: Path, option: tuple[str, ...]) -> None:
+    refused = run("--until", "2026-01-01T00:00:00Z", *option, log_dir)
+    assert refused.exit_code == 2
+    assert "they do not go with --apply, --plan-out, --undo-to or --no-undo" in refused.output

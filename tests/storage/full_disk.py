@@ -1,9 +1,11 @@
 """A small file system of its own (tmpfs) that is full to the last byte, a log directory on it, and its repair.
 
-`python -m tests.storage.full_disk FILE` is the long run: every command ends by `kill -9` before each step of its
-writing, and fails at each with ENOSPC and EIO, with the journal elsewhere and without one, on the full disk and on one
-with room. Each time no record is lost that the plan keeps, the run is taken back to the byte, and finished to the bytes
-of an undisturbed one. The result table goes to FILE. The tests of the full disk run a sample of the same.
+`python -m tests.storage.full_disk FILE [STRIDE]` is the long run: every command that changes files, and its undo, ends
+by `kill -9` before each step of its writing, and fails at each with ENOSPC and EIO: with the journal elsewhere and
+without one, at 0 bytes free (or where that is refused, with not one block more than it asks for) and on a disk with
+room. Each time no record is lost that the plan keeps, the run is taken back to the byte, and finished to the bytes of
+an undisturbed one. `roll --to` and `compact --to` leave the full disk as it is, and the new directory is whole or not
+there. The result table goes to FILE. The tests of the full disk run a sample of the same.
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.errors import KafkalogError, UnfinishedError
+from kafkalog_core.errors import KafkalogError, RefusedError, UnfinishedError
 from kafkalog_core.ops.apply import apply_draft, resume
+from kafkalog_core.ops.cleaning.to_dir import compact_to
+from kafkalog_core.ops.compact import CompactRequest
 from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
 from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
 from kafkalog_core.ops.plans.sites import site_of
@@ -31,7 +35,11 @@ from kafkalog_core.ops.recovery.partition import PartitionLoad
 from kafkalog_core.ops.recovery.results import LoadOptions
 from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
 from kafkalog_core.ops.releases.release import parse_release
-from kafkalog_core.ops.releases.settings import Settings
+from kafkalog_core.ops.releases.settings import Settings, SettingsRequest
+from kafkalog_core.ops.report import Report
+from kafkalog_core.ops.roll import RollRequest, roll
+from kafkalog_core.ops.selecting.selection import Selection
+from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import read_log_dir
@@ -41,12 +49,12 @@ from tests.ops.truncating import EPOCHS, RECOVERY, STARTS, WATERMARKS, write_log
 from tests.storage.repairs import CountingDisk, DyingDisk, FailingDisk, Killed, snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kafkalog_core.ops.plans.plan import Draft
-    from kafkalog_core.ops.undo import Scope
+    from kafkalog_core.ops.undo import Scope, UndoPlan
 
-__all__ = ["CASES", "END", "Case", "FullDisk", "Rounds", "mounted_disk", "write_patient"]
+__all__ = ["CASES", "END", "Case", "FullDisk", "NewDirRounds", "Rounds", "mounted_disk", "write_patient"]
 
 FILLER = "filler"
 SHM = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108 -- another file system, and a quick one
@@ -68,14 +76,21 @@ class FullDisk:
         status = os.statvfs(self.path)
         return status.f_bfree * status.f_frsize
 
-    def reset(self, pristine: Path, *, is_full: bool = True) -> Path:
-        """The log directory as it was, on a full disk or on one with room."""
+    def reset(self, pristine: Path, *, free_bytes: int | None = 0) -> Path:
+        """The log directory as it was, on a disk with so many bytes free; `None`: with room."""
         for each in self.path.iterdir():
             shutil.rmtree(each) if each.is_dir() else each.unlink()
         shutil.copytree(pristine, self.root)
-        if is_full:
-            self.fill()
+        if free_bytes is not None:
+            self.leave(free_bytes)
         return self.root
+
+    def leave(self, free_bytes: int) -> None:
+        """Fill it but for so many bytes."""
+        self.fill()
+        filler = self.path / FILLER
+        os.truncate(filler, filler.stat().st_size - free_bytes)
+        assert self.free_bytes == free_bytes
 
     def fill(self) -> None:
         """Write until nothing more fits."""
@@ -105,64 +120,95 @@ def mounted_disk(size: str = "1m") -> Iterator[FullDisk]:
         place.rmdir()
 
 
-def write_patient(root: Path) -> Path:
-    """A log directory of 4.3 after a crash: two partitions of three segments, the second one with a torn tail."""
+def write_patient(root: Path, command: str = "retain") -> Path:
+    """A log directory of 4.3 with two partitions of three segments, and what a command finds wrong with them."""
     for partition in PARTITIONS:
-        batches = {
-            base: [
-                build.batch_v2(
-                    [
-                        build.Record(offset=offset, timestamp_ms=1000 + offset, value=bytes(20000))
-                        for offset in range(first, last + 1)
-                    ]
-                )
-                for first, last in [(offset, offset) for offset in offsets]
-            ]
-            for base, offsets in SEGMENTS.items()
-        }
+        batches = {base: [_batch(offset) for offset in offsets] for base, offsets in SEGMENTS.items()}
         directory = write_log(root / partition, batches)
         for base in (10, 20):
             (directory / f"{base:020}.snapshot").write_bytes(build.snapshot([]))
         (directory / EPOCHS).write_bytes(build.epoch_checkpoint([(0, 0), (1, 21)]))
-    torn = root / "u-0" / f"{20:020}.log"
-    torn.write_bytes(torn.read_bytes() + torn.read_bytes()[:18000])
     offsets = [(name[0], 0, 0) for name in PARTITIONS]
-    write_tops(root, recovery=offsets, watermarks=[(name[0], 0, END) for name in PARTITIONS], starts=offsets)
+    ends = [(name[0], 0, END) for name in PARTITIONS]
+    is_clean = command in {"reindex", "compact"}
+    write_tops(root, recovery=ends if is_clean else offsets, watermarks=ends, starts=offsets, is_clean=is_clean)
     assert {path.name for path in root.iterdir()} >= {RECOVERY, STARTS, WATERMARKS}
     (root / ".lock").touch()
+    _HARM[command](root)
     return root
+
+
+def _batch(offset: int) -> bytes:
+    key, value = b"key-%d" % (offset % 3), bytes([offset]) * 20000
+    return build.batch_v2([build.Record(offset=offset, timestamp_ms=1000 + offset, key=key, value=value)])
+
+
+def _tear(root: Path) -> None:
+    """The last append to the second partition was cut short."""
+    torn = root / "u-0" / f"{20:020}.log"
+    torn.write_bytes(torn.read_bytes() + torn.read_bytes()[:18000])
+
+
+def _spoil_indexes(root: Path) -> None:
+    """The indexes of a segment of each partition lead beyond its log."""
+    for partition, base in (("t-0", 10), ("u-0", 0)):
+        for suffix, entry in ((".index", (5000, 5000000)), (".timeindex", (10**12, 5000))):
+            make = build.offset_index if suffix == ".index" else build.time_index
+            (root / partition / f"{base:020}{suffix}").write_bytes(make([entry]))
+
+
+def _spoil_texts(root: Path) -> None:
+    """A checkpoint with a broken line, and leader epochs that go back."""
+    (root / STARTS).write_bytes(b"0\n2\nt 0 0\nu 0 x\n")
+    (root / "t-0" / EPOCHS).write_bytes(b"0\n2\n0 0\n0 21\n")
+
+
+_HARM = {
+    "retain": _tear,
+    "truncate": _tear,
+    "reindex": _spoil_indexes,
+    "checkpoint": _spoil_texts,
+    "compact": lambda root: None,
+}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A command, where its undo journal is, and whether the disk is full."""
+    """A command, where its undo journal is, and what is free on the disk.
+
+    `room`: `full`: 0 bytes; `least`: what the plan asks for, and not one block more; `room`: a lot.
+    """
 
     command: str
     options: dict[str, Any]
     keeps_undo: bool
-    is_full: bool = True
+    room: str = "full"
 
     def __str__(self) -> str:
         named = [name.replace("_", "-") for name, value in self.options.items() if value is True]
         named += [f"{value}" for name, value in self.options.items() if name == "assignment"]
         way = "--undo-to" if self.keeps_undo else "--no-undo"
-        return f"{self.command} {' '.join(named)} {way}, {'0 bytes free' if self.is_full else 'with room'}"
+        free = {"full": "0 bytes free", "least": "no more free than asked for", "room": "with room"}[self.room]
+        return f"{' '.join([self.command, *named])} {way}, {free}"
 
 
-COMMANDS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("retain", {"assignment": "retention.bytes=45000"}),
-    ("retain", {"assignment": "retention.bytes=0"}),
-    ("truncate", {"at_damage": True}),
-    ("truncate", {"as_broker": True}),
+COMMANDS: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("retain", {"assignment": "retention.bytes=45000"}, "full"),
+    ("retain", {"assignment": "retention.bytes=0"}, "full"),
+    ("truncate", {"at_damage": True}, "full"),
+    ("truncate", {"as_broker": True}, "full"),
+    ("reindex", {}, "full"),
+    ("checkpoint", {}, "least"),
+    ("compact", {"force": True}, "least"),
 )
 CASES = tuple(
-    Case(command, options, keeps_undo, is_full)
-    for is_full in (True, False)
-    for command, options in COMMANDS
+    Case(command, options, keeps_undo, room)
+    for is_tight in (True, False)
+    for command, options, tight in COMMANDS
     for keeps_undo in (True, False)
-    if keeps_undo or not is_full or options.get("assignment") != "retention.bytes=0"
+    for room in [tight if is_tight else "room"]
 )
-"""Where all segments are deleted, the first change that frees much comes after a write: --no-undo is refused then."""
+"""A checkpoint has to be whole before it takes the place of the old one, and a cleaned segment too."""
 
 CORRECTED_BY_A_START = (RECOVERY, STARTS, WATERMARKS, EPOCHS, ".index", ".timeindex", ".snapshot")
 """Indexes whose log is gone, among them."""
@@ -196,18 +242,23 @@ class Rounds:
     def __init__(self, case: Case, disk: FullDisk, place: Path, *, is_real: bool = False) -> None:
         self.case = case
         self._disk = disk
-        self._pristine = place / "pristine"
+        self._pristine = place / "pristine" / case.command
         self._is_real = is_real
         if not self._pristine.exists():
-            write_patient(self._pristine)
+            write_patient(self._pristine, case.command)
         self._undo_to = place / "elsewhere" / "journals"
+        self.free_bytes: int | None = None if case.room == "room" else 0
         self.reset()
+        if case.room == "least":
+            self.free_bytes = self.needed_bytes()
+            self.reset()
         self.old = snapshot(disk.root)
         counting = CountingDisk()
         self.apply(counting)
         self.steps = counting.steps
         self.new = self._shown()
         self._goal = self._kept()
+        self.undo_steps = self._count_undo() if case.keeps_undo else []
 
     @property
     def root(self) -> str:
@@ -216,15 +267,20 @@ class Rounds:
 
     def reset(self) -> None:
         """Begin again."""
-        self._disk.reset(self._pristine, is_full=self.case.is_full)
+        self._disk.reset(self._pristine, free_bytes=self.free_bytes)
         shutil.rmtree(self._undo_to.parent, ignore_errors=True)
+
+    def needed_bytes(self) -> int:
+        """What the plan needs on the disk."""
+        return next(each.needed_bytes for each in self.draft().plan.spaces if each.path.startswith(self.root))
 
     def draft(self, *, beside: bool = False) -> Draft:
         """The plan; `beside`: with its journal next to the files."""
         options = dict(self.case.options)
-        assignments = ["cleanup.policy=delete", "retention.ms=-1"]
+        policy = "compact" if self.case.command == "compact" else "delete"
+        assignments = [f"cleanup.policy={policy}", "retention.ms=-1"]
         assignments += [options.pop("assignment")] if "assignment" in options else []
-        kafka = {"kafka": RELEASE, "assignments": assignments}
+        kafka = {"kafka": RELEASE, "assignments": assignments, "assume_defaults": policy == "compact"}
         request = PlanRequest(site=site_of([self.root]), options={"kafka": kafka, **options}, now_ms=NOW_MS)
         undo_to = str(self._undo_to) if self.case.keeps_undo and not beside else None
         return make_plan(self.case.command, request, undo_to=undo_to, keeps_undo=self.case.keeps_undo)
@@ -236,14 +292,17 @@ class Rounds:
     def kill(self, at: int) -> None:
         """Apply, and end before a step."""
         self.reset()
+        self._die(self.apply, at)
+
+    def _die(self, act: Callable[[Disk], object], at: int) -> None:
         if not self._is_real:
             with suppress(Killed):
-                self.apply(DyingDisk(at))
+                act(DyingDisk(at))
             return
         child = os.fork()
         if not child:
             try:
-                self.apply(SigkillDisk(at))
+                act(SigkillDisk(at))
             finally:
                 os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
@@ -276,6 +335,50 @@ class Rounds:
         self._check_finish(f"{self.case}: step {at} fails")
         return 1
 
+    # --- and back -----------------------------------------------------------------------------------------------------
+    def _count_undo(self) -> list[str]:
+        self._applied()
+        counting = CountingDisk()
+        self.take_back(counting)
+        assert snapshot(self._disk.root) == self.old, f"{self.case}: is not taken back"
+        return counting.steps
+
+    def _applied(self) -> None:
+        """Apply; on a full disk what comes free is taken by something else, but for what the undo asks for."""
+        self.reset()
+        self.apply(Disk())
+        if self.case.room != "room":
+            self._disk.fill()
+            plan = plan_undo(self._scope())
+            if self._needed(plan):
+                self._check_refused(plan)
+            self._disk.leave(self._needed(plan))
+
+    def _needed(self, plan: UndoPlan) -> int:
+        return next(each.needed_bytes for each in plan.spaces if each.path.startswith(self.root))
+
+    def _check_refused(self, plan: UndoPlan) -> None:
+        """Without room nothing is changed."""
+        now = snapshot(self._disk.root)
+        with pytest.raises(RefusedError, match="nothing has been changed"):
+            apply_undo(plan, Disk())
+        assert snapshot(self._disk.root) == now
+
+    def take_back(self, disk: Disk) -> None:
+        """Plan and apply an undo."""
+        apply_undo(plan_undo(self._scope()), disk)
+
+    def check_undo_killed(self, at: int) -> int:
+        """Kill an undo; a start loses nothing that the repair kept, and it is finished. How many kills that were."""
+        self._applied()
+        self._die(self.take_back, at)
+        kept = self._kept()
+        assert all(self._goal[name] <= kept[name] for name in kept), f"{self.case}: step {at} of the undo loses records"
+        if self._scope().found.journals[0].state != "undone":
+            self.take_back(Disk())
+        assert snapshot(self._disk.root) == self.old, f"{self.case}: step {at} of the undo is not finished"
+        return 1
+
     # --- what is there ------------------------------------------------------------------------------------------------
     def _scope(self) -> Scope:
         """The journal, from the log directory, or from its own where there was no room for a pointer."""
@@ -286,7 +389,8 @@ class Rounds:
 
     def _check_finish(self, what: str) -> None:
         """Finish it. Where deletions and cuts were made ahead of the intent, a start may have to correct the rest."""
-        is_exact = self.case.keeps_undo or not self.case.is_full or bool(self._scope().interrupted())
+        is_rest_planned = self.case.command not in {"retain", "truncate"} or self.case.room == "room"
+        is_exact = self.case.keeps_undo or is_rest_planned or bool(self._scope().interrupted())
         self._finish()
         now = self._shown()
         others = {name for name in {*now, *self.new} if now.get(name) != self.new.get(name)}
@@ -303,8 +407,13 @@ class Rounds:
 
     def _take_back(self) -> None:
         scope = self._scope()
-        if scope.found.journals:
-            apply_undo(plan_undo(scope), Disk())
+        if not scope.found.journals:
+            return
+        plan = plan_undo(scope)
+        if plan.obstacles and self.case.command == "compact":  # old segments are whole before the new ones are deleted
+            self._check_refused(plan)
+            self._disk.leave(self._needed(plan))
+        self.take_back(Disk())
 
     def _shown(self) -> dict[str, object]:
         """Content and attributes of all files but for the times of those that were written."""
@@ -324,7 +433,8 @@ class Rounds:
             for _ in load.run():
                 pass
             assert load.result.problem is None, load.result.problem
-            batches = (each for path in (self._disk.root / name).glob("*.log") for each in _batches(path.read_bytes()))
+            paths = [each.segment.files[0].path for each in load.result.segments if each.segment is not None]
+            batches = (batch for path in paths for batch in _batches(Path(path).read_bytes()))
             found[name] = {each for each in batches if each[1] < load.result.end_offset}
         return found
 
@@ -340,12 +450,69 @@ def _batches(log: bytes) -> Iterator[tuple[int, int]]:
             yield base, last
 
 
+class NewDirRounds:
+    """Rounds of a command that writes a new directory: the disk that it reads is full, and stays as it is."""
+
+    def __init__(self, command: str, disk: FullDisk, place: Path) -> None:
+        self._command = command
+        self._disk = disk
+        self._place = place / "new"
+        pristine = place / "pristine" / "compact"
+        if not pristine.exists():
+            write_patient(pristine, "compact")
+        disk.reset(pristine)
+        self._old = snapshot(disk.root)
+        counting = CountingDisk()
+        self.write(counting)
+        self.steps = counting.steps
+        self._new = _contents(self._place / "to")
+
+    def write(self, disk: Disk, to: Path | None = None) -> None:
+        """Write the directory."""
+        if to is None:
+            shutil.rmtree(self._place, ignore_errors=True)
+            self._place.mkdir()
+        target, report = str(to or self._place / "to"), Report()
+        targets = resolve([str(self._disk.root)], Selection())
+        kafka = SettingsRequest(kafka=RELEASE, assignments=("cleanup.policy=compact",), assume_defaults=True)
+        if self._command == "roll":
+            rolls = roll(RollRequest(targets=tuple(targets), kafka=kafka, to=target), report, disk=disk)
+            assert len(list(rolls)) == len(PARTITIONS)
+            return
+        request = CompactRequest(targets=tuple(targets), kafka=kafka, now_ms=NOW_MS, force=True)
+        assert len(list(compact_to(request, target, report, disk=disk))) == len(PARTITIONS)
+
+    def check_refused(self) -> None:
+        """On the full disk itself it does not begin."""
+        with pytest.raises(RefusedError, match=r"bytes are needed, and 0 are free"):
+            self.write(Disk(), self._disk.path / "to")
+        assert sorted(each.name for each in self._disk.path.iterdir()) == ["data", FILLER]
+
+    def check_killed(self, at: int) -> int:
+        """Kill; the source is as it was, and the directory is whole or not there."""
+        child = os.fork()
+        if not child:
+            try:
+                self.write(SigkillDisk(at))
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        assert snapshot(self._disk.root) == self._old
+        assert not (self._place / "to").exists() or _contents(self._place / "to") == self._new
+        return 1
+
+
+def _contents(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
 def _run(disk: FullDisk, place: Path, stride: int) -> Iterator[str]:
     totals = [0, 0]
     yield "kills  errors  steps  command\n"
     for case in CASES:
         rounds = Rounds(case, disk, place, is_real=True)
-        points = range(0, len(rounds.steps), stride if case.is_full else 3 * stride)
+        step = stride if case.room != "room" else 3 * stride
+        points = range(0, len(rounds.steps), step)
         kills = sum(rounds.check_killed(at) for at in points)
         errors = sum(
             rounds.check_failed(at, number, forever=number == errno.ENOSPC)
@@ -354,6 +521,16 @@ def _run(disk: FullDisk, place: Path, stride: int) -> Iterator[str]:
         )
         totals = [totals[0] + kills, totals[1] + errors]
         yield f"{kills:5}  {errors:6}  {len(rounds.steps):5}  {case}\n"
+        if rounds.undo_steps:
+            kills = sum(rounds.check_undo_killed(at) for at in range(0, len(rounds.undo_steps), step))
+            totals[0] += kills
+            yield f"{kills:5}       -  {len(rounds.undo_steps):5}  undo of {case}\n"
+    for command in ("roll", "compact"):
+        new_dir = NewDirRounds(command, disk, place)
+        new_dir.check_refused()
+        kills = sum(new_dir.check_killed(at) for at in range(0, len(new_dir.steps), stride))
+        totals[0] += kills
+        yield f"{kills:5}       -  {len(new_dir.steps):5}  {command} --to another disk, 0 bytes free\n"
     yield f"{totals[0]:5}  {totals[1]:6}         in all: nothing lost, each taken back to the byte or finished\n"
 
 

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
+from kafkalog_cli.main import cli
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops.apply import apply_draft
 from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
-from tests.storage.full_disk import CASES, Case, FullDisk, Rounds, mounted_disk
-from tests.storage.repairs import names_of_ours, snapshot
+from tests.storage.full_disk import CASES, Case, FullDisk, NewDirRounds, Rounds, mounted_disk
+from tests.storage.repairs import DyingDisk, Killed, names_of_ours, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
-SAMPLE = 5
+SAMPLE = 3
 """Points of each case; the long run takes all."""
-FULL = tuple(case for case in CASES if case.is_full)
+TIGHT = tuple(case for case in CASES if case.room != "room")
+FULL = tuple(case for case in CASES if case.room == "full")
+LEAST = tuple(case for case in CASES if case.room == "least")
+BLOCK_BYTES = 4096
 RETAIN = {"assignment": "retention.bytes=45000"}
 
 
@@ -32,7 +38,7 @@ def disk() -> Iterator[FullDisk]:
         yield mounted
 
 
-@pytest.mark.parametrize("case", FULL, ids=str)
+@pytest.mark.parametrize("case", TIGHT, ids=str)
 def test_a_sample_of_the_long_run(case: Case, disk: FullDisk, tmp_path: Path) -> None:
     rounds = Rounds(case, disk, tmp_path)
     assert rounds.new != rounds.old
@@ -41,9 +47,63 @@ def test_a_sample_of_the_long_run(case: Case, disk: FullDisk, tmp_path: Path) ->
         rounds.check_killed(at)
     rounds.check_failed(count // 2, errno.ENOSPC, forever=True)
     rounds.check_failed(count // 3, errno.EIO, forever=False)
+    for part in (1, 2) if rounds.undo_steps else ():
+        rounds.check_undo_killed(part * len(rounds.undo_steps) // 3)
 
 
-@pytest.mark.parametrize("case", FULL, ids=str)
+@pytest.mark.parametrize("command", ["roll", "compact"])
+def test_a_new_directory_is_not_made_on_the_full_disk_and_made_elsewhere(
+    command: str, disk: FullDisk, tmp_path: Path
+) -> None:
+    rounds = NewDirRounds(command, disk, tmp_path)
+    rounds.check_refused()
+    for part in (1, 2):
+        rounds.check_killed(part * len(rounds.steps) // 3)
+
+
+@pytest.mark.parametrize("case", LEAST, ids=str)
+def test_with_one_block_less_than_it_needs_it_is_refused_with_the_bytes_that_are_missing(
+    case: Case, disk: FullDisk, tmp_path: Path
+) -> None:
+    rounds = Rounds(case, disk, tmp_path)
+    assert rounds.free_bytes
+    rounds.free_bytes -= BLOCK_BYTES
+    rounds.reset()
+    draft = rounds.draft()
+    (obstacle,) = draft.plan.obstacles
+    if case.command == "checkpoint":
+        assert "4,096 bytes have to be freed there first, as a new file is whole before it takes the place" in obstacle
+        assert f"kafkalog retain {rounds.root} --undo-to DIR --apply" in obstacle
+    else:
+        assert "or --to DIR in their place writes the cleaned logs elsewhere" in obstacle
+        assert "as the cleaned segments are whole before the old ones are deleted" in obstacle or not case.keeps_undo
+    with pytest.raises(RefusedError, match="nothing has been changed"):
+        apply_draft(draft, Disk(), now_ms=0)
+    assert snapshot(disk.root) == rounds.old
+    assert names_of_ours(disk.root) == []
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_what_a_run_left_that_died_while_it_staged_is_room_for_the_next_one(
+    torn: bool, disk: FullDisk, tmp_path: Path
+) -> None:
+    rounds = Rounds(
+        next(case for case in LEAST if case.command == "checkpoint" and not case.keeps_undo), disk, tmp_path
+    )
+    rounds.reset()
+    with suppress(Killed):
+        rounds.apply(DyingDisk(rounds.steps.index("rename"), torn=torn))
+    assert disk.free_bytes == 0
+    assert names_of_ours(disk.root)
+    rounds.apply(Disk())
+    assert names_of_ours(disk.root) == []
+    assert {name: row[0] for name, row in snapshot(disk.root).items()} == {
+        name: row[0]
+        for name, row in rounds.new.items()  # type: ignore[index]  # rows of a snapshot begin with the content
+    }
+
+
+@pytest.mark.parametrize("case", TIGHT, ids=str)
 def test_nothing_is_written_there_before_something_is_freed(case: Case, disk: FullDisk, tmp_path: Path) -> None:
     class Watching(Disk):
         """Notes what is written on the full disk while 0 bytes are free."""
@@ -72,6 +132,8 @@ def test_without_either_option_it_is_refused_and_both_are_named(disk: FullDisk, 
 
 def test_an_undo_says_how_much_room_it_lacks_before_it_changes_anything(disk: FullDisk, tmp_path: Path) -> None:
     rounds = Rounds(Case("retain", RETAIN, keeps_undo=True), disk, tmp_path)
+    rounds.reset()
+    rounds.apply(Disk())
     disk.fill()
     new = snapshot(disk.root)
     plan = plan_undo(scope_of(rounds.root))
@@ -83,6 +145,30 @@ def test_an_undo_says_how_much_room_it_lacks_before_it_changes_anything(disk: Fu
     (disk.path / "filler").unlink()
     apply_undo(plan_undo(scope_of(rounds.root)), Disk())
     assert snapshot(disk.root) == rounds.old
+
+
+DEMO = Path(__file__).resolve().parents[2] / "fixtures" / "demo"
+DEMO_COMMANDS = {
+    "retain": ("--topic", "orders", "--topic-config", "orders:retention.ms=86400000", "--set", "cleanup.policy=delete"),
+    "truncate": ("--to-offset", "17", "--topic", "orders", "--partition", "0"),
+    "reindex": ("--topic", "orders"),
+}
+
+
+@pytest.mark.parametrize("way", ["--undo-to", "--no-undo"])
+@pytest.mark.parametrize("command", DEMO_COMMANDS)
+def test_the_demo_is_repaired_at_0_bytes_free_as_the_readme_says(
+    command: str, way: str, disk: FullDisk, tmp_path: Path
+) -> None:
+    disk.reset(DEMO, free_bytes=None)
+    if command == "reindex":
+        for suffix in ("index", "timeindex"):
+            (disk.root / "orders-1" / f"{39:020}.{suffix}").write_bytes(b"x" * 24)
+    disk.fill()
+    where = (way, str(tmp_path / "undo")) if way == "--undo-to" else (way,)
+    result = CliRunner().invoke(cli, [command, *DEMO_COMMANDS[command], *where, "--apply", str(disk.root)])
+    assert '"state":"applied"' in result.stdout, result.output
+    assert names_of_ours(disk.root) == [] or way == "--undo-to"
 
 
 def test_without_undo_nothing_is_left_of_a_journal(disk: FullDisk, tmp_path: Path) -> None:

@@ -113,10 +113,26 @@ def test_without_undo_what_is_deleted_first_makes_room_for_the_intent(two_disks:
     assert needed(changes, keeps_old=False) == {patient: 0}
     assert [made_ahead(changes, free) for free in (rest + INTENT, rest + INTENT - 1, 0)] == [0, 1, 2]
     alone = changes[2:]
-    assert needed(alone, keeps_old=False) == {patient: rest + INTENT}
-    assert made_ahead(alone, 0) == 0
+    assert needed(alone, keeps_old=False) == {patient: 8 * KIB}
+    assert [made_ahead(alone, free) for free in (rest + INTENT, rest, 8 * KIB, 8 * KIB - 1)] == [0, 2, 2, 0]
     parts = [replace(each, swap=0) for each in changes[:2]]
     assert made_ahead(parts, 0) == 0
+    assert needed(alone[:1], keeps_old=False) == {patient: 8 * KIB}
+    (space,) = spaces_for(alone[:1], None, keeps_old=False, makes_ahead=False)
+    assert space.needed_bytes == rest + INTENT
+
+
+def test_replaced_indexes_of_a_segment_make_way_for_each_other(two_disks: tuple[str, str]) -> None:
+    patient, other = two_disks
+    times = change(f"{patient}/0.timeindex", "replace", 4 * KIB, 4 * KIB)
+    offsets = change(f"{patient}/0.index", "replace", 8 * KIB, 4 * KIB)
+    assert needed([times], other)[patient] == 4 * KIB
+    assert needed([offsets, times], other)[patient] == 0
+    assert needed([offsets, times], keeps_old=False) == {patient: 0}
+    assert needed([offsets, replace(times, path=f"{patient}/9.timeindex")], other)[patient] == 0
+    larger = replace(offsets, size_bytes=20 * KIB)
+    assert needed([larger, times], other)[patient] == 12 * KIB
+    assert needed([replace(offsets, swap=0), replace(times, swap=0)], other)[patient] == 8 * KIB
 
 
 def test_what_there_is(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import atexit
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -15,7 +16,19 @@ from tools.fuzz.mending import mended_log, mended_snapshot, mended_v07
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["MTIME_MS", "PARTITIONS", "SPOOL", "Packed", "mutated", "pack", "unpack", "written_paths"]
+__all__ = [
+    "ELSEWHERE",
+    "MTIME_MS",
+    "PARTITIONS",
+    "SPOOL",
+    "Packed",
+    "empty_disk",
+    "fill_disk",
+    "mutated",
+    "pack",
+    "unpack",
+    "written_paths",
+]
 
 PARTITIONS: Final = (
     "orders-0",
@@ -27,7 +40,9 @@ MTIME_MS: Final = 1_700_000_000_000
 _HEAD: Final = 2
 _NAME_BYTES: Final = 255
 _PREFIX: Final = "kafkalog-fuzzed-"
-_ROOM: Final = Path("/dev/shm")  # noqa: S108 -- where there is one: many files are written
+_SHM: Final = Path("/dev/shm")  # noqa: S108 -- where there is one: many files are written
+_ROOM: Final = Path(os.environ.get("KAFKALOG_FUZZ_DISK", _SHM))
+_SMALL_BYTES: Final = 64 * 1024 * 1024  # no larger disk is filled
 _NAMES: Final = (
     b"00000000000000000000.log",
     b"00000000000000000000.index",
@@ -113,9 +128,9 @@ def mutated(data: bytes, max_bytes: int, seed: int, mutate: Callable[[bytes, int
     return pack(options, files)[:max_bytes]
 
 
-def _scratch() -> Path:
+def _scratch(room: Path) -> Path:
     """A directory of this process; those of processes that libFuzzer has ended go away."""
-    room = _ROOM if _ROOM.is_dir() else Path(tempfile.gettempdir())
+    room = room if room.is_dir() else Path(tempfile.gettempdir())
     for left in room.glob(f"{_PREFIX}*"):
         if not Path("/proc", left.name.removeprefix(_PREFIX)).exists():
             shutil.rmtree(left, ignore_errors=True)
@@ -125,8 +140,26 @@ def _scratch() -> Path:
     return scratch
 
 
-_SCRATCH: Final = _scratch()
+_SCRATCH: Final = _scratch(_ROOM)
 SPOOL: Final = str(_SCRATCH)  # temporary files of a target may be made here
+ELSEWHERE: Final = _scratch(Path(tempfile.gettempdir()) if _ROOM == _SHM else _SHM) / "elsewhere"
+"""A directory on another file system, where there are two."""
+_FILLER: Final = _SCRATCH / "filler"
+
+
+def fill_disk() -> None:
+    """Leave 0 bytes free on the small disk that `KAFKALOG_FUZZ_DISK` names."""
+    status = os.statvfs(_SCRATCH)
+    if status.f_blocks * status.f_frsize > _SMALL_BYTES:
+        return
+    with suppress(OSError), open(_FILLER, "ab", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
+def empty_disk() -> None:
+    """Take away what filled it."""
+    _FILLER.unlink(missing_ok=True)
 
 
 def written_paths(partition: str, files: Iterable[Packed], which: int) -> list[str]:

@@ -15,7 +15,7 @@ from tools.fuzz.directories import Packed, pack
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["DUMP_OPTIONS", "VERIFY_OPTIONS", "directory_seeds"]
+__all__ = ["DUMP_OPTIONS", "REPAIR_OPTIONS", "VERIFY_OPTIONS", "directory_seeds"]
 
 VERIFY_OPTIONS: Final = (
     b"\x00\x00",
@@ -35,6 +35,12 @@ DUMP_OPTIONS: Final = (
     b"\x42\x00",
     b"\xa0\x04",
     b"\x15\x02",
+)
+REPAIR_OPTIONS: Final = tuple(
+    bytes([command | way << 3 | is_full << 5, 40 * (command + way) % 256])
+    for is_full in (0, 1)
+    for way in (0, 1, 2)
+    for command in range(8)
 )
 _MAX_FILE_BYTES: Final = 1000
 _BUILT: Final = 2  # of each flavour

@@ -38,6 +38,8 @@ __all__ = [
 ]
 
 _SHOWN: Final = 10
+_WHOLE_FIRST: Final = "a new file is whole before it takes the place of the old one"
+_WHY_ROOM: Final = {"compact": "the cleaned segments are whole before the old ones are deleted"}
 
 
 def obstacles_of(plan: Plan) -> tuple[str, ...]:
@@ -165,18 +167,29 @@ def _of_place(undo_to: str | None) -> Iterator[str]:
 def _of_space(plan: Plan) -> Iterator[str]:
     for space in plan.spaces:
         if not space.is_enough:
-            yield f"{space_sentence(space)}{_way_out(plan)}"
+            yield f"{space_sentence(space)}{_way_out(plan, space)}"
 
 
-def _way_out(plan: Plan) -> str:
-    """The options with which the same plan fits."""
+def _way_out(plan: Plan, space: Space) -> str:
+    """The options with which the same plan fits; where none does, how many bytes are to be freed, and how."""
     ways = []
     copies = sum(change.before.size_bytes for change in plan.changes if change.before and change.kind != "cut")
-    if all(each.is_enough for each in spaces_for(plan.changes, None, is_other_device=True)):
+    elsewhere = spaces_for(plan.changes, None, is_other_device=True)
+    without = spaces_for(plan.changes, None, keeps_old=False)
+    if all(each.is_enough for each in elsewhere):
         other = "another file system" if plan.undo_to is None else "a third file system"
         ways.append(f"--undo-to DIR (a directory on {other}, which takes {size(copies)})")
-    if plan.keeps_undo and all(each.is_enough for each in spaces_for(plan.changes, None, keeps_old=False)):
+    if plan.keeps_undo and all(each.is_enough for each in without):
         ways.append("--no-undo (it cannot be taken back then)")
-    if not ways:
-        return "; it does not fit with --undo-to DIR or --no-undo either: move something else away first"
-    return f"; the same command fits with {' or with '.join(ways)}"
+    to_dir = "; or --to DIR in their place writes the cleaned logs elsewhere" if plan.command == "compact" else ""
+    if ways:
+        return f"; the same command fits with {' or with '.join(ways)}{to_dir}"
+    missing = [each.needed_bytes - each.free_bytes for each in (*elsewhere, *without) if each.path == space.path]
+    if not missing:
+        return ": move something else away there first, or name another directory with --undo-to"
+    root, why = shell_path(plan.request.site.root), _WHY_ROOM.get(plan.command, _WHOLE_FIRST)
+    retain = f", or let retention make room, which needs none: kafkalog retain {root} --undo-to DIR --apply"
+    return (
+        f"; with --undo-to DIR on another file system, or with --no-undo, {min(missing):,} bytes have to be freed "
+        f"there first, as {why}: delete or move something else{'' if plan.command == 'retain' else retain}{to_dir}"
+    )

@@ -6,6 +6,7 @@ the same plan comes out again, which is how `kafkalog apply` finds out that noth
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -15,6 +16,7 @@ from kafkalog_core.ops.plans.obstacles import obstacles_of
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
 from kafkalog_core.ops.releases.settings import SettingsRequest
 from kafkalog_core.storage.changing.changes import Change, Stage
+from kafkalog_core.storage.changing.journals import find_journals, remains_bytes
 from kafkalog_core.storage.changing.outline import Outline
 from kafkalog_core.storage.changing.space import Space, spaces_for
 
@@ -205,5 +207,15 @@ def make_plan(
     plan = Plan(
         command=command, request=request, changes=changes, outcome=outcome, undo_to=undo_to, keeps_undo=keeps_undo
     )
-    plan = replace(plan, spaces=spaces_for(changes, undo_to, keeps_old=keeps_undo))
+    spaces = spaces_for(changes, undo_to, keeps_old=keeps_undo, makes_ahead=outline.is_kept)
+    plan = replace(plan, spaces=_with_remains(spaces, request.site.root))
     return Draft(replace(plan, obstacles=obstacles_of(plan)), outline)
+
+
+def _with_remains(spaces: tuple[Space, ...], root: str) -> tuple[Space, ...]:
+    """Count what an apply deletes first as free: new content of a run that ended before it put it in place."""
+    device, more = os.stat(root).st_dev, remains_bytes(find_journals(root)) if spaces else 0
+    return tuple(
+        replace(space, free_bytes=space.free_bytes + more) if os.stat(space.path).st_dev == device else space
+        for space in spaces
+    )

@@ -185,6 +185,8 @@ def _message(plan: Plan, state: str, journal: Journal | None) -> str:
     if state == "refused":
         return f"{planned}, but it cannot be done as things are. Nothing has been changed"
     back = "kafkalog undo can take it back" if plan.keeps_undo else f"with --no-undo {_FOR_GOOD}"
+    if plan.undo_to is not None:
+        back = f"{back} by its journal in {plan.undo_to}"
     return f"{planned}. Nothing has been changed yet: --apply does it, and {back}"
 
 

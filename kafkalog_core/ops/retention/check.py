@@ -153,6 +153,8 @@ def _keeper(log: Log, rules: RetentionRules, segment: SegmentView, judgement: Ju
         )
     if segment.is_active and not segment.size_bytes:
         return "empty-active", "the active segment is empty"
+    if segment.is_active and segment.base_offset >= log.end_offset:  # UnifiedLog.roll refuses a segment that is there
+        return "empty-active", "the active segment holds no whole batch, and the next one would have its name"
     if rules.is_tiered and (segment.is_active or segment.next_offset > log.start_offset):
         return "remote", "it goes only once it is in remote storage, and nothing on this disk tells whether it is"
     return None, judgement.reason

@@ -9,14 +9,82 @@ changed when all is staged.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["Change", "ChangeKind", "Fingerprint", "Stage"]
+__all__ = [
+    "INDEXES",
+    "Change",
+    "ChangeKind",
+    "Fingerprint",
+    "OneFile",
+    "Stage",
+    "grouped",
+    "is_offset_index",
+    "makes_way",
+]
 
 ChangeKind = Literal["replace", "create", "cut", "remove"]
+
+INDEXES: Final = (".index", ".timeindex", ".txnindex")
+"""The files of a segment that a start builds again when the first of them, the offset index, is missing."""
+
+
+class OneFile(Protocol):
+    """What a change and an entry of a journal have in common."""
+
+    @property
+    def kind(self) -> ChangeKind:
+        """What is done to the file."""
+
+    @property
+    def path(self) -> str:
+        """Path of the file."""
+
+    @property
+    def swap(self) -> int | None:
+        """The base offset of the replacement of segments that it is a part of; `None`: of none."""
+
+
+Item = TypeVar("Item", bound=OneFile)
+
+
+def grouped(changes: Iterable[Item]) -> Iterator[list[Item]]:
+    """Yield the changes in their order, in groups whose order inside the group is free.
+
+    A group is one change, or all parts of one replacement of segments, or the new indexes of one segment.
+
+    The indexes of a segment can make way for their successors where there is no room for both: the offset index, if it
+    is there, is deleted first, and it is written last. As long as it is missing every start builds all indexes of the
+    segment again from the log (`LogLoader.loadSegmentFiles`, `LogSegment.sanityCheck` and `recover`). Whoever plans a
+    new offset index has read the log to its end without damage, or cuts it where such a start does.
+    """
+    for _, group in groupby(changes, _group_of):
+        yield list(group)
+
+
+def makes_way(group: Sequence[OneFile], *, is_back: bool = False) -> bool:
+    """Whether the files of a group may be deleted before their successors are written; `is_back`: by an undo."""
+    kinds = {"replace"} if is_back else {"replace", "create"}
+    return any(change.kind in kinds and change.swap is None and is_offset_index(change.path) for change in group)
+
+
+def is_offset_index(path: str) -> bool:
+    """Whether a path is that of an offset index."""
+    return path.endswith(INDEXES[0])
+
+
+def _group_of(change: OneFile) -> tuple[object, ...]:
+    directory, _, name = change.path.rpartition("/")
+    if change.swap is not None:
+        return directory, change.swap
+    stem, dot, suffix = name.partition(".")
+    if change.kind in {"replace", "create"} and f"{dot}{suffix}" in INDEXES:
+        return directory, stem, "indexes"
+    return directory, name, "alone"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ neither, somebody else has changed it, and it is left alone.
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, pairwise
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from kafkalog_core.errors import NotFoundError, RefusedError, StorageError
 from kafkalog_core.storage.changing.attributes import Attributes
+from kafkalog_core.storage.changing.changes import INDEXES, is_offset_index, makes_way
 from kafkalog_core.storage.changing.fingerprint import (
     fingerprint,
     fingerprint_of_bytes,
@@ -31,12 +33,13 @@ from kafkalog_core.storage.changing.journal_file import write_intent
 from kafkalog_core.storage.changing.journals import leading_directory, prune_command, undo_command
 from kafkalog_core.storage.changing.owners import check_owners
 from kafkalog_core.storage.changing.pointer import leave_pointer_if_room, remove_pointer
+from kafkalog_core.storage.changing.space import free_bytes, rounded
 from kafkalog_core.storage.changing.swap import Replacement, in_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkalog_core.storage.changing.changes import Change
+    from kafkalog_core.storage.changing.journals import Remains
     from kafkalog_core.storage.changing.trusted import TrustedDirectories
     from kafkalog_core.storage.changing.writer import Disk
 
@@ -47,8 +50,8 @@ __all__ = [
     "check_old",
     "check_resumed",
     "check_saved",
+    "delete_remains",
     "finish",
-    "make_at_once",
     "prune",
     "roll_back",
     "state_of",
@@ -65,7 +68,8 @@ _SECTOR_BYTES: Final = 512
 def state_of(journal: Journal, entry: Entry) -> FileState:
     """Whether a file is as it was before its change or as it is afterwards.
 
-    `halfway` is a cut that is being taken back, or one whose modification time has not been put back yet.
+    `halfway` is a cut that is being taken back, or one whose modification time has not been put back yet, or an index
+    that has made way for its successor.
     """
     path = journal.path_of(entry)
     trusted = journal.trusted
@@ -73,7 +77,7 @@ def state_of(journal: Journal, entry: Entry) -> FileState:
     if now in {entry.before, entry.after} and trusted.is_directory(os.path.dirname(path)):
         return "before" if now == entry.before else "after"
     if entry.kind != "cut" or now is None or entry.before is None or entry.after is None:
-        return "neither"
+        return "halfway" if now is None and _may_make_way(journal, entry) else "neither"
     size_bytes = entry.after.size_bytes
     if not size_bytes <= now.size_bytes <= entry.before.size_bytes:
         return "neither"
@@ -92,7 +96,8 @@ def check_new(journal: Journal) -> States:
     """
     states = _states(journal, journal.entries)
     for entry, state in states:
-        if state == "before" and entry.after is not None and entry.kind != "cut" and _is_needed(journal, entry):
+        is_open = state == "before" or (state == "halfway" and entry.kind == "replace")
+        if is_open and entry.after is not None and entry.kind != "cut" and _is_needed(journal, entry):
             _check_staged(journal, entry)
     return states
 
@@ -100,7 +105,7 @@ def check_new(journal: Journal) -> States:
 def check_resumed(journal: Journal) -> States:
     """As `check_new`, for a journal that was read from a file: what it would give to files is checked too."""
     states = check_new(journal)
-    copied = [entry for entry, state in states if state == "before" and _is_copied(journal, entry)]
+    copied = [entry for entry, state in states if state != "after" and _is_copied(journal, entry)]
     check_owners(journal, [(entry, entry.has) for entry in copied])
     return states
 
@@ -108,34 +113,24 @@ def check_resumed(journal: Journal) -> States:
 def finish(disk: Disk, journal: Journal, states: States) -> Journal:
     """Make the changes that have not been made; `states` is what `check_new` gave under the same lock."""
     with disk.within(journal.trusted):
-        for is_swap, steps in in_groups(journal, states):
+        for is_swap, steps in in_groups(states):
             first = steps[0][0]
             rest = (entry for entry in journal.entries if entry.number >= first.number)
             leave_pointer_if_room(disk, journal, rest)
             if is_swap:
                 Replacement(disk, journal, steps).make()
-            elif steps[0][1] != "after":
-                _make(disk, journal, first)
-            else:
-                _drop_name(disk, journal, first)
+                continue
+            for entry in _made_way(disk, journal, steps, "after"):
+                _make(disk, journal, entry)
+            for entry, state in steps:
+                if state == "after":
+                    _drop_name(disk, journal, entry)
         leave_pointer_if_room(disk, journal, ())
         if journal.keeps_old:
             _sync_parts(disk, journal)
             return write_intent(disk, journal, "complete", _like(journal))
         _remove(disk, journal)
     return replace(journal, state="complete")
-
-
-def make_at_once(disk: Disk, change: Change) -> None:
-    """Make a deletion or a cut without a journal. Raises RefusedError where the file is not the planned one."""
-    before = change.before
-    if before is None or fingerprint(change.path, disk.trusted) != before:
-        raise RefusedError("has changed since it was planned; run the same command again", path=change.path)
-    if change.kind == "cut":
-        disk.cut(change.path, change.size_bytes or 0, before.mtime_ns)
-    else:
-        disk.unlink(change.path)
-        disk.sync_directory(os.path.dirname(change.path))
 
 
 def check_old(journal: Journal) -> States:
@@ -164,11 +159,12 @@ def roll_back(disk: Disk, journal: Journal, states: States, *, gives_up_pointer:
             disk.unlink(path)
         if gives_up_pointer:
             remove_pointer(disk, journal)
-        for is_swap, steps in in_groups(journal, states):
+        for is_swap, steps in in_groups(states):
             if is_swap:
                 Replacement(disk, journal, steps).take_back()
-            elif steps[0][1] != "before":
-                _take_back(disk, journal, steps[0][0])
+                continue
+            for entry in _made_way(disk, journal, steps, "before"):
+                _take_back(disk, journal, entry)
         leave_pointer_if_room(disk, journal, ())
         journal = write_intent(disk, journal, "undone", _like(journal))
         _clear(disk, journal)
@@ -207,6 +203,17 @@ def prune(disk: Disk, journal: Journal) -> None:
         _prune(disk, journal)
 
 
+def delete_remains(disk: Disk, remains: Remains) -> None:
+    """Delete what a run left that ended before it had changed anything. Raises WriteError."""
+    with disk.within(remains.trusted):
+        for path in reversed(remains.paths):
+            status = remains.trusted.status(path)
+            if status is not None and stat.S_ISDIR(status.st_mode):
+                disk.remove_directory(path)
+            elif status is not None:
+                disk.unlink(path)
+
+
 def _prune(disk: Disk, journal: Journal) -> None:
     if journal.state not in {"undone", "pruning"}:
         journal = write_intent(disk, journal, "pruning", _like(journal))
@@ -239,7 +246,7 @@ def _states(journal: Journal, entries: Iterable[Entry]) -> States:
 def _halfway_made(disk: Disk, journal: Journal, states: States) -> States:
     """Finish a replacement that was interrupted: its way back begins at its end."""
     known: States = []
-    for is_swap, steps in in_groups(journal, states):
+    for is_swap, steps in in_groups(states):
         replacement = Replacement(disk, journal, steps) if is_swap else None
         if replacement is not None and replacement.extent == "mixed":
             replacement.make()
@@ -261,6 +268,35 @@ def _is_copied(journal: Journal, entry: Entry) -> bool:
 def _is_needed(journal: Journal, entry: Entry) -> bool:
     """Whether new content is still to be put in place; of what is the same before and after nothing else tells."""
     return not entry.is_same or journal.trusted.exists(journal.layout.staged(journal.path_of(entry), entry.number))
+
+
+def _may_make_way(journal: Journal, entry: Entry) -> bool:
+    """Whether a run that was interrupted may have deleted the file of an entry before it wrote it."""
+    is_index = entry.kind == "replace" and entry.swap is None and entry.path.endswith(INDEXES)
+    return is_index and journal.is_interrupted and journal.trusted.is_directory(os.path.dirname(journal.path_of(entry)))
+
+
+def _made_way(disk: Disk, journal: Journal, steps: States, wanted: Literal["before", "after"]) -> list[Entry]:
+    """The entries of a group whose files are still to be written, in that order.
+
+    The indexes of a segment are deleted here where there is no room for both the old and the new ones (`grouped`).
+    """
+    entries = [entry for entry, state in steps if state != wanted]
+    if not makes_way(entries, is_back=wanted == "before"):
+        return entries
+    paths = [journal.path_of(entry) for entry in entries]
+    directory, trusted = os.path.dirname(paths[0]), journal.trusted
+    is_copied = trusted.device(journal.layout.directory(paths[0]) or directory) != trusted.device(directory)
+    files = [entry.after if wanted == "after" else entry.before for entry in entries]
+    needed = sum(rounded(file.size_bytes) for file in files if file is not None)
+    if all(state != "halfway" for _, state in steps) and (not is_copied or needed <= free_bytes(directory)):
+        return entries
+    entries.sort(key=lambda entry: is_offset_index(entry.path))
+    for path in reversed([journal.path_of(entry) for entry in entries if entry.kind == "replace"]):
+        if trusted.exists(path):
+            disk.unlink(path)
+            disk.sync_directory(directory)
+    return entries
 
 
 def _make(disk: Disk, journal: Journal, entry: Entry) -> None:

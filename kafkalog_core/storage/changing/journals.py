@@ -32,12 +32,15 @@ __all__ = [
     "leading_directory",
     "prune_command",
     "real_path",
+    "remains_bytes",
     "resume_command",
     "undo_command",
     "untrusted_places",
 ]
 
 _OTHERS_WRITE: Final = 0o022
+_NEW_CONTENT: Final = ("new-", OF_SEVERAL, f"{INTENT}.tmp")
+_STAT_BLOCK_BYTES: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,12 @@ class Remains:
     reason: str
     is_unreadable: bool = False
     trusted: TrustedDirectories = field(default=ANYWHERE, compare=False, repr=False)
+
+    @property
+    def is_new_content(self) -> bool:
+        """Whether it is nothing but new content that was never put in place, which the next run may delete."""
+        names = (os.path.basename(path) for path in self.paths)
+        return not self.is_unreadable and all(name.startswith((self.run, *_NEW_CONTENT)) for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +170,14 @@ def held_bytes(journal: Journal) -> int:
             statuses = (journal.trusted.status(f"{directory}/{name}") for name in journal.trusted.names(directory))
             total += sum(status.st_size for status in statuses if status is not None and status.st_nlink == 1)
     return total
+
+
+def remains_bytes(found: Found) -> int:
+    """Return what the next run frees: the new content that runs left that never put it in place, in bytes."""
+    statuses = (
+        remains.trusted.status(path) for remains in found.remains if remains.is_new_content for path in remains.paths
+    )
+    return sum(status.st_blocks * _STAT_BLOCK_BYTES for status in statuses if status is not None)
 
 
 def real_path(path: str) -> str:

@@ -57,7 +57,10 @@ def _problems(path: str, needs_bytes: int) -> Iterator[str]:
         yield f"no permission to make a directory in {parent}"
     free = free_bytes(parent)
     if needs_bytes > free:
-        yield f"{needs_bytes} bytes are needed, and {free} are free on the file system of {parent}"
+        yield (
+            f"{needs_bytes} bytes are needed, and {free} are free on the file system of {parent}; name a directory on "
+            "another one"
+        )
 
 
 def _taken(path: str) -> Iterator[str]:

@@ -42,6 +42,7 @@ class Outline:
         self.changes: list[Change] = []
         self._paths: set[str] = set()
         self._calls: list[Callable[[Stage], object]] | None = []
+        self._made_by: list[int] = []
         self._kept_bytes = kept_bytes
 
     def write(
@@ -82,11 +83,18 @@ class Outline:
         change = Change(kind="remove", path=path, before=before, size_bytes=None, sha256=None, why=why, swap=swap)
         return self._add(change)
 
-    def replay(self, stage: Stage) -> bool:
-        """Make the same calls to another stage; false, and none is made, where too much content came to be kept."""
+    def replay(self, stage: Stage, *, skip: int = 0, most: int | None = None) -> bool:
+        """Make the same calls to another stage; false, and none is made, where too much content came to be kept.
+
+        Args:
+            stage: the other one.
+            skip: so many of the first changes are left out, with the calls that came to them.
+            most: after so many of the first changes it ends; `None`: all calls are made.
+        """
         if self._calls is None:
             return False
-        for call in self._calls:
+        start = self._made_by[skip - 1] if skip else 0
+        for call in self._calls[start : None if most is None else self._made_by[most - 1] if most else 0]:
             call(stage)
         return True
 
@@ -113,6 +121,7 @@ class Outline:
     def _add(self, change: Change) -> Change:
         self._paths.add(change.path)
         self.changes.append(change)
+        self._made_by.append(len(self._calls or ()))
         return change
 
     # --- what both do -------------------------------------------------------------------------------------------------

@@ -9,8 +9,11 @@ Where the old content is kept decides what a run needs on the file system of the
 - In a journal next to the files, by second names: all new content, and the tails of cuts; nothing is freed.
 - In a journal on another file system: one new file at a time, or all those of one replacement of segments. The pointer
   to the journal takes room that is left over, if there is any (`pointer`).
-- Nowhere: all new content and the intent. Where these do not fit, the deletions and cuts with which the plan begins are
-  made ahead of the intent, as few as free enough room (`made_ahead`).
+- Nowhere: all new content and the intent. Where these do not fit, the first changes of the plan are made one by one
+  ahead of the intent, as few as leave enough room for it (`made_ahead`), all of them if need be.
+
+A new file has to be whole before it takes the place of the old one, so that one block is needed to rewrite a file of
+one block. The indexes of a segment are the exception: see `changes.grouped`.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.storage.changing.changes import grouped, makes_way
 from kafkalog_core.storage.logdir import is_broker_dir
 from kafkalog_core.storage.source import open_error
 
@@ -66,16 +70,25 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A file that is written in a directory, and what it frees when it, and all of its group, is there."""
+    """A file that is written in a directory, and what it frees when it, and all of its group, is there.
+
+    `frees_first`: the files of the group make way for their successors, see `changes.grouped`.
+    """
 
     directory: str
     written_bytes: int
     freed_bytes: int
     group: object
+    frees_first: bool = False
 
 
 def spaces_for(
-    changes: Sequence[Change], undo_to: str | None, *, keeps_old: bool = True, is_other_device: bool = False
+    changes: Sequence[Change],
+    undo_to: str | None,
+    *,
+    keeps_old: bool = True,
+    is_other_device: bool = False,
+    makes_ahead: bool = True,
 ) -> tuple[Space, ...]:
     """What each file system needs for changes and their journal; empty where nothing is to be done.
 
@@ -85,6 +98,7 @@ def spaces_for(
         keeps_old: whether the journal keeps old content.
         is_other_device: reckon as if the journal were on a file system that holds none of the files, and leave that one
             out; `undo_to` is of no influence then.
+        makes_ahead: of a run that keeps nothing: whether changes can be made ahead of its intent.
     """
     if not changes:
         return ()
@@ -97,7 +111,7 @@ def spaces_for(
         elif keeps_old:
             peaks[device] = _staged(group) + _directories(group)
         else:
-            peaks[device] = _least_staged(group)
+            peaks[device] = _least_staged(group, makes_ahead=makes_ahead)
     if undo_to is not None and home is not None:
         places[home] = existing_directory(undo_to)
         copied = [change for change in changes if _device(os.path.dirname(change.path)) != home]
@@ -113,28 +127,27 @@ def spaces_of(moves: Sequence[Move]) -> tuple[Space, ...]:
     places: dict[int, str] = {}
     peaks: dict[int, int] = {}
     used: dict[int, int] = {}
-    for _, group in groupby(moves, lambda move: move.group):
+    for _, each in groupby(moves, lambda move: move.group):
+        group = list(each)
         freed: dict[int, int] = {}
         for move in group:
             device = _device(move.directory)
             places.setdefault(device, move.directory)
             used[device] = used.get(device, 0) + rounded(move.written_bytes)
-            peaks[device] = max(peaks.get(device, 0), used[device])
             freed[device] = freed.get(device, 0) + move.freed_bytes
         for device, size_bytes in freed.items():
+            is_first = any(move.frees_first for move in group)
+            peaks[device] = max(peaks.get(device, 0), used[device] - (size_bytes if is_first else 0))
             used[device] -= size_bytes
     return tuple(Space(path, peaks[device], free_bytes(path)) for device, path in places.items())
 
 
 def made_ahead(changes: Sequence[Change], free: int) -> int:
-    """How many of the first changes are made before the intent of a run that keeps nothing is written.
+    """Return how many of the first changes are made before the intent of a run that keeps nothing is written.
 
-    The fewest whose deletions and cuts leave room for all that is staged for the others; 0 where no number does.
+    The fewest after which there is room for all that is staged for the others; 0 where no number is enough.
     """
-    for count, needed in enumerate(_staged_behind(changes)):
-        if needed <= free:
-            return count
-    return 0
+    return next((count for count, needed in _made_or_staged(changes) if needed <= free), 0)
 
 
 def free_bytes(path: str) -> int:
@@ -206,46 +219,59 @@ def _directories(changes: Iterable[Change]) -> int:
     return _BLOCK_BYTES * len({os.path.dirname(change.path) for change in changes})
 
 
-def _staged_behind(changes: Sequence[Change]) -> Iterator[int]:
-    """For 0, 1, 2 and more first deletions and cuts that are made ahead: what the rest needs less what these freed.
+def _made_or_staged(changes: Sequence[Change]) -> Iterator[tuple[int, int]]:
+    """For 0 and more first changes that are made ahead: how many, and the most that these and the others need.
 
-    The intent is written once.
+    The others are staged together, and their intent is written once. Parts of a replacement of segments are always
+    staged.
     """
-    rest = sum(rounded(change.size_bytes or 0) for change in changes if change.kind not in {"cut", "remove"})
-    freed = 0
-    for count in range(len(changes) + 1):
-        behind = changes[count:]
-        journal = rounded(_intent(behind, is_inline=False) // 2) + _directories(behind) if behind else 0
-        yield rest + journal - freed
-        if behind and (behind[0].kind not in {"cut", "remove"} or behind[0].swap is not None):
+    directories, seen = [0], set[str]()
+    for change in reversed(changes):
+        seen.add(os.path.dirname(change.path))
+        directories.append(_BLOCK_BYTES * len(seen))
+    rest = sum(_written(change) for change in changes)
+    used = peak = count = 0
+    for group in (*grouped(changes), []):
+        others = len(changes) - count
+        journal = rounded(rounded(others * _INTENT_BYTES) // 2) + directories[others]
+        yield count, max(peak, used + rest + journal)
+        if any(change.swap is not None for change in group):
             return
-        freed += freed_bytes(behind[0]) if behind else 0
+        count += len(group)
+        rest -= sum(map(_written, group))
+        peak = max(peak, used + _peak(group))
+        used += sum(_written(change) - freed_bytes(change) for change in group)
 
 
-def _least_staged(changes: Sequence[Change]) -> int:
-    return max(0, min(_staged_behind(changes)))
+def _least_staged(changes: Sequence[Change], *, makes_ahead: bool) -> int:
+    return max(0, min(needed for count, needed in _made_or_staged(changes) if makes_ahead or not count))
 
 
 def _peak_of_moves(changes: Iterable[Change]) -> int:
     """The most that is used at a time where each new file comes here just before it takes the old one's place.
 
-    The new files of a replacement of segments all come before the first old one is deleted. The pointer to the journal
-    takes room that is left over.
+    The pointer to the journal takes room that is left over.
     """
     used = peak = 0
-    for _, group in groupby(changes, _part):
-        freed = 0
-        for change in group:
-            used += 0 if change.kind == "cut" else rounded(change.size_bytes or 0)
-            freed += freed_bytes(change)
-        peak = max(peak, used)
-        used -= freed
+    for group in grouped(changes):
+        peak = max(peak, used + _peak(group))
+        used += sum(_written(change) - freed_bytes(change) for change in group)
     return peak
 
 
-def _part(change: Change) -> tuple[str, int | None]:
-    """The same of all changes of one replacement."""
-    return (change.path, None) if change.swap is None else (os.path.dirname(change.path), change.swap)
+def _peak(group: Sequence[Change]) -> int:
+    """The most that the changes of one group need at a time.
+
+    The new files of a replacement of segments all come before the first old one is deleted, while the indexes of a
+    segment make way first where they have to.
+    """
+    written, freed = sum(map(_written, group)), sum(map(freed_bytes, group))
+    return max(0, written - freed) if makes_way(group) else written
+
+
+def _written(change: Change) -> int:
+    """What a new file takes."""
+    return 0 if change.kind == "cut" else rounded(change.size_bytes or 0)
 
 
 def _tail(change: Change) -> int:

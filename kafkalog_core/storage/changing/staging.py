@@ -47,6 +47,8 @@ class Staging(Outline):
         is_log_dir: whether that is a log directory.
         trusted: the directories that all files are reached from.
         keeps_old: whether old content is kept, so that the run can be taken back.
+
+    `journal` is what it will be, without entries.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class Staging(Outline):
         self._made: list[str] = []
         self._made_directories: dict[str, None] = {}
         self._has: Attributes | None = None
-        self._journal = Journal(
+        self.journal = Journal(
             layout=layout,
             command=command,
             created_ms=created_ms,
@@ -83,7 +85,7 @@ class Staging(Outline):
     def prepare(self) -> Journal:
         """Bring what was staged and the intent to the disk: from now on the changes can be made, and taken back."""
         entries = tuple(self._entries)
-        journal = replace(self._journal, entries=entries)
+        journal = replace(self.journal, entries=entries)
         if entries and self._layout.place != "top":
             self._directory_for(journal.path_of(entries[0]))
         like = self._like_of_home()
@@ -109,7 +111,7 @@ class Staging(Outline):
             with suppress(StorageError):
                 self._disk.remove_directory(directory)
         with suppress(StorageError):
-            remove_pointer(self._disk, self._journal)
+            remove_pointer(self._disk, self.journal)
 
     # --- a Stage ------------------------------------------------------------------------------------------------------
     def _take(
@@ -165,7 +167,7 @@ class Staging(Outline):
 
     # --- old content --------------------------------------------------------------------------------------------------
     def _with_old(self, entry: Entry, change: Change) -> Entry:
-        if change.before is None or not self._journal.keeps_old:
+        if change.before is None or not self.journal.keeps_old:
             return entry
         directory = self._directory_for(change.path)
         if change.kind == "cut":
@@ -211,7 +213,7 @@ class Staging(Outline):
                 self._disk.write_file(marker, (), self._like_of_home(), None)
             elif self._layout.place == "elsewhere" and free_bytes(self._layout.root) >= _SPARE_BYTES:
                 self._sync_directories()  # a pointer to a directory that a loss of power took away stops every command
-                leave_pointer(self._disk, self._journal)  # should this be killed, what it left is found from the root
+                leave_pointer(self._disk, self.journal)  # should this be killed, what it left is found from the root
         return directory
 
     def _sync_directories(self) -> None:

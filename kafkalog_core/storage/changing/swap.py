@@ -28,11 +28,11 @@ snapshot of the base offset, which is of no use to it.
 from __future__ import annotations
 
 import os
-from itertools import groupby
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.format.names import FileKind, FileState, segment_file_name
+from kafkalog_core.storage.changing.changes import grouped
 from kafkalog_core.storage.changing.fingerprint import pieces
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.journal import Entry, Journal
     from kafkalog_core.storage.changing.writer import Disk
 
-__all__ = ["Replacement", "in_groups"]
+__all__ = ["Replacement", "in_groups", "swap_name"]
 
 _SWAP: Final = ".swap"
 _CLEANED: Final = ".cleaned"
@@ -52,17 +52,19 @@ _LOG: Final = ".log"
 _SNAPSHOT: Final = ".snapshot"
 
 
-def in_groups(journal: Journal, states: States) -> Iterator[tuple[bool, States]]:
-    """The changes of a run in their order: whether they are the parts of one replacement, and they; others singly."""
+def in_groups(states: States) -> Iterator[tuple[bool, States]]:
+    """The changes of a run in their order, in groups (`changes.grouped`): whether one is a replacement, and its parts.
 
-    def key(step: tuple[Entry, State]) -> tuple[object, ...]:
-        entry = step[0]
-        if entry.swap is None:
-            return (entry.number,)
-        return os.path.dirname(journal.path_of(entry)), entry.swap, "swap"
+    Paths are relative to the root, which makes no difference to their groups.
+    """
+    state_of = {entry.number: state for entry, state in states}
+    for group in grouped(entry for entry, _ in states):
+        yield group[0].swap is not None, [(entry, state_of[entry.number]) for entry in group]
 
-    for found, steps in groupby(states, key):
-        yield len(found) > 1, list(steps)
+
+def swap_name(path: str) -> str:
+    """Return the name under which a file waits to take its place in a replacement."""
+    return f"{path}{_SWAP}"
 
 
 class Replacement:
@@ -217,7 +219,7 @@ class Replacement:
         return self._journal.path_of(entry)
 
     def _swap(self, entry: Entry) -> str:
-        return f"{self._path(entry)}{_SWAP}"
+        return swap_name(self._path(entry))
 
     def _staged(self, entry: Entry) -> str:
         return self._journal.layout.staged(self._path(entry), entry.number)

@@ -15,6 +15,7 @@ from tools.fuzz.targets.dumping import dumped
 from tools.fuzz.targets.files import checkpoints, control, indexes, names, properties, sniffing
 from tools.fuzz.targets.logs import legacy, lines, records, v07, walk
 from tools.fuzz.targets.payloads import codecs
+from tools.fuzz.targets.repairing import repaired
 from tools.fuzz.targets.verifying import verification
 
 if TYPE_CHECKING:
@@ -58,4 +59,5 @@ FAMILIES: Final = {
     "columns": Family(_one_of(batch_checks, record_checks, replays, index_checks), 600, 3),
     "dump": Family(dumped, 3000, 2, mutated),
     "verify": Family(verification, 3000, 2, mutated),
+    "repair": Family(repaired, 3000, 2, mutated),
 }
