@@ -17,7 +17,7 @@ try:
 except ImportError:  # Windows has neither: numbers are shown there
     grp = pwd = None  # type: ignore[assignment]
 
-__all__ = ["denial", "denied", "may_list", "may_read"]
+__all__ = ["denial", "denied", "denied_above", "may_list", "may_read"]
 
 _EFFECTIVE: Final = os.access in os.supports_effective_ids
 """Whether `os.access` can ask for the effective user, who is the one that opens files."""
@@ -60,6 +60,11 @@ def denial(path: str, *, is_directory: bool = False) -> DeniedError | None:
     """Return why this user may not read a file, or list a directory; None: the user may."""
     is_open = may_list(path) if is_directory else may_read(path)
     return None if is_open else denied(path)
+
+
+def denied_above(path: str) -> DeniedError | None:
+    """Return why this user cannot see whether a path exists; None: the user can enter every directory above it."""
+    return None if _closed_directory_above(path) is None else denied(path)
 
 
 def _closed_directory_above(path: str) -> str | None:

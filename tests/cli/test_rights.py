@@ -9,7 +9,7 @@ import shutil
 import stat
 import tarfile
 import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
+from tests.cli.every_command import commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -175,6 +176,89 @@ def test_no_plan_is_made_from_a_part_of_the_files(demo: Path, command: tuple[str
         assert not [row for row in rows(result) if row["type"] != "summary"]
         assert str(path) in result.stderr
         assert "nothing is planned or forecast from a part of the files" in result.stderr
+
+
+# --- every command ----------------------------------------------------------------------------------------------------
+READING: Final = {
+    "dump": ("--records", "--committed --records", "--batches", "--segments", "--stats", "--newest-first --records"),
+    "seek": ("--earliest --read 1KiB", "--latest", "--offset 41", "--timestamp 2025-10-09"),
+    "verify": ("--jobs 1", "--jobs 1 --level headers", "--jobs 1 --level records"),
+    "roll": ("--jobs 1",),
+    "reindex": ("--jobs 1", "--jobs 1 --all", "--jobs 1 --apply"),
+    "truncate": (
+        "--jobs 1 --at-damage",
+        "--jobs 1 --as-broker",
+        "--jobs 1 --to-offset 5",
+        "--jobs 1 --at-damage --apply",
+    ),
+    "checkpoint": ("--jobs 1", "--jobs 1 --mark-clean"),
+    "retain": ("--jobs 1", "--jobs 1 --apply", "--jobs 1 --what-if retention.ms=1 --until 2026-12-21"),
+    "compact": ("--jobs 1", "--jobs 1 --force"),
+}
+"""What reads logs, and how."""
+NOT_READING: Final = {
+    "apply": "works from a plan; the lock of the directory refuses another user than its owner first",
+    "bench": "times one file that is named: an error of its own",
+    "completion": "reads no file",
+    "explain": "reads no log directory",
+    "undo": "reads its journal alone",
+}
+
+
+def test_every_command_is_known_to_read_logs_or_not() -> None:
+    names = {path for path, _ in commands() if not path.startswith("spark ")}  # jobs run in the processes of Spark
+    assert {*READING, *NOT_READING} == names
+
+
+@pytest.mark.parametrize(("command", "options"), [(name, each) for name, all_of in READING.items() for each in all_of])
+def test_no_command_derives_anything_from_logs_that_it_may_not_read(demo: Path, command: str, options: str) -> None:
+    """All logs of a partition are closed: one sentence names user and owner, no row is about what is in them."""
+    logs = sorted((demo / "orders-1").glob("*.log"))
+    with ExitStack() as stack:
+        for log in logs:
+            stack.enter_context(closed(log))
+        result = run(command, *options.split(), str(demo))
+    assert result.exit_code == 3, result.output
+    found = rows(result)
+    told = [row["message"] for row in found if row.get("code") == "file.permission-denied"]
+    sentence = " ".join([*told, result.stderr])
+    assert "has no permission to read it" in sentence
+    assert f"user {OWNER}, group {OWNER}, and has mode 0600" in sentence or not IS_ROOT
+    of_it = [row for row in found if (row.get("topic"), row.get("partition")) == ("orders", 1)]
+    assert {row["type"] for row in of_it} <= {"finding", "partition", "stats"}
+    assert {row["code"] for row in of_it if row["type"] == "finding"} <= {"file.permission-denied"}
+    figures = [row[name] for row in of_it for name in ("records", "last_offset", "log_end_offset") if name in row]
+    assert not any(figures)
+
+
+@pytest.mark.parametrize("command", ["retain", "retain --apply", "compact", "roll", "reindex", "truncate --as-broker"])
+def test_settings_that_may_not_be_read_are_not_replaced_by_defaults(command: str) -> None:
+    """The metadata log is in another log directory, which only `log.dirs` of --config names."""
+    with open_to_others() as place:
+        first, second = place / "a", place / "b"
+        shutil.copytree(FIXTURES / "demo", first)
+        second.mkdir()
+        shutil.move(first / "customers-0", second)
+        for name in ("meta.properties", ".lock"):
+            (second / name).write_bytes((first / name).read_bytes() if (first / name).exists() else b"")
+        config = place / "server.properties"
+        config.write_text(f"node.id=1\nlog.dirs={first},{second}\n")
+        give_away(place)
+        if IS_ROOT:
+            for path in (second, *second.rglob("*")):
+                os.chown(path, NOBODY, NOBODY)
+        arguments = (*command.split(), "--jobs", "1", "--config", str(config), str(second))
+        metadata_log = first / "__cluster_metadata-0"
+        log = next(metadata_log.glob("*.log"))
+        before = {path: path.read_bytes() for path in second.rglob("*") if path.is_file()}
+        for path in (log, metadata_log, first / "meta.properties", first):
+            with closed(path):
+                result = run(*arguments)
+            assert result.exit_code == 3, (path, result.output)
+            assert f"kafkalog: {path}: " in result.stderr
+            assert "nothing is planned or forecast without the settings of the cluster" in result.stderr
+        assert {path: path.read_bytes() for path in before} == before
+        assert run(*[each for each in arguments if each != "--apply"]).exit_code in {0, 4}
 
 
 def test_what_a_plan_does_not_need_may_be_unreadable(demo: Path) -> None:

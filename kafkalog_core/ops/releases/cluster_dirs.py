@@ -10,10 +10,11 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import StorageError
-from kafkalog_core.format.names import FileKind, fixed_file_name
+from kafkalog_core.errors import DeniedError, StorageError
+from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name, parse_file_name
 from kafkalog_core.ops.logdirs.textfiles import read_properties
 from kafkalog_core.ops.reading.entry_faults import EntryFile
+from kafkalog_core.storage.rights import denial, denied_above
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -24,6 +25,8 @@ __all__ = ["ClusterDir", "Identity", "identity_of", "node_of_config", "related_d
 
 _NODE: Final = ("node.id", "broker.id")
 _DIRS: Final = ("log.dirs", "log.dir")
+_READ: Final = frozenset({FileKind.LOG, FileKind.KRAFT_SNAPSHOT})
+"""What settings are read from, in the directory of the metadata log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +78,20 @@ def related_dirs(
         log_dir: path of it; None: the files are in no log directory.
         beside: paths of log directories that were named together with it.
         server: of the server.properties that was given.
+
+    Raises DeniedError where this user may not read what another log directory knows of the cluster: a default would
+    silently replace a setting.
     """
     own = identity_of(log_dir)
     found = {} if log_dir is None else {os.path.realpath(log_dir): ClusterDir(log_dir, is_same_broker=True)}
     for path in _configured(server):
+        _check_rights(path)
         other = identity_of(path)
         if _agree(own.cluster_id, other.cluster_id):
             same_node = _agree(own.node_id, other.node_id)
             found.setdefault(os.path.realpath(path), ClusterDir(path, is_same_broker=same_node))
     for path in beside:
+        _check_rights(path)
         other = identity_of(path)
         if own.cluster_id is not None and own.cluster_id == other.cluster_id:
             same_node = own.node_id is not None and own.node_id == other.node_id
@@ -94,9 +102,24 @@ def related_dirs(
 def _configured(server: Mapping[str, str]) -> Iterator[str]:
     """Log directories of a server.properties that are on this machine."""
     listed = (_first(server, _DIRS) or "").split(",")
-    for path in (*listed, server.get("metadata.log.dir") or ""):
-        if os.path.isabs(path.strip()) and os.path.isdir(path.strip()):
-            yield path.strip()
+    for path in map(str.strip, (*listed, server.get("metadata.log.dir") or "")):
+        if os.path.isabs(path) and (os.path.isdir(path) or denied_above(path) is not None):
+            yield path
+
+
+def _check_rights(log_dir: str) -> None:
+    """Raise DeniedError where this user may not read who a log directory belongs to, or its metadata log."""
+    error = denied_above(log_dir) or denial(log_dir, is_directory=True)
+    error = error or denial(f"{log_dir}/{fixed_file_name(FileKind.META_PROPERTIES)}")
+    metadata_log = f"{log_dir}/{METADATA_TOPIC}-0"
+    if error is None and os.path.isdir(metadata_log):
+        error = denial(metadata_log, is_directory=True)
+        names = [] if error is not None else os.listdir(metadata_log)
+        paths = (f"{metadata_log}/{name}" for name in sorted(names) if parse_file_name(name).kind in _READ)
+        error = error or next((each for path in paths if (each := denial(path)) is not None), None)
+    if error is not None:
+        what = "nothing is planned or forecast without the settings of the cluster"
+        raise DeniedError(error.message, f"{error.advice}: {what}", path=error.path)
 
 
 def _agree(one: str | None, other: str | None) -> bool:
