@@ -35,7 +35,7 @@ def main() -> NoReturn:
 
 
 def _abort(*_: object) -> NoReturn:
-    """End at once: nothing has been begun, or everything has been said."""
+    """End at once: nothing has begun, or all output is written."""
     os.write(2, b"kafkalog: interrupted\n")
     os._exit(_ABORTED)
 

@@ -34,7 +34,7 @@ def early_end(writer: Finishing, report: Report) -> Iterator[None]:
     try:
         yield
     except Stopped:
-        unfinished = {"unfinished_bytes": report.unfinished_bytes}  # no column: the last line says it
+        unfinished = {"unfinished_bytes": report.unfinished_bytes}  # not a column: only the last line shows it
         writer.finish(report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)} | unfinished)
         raise
     except KafkalogError as error:

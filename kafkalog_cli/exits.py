@@ -24,9 +24,9 @@ EXIT_STATUS_HELP = {
     ExitStatus.CRASH: "crashed, or interrupted: the result is not complete",
     ExitStatus.USAGE: "wrong options or arguments",
     ExitStatus.REFUSED: (
-        "could not operate: no such file, no permission, a lock that is held, a plan that is refused; or one of the "
-        "PATHs, or a file in one, was not read because this user may not: the result is of the rest, and the "
-        "status is 3 even if there is damage in the rest"
+        "could not operate: no such file, no permission, a lock that is held, a plan that is refused; or this user "
+        "may not read one of the PATHs or a file in it: the result covers the rest, and the status is 3 even if "
+        "the rest is damaged"
     ),
     ExitStatus.DAMAGE: (
         "done, and damage or another finding of severity error is in the result; or a repair, not yet applied, that "

@@ -63,7 +63,7 @@ class StoppableProgress:
     """Passes progress on, and ends the work where it says how far it is: there nothing is half written."""
 
     def __init__(self, progress: Progress, interruption: Interruption, report: Report | None = None) -> None:
-        """`report` counts what has been read, for what is said of a run that is interrupted; None: nobody counts."""
+        """`report` counts what has been read, for the summary of an interrupted run; None: nothing is counted."""
         self._progress = progress
         self._interruption = interruption
         self._report = report

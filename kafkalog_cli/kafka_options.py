@@ -92,9 +92,9 @@ _OPTIONS = (
         "--assume-defaults",
         is_flag=True,
         help=(
-            "Accept what nobody states: where a topic's settings are unknown, the broker's settings and Kafka's "
+            "Accept assumed values: where a topic's settings are unknown, the broker's settings and Kafka's "
             "defaults; where no checkpoint has a high watermark, the log end offset. Without this option, --apply "
-            "refuses a plan that would lose records by such a value. The output names each of them."
+            "refuses a plan that would lose records because of such a value. The output names each of them."
         ),
     ),
 )

@@ -55,7 +55,7 @@ __all__ = [
     "watched",
 ]
 
-_HELD_BACK: Final = "held back, as another plan of this command is refused: none is applied unless all can be"
+_HELD_BACK: Final = "not applied, because another plan of this command is refused: kafkalog applies all of them or none"
 Decorated = TypeVar("Decorated", bound="Callable[..., object]")
 
 
@@ -78,7 +78,9 @@ def repair_options(function: Decorated) -> Decorated:
     def with_manner(*arguments: object, **given: Any) -> object:
         undo_to, no_undo, asked_jobs = given.pop("undo_to"), given.pop("no_undo"), given.pop("jobs")
         if no_undo and undo_to is not None:
-            raise click.UsageError("--undo-to says where the undo journal is kept, and --no-undo keeps none; give one")
+            raise click.UsageError(
+                "--undo-to keeps the undo journal in a directory, and --no-undo keeps no journal; give only one of them"
+            )
         manner = Manner(
             apply=given.pop("apply"),
             plan_out=given.pop("plan_out"),
@@ -299,18 +301,18 @@ _OPTIONS = (
         metavar="DIR",
         type=click.Path(readable=False),
         help=(
-            "Keep what is needed to take it back in this directory, which is made if it is missing. On another file "
-            "system it also helps a full disk: nothing is written there before room has been freed.  [default: next to "
-            "the files, where brokers do not look]"
+            "Keep the undo journal in this directory, which is created if it is missing. A directory on another file "
+            "system also helps if the disk is full: nothing is written to the full disk before space has been freed.  "
+            "[default: next to the files, where brokers do not look]"
         ),
     ),
     click.option(
         "--no-undo",
         is_flag=True,
         help=(
-            "Keep nothing to take it back, for a full disk where no other one is available. A run that is interrupted "
-            "can still be finished, with kafkalog apply --resume or, where it was too early for that, the same command "
-            "again."
+            "Keep no undo journal, for a full disk if no other disk is available: the run cannot be undone. A run that "
+            "is interrupted can still be finished, with kafkalog apply --resume or, if it was interrupted before its "
+            "intent, with the same command again."
         ),
     ),
     click.option(

@@ -52,7 +52,7 @@ COMPACTION: Final = new_table(
     Column(
         "assumptions",
         "string",
-        "values that nobody states and by which records would be dropped, one a line: --apply is refused without "
+        "assumed values because of which records would be dropped, one a line: --apply is refused without "
         "--assume-defaults; null: none",
     ),
     Column("now_ms", "int64", "the time that counts as now"),

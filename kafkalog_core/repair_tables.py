@@ -25,7 +25,7 @@ PLAN: Final = new_table(
     Column(
         "assumptions",
         "string",
-        "values that nobody states and by which records would be lost, one a line: applied only with "
+        "assumed values because of which records would be lost, one a line: applied only with "
         "--assume-defaults; null: none",
     ),
     Column("obstacles", "string", "why it cannot be applied as things are, one a line; null: it can"),
@@ -70,7 +70,7 @@ SETTING: Final = new_table(
     "setting",
     Column("name", "string", "as Kafka spells it"),
     Column("value", "string", "in the setting's own unit"),
-    Column("origin", "string", "where the value comes from, and why it is only assumed, where nobody states it"),
+    Column("origin", "string", "where the value comes from, and why it is only assumed, if it is"),
 )
 JOURNAL: Final = new_table(
     "journal",

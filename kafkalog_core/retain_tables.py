@@ -44,7 +44,7 @@ RETENTION: Final = new_table(
     Column(
         "assumptions",
         "string",
-        "values that nobody states and by which records would be deleted, one a line: --apply is refused without "
+        "assumed values because of which records would be deleted, one a line: --apply is refused without "
         "--assume-defaults; null: none",
     ),
     Column("settings", "map", "Kafka's settings that count, by name, each with value and origin"),

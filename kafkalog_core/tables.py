@@ -250,7 +250,7 @@ FINDING: Final = new_table(
     Column("message", "string", "one plain sentence"),
     Column("broker_action", "string", "what a broker will do about it"),
     Column("cure", "string", "what mends it"),
-    Column("next_command", "string", "command line to run next, ready to paste; null: no command mends it"),
+    Column("next_command", "string", "command line to run next, ready to paste; null: no command mends the finding"),
 )
 PARTITION: Final = new_table(
     "partition",

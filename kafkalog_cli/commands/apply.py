@@ -107,8 +107,8 @@ def _check_owner(path: str, owner: int) -> None:
     if os.geteuid() == _SUPERUSER and str(owner) not in trusted:
         name = shell_path(path)
         raise RefusedError(
-            f"belongs to user {owner}, who would decide what root changes; nothing has been changed. Read it, and if "
-            f"it is right: chown root {name} && kafkalog apply {name}",
+            f"belongs to user {owner}, who would decide what root changes; nothing has been changed. Read the plan, "
+            f"and if it is right: chown root {name} && kafkalog apply {name}",
             path=path,
         )
 

@@ -92,7 +92,7 @@ def compact_command(
         return run_repair("compact", paths, selection, _plan_options(request, given), manner, now_ms=now_ms)
     if manner.plan_out is not None or manner.undo_to is not None or not manner.keeps_undo:
         raise click.UsageError(
-            "--plan-out, --undo-to and --no-undo are of changes in place, which --apply without --to makes"
+            "--plan-out, --undo-to and --no-undo belong to changes in place, which --apply without --to makes"
         )
     report = Report()
     asked = CompactRequest(

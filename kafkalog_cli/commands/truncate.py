@@ -41,7 +41,7 @@ EXAMPLES = (
     is_flag=True,
     help=(
         "What the next start of a broker would cut or delete, by its release, the recovery points and the clean "
-        "shutdown file; .swap files that it puts in place, and what goes with the segments that they replace."
+        "shutdown file; .swap files that it puts in place, and what it deletes with the segments that they replace."
     ),
 )
 @options.selection_options

@@ -61,8 +61,8 @@ def undo_command(
     is as the run left it: later runs on the same files first, and not once a broker has written to them. A run that was
     interrupted can be taken back too. The broker must be stopped.
 
-    Whoever can write in a log directory can write a journal there, so that kafkalog changes files only below the
-    directories that are named. Name more than one where a partition is a symbolic link (the directory that it leads
+    Anyone who can write to a log directory can write a journal there, so kafkalog changes files only below the
+    directories that you name. Name more than one where a partition is a symbolic link (the directory that it leads
     to), and where the journal is in a directory that --undo-to named and that other users can write to. The message of
     a refusal has the whole command.
     """
@@ -77,7 +77,7 @@ def undo_command(
             scope = scope_of(directory, also)
             if not is_prune:
                 journal = scope.journal(run)
-                run = journal.run  # it stays this one, whatever comes before the lock is held
+                run = journal.run  # this one, whatever happens before the lock is held
                 _check_trust(journal)
             stack.enter_context(locked(_places(scope, run)))
         stack.enter_context(watched())

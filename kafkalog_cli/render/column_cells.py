@@ -142,7 +142,7 @@ class _Batches:
         self._notes: dict[tuple[object, ...], str] = {}
 
     def of(self, number: int) -> tuple[str, bool, str, bool]:
-        """Position, whether there are times, notes, and whether each record's key says more."""
+        """Position, whether there are times, notes, and whether each record has a key to show."""
         position, batch_format, attributes, producer_id, epoch = [column[number] for column in self._rows]
         is_v2 = batch_format == MAGIC_V2
         is_control = is_v2 and bool(attributes & CONTROL_BIT)

@@ -239,7 +239,7 @@ SHOWN: Final[dict[str, tuple[Shown, ...]]] = {
 
 
 def row_style(row: Mapping[str, object]) -> str:
-    """How a row stands out: what is damaged, and what was found by a search only."""
+    """The style of a row: damaged, or found only by a search."""
     if row.get("crc_ok") is False or bool(row.get("damage_count")):
         return DAMAGE_STYLE
     return "yellow" if row.get("resynced") else ""

@@ -137,7 +137,7 @@ class PlanTable:
         for obstacle in _split(plan.get("obstacles")):
             lines += self._wrapped(f"{_INDENT}- {obstacle}", "red")
         for assumption in _split(None if state == "refused" else plan.get("assumptions")):
-            lines += self._wrapped(f"{_INDENT}assumed, as --assume-defaults says: {assumption}", "yellow")
+            lines += self._wrapped(f"{_INDENT}assumed (--assume-defaults): {assumption}", "yellow")
         if plan.get("next_command"):
             lines.append(Text(f"{_INDENT}next: {command_text(plan['next_command'])}", "bold"))
         lines += self._release(plan)

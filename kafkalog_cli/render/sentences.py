@@ -1,4 +1,4 @@
-"""Sentences in lines of a given width; a command in a sentence stays in one piece, ready to paste."""
+"""Sentences in lines of a given width; a command in a sentence is not broken, so that it can be pasted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["closed", "command_text", "sentence_lines", "wrapped_lines"]
 
 _MIN_WIDTH: Final = 40
 _GLUE: Final = "\ue000"
-"""Stands for a space within a command while lines are made; `safe_text` leaves no such character of the text's own."""
+"""Replaces a space within a command while lines are made; `safe_text` escapes this character in the text itself."""
 _PLAIN: Final = r"[^\s'\"$\\;()]"
 _WORD: Final = rf"(?:{_PLAIN}|'[^']*'|\"[^\"]*\"|\$'(?:[^'\\]|\\.)*')+"
 _COMMAND: Final = re.compile(
@@ -22,7 +22,7 @@ _COMMAND: Final = re.compile(
 
 
 def command_text(command: object) -> str:
-    """Return a command as it is: it is quoted already (`command_lines`), and a backslash in it must stay one."""
+    """Return a command as it is: it is quoted already (`command_lines`), and its backslashes must not be doubled."""
     text = str(command)
     return text if text.isprintable() else safe_text(text)
 
@@ -48,7 +48,7 @@ def closed(text: str) -> str:
 
 
 def wrapped_lines(text: str, width: int, *, first: str = "", indent: str = "    ") -> list[str]:
-    """Return a text that prints in lines of at most `width` cells; words, and with them paths, stay whole.
+    """Return a text that prints in lines of at most `width` cells; words, and with them paths, are not broken.
 
     Args:
         text: one sentence or several.

@@ -198,8 +198,8 @@ CHECKPOINTS: Final = {
     "partition-metadata.not-assigned": FindingType(
         "error",
         "Its topic id is {topic_id}; the metadata log ({metadata_log}) has {expected} for the topic.",
-        "Loads the partition, renames its directory to end in -stray, and serves an empty partition instead if node "
-        "{node_id} is a replica.",
+        "Loads the partition, renames its directory to end in -stray, and, if node {node_id} is a replica, serves an "
+        "empty partition instead.",
         "Start no broker on it yet. Put the topic id of the metadata log into partition.metadata, unless the topic was "
         "deleted and created again: then the directory holds the records of the deleted topic.",
         "A KRaft broker finds a partition by its topic id, not by its name (LogManager.isStrayReplica). Releases "

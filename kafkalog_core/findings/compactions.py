@@ -45,9 +45,10 @@ COMPACTIONS: Final = {
         "warning",
         "No checkpoint has a high watermark of this log; the log end offset, {offset}, is used instead.",
         "Learns its high watermark from the other replicas when it starts, and cleans nothing above it.",
-        "Name the log directory with its replication-offset-checkpoint. If all records are on all replicas, accept it: "
-        "kafkalog compact with --apply and --assume-defaults. Without the option, --apply refuses.",
-        "A clean of records that no other replica has drops older records for newer ones that may still be truncated.",
+        "Name the log directory that has replication-offset-checkpoint. If every replica has all records, accept the "
+        "log end offset: kafkalog compact with --apply and --assume-defaults. Without --assume-defaults, --apply "
+        "refuses.",
+        "The cleaner would drop older records in favour of newer ones that may still be truncated.",
     ),
     "compaction.no-room": FindingType(
         "warning",

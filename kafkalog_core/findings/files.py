@@ -26,12 +26,12 @@ FILES: Final = {
     DENIED: FindingType(
         "warning",
         "It was not read: {reason}.",
-        "Reads it, if it runs as a user who may.",
+        "Reads the file, if the broker runs as a user with the right to read it.",
         "Run the same command again as the owner of the file (sudo -u), or as root.",
         meaning=(
             "This user has no right to read the file, to list the directory, or to enter a directory on the way to it. "
-            "This says nothing about the disk: no other finding is derived from what was not read. The result lacks "
-            "it, so the exit status is 3, whatever else was found."
+            "No other finding is derived from a file that was not read. The result does not cover this file, so the "
+            "exit status is 3, whatever else was found."
         ),
     ),
     "high-watermark.unknown": FindingType(

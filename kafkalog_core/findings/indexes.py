@@ -25,7 +25,7 @@ _CLOSED: Final = "When a segment is closed its largest timestamp becomes the las
 INDEXES: Final = {
     "index.not-a-file": FindingType(
         "error",
-        "It has the name of a segment's index and is no file that can be read: {problem}.",
+        "It has the name of a segment's index, but it is not a file that can be read: {problem}.",
         "Fails to open it, and the log directory goes offline: at the start in the last segment, later at the first "
         "read that needs it.",
         "Move it out of the partition directory. Then kafkalog reindex rebuilds the index.",

@@ -126,7 +126,7 @@ _HEADERS: Final = {
         "does not use.",
         "Ignores them.",
         "Nothing, if a later release wrote it; else compare the batch with another replica.",
-        "Attribute bits that no release up to 4.4 writes: of a later release, or of a producer's own making.",
+        "Attribute bits that no release up to 4.4 writes: a later release or an unusual producer set them.",
     ),
     "batch.unknown-codec": FindingType(
         "error",
@@ -242,8 +242,8 @@ _RECORDS: Final = {
 _ENDS: Final = {
     "log.end-hidden": FindingType(
         "error",
-        "The last entry of the offset index leads to no whole batch: the broker takes offset {offset}, the base offset "
-        "of the segment, for the log end offset, though the log holds offset {last}.",
+        "The last entry of the offset index does not lead to a whole batch, so the broker takes offset {offset}, the "
+        "base offset of the segment, for the log end offset, although the log holds offset {last}.",
         "Hides every record of the segment after a clean shutdown, and assigns their offsets again.",
         "Start no broker on it yet. Cut the log at its first damage, which keeps every batch before it.",
         "After a clean shutdown a broker looks for the log end offset from the last index entry on, and computes no "
@@ -267,7 +267,7 @@ _ENDS: Final = {
         "Does not start after a clean shutdown.",
         "Start no broker on it yet. Cut the log at its first damage, or copy the partition from a healthy replica.",
         "After a clean shutdown a broker looks for the log end offset from the last index entry on. Since 4.1 it reads "
-        "base offsets there, for which it unpacks what it takes for a compressed message (FileRecords).",
+        "base offsets there, and decompresses a batch that seems to be a compressed message (FileRecords).",
     ),
 }
 

@@ -37,15 +37,15 @@ METADATA_LOG: Final = {
         "warning",
         "The leader epoch is {epoch}, but the metadata log has batches of leader epoch {last}.",
         "Starts in the epoch of the log, without the vote that this node gave in it.",
-        "Put back a copy of this node's own file, if there is one. Do not make one up: the node may vote twice.",
-        "A KRaft node writes the epoch into quorum-state before the first batch of that epoch comes into its log: the "
-        "file is an older copy, or was changed.",
+        "Restore a copy of this node's own file, if there is one. Do not invent values: the node may vote twice.",
+        "A KRaft node writes the epoch into quorum-state before it appends the first batch of that epoch: the file "
+        "is an older copy, or it was changed.",
     ),
     "quorum-state.no-voter": FindingType(
         "warning",
         "The value of {key} is {node}, which is none of the voters: {voters}.",
-        "Takes it as it is, and does not find that leader or that vote among the voters.",
-        "Put back a copy of this node's own file, if there is one. Do not make one up: the node may vote twice.",
+        "Loads the value, and does not find that leader or vote among the voters.",
+        "Restore a copy of this node's own file, if there is one. Do not invent values: the node may vote twice.",
         "The leader, and the node that a node votes for, is one of the voters, or -1: the file was changed. The voters "
         "are those in the same file (version 0), or in the LeaderChange record of that epoch (version 1).",
     ),
@@ -53,7 +53,7 @@ METADATA_LOG: Final = {
         "warning",
         "The leader of epoch {epoch} is node {node}; the metadata log has node {leader} as the leader of that epoch.",
         "Starts as a follower of node {node}, and fetches from it until an election settles the leader.",
-        "Put back a copy of this node's own file, if there is one. Do not make one up: the node may vote twice.",
+        "Restore a copy of this node's own file, if there is one. Do not invent values: the node may vote twice.",
         "An epoch has one leader, which begins it with a LeaderChange record: the file was changed, or is that of "
         "another node.",
     ),
@@ -61,7 +61,7 @@ METADATA_LOG: Final = {
         "warning",
         "The file names no node that this one voted for, but a log directory of one: {directory_id}.",
         "Reads the directory id, and ignores it without a node id.",
-        "Put back a copy of this node's own file, if there is one. Do not make one up: the node may vote twice.",
+        "Restore a copy of this node's own file, if there is one. Do not invent values: the node may vote twice.",
         "A node writes id and directory of its vote together, and no directory is sixteen zeros: a vote was lost, or "
         "the file was changed.",
     ),
@@ -69,7 +69,7 @@ METADATA_LOG: Final = {
         "warning",
         "The vote is for directory {directory_id}; by the metadata log that voter has directory {known}.",
         "Grants a vote for the same epoch to that directory alone.",
-        "Put back a copy of this node's own file, if there is one. Do not make one up: the node may vote twice.",
+        "Restore a copy of this node's own file, if there is one. Do not invent values: the node may vote twice.",
         "A voter is a node with one metadata log directory (KIP-853): the file was changed, or the voter lost its "
         "directory and joined again with another one.",
     ),

@@ -2,8 +2,8 @@
 
 A template names its paths relative to the file that the finding is about: `{file}` is that path, `{parent}` the
 directory that holds it, and `{above}` the directory that holds `{parent}`. Words in capitals, such as OTHER_LOG_DIR,
-stand for what the disk does not show and only the user knows. A command without `--apply` prints a plan, and its output
-names the command that applies it.
+are values that only the user knows. A command without `--apply` prints a plan, and its output names the command that
+applies it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What findings in a log of Kafka 0.7 say instead: it had one copy of a partition, no indexes and no checkpoints.
+"""Texts of findings in logs of Kafka 0.7, which had one copy of a partition, no indexes and no checkpoints.
 
 Recovery of 0.7.2 (`kafka.log.Log`, `FileMessageSet.recover`) reads outer messages of the last segment alone, and only
 where `.kafka_cleanshutdown` is missing.
@@ -18,26 +18,25 @@ __all__ = ["V07_SUFFIX", "in_07"]
 V07_SUFFIX: Final = ".kafka"
 """The end of a log file's name in 0.7."""
 _ELSEWHERE: Final = (
-    "In an earlier segment, and after a clean stop, it does not look, and a consumer that comes here fails."
+    "In an earlier segment, and after a clean shutdown, it checks nothing, and a consumer that reads this place fails."
 )
 _LAST_COPY: Final = (
-    "Kafka 0.7 keeps one copy of a partition. Copy the directory away before a broker starts on it, and see what can "
-    "be read after this place: kafkalog dump --resync. To cut the log here: kafkalog truncate --at-damage."
+    "Kafka 0.7 keeps one copy of a partition. Copy the directory away before a broker starts on it, and see which "
+    "records can be read after this place: kafkalog dump --resync. To cut the log here: kafkalog truncate --at-damage."
 )
-_CUTS: Final = (
-    f"In the last segment after an unclean stop: cuts the log at this message, with all that is after it. {_ELSEWHERE}"
-)
+_CUTS: Final = f"In the last segment after an unclean stop: truncates the log at this message. {_ELSEWHERE}"
 _TAIL: Final = (
-    "In the last segment after an unclean stop: cuts these bytes off. After a clean stop: appends after them, and what "
-    "it appends cannot be read. In an earlier segment: does not look, and a consumer that comes here fails."
+    "In the last segment after an unclean shutdown: cuts these bytes off. After a clean shutdown: appends after them, "
+    "and consumers cannot read what it appends. In an earlier segment: checks nothing, and a consumer that reads this "
+    "place fails."
 )
 _MAGIC: Final = f"In the last segment after an unclean stop: does not start. {_ELSEWHERE}"
 _SERVES: Final = "Serves the message as it is, and the consumer fails on it."
 _AFTER: Final = (
-    "Set the consumers' stored position to the address of the next message (kafkalog dump shows it). Retention deletes "
-    "the segment in time."
+    "Set the stored position of the consumers to the address of the next message (kafkalog dump shows it). Retention "
+    "deletes the segment in time."
 )
-_READ_AGAIN: Final = "Fails at each read that comes here."
+_READ_AGAIN: Final = "Fails at every read of this place."
 _DISK: Final = "Stop the broker and copy the disk (ddrescue) first: Kafka 0.7 keeps one copy of a partition."
 _FRAMING: Final = {
     "log.torn-tail": (_TAIL, _LAST_COPY),
@@ -51,7 +50,7 @@ _FRAMING: Final = {
 
 
 def in_07(code: str, kind: FindingType) -> FindingType:
-    """Return what a finding of this code says of a file of Kafka 0.7; the catalogue's text where that is the same."""
+    """Return the text of a finding in a file of Kafka 0.7; the catalogue's own text if it applies to 0.7 too."""
     if code not in LOGS or kind.broker_action is None:
         return kind
     broker_action, cure = _FRAMING.get(code, (_SERVES, _AFTER))

@@ -22,11 +22,12 @@ BROKER_DIRS: Final = {
     ),
     "dir.other-node": FindingType(
         "info",
-        "Its {key} is {value}, but that of {other} is {other_value}: they are of two brokers, or one of the two ids is "
-        "wrong. The disks do not show which. Each is checked as a broker by itself.",
-        "Two brokers start, each with its own directories. A broker that has both in log.dirs does not start.",
-        "Nothing needs to be done for two brokers. If both are in log.dirs of one broker, put the id of that broker "
-        "into both meta.properties.",
+        "Its {key} is {value}, but that of {other} is {other_value}: the directories belong to two brokers, or one "
+        "of the two ids is wrong. The disks do not show which. Each is checked as a separate broker.",
+        "Starts with its own directories, if the directories belong to two brokers. A broker that has both in "
+        "log.dirs does not start.",
+        "Nothing needs to be done for two brokers. If both directories are in log.dirs of one broker, put the id of "
+        "that broker into both meta.properties.",
         "Log directories of several brokers were named together, or a broker's meta.properties has a wrong id.",
     ),
     "dir.same-directory-id": FindingType(

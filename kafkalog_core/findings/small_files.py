@@ -123,9 +123,9 @@ SMALL_FILES: Final = {
         "error",
         "The directory.id is {value}, which this node never registered. The metadata log has {partitions} of this "
         "directory in log directory {expected}.",
-        "Starts and registers a new log directory. The controller takes the partitions for offline, so this node leads "
-        "none of them: one without another replica is not served until the node has been started a second time.",
-        "With the broker stopped, put the id that the metadata log has back into the line directory.id.",
+        "Starts and registers a new log directory. The controller regards the partitions as offline, so this node "
+        "leads none of them: a partition without another replica is not served until the node starts a second time.",
+        "With the broker stopped, change the line directory.id back to the id in the metadata log.",
         "meta.properties was written again, or copied from another log directory (KIP-858, 3.7 and later).",
     ),
     "meta.other-node-id": FindingType(
@@ -140,9 +140,9 @@ SMALL_FILES: Final = {
         "error",
         "The directory.id is {value}, but the metadata log in this directory has node {node_id} as a voter with "
         "directory.id {expected}.",
-        "Does not count this node among the voters. Where it is the only controller, nobody becomes the leader: the "
-        "node waits without end and serves nothing.",
-        "With the node stopped, put the id that the metadata log has back into the line directory.id.",
+        "Does not count this node among the voters. If it is the only controller, no leader is elected: the node "
+        "waits forever and serves nothing.",
+        "With the node stopped, change the line directory.id back to the id in the metadata log.",
         "A controller is a voter by its node.id and the directory.id of its metadata log (KIP-853): meta.properties "
         "was written again, or copied from another log directory.",
     ),

@@ -47,14 +47,14 @@ TRUNCATIONS: Final = {
         "The log starts at offset {start}: there is no offset {wanted} in it to cut at.",
         "Empties the log, or leaves it as it is, when it is told to cut there.",
         "Name an offset of the log. To throw all of it away, delete its directory on a stopped broker.",
-        "An offset to cut at must be one of the log.",
+        "The offset of a cut must be in the log.",
     ),
     "truncate.beyond-end": FindingType(
         "error",
-        "The log ends at offset {end}: there is no offset {wanted} in it to cut at.",
-        "Leaves the log as it is when it is told to cut beyond its end.",
+        "The log ends at offset {end} and cannot be cut at offset {wanted}.",
+        "Leaves the log unchanged if it has to truncate to an offset after the end.",
         "Name an offset below the end of the log.",
-        "An offset to cut at must be one of the log.",
+        "The offset of a cut must be in the log.",
     ),
     "truncate.hidden": FindingType(
         "error",
@@ -75,18 +75,18 @@ TRUNCATIONS: Final = {
         "warning",
         "A finished replacement waits: {names}. It takes the place of {replaced}.",
         "Puts the replacement in place when it starts, and deletes the files in its range. Since 3.0 it only renames "
-        "the replacement; before, it recovers its log first, and cuts it at the first bad batch.",
-        "Verify the partition first: that shows whether the replacement is whole. To keep the segments that are there "
-        "instead, move the .swap files out of the partition directory before a broker starts on it.",
-        "A start completes an interrupted compaction or split. The plan shows what is lost with the files that it "
-        "deletes.",
+        "the replacement; before 3.0 it first recovers the log of the replacement, and cuts it at the first bad batch.",
+        "Verify the partition first: kafkalog verify shows whether the replacement is whole. To keep the present "
+        "segments instead, move the .swap files out of the partition directory before a broker starts on it.",
+        "A broker that starts completes an interrupted compaction or split. The plan shows the records that are lost "
+        "with the deleted files.",
     ),
     "truncate.cuts-more": FindingType(
         "warning",
-        "The broker cuts this log further, once the replacement is in its place.",
+        "The broker truncates this log further after the replacement is in place.",
         "Recovers the log after it has completed the replacement.",
         "Apply this plan, then plan again.",
-        "A plan that completes a replacement does only that: what is cut then depends on the log that comes of it.",
+        "A plan that completes a replacement does nothing else: the next cut depends on the resulting log.",
     ),
     "truncate.end-lost": FindingType(
         "error",

@@ -149,11 +149,11 @@ def path_problem(path: str) -> str | None:
     if not path:
         return "is empty"
     if "\0" in path:
-        return "has a NUL character in it"
+        return "contains a NUL character"
     try:
         path.encode("utf-8", "surrogateescape")  # as Python decodes the names of files
     except UnicodeEncodeError:
-        return "has a character in it that no name of a file can have"
+        return "contains a character that no file name can have"
     return None
 
 

@@ -1,8 +1,8 @@
-"""From a plan to a changed disk: stage, intent, commit. The locks are held by whoever calls this.
+"""From a plan to a changed disk: stage, intent, commit. The caller holds the locks.
 
-A full disk is the usual patient, and nothing can be staged on it. With the journal on another file system
-(`--undo-to`) all of it, the intent, the new content and copies of the old content, is fsynced there before the first
-change; then the plan's order frees room before anything is written among the files.
+Full disks are the usual case, and nothing can be staged on them. With the journal on another file system (`--undo-to`)
+all of it, the intent, the new content and copies of the old content, is fsynced there before the first change; the
+order of the plan then frees space before anything is written next to the files.
 
 Without a journal of old content (`--no-undo`) the intent and the new content are staged next to the files, and a run
 that dies is finished from them (`apply --resume`). Where they do not fit, the first changes of the plan are made ahead
@@ -95,7 +95,7 @@ def _places(request: PlanRequest, undo_to: str | None) -> list[str]:
 
 
 def _staged(empty: Plan, disk: Disk, *, now_ms: int, progress: Progress) -> Draft | None:
-    """A draft of an empty plan whose changes are staged; null: that cannot be done, and making a plan tells why."""
+    """Return a draft of an empty plan whose changes are staged; None: `make_plan` shows why it cannot be staged."""
     command, request, undo_to = empty.command, empty.request, empty.undo_to
     if obstacles_of(empty):
         return None

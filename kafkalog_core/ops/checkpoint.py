@@ -307,7 +307,7 @@ def _sorted_out(mends: Iterable[Mend]) -> tuple[tuple[Finding, ...], tuple[Findi
             if mend.content is not None and finding.code in mend.mended:
                 findings.append(replace(finding, cure=MENDED_BY_PLAN))
             elif finding.severity == "error":
-                # This command cannot mend it, so its own name is no advice; a refusal beside it names what is missing.
+                # This command cannot mend it, so its own name does not help; another refusal names what is missing.
                 refusals.append(replace(finding, next_step=None))
             else:
                 findings.append(finding)

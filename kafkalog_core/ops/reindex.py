@@ -176,7 +176,7 @@ def rebuild(task: ReindexTask, scratch: str, advance: Callable[[int], None]) -> 
 def _rules(release: Release) -> RecoveryRules:
     """Return the rules of a release, which can be written by; 0.7 has no indexes, as its partitions show when read.
 
-    A control batch that compaction has emptied is no obstacle to an index, although releases before 2.0 die of it.
+    A control batch that the cleaner has emptied does not prevent an index, although releases before 2.0 die of it.
     """
     return replace(recovery_rules(max(release, _FIRST)), reads_empty_markers=True)
 

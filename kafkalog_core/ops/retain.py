@@ -64,7 +64,7 @@ class Retained:
         outcomes: of each scenario, first of none.
         events: up to the moment that was asked for, of one partition.
         schedule: by which they were played.
-        assumptions: values that nobody states, by which records would be deleted; none where they are accepted.
+        assumptions: assumed values because of which records would be deleted; none if they are accepted.
     """
 
     forecast: Forecast
@@ -168,7 +168,7 @@ def plan_retain(request: PlanRequest, stage: Stage, progress: Progress) -> PlanO
 
 
 def _assumptions_of(forecast: Forecast, settings: Settings) -> Iterator[Assumption]:
-    """Yield what the deletions of a forecast rest on and nobody states.
+    """Yield the assumed values on which the deletions of a forecast depend.
 
     The passes by time and size run because of the topic's cleanup.policy and delete by its limit; a larger or smaller
     value of any other setting deletes other segments, not these. Segments below the log start offset are out of reach

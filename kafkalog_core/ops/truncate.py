@@ -233,7 +233,7 @@ def _of_metadata(partition: Partition) -> Finding:
 
 
 def _start_rules(release: Release) -> object:
-    """What matters of a release where its start says where to cut; next to replacements nothing is cut.
+    """Return the rules of a release that decide where its start cuts a log without replacements.
 
     How it looks for an offset decides whether it starts, not where it cuts.
     """

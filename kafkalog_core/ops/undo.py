@@ -204,8 +204,8 @@ def plan_prune(scope: Scope, run: str | None = None) -> PrunePlan:
     kept += [f"{each.run} is kept: {at_work}" for each in remains if at_work and not each.is_unreadable]
     free = [journal for journal in chosen if not journal.is_interrupted]
     kept += [
-        f"{journal.run} is kept: it leads to directories that were not named, which only the journal says are its own. "
-        f"If they are: {prune_command(leading_directory(journal), journal)}"
+        f"{journal.run} is kept: it leads to directories that were not named, which only the journal claims as its "
+        f"own. If they are: {prune_command(leading_directory(journal), journal)}"
         for journal in free
         if _leads_away(journal)
     ]
@@ -313,8 +313,8 @@ def _unsaved(journal: Journal, states: States) -> Iterator[str]:
 def _spaces(journal: Journal, changes: list[Change]) -> tuple[Space, ...]:
     """What comes back as a copy takes room, a tail as much as was cut off; a second name of the old file none.
 
-    What leads to a journal elsewhere makes room where there is no other, and so does what the run left unfinished; what
-    it has laid down of a replacement of segments is used, or written again.
+    The pointer to a journal elsewhere frees space if nothing else does, and so do unfinished files of the run; files
+    that it has staged of a replacement of segments are used, or written again.
     """
     if not changes:
         return ()

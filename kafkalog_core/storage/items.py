@@ -66,7 +66,7 @@ class Damage:
     def is_plain_tail(self) -> bool:
         """Whether a log that ends here ends as a crash or preallocation leaves it: in a torn append, or in zeros alone.
 
-        Where other bytes follow the zeros, something was there, and nobody knows what.
+        If other bytes follow the zeros, there was data, and it is unknown which.
         """
         return self.reason == "torn-tail" or self.is_zeros
 

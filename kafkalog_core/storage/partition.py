@@ -133,7 +133,7 @@ def _with_findings(partition: Partition, nested: Listing) -> Partition:
 
 
 def _not_a_file(finding: Finding, partition: Partition) -> Finding | None:
-    """Return the finding about what has the name of a file that a broker opens, and is no file; else `None`."""
+    """Return the finding about an entry that is not a file but has the name of one that a broker opens; else `None`."""
     name = parse_file_name(os.path.basename(finding.path))
     if finding.code not in _NO_FILE or not name.canonical or name.state is not FileState.LIVE:
         return None
@@ -141,7 +141,7 @@ def _not_a_file(finding: Finding, partition: Partition) -> Finding | None:
     problem = finding.message[:1].lower() + finding.message[1:].removesuffix(".")
     if name.kind is (FileKind.LOG_V07 if is_v07 else FileKind.LOG):
         return found("segment.log-unreadable", finding.path, offset=name.base_offset, problem=problem)
-    # A link to nothing is no obstacle: RandomAccessFile of AbstractIndex makes the file that it leads to.
+    # A broken link does not stop the broker: RandomAccessFile of AbstractIndex creates the file that it leads to.
     if name.kind in _INDEX_KINDS and not is_v07 and finding.code != "file.broken-link":
         return found("index.not-a-file", finding.path, offset=name.base_offset, problem=problem)
     return None

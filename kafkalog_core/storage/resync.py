@@ -43,7 +43,7 @@ class Search:
     def find(self, position: int, end: int, *, before: int | None = None) -> int | None:
         """File position of the first entry from `position` on that is whole by `end`, and starts `before` there."""
         before = end if before is None else before
-        wanted = DISK_BLOCK_BYTES  # mostly it is near, and where damage is dense each place is searched from anew
+        wanted = DISK_BLOCK_BYTES  # it is usually near, and in dense damage each place starts a new search
         while position < before:
             size = min(wanted, end - position, before - position + _OVERLAP_BYTES)
             try:

@@ -1,4 +1,4 @@
-"""Nothing is deleted, cut or cleaned by a value that nobody states, and every refusal names what settles it."""
+"""No assumed value deletes, cuts or cleans anything, and every refusal names the option that settles it."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_one_setting_that_is_not_stated_is_enough_to_refuse(tmp_path: Path, name
         result = run(*with_apply(case, root, where), *stated, *policy, *limit, root)
         assert result.exit_code == 3, (left_out, result.output)
         missing = left_out.removeprefix(f"--topic-config={NAME}:").removeprefix("--set=").partition("=")[0]
-        assert f"{missing}=" in result.stderr.partition("Either")[0].partition("nobody states: ")[2]
+        assert f"{missing}=" in result.stderr.partition("Either")[0].partition("assumed values: ")[2]
         assert "--assume-defaults" in result.stderr
         assert files(root) == before
         assert not (tmp_path / "new").exists()
@@ -365,8 +365,8 @@ def test_a_plan_file_keeps_what_was_accepted_and_the_directories_that_were_named
 
 def test_what_was_accepted_is_shown(second: Path) -> None:
     out = " ".join(run(*RETAIN[:-1], "table", "--assume-defaults", "--apply", second).stdout.split())
-    assert "assumed, as --assume-defaults says: cleanup.policy=delete of topic customers (no metadata log" in out
-    assert "assumed, as --assume-defaults says: retention.ms=604800000 of topic customers (no metadata log" in out
+    assert "assumed (--assume-defaults): cleanup.policy=delete of topic customers (no metadata log" in out
+    assert "assumed (--assume-defaults): retention.ms=604800000 of topic customers (no metadata log" in out
 
 
 @pytest.mark.parametrize("name", ["by time", "cleans"])
@@ -375,7 +375,7 @@ def test_a_forecast_says_first_what_it_rests_on(tmp_path: Path, name: str) -> No
     root = write_customers(write_meta(tmp_path / "data"))
     broker = tuple(f"--set={line}" for line in case.config.splitlines())
     out = run(*case.arguments[:-1], "table", *broker, root).stdout
-    assert out.startswith("This forecast rests on values that nobody states: cleanup.policy=")
+    assert out.startswith("This forecast depends on assumed values: cleanup.policy=")
     assert not run(*case.arguments[:-1], "table", *case.options, root).stdout.startswith("This forecast")
 
 

@@ -133,7 +133,7 @@ def test_what_is_known_is_shown_before_an_error(simulating: Simulating, customer
         (("--max-passes", "0"), 2, "x>=1"),
         (("--biggest", "-1"), 2, "0<=x<=250"),
         (("--to", "elsewhere"), 2, "--to says where --apply writes"),
-        (("--undo-to", "elsewhere"), 2, "--plan-out, --undo-to and --no-undo are of changes in place"),
+        (("--undo-to", "elsewhere"), 2, "--plan-out, --undo-to and --no-undo belong to changes in place"),
         (("--min-compaction-lag-ms", "-5"), 2, "nothing below 0"),
         (("--delete-retention-ms", "-1"), 2, "nothing below 0"),
         (("--min-cleanable-dirty-ratio", "2"), 2, "no number from 0 to 1"),

@@ -451,7 +451,7 @@ def test_only_the_chosen_run_is_locked(root: Path, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(LogDirLocks, "__enter__", entered)
     refused = run("undo", journals, "--run", first, "--apply")
     assert refused.status == 3
-    assert f"name all of them: kafkalog undo {root} --run {first} --apply" in refused.err
+    assert f"name all directories: kafkalog undo {root} --run {first} --apply" in refused.err
     assert seen == []
     assert run("undo", journals, root, "--run", first, "--apply").status == 0
     assert snapshot(root) == old

@@ -175,7 +175,7 @@ def test_no_plan_is_made_from_a_part_of_the_files(demo: Path, command: tuple[str
         assert result.exit_code == 3
         assert not [row for row in rows(result) if row["type"] != "summary"]
         assert str(path) in result.stderr
-        assert "nothing is planned or forecast from a part of the files" in result.stderr
+        assert "kafkalog plans and forecasts nothing from a part of the files" in result.stderr
 
 
 # --- every command ----------------------------------------------------------------------------------------------------

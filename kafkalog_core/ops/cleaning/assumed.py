@@ -1,4 +1,4 @@
-"""What a clean rests on, where nobody states it.
+"""The assumed values on which a clean depends.
 
 A clean drops records because the topic is compacted, from a segment that is old enough (min.compaction.lag.ms), below
 the high watermark, and tombstones once delete.retention.ms is over. Whether a broker would do it now (dirty ratio,
@@ -26,7 +26,7 @@ _LOSING: Final = ("cleanup.policy", _MIN_LAG, "delete.retention.ms")
 
 
 def assumptions_of(task: CompactTask, view: PartitionView) -> Iterator[Assumption]:
-    """Yield what a clean of a log rests on and nobody states."""
+    """Yield the assumed values on which a clean of a log depends."""
     rules = cleaning_rules(task.guess.release)
     yield from assumed_of_topic(task.of_topic, [name for name in _LOSING if rules.has_min_lag or name != _MIN_LAG])
     yield from assumed_of_broker([task.settings.broker("log.cleaner.enable")])

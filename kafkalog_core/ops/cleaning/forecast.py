@@ -29,7 +29,7 @@ class CompactForecast:
         segments: a `cleaned_segment` row for each segment of the log as it is.
         keys: `big_key` rows, the biggest first.
         findings: what stands in the way of a clean, and what was wrong with what was read.
-        assumptions: values that nobody states, by which records would be dropped.
+        assumptions: assumed values because of which records would be dropped.
     """
 
     partition: Row

@@ -175,7 +175,7 @@ class ForecastRows:
         return row | self._totals(sources) if done else row
 
     def _assumptions(self) -> Iterator[Assumption]:
-        """What the cleans rest on and nobody states."""
+        """The assumed values on which the cleans depend."""
         if self._done:
             yield from assumptions_of(self._task, self._view)
 

@@ -70,7 +70,7 @@ class CompactTask:
         force: the dirty ratio does not matter.
         biggest: so many of the biggest keys.
         max_batch_bytes: the largest batch that is read, inflated too.
-        assume_defaults: a clean may rest on values that nobody states.
+        assume_defaults: a clean may depend on assumed values.
         command_line: what was typed, for commands to paste; None: unknown.
     """
 

@@ -65,7 +65,7 @@ class PlacedEpochs(Sequence[PlacedLine]):
         self._sizes = array("q")
 
     def append(self, placed: PlacedLine) -> None:
-        """Keep a line; what is no leader epoch is not kept."""
+        """Keep a line if it is a leader epoch."""
         entry = placed.entry
         if isinstance(entry, EpochEntry):
             self.epochs.append(entry.leader_epoch)

@@ -60,27 +60,27 @@ def obstacles_of(plan: Plan) -> tuple[str, ...]:
 
 
 def trust_problem(journal: Journal) -> str | None:
-    """Why a journal is not used that leads to directories that were not named; null: it leads to none."""
+    """Return why a journal that leads to directories which were not named is not used; None: it leads to none."""
     places = untrusted_places(journal)
     if not places:
         return None
     place, root = places[0], journal.layout.root
     if place.target is not None:
         why = (
-            f"{place.path} is a symbolic link to {place.target}, and anybody who can write there could have made it. "
-            "kafkalog follows links that a journal leads to only where their targets are named"
+            f"{place.path} is a symbolic link to {place.target}, and anyone who can write there could have made it. "
+            "kafkalog follows a link that a journal leads to only if you name its target"
         )
     elif place.path == root:
-        why = f"{journal.run} changed files in {root}, which was not named: only the journal says so"
+        why = f"{journal.run} changed files in {root}, which was not named: only the journal claims it"
     else:
-        why = f"{journal.run} leads to {place.path}, which was not named: anybody who can write there could change it"
-    return f"{why}. If that is where it belongs, name all of them: {undo_command(leading_directory(journal), journal)}"
+        why = f"{journal.run} leads to {place.path}, which was not named: anyone who can write there could change it"
+    return f"{why}. If the journal is right, name all directories: {undo_command(leading_directory(journal), journal)}"
 
 
 def space_sentence(space: Space) -> str:
     """That there is too little of it."""
     needed, free = sizes(space.needed_bytes, space.free_bytes)
-    return f"{space.path}: this needs {needed} on its file system while it is done, and {free} are free"
+    return f"{space.path}: this needs {needed} on its file system, and {free} are free"
 
 
 def at_work_sentence(root: str, what: str) -> str | None:
@@ -118,8 +118,8 @@ def _interrupted(root: str, touched: Collection[str] = (), of: str | None = None
 
     Args:
         root: the directory.
-        touched: directories that the plan is about: what cannot be read in others says nothing about them.
-        of: the root of the runs that count; null: all.
+        touched: directories of the plan; a journal that cannot be read in another directory does not concern them.
+        of: the root of the runs that count; None: all.
     """
     found = find_journals(root)
     for journal in found.journals:
@@ -133,8 +133,8 @@ def _interrupted(root: str, touched: Collection[str] = (), of: str | None = None
 def unreadable_sentence(root: str, remains: Remains) -> str:
     """Return that a journal cannot be read, and the command that gives it up."""
     return (
-        f"{remains.paths[0]}: {remains.reason}, so it is unknown whether an earlier run was interrupted; put the file "
-        f"back from a copy, or give it up: kafkalog undo {shell_path(root)} --prune --run {remains.run} --apply"
+        f"{remains.paths[0]}: {remains.reason}, so it is unknown whether an earlier run was interrupted; restore the "
+        f"file from a copy, or delete the journal: kafkalog undo {shell_path(root)} --prune --run {remains.run} --apply"
     )
 
 
@@ -143,8 +143,8 @@ def _of_release(plan: Plan) -> Iterator[str]:
     evidence = "; ".join(outcome.release.evidence) if outcome.release is not None else "nothing"
     if outcome.release is not None and outcome.release.is_newer:
         yield (
-            f"the release of the broker is unknown: {evidence}. To apply this plan by the rules of {LATEST} all the "
-            f"same: {with_options(line, f'--kafka {LATEST}')}"
+            f"the release of the broker is unknown: {evidence}. To apply this plan by the rules of {LATEST} "
+            f"nevertheless: {with_options(line, f'--kafka {LATEST}')}"
         )
     elif outcome.needs_release:
         yield (
@@ -180,7 +180,7 @@ def _way_out(plan: Plan, space: Space) -> str:
         other = "another file system" if plan.undo_to is None else "a third file system"
         ways.append(f"--undo-to DIR (a directory on {other}, which takes {size(copies)})")
     if plan.keeps_undo and all(each.is_enough for each in without):
-        ways.append("--no-undo (it cannot be taken back then)")
+        ways.append("--no-undo (the run cannot be undone then)")
     to_dir = "; or --to DIR in their place writes the cleaned logs elsewhere" if plan.command == "compact" else ""
     if ways:
         return f"; the same command fits with {' or with '.join(ways)}{to_dir}"

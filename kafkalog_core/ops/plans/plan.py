@@ -117,7 +117,7 @@ class Outcome:
         settings: those that counted.
         release: whose rules counted, and the evidence; null: it made no difference.
         needs_release: the evidence is ambiguous and the releases that it leaves differ in what is done here.
-        assumptions: values that nobody states, and by which the changes lose data.
+        assumptions: assumed values because of which the changes lose data.
         details: rows of further tables that the command shows.
         note: what was asked for and is not done, and the next command, one sentence without its point; null: nothing.
     """

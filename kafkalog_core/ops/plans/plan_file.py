@@ -78,7 +78,7 @@ def parse_plans(text: bytes) -> list[StoredPlan]:
         fields.integer("version", _VERSION, _VERSION)
         return [_stored(each) for each in fields.objects("plans")]
     except FieldError as error:
-        raise FieldError(f"is no file of plans as --plan-out writes it: {error.message}") from error
+        raise FieldError(f"is not a plan file that --plan-out wrote: {error.message}") from error
 
 
 def _plan(plan: Plan) -> dict[str, object]:
@@ -110,7 +110,7 @@ def _stored(fields: Fields) -> StoredPlan:
     if not paths:
         raise FieldError("it names no paths")
     if not all(path_problem(text) is None for text in _texts(options) if text):
-        raise FieldError("its options have a character in them that no option can have")
+        raise FieldError("its options contain a character that no option can have")
     command = fields.choice("command", tuple(PLANNERS))
     return StoredPlan(
         command=command,
@@ -137,7 +137,7 @@ def _command_line(command: str, fields: Fields | None) -> CommandLine | None:
         return None
     arguments = fields.items("arguments")
     if not all(isinstance(word, str) and (not word or path_problem(word) is None) for word in arguments):
-        raise FieldError("its command line has a character in it that none can have")
+        raise FieldError("its command line contains a character that no option can have")
     return CommandLine(
         program=f"kafkalog {command}",
         arguments=tuple(map(str, arguments)),

@@ -149,7 +149,7 @@ def _lost(losses: Iterable[Loss]) -> str:
 
 
 def _finding_row(finding: Finding, *, is_done: bool) -> Row:
-    """Return the `finding` row; what an applied plan has mended is told as what was there before."""
+    """Return the `finding` row; a finding that an applied plan has mended describes the state before."""
     row = finding.row()
     if is_done and finding.cure == MENDED_BY_PLAN:
         row |= {"severity": "info", "broker_action": None, "cure": "This run has mended it.", "next_command": None}

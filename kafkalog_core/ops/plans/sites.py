@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Site", "site_of", "sites_of"]
 
 _TOP_KINDS: Final = BROKER_KINDS | {FileKind.KRAFT_SNAPSHOT}
-"""Files at the top of a log directory that tell what a broker does with the partitions; its lock is not one of them."""
+"""Files at the top of a log directory that decide what a broker does with the partitions, without its lock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Site:
         partitions: directories that are meant as a whole.
         files: files that are meant by themselves, none of them in one of `partitions`.
         is_whole: the log directory with all that is in it.
-        beside: paths of other log directories that were named with it, which may know settings of its topics.
+        beside: paths of other log directories that were named with it, which may hold settings of its topics.
     """
 
     root: str
@@ -87,7 +87,7 @@ def _check_rights(site: Site) -> None:
         return
     more = sum(1 for _ in denials)
     others = f", and the same is true of {more:,} more" if more else ""
-    advice = f"{first.advice}: nothing is planned or forecast from a part of the files"
+    advice = f"{first.advice}: kafkalog plans and forecasts nothing from a part of the files"
     raise DeniedError(f"{first.message}{others}", advice, path=first.path)
 
 

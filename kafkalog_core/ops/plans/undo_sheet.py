@@ -27,12 +27,12 @@ def undo_sheet(plan: UndoPlan, *, is_done: bool) -> Sheet:
     counts = counted_changes(plan.kinds, "" if is_done else "would be ")
     what = f"{counts}, so that {root} is as it was before {journal.command} ({journal.run})"
     if is_done:
-        state, message = "applied", f"{what}. Its record is left, which kafkalog undo --prune takes away"
+        state, message = "applied", f"{what}. Its record is kept until kafkalog undo --prune deletes it"
     elif plan.obstacles:
         state, message = "refused", f"{journal.run} cannot be taken back as things are. Nothing has been changed"
     else:
         command = undo_command(root, journal)
-        state, message = "planned", f"{what}. Nothing has been changed yet. To do it: {command}"
+        state, message = "planned", f"{what}. Nothing has been changed yet. To apply it: {command}"
     row = _plan_row(_UNDO, root, state, message, len(plan.changes), plan.obstacles)
     row["needed_bytes"] = sum(space.needed_bytes for space in plan.spaces)
     row["run"] = journal.run

@@ -87,7 +87,7 @@ class CompletedTxn(NamedTuple):
 
     `last_offset` is the marker's. `last_stable_offset`: first offset of the transactions still open then, else the one
     behind the marker. A follower that took several batches in one fetch may have written a higher one: the first offset
-    of a transaction that began behind the marker, in the same fetch. Where `first_offset` is the marker's too, the
+    of a transaction that began after the marker, in the same fetch. Where `first_offset` is the marker's too, the
     transaction had no data here; releases before 2.8 list such ones, see `ProducerStates.ends_empty`.
     """
 

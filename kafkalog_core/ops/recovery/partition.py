@@ -381,7 +381,7 @@ class PartitionLoad:
         limit = self._options.settings.segment_index_bytes
         for file, layout in ((live.segment.index, OFFSET_INDEX_ENTRY), (live.segment.timeindex, TIME_INDEX_ENTRY)):
             if file is not None and file.size_bytes // layout.size > limit // layout.size:
-                sentence = f"it has entries behind byte {limit:,}, where segment.index.bytes ends it"
+                sentence = f"it has entries after byte {limit:,}, where segment.index.bytes ends it"
                 self._stop(file.path, f"{sentence}: the broker resizes it, and stops")
 
     def _check_start(self, end_offset: int) -> int:

@@ -90,7 +90,7 @@ class SegmentReads:
         size_bytes: where the broker takes the log to end.
         base_offset: of the segment.
         index: its offset index; None: it has none, or its entries do not count.
-        search: how the release looks for an offset behind the index entry.
+        search: how the release looks for an offset after the index entry.
     """
 
     def __init__(
@@ -275,7 +275,7 @@ def replay_producers(
         reading: the segment.
         states: are changed.
         from_offset: batches that end below are passed over.
-        end_offset: a batch that holds it, or is behind it, ends the read; None: the end of the log does.
+        end_offset: a batch that holds it, or is after it, ends the read; None: the end of the log does.
         search: how the release looks for an offset.
         reads_empty_markers: as in `RecoveryRules`.
         style: of the snapshots that the release writes.

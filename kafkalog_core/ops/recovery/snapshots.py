@@ -39,7 +39,7 @@ class SnapshotOptions:
         now_ms: the time at which the broker starts.
         expiration_ms: a producer without an open transaction that was silent for so long is not loaded.
         drops_below_start: whether producers whose last batch lies below the log's start are not loaded either.
-        reads_empty_markers: as in `RecoveryRules`, of the batches behind a snapshot.
+        reads_empty_markers: as in `RecoveryRules`, for the batches after a snapshot.
         expirations_ms: the shortest and the longest expiration of the releases that the disk may be of.
     """
 

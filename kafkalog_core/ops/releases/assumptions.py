@@ -1,9 +1,9 @@
-"""Values that a plan would lose data by and that nobody states, and the options that state them.
+"""Assumed values because of which a plan would lose data, and the options that state the real ones.
 
-What counts is what is lost: the policy that deletes or compacts, the limits that say what is old enough, the high
-watermark below which records are on all replicas. Settings that only say when a broker gets to it (dirty ratio, check
-interval), how files are cut and indexed (segment.bytes, index.interval.bytes), or for how long a silent producer is
-remembered, lose no record and are never asked for.
+Only values that decide which records are lost count: the policy that deletes or compacts, the limits of age and size,
+the high watermark below which all replicas have the records. Settings that only decide when a broker acts (dirty ratio,
+check interval), how files are cut and indexed (segment.bytes, index.interval.bytes), or for how long a broker keeps the
+state of an idle producer, lose no record and are never asked for.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CONFIG: Final = "--config FILE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumption:
-    """One value that nobody states.
+    """One value that is only assumed.
 
     Args:
         what: the value: `cleanup.policy=delete`.
@@ -62,7 +62,7 @@ class Assumption:
 
 
 def assumed_of_topic(topic: TopicSettings, names: Iterable[str]) -> Iterator[Assumption]:
-    """Yield those of some settings of a topic that nobody states."""
+    """Yield those of some settings of a topic that are only assumed."""
     for name in names:
         setting = topic.setting(name)
         if setting.gap is None:
@@ -75,7 +75,7 @@ def assumed_of_topic(topic: TopicSettings, names: Iterable[str]) -> Iterator[Ass
 
 
 def assumed_of_broker(settings: Iterable[Setting]) -> Iterator[Assumption]:
-    """Yield those of some settings of the broker that nobody states."""
+    """Yield those of some settings of the broker that are only assumed."""
     for setting in settings:
         if setting.gap is not None:
             yield _assumption(setting, "the broker", f"--set {shell_word(f'{setting.name}={setting.text}')}")
@@ -105,10 +105,10 @@ def summary(assumptions: Sequence[Assumption]) -> str:
 
 
 def forecast_note(assumptions: Sequence[Assumption]) -> str:
-    """Return the first sentences of a forecast that rests on assumptions."""
+    """Return the first sentences of a forecast that depends on assumptions."""
     return (
-        f"This forecast rests on values that nobody states: {summary(assumptions)}. --apply acts on them only where "
-        f"they are stated (--topic-config, --set, {_CONFIG}) or accepted ({ASSUME})."
+        f"This forecast depends on assumed values: {summary(assumptions)}. --apply uses them only if you "
+        f"state them (--topic-config, --set, {_CONFIG}) or accept them ({ASSUME})."
     )
 
 
@@ -123,7 +123,9 @@ def refusal(assumptions: Sequence[Assumption], command_line: CommandLine | None)
     if any(each.kind in {"no-log", "damaged"} for each in assumptions):
         ways.append("name the broker's log directory with the metadata log (__cluster_metadata-0) too")
     ways.append(f"accept what is assumed: {with_options(command_line, ASSUME)}")
-    return f"records would be lost by values that nobody states: {summary(assumptions)}. Either {'; or '.join(ways)}"
+    return (
+        f"this plan would lose records because of assumed values: {summary(assumptions)}. Either {'; or '.join(ways)}"
+    )
 
 
 def with_options(command_line: CommandLine | None, *options: str) -> str:

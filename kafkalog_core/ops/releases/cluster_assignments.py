@@ -4,7 +4,7 @@ A broker loads all its logs, recovers them where the last stop was not clean, an
 metadata log does not assign to it to `-stray` (`LogManager.isStrayReplica`: the topic id is unknown, or the node is not
 a replica). It starts an empty partition instead where it is a replica. A log directory whose id it never registered is
 a new one to the controller, for which the partitions that are assigned to the old id are offline (KIP-858). A
-controller whose metadata log is in a directory with another id than the one of its voter is no voter (KIP-853).
+controller whose metadata log directory has another id than the voter is not a voter (KIP-853).
 """
 
 from __future__ import annotations
@@ -264,7 +264,7 @@ class DirectoryOwners:
         return BrokerAssignments(cluster, int(node), directory_ids, release)
 
     def _registration(self, log_dir: str) -> tuple[int, str] | None:
-        """The node that registered a directory's id, and the metadata log that says so."""
+        """Return the node that registered a directory id, and the metadata log with that record."""
         identity = self._identities[log_dir]
         return self._registered.get((identity.cluster_id, identity.directory_id or ""))
 

@@ -50,7 +50,7 @@ class ClusterConfigs:
         has_node: whether the id of this broker is known, without which `broker` is not.
         broker: of this broker, which beat server.properties.
         brokers: of all brokers, which beat it likewise, and are beaten by `broker`.
-        older: directories of other copies of the log that do not reach as far, and what they say of topics.
+        older: directories of copies of the log that end earlier, and their settings of topics.
     """
 
     path: str | None = None
@@ -76,7 +76,7 @@ class ClusterConfigs:
         return self.is_whole and topic is not None and (topic in self.listed or topic in self.topics)
 
     def contradictions(self, topic: str | None, name: str) -> str:
-        """Return what older copies of the log say otherwise of a topic's setting, as an end of the origin's text."""
+        """Return how older copies of the log differ in a topic's setting, as the end of the origin's text."""
         value = self.of_topic(topic).get(name)
         others = [
             f"{path} has {name}={other}"

@@ -31,7 +31,7 @@ _READ: Final = frozenset({FileKind.LOG, FileKind.KRAFT_SNAPSHOT})
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What meta.properties says of a log directory; each may be unknown, then None."""
+    """The ids in the meta.properties of a log directory; None: unknown."""
 
     cluster_id: str | None = None
     node_id: str | None = None
@@ -65,7 +65,7 @@ def identity_of(log_dir: str | None) -> Identity:
 
 
 def node_of_config(server: Mapping[str, str]) -> str | None:
-    """Return the id of the broker that a server.properties is of, None where it does not say."""
+    """Return the broker id in a server.properties; None: it has none."""
     return _first(server, _NODE)
 
 

@@ -160,6 +160,6 @@ def _family(release: Release) -> tuple[int, ...]:
 
 
 def _short(release: Release) -> str:
-    """Write a release as people do where its last numbers say nothing: 0.7, not 0.7.0."""
+    """Write a release as people do: 0.7, not 0.7.0."""
     has_siblings = sum(_family(each) == _family(release) for each in RELEASES) > 1
     return str(release) if has_siblings else f"{release.major}.{release.minor}"

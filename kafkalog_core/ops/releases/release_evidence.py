@@ -84,7 +84,7 @@ class _Sign(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Level:
-    """A level of metadata.version; `words`: who says so; `is_registered`: the node itself, else the cluster."""
+    """A level of metadata.version; `words`: its source; `is_registered`: whether the node itself registered it."""
 
     level: int
     words: str
@@ -155,7 +155,7 @@ def _guess(signs: _Signs) -> ReleaseGuess:
     exact = next((sign for each in levels if each.is_registered and (sign := each.sign()) is not None), None)
     if exact is not None:
         return _between(exact, exact)
-    first = max(_firsts(signs, levels), default=_Sign(RELEASES[0], "nothing tells how old its release may be"))
+    first = max(_firsts(signs, levels), default=_Sign(RELEASES[0], "nothing shows the earliest possible release"))
     last = min((sign for sign in _lasts(signs) if sign.release >= first.release), default=None)
     return _between(first, last or _Sign(LATEST, "nothing in it rules out the latest known release"))
 
@@ -180,7 +180,7 @@ def _between(first: _Sign, last: _Sign) -> ReleaseGuess:
 def _levels(signs: _Signs) -> Iterator[_Level]:
     """Yield the levels of metadata.version in the metadata log and next to it, the strongest evidence first.
 
-    What this node said when it started last is the release. The cluster's own level is one that no node is older than:
+    The level that this node registered at its last start is its release. No node is older than the cluster's own level:
     in the log, or where `kafka-storage format` puts it: bootstrap.checkpoint up to 4.3, then the log's first snapshot.
     """
     if signs.log_dir is None:
@@ -284,7 +284,7 @@ def _read_signs(path: str, partition: str | None) -> _Signs:
 
 
 def _read_alone(path: str) -> _Signs:
-    """Return the signs of a partition by itself, or of a directory of partitions that no broker file marks as its own.
+    """Return the evidence in a single partition, or in a directory of partitions without files of a broker.
 
     The log directory of Kafka 0.7 is such a directory: it holds partitions and nothing else.
     """

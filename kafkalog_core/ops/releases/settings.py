@@ -74,7 +74,7 @@ class SettingsRequest:
         config: path of a server.properties.
         assignments: `key=value` for the whole broker, the last of a key counts.
         topic_assignments: `TOPIC:key=value`.
-        assume_defaults: plans that lose data may rest on values that nobody states.
+        assume_defaults: plans that lose data may depend on assumed values.
     """
 
     kafka: str | None = None
@@ -126,11 +126,11 @@ class Settings:
     Args:
         release: whose defaults and limits count.
         config_path: path of the server.properties; None: none was given.
-        server: what it says.
+        server: its properties.
         assigned: of `--set`.
         of_topics: of `--topic-config`.
         cluster: of the metadata log.
-        cleaned: topics that a cleaner has been at, each with the checkpoint that says so.
+        cleaned: topics that a cleaner has cleaned, each with the checkpoint that shows it.
         cleaner: the checkpoint that shows that this broker's cleaner runs; None: none does.
         uses_zookeeper: whether topics' settings are in ZooKeeper.
         foreign_config: why the server.properties is another broker's; None: it is not.
@@ -197,7 +197,7 @@ class Settings:
     def _candidates(
         self, definition: Definition, topic: str | None, *, of_broker: bool = False
     ) -> Iterator[_Candidate]:
-        """What is said of a setting, from the strongest on."""
+        """The sources of a setting, the strongest first."""
         own = self.of_topics.get(topic, _EMPTY) if topic is not None else _EMPTY
         topic_names = (definition.override, definition.name) if definition.of_topics else ()
         configured = self.cluster.of_topic(topic)
@@ -291,7 +291,7 @@ def read_settings(
         request: what the command line says.
         release: whose defaults and limits count.
         log_dir: path of the log directory that is meant; None: the files are in none.
-        beside: paths of log directories that were named together with it. What those of the same cluster know of
+        beside: paths of log directories that were named together with it. What those of the same cluster hold about
             topics counts for it too, as does what those know that `log.dirs` of the given server.properties lists.
 
     Raises SettingError, NotFoundError or AccessError.
@@ -318,7 +318,7 @@ def read_settings(
 
 
 def _foreign_config(config: str | None, node_id: str | None, own: Identity) -> str | None:
-    """That a server.properties is of another broker than the log directory; None: nothing says so."""
+    """Return that a server.properties is of another broker than the log directory; None: nothing shows that."""
     if config is None or node_id is None or own.node_id is None or node_id in {own.node_id, _GENERATED_ID}:
         return None
     return f"{config} is of broker {node_id}, and the log directory of broker {own.node_id}"

@@ -33,7 +33,7 @@ def check_topics(topics: Iterable[str], targets: Iterable[Target]) -> None:
 
 
 def same_partitions(targets: Iterable[Target]) -> list[str]:
-    """Partitions of which there is more than one directory: `orders-0`; rows do not tell them apart without a path."""
+    """Partitions with more than one directory: `orders-0`; rows of them differ only in the path."""
     places: dict[tuple[object, ...], set[str]] = {}
     for target in targets:
         if isinstance(target, LogDirTarget):

@@ -65,9 +65,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileTarget:
-    """One file; topic and partition are those of its directory's name, null where that is of no partition.
+    """One file; topic and partition come from the name of its directory, `None` if that is not of a partition.
 
-    `beside`, of every kind of target: absolute paths of the log directories of all that was named, selected or not.
+    `beside`, of every kind of target: absolute paths of all named log directories, selected or not.
     """
 
     file: FileInfo

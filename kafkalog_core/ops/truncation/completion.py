@@ -1,10 +1,10 @@
-"""Finished replacements (`.swap`) that a start puts in place: what goes, and the changes.
+"""Finished replacements (`.swap`) that a starting broker puts in place, and what it deletes for them.
 
-Since 3.0 a broker renames them without a look into them before it opens a segment, and deletes every file whose number
-lies from the lowest base offset of a replacement up to the highest next offset of one (`LogLoader.load`). Up to 2.8 it
+Since 3.0 a broker renames them without reading them before it opens a segment, and deletes every file whose base offset
+is between the lowest base offset of a replacement and the highest next offset of one (`LogLoader.load`). Up to 2.8 it
 recovers the log of a replacement, builds its indexes, and deletes the segments that overlap it
-(`Log.completeSwapOperations`). Records of these files that no replacement holds are lost: those behind the end of one
-that is too short, and those between two of them.
+(`Log.completeSwapOperations`). Records of these files that no replacement holds are lost: those after the end of a
+replacement that is too short, and those between two replacements.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _pieces(file: FileInfo) -> Iterator[bytes]:
 
 
 def _extent(file: FileInfo) -> tuple[int, int]:
-    """Base offset of a replacement, and the offset behind the last batch that can be read of it."""
+    """Return the base offset of a replacement, and the offset after its last readable batch."""
     base = end = file.name.base_offset or 0
     with Source.open(file.path) as source:
         for item in scan(source, base_offset=None):
@@ -163,8 +163,8 @@ def _first_uncovered(file: FileInfo, covered: Sequence[tuple[int, int]]) -> int:
     """The byte of a log from which on no replacement has its records; its size: they have all."""
     base = file.name.base_offset or 0
     end = max((end for first, end in covered if first <= base), default=base)
-    for first, behind in covered:
-        end = behind if first <= end < behind else end
+    for first, after in covered:
+        end = after if first <= end < after else end
     with Source.open(file.path) as source:
         for item in scan(source, base_offset=None):
             if isinstance(item, Damage):

@@ -25,7 +25,7 @@ _Said = tuple[str, "Finding"]
 
 
 class TopicId(NamedTuple):
-    """The topic id of a partition, as its partition.metadata at `path` says; `broker_dir`: None: it is in none."""
+    """The topic id in the partition.metadata at `path`; `broker_dir`: None: the partition is in none."""
 
     broker_dir: BrokerDir | None
     place: PartitionPath
@@ -77,7 +77,7 @@ def _topic_id_finding(code: str, topic_id: TopicId, other: TopicId) -> _Said:
 
 # --- ids --------------------------------------------------------------------------------------------------------------
 def _check_ids(broker_dirs: Sequence[BrokerDir], owners: DirectoryOwners) -> Iterator[_Said]:
-    """Check directory ids, and what the other ids say of whose directories these are.
+    """Check directory ids, and by the other ids which broker owns each directory.
 
     Another node id is another broker: that is reported once for a broker, and its directories are not held against the
     first one's. The same node id with another cluster id is a broker's directory with a wrong id: the directory with

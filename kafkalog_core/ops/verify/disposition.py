@@ -51,7 +51,7 @@ class SegmentExtent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagePlace:
-    """Damage in a log: `reason` is one of `LOG_DAMAGE`, `segments` are all of its partition, `index` says which.
+    """Damage in a log: `reason` is one of `LOG_DAMAGE`; `index` is the damaged one of `segments`, all of its partition.
 
     `is_zeros`: nothing but zeros follow in the file.
     """
@@ -88,7 +88,7 @@ class DamagePlace:
     def is_plain_tail(self) -> bool:
         """Whether the log ends here as a crash or preallocation leaves it: in a torn append, or in zeros alone.
 
-        Where other bytes follow the zeros, something was there, and nobody knows what.
+        If other bytes follow the zeros, there was data, and it is unknown which.
         """
         return self.is_tail and (self.reason == "torn-tail" or self.is_zeros)
 
@@ -215,7 +215,7 @@ def _cut_alone(place: DamagePlace) -> Disposition:
 
 
 def _served(place: DamagePlace, context: PartitionContext) -> Disposition:
-    why = f"as {CLEAN_MARK} is there" if context.is_clean else "as it lies below the recovery point"
+    why = f"as {CLEAN_MARK} is there" if context.is_clean else "as it is below the recovery point"
     if place.reason in {"crc-mismatch", "unknown-magic"}:
         return Disposition(
             f"Computes no checksum at its start, {why}, and serves it to consumers, who fail here.", cure=_REPLICA

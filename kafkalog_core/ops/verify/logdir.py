@@ -364,7 +364,7 @@ def _end_findings(verdict: PartitionVerdict, search: OffsetSearch, *, is_reporte
     Args:
         verdict: of a partition whose last segment is damaged.
         search: how the release looks for an offset.
-        is_reported: whether a finding of the damage says already that the broker may not start.
+        is_reported: whether a finding of the damage reports already that the broker may not start.
     """
     try:
         partition = read_partition(verdict.path)

@@ -355,7 +355,7 @@ def _is_end_known(verdict: SegmentVerdict) -> bool:
     """Return whether the log end offset is known from the last segment.
 
     It is not where the log was not read, nor where the last batch has a wrong checksum: a broker that computes none
-    ends the log after it all the same.
+    ends the log after it nevertheless.
     """
     return not verdict.is_unread and not _ends_in_bad_batch(verdict)
 

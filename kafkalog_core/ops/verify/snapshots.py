@@ -125,7 +125,7 @@ def _differences(entry: ProducerEntry, state: ProducerEntry, start_offset: int) 
         state.coordinator_epoch >= 0 or start_offset == 0
     ):  # -1 too where the producer had expired since its last marker
         names.append("coordinator_epoch")
-    # A transaction that was open at a hole in the log stays open in the replay, whose marker may be in the hole.
+    # A transaction that was open at a hole in the log is still open in the replay: its marker may be in the hole.
     firsts = (entry.current_txn_first_offset, state.current_txn_first_offset)
     if not any(0 <= first < start_offset for first in firsts):
         names.append("current_txn_first_offset")

@@ -63,7 +63,7 @@ class Doubt:
 class AbortMarkers:
     """The ABORT markers of a segment, and where the marker of the same producer before each is: 24 bytes each.
 
-    Of a compacted log they tell what transactions do not tell whose batches were cleaned away: the cleaner drops an
+    In a compacted log they prove entries whose transactions have lost their batches: the cleaner drops an
     entry no later than its marker (`CleanedTransactionMetadata.onControlBatchRead`), so that every entry has one.
     """
 
@@ -112,7 +112,7 @@ def check_txn_index(
     Args:
         segment: its files.
         aborted: transactions whose ABORT marker is in its log, and of which a batch is left.
-        doubt: why the log may not tell of them all.
+        doubt: why the log may not show all of them.
         sink: takes what is found.
         markers: the ABORT markers of its log, where it is a compacted one.
     """

@@ -149,7 +149,7 @@ UNTRACEABLE_FIELDS: Final = {
     ("txnindex of a compacted log", "first_offset"): Untraceable(
         "In an entry of a transaction index of a compacted log, another first offset: between the marker of the "
         "producer before and the first batch of the transaction that is left, or its own marker where none is left.",
-        "The cleaner keeps the entry unchanged and removes the batches that would tell.",
+        "The cleaner keeps the entry unchanged and removes the batches that would prove it.",
     ),
     ("txnindex of a compacted log", "last_stable_offset"): Untraceable(
         "In such an entry, a last stable offset that is lower, or another one up to the offset after the marker.",
@@ -179,4 +179,4 @@ UNTRACEABLE_FIELDS: Final = {
         "afterwards may end there.",
     ),
 }
-"""Values that other values of a healthy broker may stand in for, by file and field."""
+"""Values that other values of a healthy broker may replace unnoticed, by file and field."""

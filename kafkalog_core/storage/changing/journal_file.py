@@ -1,6 +1,6 @@
 """Journals as files: JSON with a checksum over all of it, read as what anybody may have written.
 
-The checksum finds damage. It keeps nobody from writing a journal of his own, so that what is read is checked member by
+The checksum finds damage. It does not prevent a forged journal, so what is read is checked member by
 member, and what is done with it is limited elsewhere: paths by `TrustedDirectories`, owners by `owner_problem`.
 """
 
@@ -40,7 +40,7 @@ _WHOLE_FILES: Final = frozenset({"replace", "create"})
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 def write_intent(disk: Disk, journal: Journal, state: State, like: Attributes) -> Journal:
-    """Bring a journal with a new state to the disk, whole or not at all; what it is from now on."""
+    """Write and fsync a journal with a new state, whole or not at all, and return it."""
     changed = replace(journal, state=state)
     layout = changed.layout
     value = {
@@ -57,7 +57,7 @@ def write_intent(disk: Disk, journal: Journal, state: State, like: Attributes) -
 
 
 def write_beginning(disk: Disk, layout: Layout, like: Attributes) -> None:
-    """Say that a run has begun to lay things down: where parts of a journal are without any intent, it was lost."""
+    """Record that a run has begun to stage files: a part of a journal without this file has lost its intent."""
     _write_whole(disk, layout.intent, layout.run, {"state": _BEGUN}, like)
 
 
@@ -104,9 +104,9 @@ def _entry_json(entry: Entry) -> dict[str, object]:
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 def parse_journal(text: bytes, run: str, home: str, place: Literal["partition", "top"]) -> Journal | str | None:
-    """A journal from its file, or the directory elsewhere that it is in; null: the run ended before it had an intent.
+    """Return a journal from its file, or the directory elsewhere that holds it; None: the run ended before its intent.
 
-    Of one elsewhere, the root is what the file says; whoever goes on compares it with a directory that was named.
+    The root of a journal elsewhere comes from the file; the caller compares it with a directory that was named.
 
     Raises:
         FieldError: anything else.
@@ -179,7 +179,7 @@ def _entry(fields: Fields, number: int) -> Entry:
 
 
 def _contradiction(entry: Entry) -> str | None:
-    """What in an entry cannot be as it is; null: nothing."""
+    """Return what in an entry contradicts itself; None: nothing."""
     before, after, kind, saved = entry.before, entry.after, entry.kind, entry.saved
     is_whole = kind in _WHOLE_FILES
     is_longer = before is not None and after is not None and after.size_bytes > before.size_bytes

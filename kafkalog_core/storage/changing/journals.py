@@ -78,7 +78,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class UntrustedPlace:
-    """A directory that a journal leads to and that nobody named; `target` is its real path if it is a link."""
+    """A directory that a journal leads to and the user did not name; `target` is its real path if it is a link."""
 
     path: str
     target: str | None = None
@@ -86,7 +86,7 @@ class UntrustedPlace:
 
 @dataclass(slots=True)
 class _Traces:
-    """What was seen of one run. `trusted`: null: the directories that were named, and no other."""
+    """The files of one run. `trusted`: None: only the directories that were named."""
 
     paths: list[str] = field(default_factory=list)
     journal: Journal | None = None
@@ -119,7 +119,7 @@ def untrusted_places(journal: Journal) -> list[UntrustedPlace]:
         except RefusedError:
             found.append(UntrustedPlace(path))
         except StorageError:
-            continue  # a directory that is gone: whoever needs its files finds that out
+            continue  # a directory that is gone: the caller that needs its files reports it
     return list(dict.fromkeys(found))
 
 
@@ -216,7 +216,7 @@ class _Search:
         except StorageError:
             if directory == self._root:
                 raise
-            return []  # a directory that cannot be listed is reported by whoever reads it
+            return []  # a directory that cannot be listed is reported by the caller that reads it
         return [name for name in names if name.startswith(JOURNAL_PREFIX)]
 
     def _see(self, run: str, directory: str, path: str) -> None:
@@ -340,7 +340,7 @@ def _parsed(
 
 
 def _is_of_this_user(reader: TrustedDirectories, directory: str) -> bool:
-    """Whether nobody else can have written what is in a directory elsewhere, so that it need not be named."""
+    """Whether only this user can have written to a directory elsewhere, so that it need not be named."""
     try:
         status = os.fstat(reader.directory(directory))
     except StorageError:

@@ -73,7 +73,7 @@ def locked_dirs(paths: Iterable[str]) -> list[str]:
 
 
 def unlocked_dirs(paths: Iterable[str]) -> list[str]:
-    """Those of some directories that are in no log directory, so that there is no lock of a broker's."""
+    """Return those of some directories that are outside a log directory, where no broker takes a lock."""
     found: dict[tuple[int, int], str] = {}
     for path in paths:
         if os.path.isdir(path) and not locked_dirs([path]):
@@ -209,7 +209,7 @@ class _BrokerLock:
         return is_ours
 
     def _sweep(self) -> None:
-        """Take away what a process left that was killed while it made a lock; whoever makes one now finds ours."""
+        """Delete what a process that was killed while it made a lock left; a process that makes one now finds ours."""
         for name in self._trusted.names(self._directory):
             if name.startswith(_PREFIX) and name.endswith(_SUFFIX):
                 with suppress(WriteError):
@@ -218,8 +218,8 @@ class _BrokerLock:
     def _remove(self) -> None:
         """Take away a lock that was not there before.
 
-        A broker may have opened the file just before its name goes, and would lock what nobody else can find. So the
-        lock is held on until nobody has the file open any more: the broker finds it locked, and stops.
+        A broker may have opened the file just before it is deleted, and would lock a file that no other process can
+        find. So the lock is held until no other process has the file open: the broker finds it locked, and stops.
         """
         status = self._trusted.status(self._path)
         if status is None or not os.path.samestat(status, os.fstat(self._number)):
@@ -253,7 +253,7 @@ class _OwnLock:
                 try:
                     self._number = _locked(self._trusted, self._path)
                 except NotFoundError:
-                    continue  # whoever held it has taken it away
+                    continue  # the process that held it has deleted it
                 if self._is_there():
                     return self
                 os.close(self._number)

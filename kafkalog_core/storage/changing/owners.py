@@ -1,7 +1,7 @@
-"""What a journal may give to the files that it puts in place: nothing that no file there has.
+"""The attributes that a journal may give to files: only those that a file in the same directory has.
 
-A journal says which owner, permissions and extended attributes a file had, and root could give a file any. Somebody who
-writes a journal of his own would have root make files of another user for him, or programs with capabilities.
+A journal records the owner, permissions and extended attributes of a file, and root could give a file any of them. A
+forged journal could make root create files of another user, or programs with capabilities.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Known:
         self._add(directory)
 
     def problem(self, attributes: Attributes) -> str | None:
-        """What of some attributes nothing here has; null: all of it is there."""
+        """Return which of some attributes no file here has; None: files here have all of them."""
         problem = self._missing(attributes)
         if problem is not None and not self._is_listed:
             self._is_listed = True

@@ -36,7 +36,7 @@ def write_problems(changes: Iterable[Change]) -> Iterator[str]:
 
 
 def place_problem(directory: str) -> str | None:
-    """Why no journal may be put into a directory, which need not be there yet; null: it may.
+    """Return why a directory, which need not exist yet, may not take a journal; None: it may.
 
     A directory at the top of a log directory stops a broker, and one in a partition is what we have without this.
     """

@@ -1,9 +1,9 @@
-"""What leads from the files that were changed to a journal elsewhere: a small file in the root of the run.
+"""The pointer to a journal elsewhere: a small file in the root of the run, with the path of the journal.
 
-On a full disk there is no room for it before the first change. It waits then until it takes no room that other changes
-need, which is after the first few deletions. Should the process die before that, or never free as much, the directory
-that `--undo-to` named leads to the run, and messages name it. An undo that needs its room deletes it, and leaves it
-again where there is some in the end.
+A full disk has no space for it before the first change. It is then written after the first few deletions, when no other
+change needs its space. If the process dies before that, or never frees enough, the directory that `--undo-to` named
+leads to the run, and messages name that directory. An undo that needs the space of the pointer deletes it, and writes
+it again at the end if there is space.
 """
 
 from __future__ import annotations
@@ -84,5 +84,5 @@ def _paths(journal: Journal) -> Iterator[str]:
 
 
 def _own(root: Attributes, always: int, if_root_has_it: int) -> Attributes:
-    """Attributes of a file of ours: whoever owns the directory may read and delete it."""
+    """Return attributes of a file of ours: the owner of the directory may read and delete it."""
     return replace(root, mode=always | root.mode & if_root_has_it, extended={})

@@ -1,8 +1,8 @@
 """Room on disks: what changes need while they are made, what they free, and what there is.
 
-A full disk is the usual patient, so a plan is reckoned step by step, in the order in which it is carried out, and what
-a step frees is there for those after it. What is freed is what the file system has allocated: a preallocated index is
-large and holds next to nothing, and a file with a second name frees nothing.
+Full disks are the usual case, so the space of a plan is computed step by step, in the order of its changes: the space
+that a step frees is available to later steps. A deletion frees the blocks that the file system has allocated: few for a
+preallocated index, and none for a file with a second name.
 
 Where the old content is kept decides what a run needs on the file system of the files:
 
@@ -48,7 +48,7 @@ __all__ = [
 _BLOCK_BYTES: Final = 4096
 _STAT_BLOCK_BYTES: Final = 512
 _INTENT_BYTES: Final = 2 * 1024
-"""What the journal says of one change; it is written again next to the old one when the run is complete."""
+"""The size of one change in the intent, which is written a second time when the run is complete."""
 POINTER_BYTES: Final = 2 * _BLOCK_BYTES
 """A directory and a file in it."""
 _SUPERUSER: Final = 0
@@ -96,8 +96,8 @@ def spaces_for(
         changes: in their order.
         undo_to: directory of the journal, which need not be there yet; `None`: next to the files.
         keeps_old: whether the journal keeps old content.
-        is_other_device: reckon as if the journal were on a file system that holds none of the files, and leave that one
-            out; `undo_to` is of no influence then.
+        is_other_device: assume that the journal is on a file system that holds none of the files, and leave that file
+            system out; `undo_to` has no influence then.
         makes_ahead: of a run that keeps nothing: whether changes can be made ahead of its intent.
     """
     if not changes:

@@ -32,7 +32,7 @@ __all__ = ["Staging"]
 _SPARE_BYTES: Final = 64 * 1024 * 1024
 """With this much free, a file that leads to a journal elsewhere takes no room that the changes need."""
 _OWNER_ONLY: Final = 0o700
-"""What a journal holds may be read by nobody who could not read the files."""
+"""Only users who can read the files may read the journal."""
 
 
 class Staging(Outline):
@@ -99,7 +99,9 @@ class Staging(Outline):
         """Take away what was staged, as far as that can be done."""
         intent = self._layout.intent
         made = [*self._made, f"{intent}.tmp", intent]
-        if self._layout.place == "top" and self._trusted.exists(intent):  # it goes last, and is no intent any more
+        if self._layout.place == "top" and self._trusted.exists(
+            intent
+        ):  # it is deleted last, and is not an intent any more
             with suppress(StorageError):
                 write_beginning(self._disk, self._layout, self._like_of_home())
                 made = [intent, f"{intent}.tmp", *self._made]

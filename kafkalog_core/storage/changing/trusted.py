@@ -1,9 +1,9 @@
 """The directories that the user named, held open: every file that is changed is reached from one of them.
 
-Whoever owns a log directory can rename and link what is in it at any moment, while kafkalog often runs as root. So a
-path is not given to the system as a whole: each directory below a named one is opened by its own name relative to the
-one above (`openat` with `O_NOFOLLOW`), and the file relative to the last of them. A directory that was opened once is
-remembered by device and inode: another one in its place is refused. Only the path that the user typed may lead through
+The owner of a log directory can rename and link files in it at any moment, while kafkalog often runs as root. So
+kafkalog does not give a whole path to the system: it opens each directory below a named one by its own name relative to
+the one above (`openat` with `O_NOFOLLOW`), and the file relative to the last of them. It remembers a directory that it
+has opened by device and inode, and refuses another one in its place. Only the path that the user typed may lead through
 links.
 """
 
@@ -45,8 +45,8 @@ class TrustedDirectories:
     """Directories that the user named. Every path given to a method is absolute and without `.` and `..`.
 
     Args:
-        named: absolute paths; null: every directory of the system is taken as named by itself, which is for changes
-            whose paths come from no file.
+        named: absolute paths; None: every directory of the system counts as named, for changes whose paths do not
+            come from a file.
         follows_links: whether a link below a named directory is followed the first time, and from then on is that
             directory: for changes that were planned from what the links led to.
 
@@ -164,7 +164,7 @@ class TrustedDirectories:
 
     # --- what is there ------------------------------------------------------------------------------------------------
     def status(self, path: str) -> os.stat_result | None:
-        """Status of what has this name, a link not followed; null: nothing has. Raises as `at`."""
+        """Return the status of the file of this name, without following a link; None: there is none. Raises as `at`."""
         try:
             name, directory = self._at(path)
             return os.stat(name, dir_fd=directory, follow_symlinks=False)

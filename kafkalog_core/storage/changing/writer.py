@@ -342,7 +342,7 @@ _WORDS: Final = {
 
 
 def _check_alone(number: int, path: str) -> None:
-    """Raises RefusedError for an open file that is no regular one, or that another name elsewhere leads to as well."""
+    """Raise RefusedError for an open file that is not a regular one, or that has another hard link."""
     status = os.fstat(number)
     if not stat.S_ISREG(status.st_mode):
         raise RefusedError("is not a regular file; kafkalog verify shows what is in its directory", path=path)

@@ -1,7 +1,7 @@
 """A log as a broker walks it outside of recovery: headers of batches, no checksums (`FileLogInputStream.nextBatch`).
 
-This walk goes by sizes alone. It takes a header for one wherever the size of the batch before leads, whatever is there,
-ends quietly at a batch that is not all in the file, and fails at a size that is too small for any message.
+This walk uses sizes alone. It takes the bytes after each batch for a header, whatever they are, ends silently at a
+batch that is not whole, and fails at a size that is too small for any message.
 """
 
 from __future__ import annotations

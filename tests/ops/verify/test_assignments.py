@@ -284,4 +284,4 @@ def test_directories_of_two_brokers_of_a_cluster(tmp_path: Path) -> None:
     meta.write_text(meta.read_text().replace("node.id=1", "node.id=2"))
     told = [each for each in findings(first, second) if each.code == "dir.other-node"]
     assert [each.severity for each in told] == ["info"]
-    assert "they are of two brokers, or one of the two ids is wrong" in told[0].message
+    assert "the directories belong to two brokers, or one of the two ids is wrong" in told[0].message

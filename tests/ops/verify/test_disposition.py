@@ -52,7 +52,7 @@ def damage(
             None,
             "Computes no checksum at its start, as .kafka_cleanshutdown is there",
         ),
-        (damage("crc-mismatch", 0, 1000), CRASHED, 0, None, "Computes no checksum at its start, as it lies below"),
+        (damage("crc-mismatch", 0, 1000), CRASHED, 0, None, "Computes no checksum at its start, as it is below"),
         (damage("crc-mismatch", 1, 1000), CRASHED, 9000, None, "Cuts the log here when it recovers it: 5,000 bytes"),
         (damage("crc-mismatch", 2, 1000), CRASHED, 3000, None, "Cuts the log here when it recovers it: 3,000 bytes"),
         (damage("crc-mismatch", 2, 1000), UNKNOWN, 0, None, "Does not notice it after a clean stop; cuts"),
