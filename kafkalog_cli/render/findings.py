@@ -20,6 +20,7 @@ SHOWN_COMMANDS: Final = 5
 _INDENT: Final = " " * 8
 _RANK: Final = {"info": 0, "warning": 1, "error": 2}
 _STYLES: Final = {"error": "bold red", "warning": "yellow"}
+_CAUSE: Final = "dir.interrupted"
 _COMMON: Final = ("severity", "code", "message", "broker_action", "cure")
 
 
@@ -29,9 +30,15 @@ def finding_lines(findings: Iterable[Mapping[str, object]], width: int) -> list[
     for row in findings:
         groups.setdefault(tuple(str(row.get(name)) for name in _COMMON), []).append(row)
     lines: list[Text] = []
-    for common, rows in sorted(groups.items(), key=lambda group: _RANK.get(group[0][0], 0)):
+    for common, rows in sorted(groups.items(), key=_place):
         lines += _group_lines(dict(zip(_COMMON, common, strict=True)), rows, width)
     return lines
+
+
+def _place(group: tuple[tuple[str, ...], object]) -> tuple[bool, int]:
+    """The worst last, next to the verdict; but first of all what may be the cause of everything else."""
+    common = dict(zip(_COMMON, group[0], strict=True))
+    return common["code"] != _CAUSE, _RANK.get(common["severity"], 0)
 
 
 def _group_lines(common: Mapping[str, str], rows: list[Mapping[str, object]], width: int) -> list[Text]:

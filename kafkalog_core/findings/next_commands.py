@@ -198,6 +198,7 @@ NEXT_COMMANDS: Final[Mapping[str, str]] = {
         ),
         _MOVE_DIRECTORY,
     ),
+    "dir.interrupted": "kafkalog apply --resume {file}",
     "dir.other-cluster": "sed -i.before s/^cluster.id=.*/cluster.id=CLUSTER_ID/ {file}",
     "dir.same-directory-id": "sed -i.before /^directory.id=/d {file}",
     "partition-metadata.not-assigned": "sed -i.before '/^topic_id:/s/:.*/: ID_OF_THE_METADATA_LOG/' {file}",

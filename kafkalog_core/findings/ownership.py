@@ -60,6 +60,16 @@ BROKER_DIRS: Final = {
         "Compare the two, and move one out of the log directory.",
         "One broker has a partition twice, e.g. after it was copied from disk to disk by hand.",
     ),
+    "dir.interrupted": FindingType(
+        "error",
+        "An earlier run stopped in the middle: {what} ({run}) has changed some of its files and not the others. Finish "
+        "it or take it back before anything else: {ways}.",
+        "Starts on the files as they are, half of them changed, and may delete or truncate what the run was to keep.",
+        "Run the next command before the broker starts, and verify again: other findings here may only show that the "
+        "run did not end.",
+        "A journal says that a repair was interrupted, by a kill, a full disk or a loss of power. Every file is as "
+        "before or as afterwards, and the journal holds what it takes to finish the repair or to take it back.",
+    ),
     "dir.moving": FindingType(
         "info",
         "A copy of the partition in {other} that is being filled here.",

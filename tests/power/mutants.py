@@ -23,12 +23,13 @@ from tests.power.models import MODELS
 from tests.power.scenarios import SCENARIOS, Place, Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = ["Site", "found", "lost", "sites"]
 
 CHANGING = Path(writer.__file__).parent
-CALLS = frozenset({"_sync", "_sync_parts", "sync", "sync_directory", "sync_file"})
+CALLS = frozenset({"_sync", "_sync_parts", "sync", "sync_directory", "sync_file", "write_file"})
+"""`write_file` ends with an fsync of the file."""
 SHM = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108 -- a quick file system, and another one
 
 
@@ -59,15 +60,20 @@ def sites() -> tuple[Site, ...]:
 
 
 def _sites(path: Path) -> Iterator[Site]:
-    for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(function, ast.FunctionDef):
-            calls = [
-                node
-                for node in ast.walk(function)
-                if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in CALLS
-            ]
-            for number, call in enumerate(sorted(calls, key=lambda node: node.lineno), 1):
-                yield Site(path.name, function.name, number, (call.lineno, call.end_lineno or call.lineno))
+    module = ast.parse(path.read_text(encoding="utf-8"))
+    classes = [node for node in module.body if isinstance(node, ast.ClassDef)]
+    for around in (module, *classes):
+        for function in around.body:
+            if isinstance(function, ast.FunctionDef):
+                prefix = f"{around.name}." if isinstance(around, ast.ClassDef) else ""
+                calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and _name(node) in CALLS]
+                for number, call in enumerate(sorted(calls, key=lambda node: node.lineno), 1):
+                    lines = call.lineno, call.end_lineno or call.lineno
+                    yield Site(path.name, prefix + function.name, number, lines)
+
+
+def _name(call: ast.Call) -> str:
+    return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
 
 
 @contextmanager
@@ -100,14 +106,25 @@ def _is_called_at(site: Site) -> bool:
     return False
 
 
-def found(scenario: Scenario, place: Place, *, site: Site | None = None, kind: str | None = None) -> Problem | None:
-    """Return the first problem that the checker finds where fsyncs are left out; `None`: none in all its states."""
+def found(
+    scenario: Scenario,
+    place: Place,
+    *,
+    site: Site | None = None,
+    kind: str | None = None,
+    models: Iterable[str] = MODELS,
+    most: int = 10**6,
+) -> Problem | None:
+    """Return the first problem that the checker finds where fsyncs are left out; `None`: none in any state.
+
+    `most`: how many states of each model are checked.
+    """
     with lost(site=site, kind=kind):
         checker = Checker(scenario, place)
-    for model in MODELS:
+    for model in models:
         states = list(checker.states(model))
         random.Random(1).shuffle(states)
-        for state in states:
+        for state in states[:most]:
             problems = checker.check(model, state)
             if problems:
                 return problems[0]

@@ -181,7 +181,7 @@ def _owned(root: Path) -> None:
             time_ns = 1_600_000_000_123_456_789 + number * 1_000_000_007
             os.utime(path, ns=(time_ns, time_ns))
         os.chown(around, *OWNER)
-        os.chmod(around, 0o700)
+        os.chmod(around, 0o750)  # noqa: S103 -- a broker's group may read its log directories
 
 
 def _plain(root: Path) -> None:

@@ -18,7 +18,7 @@ from kafkalog_core.ops.pool import Pool
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
 from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget
 from kafkalog_core.ops.verify.course import Course, partition_key
-from kafkalog_core.ops.verify.logdir import LogDirs
+from kafkalog_core.ops.verify.logdir import LogDirs, interrupted_runs
 from kafkalog_core.ops.verify.motion import settled
 from kafkalog_core.ops.verify.readers import SCANS
 from kafkalog_core.ops.verify.single import check_file
@@ -70,6 +70,8 @@ def verify(
     readers: Readers | None = None,
 ) -> Generator[Verdict, None, None]:
     """Verdicts: of each target's partitions, then of the target itself; what needs all log directories comes last.
+
+    A run of kafkalog that was interrupted in a target comes first: it explains most of what is found after it.
 
     `workers` do what is not little, where there are any, else as many processes as the request has jobs. `readers` read
     the segments, where there are any.
@@ -131,6 +133,7 @@ class _Runner:
         """See `verify`."""
         results = self._results(self._pieces())
         for target in self._request.targets:
+            yield from interrupted_runs(target)
             yield from self._of_target(target, results)
             if isinstance(target, LogDirTarget):
                 yield self._log_dirs.verdict(target)

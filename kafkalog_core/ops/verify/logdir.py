@@ -38,6 +38,7 @@ from kafkalog_core.ops.releases.cluster_assignments import (
 from kafkalog_core.ops.releases.release_evidence import infer_release
 from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
 from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, PartitionTarget
+from kafkalog_core.ops.undo import scope_of
 from kafkalog_core.ops.verify.across import TopicId, brokers_of, check_across, check_topic_ids
 from kafkalog_core.ops.verify.damage_places import damage_places, with_dispositions
 from kafkalog_core.ops.verify.disposition import disposition
@@ -51,6 +52,7 @@ from kafkalog_core.ops.verify.ownership import (
 )
 from kafkalog_core.ops.verify.unmarking import Unmarking, is_unmarking
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
+from kafkalog_core.storage.changing.journals import leading_directory, resume_command, undo_command
 from kafkalog_core.storage.file_codes import code_of_error
 from kafkalog_core.storage.logdir import PartitionPath, read_log_dir
 from kafkalog_core.storage.partition import read_partition
@@ -65,8 +67,9 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.releases.release import Release
     from kafkalog_core.ops.selecting.targets import Target
     from kafkalog_core.ops.verify.work import Depth
+    from kafkalog_core.storage.changing.journal import Journal
 
-__all__ = ["LogDirs", "file_findings"]
+__all__ = ["LogDirs", "file_findings", "interrupted_runs"]
 
 _NO_META: Final = frozenset({"meta.missing", "meta.missing-kraft"})
 _WORSE: Final = _NO_META | {"dir.future-beside-current"}
@@ -80,6 +83,28 @@ _EFFECTS: Final = {
 _NAMES_SHOWN: Final = 5
 _NOTHING: Final = "Nothing needs to be done."
 _Verdict = PartitionVerdict | PlaceVerdict
+
+
+def interrupted_runs(target: Target) -> Iterator[PlaceVerdict]:
+    """Yield what is to be said first of a log directory or partition: a run of kafkalog stopped between its files."""
+    if isinstance(target, FileTarget):
+        return
+    try:
+        runs = scope_of(target.path).interrupted()
+    except StorageError:  # a directory that cannot be listed is reported when its files are checked
+        return
+    if runs:
+        yield PlaceVerdict(path=target.path, findings=tuple(_interrupted(target.path, run) for run in runs))
+
+
+def _interrupted(path: str, run: Journal) -> Finding:
+    place = leading_directory(run)
+    back, on = undo_command(place, run), resume_command(place, run)
+    ways = [on] if run.state == "prepared" else []
+    ways += [back] if run.keeps_old else []
+    what = f"kafkalog {run.command}" if run.state == "prepared" else f"the undo of a kafkalog {run.command}"
+    finding = found("dir.interrupted", path, run=run.run, what=what, ways=" or ".join(ways))
+    return replace(finding, next_step=ways[0].replace("{", "{{").replace("}", "}}"))
 
 
 class LogDirs:
