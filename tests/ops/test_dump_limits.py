@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
-import time
 import zlib
 from typing import TYPE_CHECKING
 
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 
 MEBIBYTE = 1024 * 1024
 LIMIT_BYTES = 8 * MEBIBYTE
-SECONDS = 20
 
 
 def gzip_bomb() -> bytes:
@@ -82,9 +80,7 @@ def test_a_bomb_is_damage(tmp_path: Path, name: str) -> None:
     data = batch_v2(records(0, 2), codec=codec, payload=make()) + batch_v2(records(2, 2))
     log = write_segments(tmp_path / "topic-0", {0: data})
     for newest_first in (False, True):
-        started = time.perf_counter()
         rows = dump_rows(log, level="records", max_batch_bytes=LIMIT_BYTES, newest_first=newest_first)
-        assert time.perf_counter() - started < SECONDS
         (damage,) = [row for row in rows if row["type"] == "damage"]
         assert damage["reason"] in {"payload-limit", "payload"}
         assert (damage["position"], damage["size_bytes"]) == (0, 0)

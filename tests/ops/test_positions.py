@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 from hypothesis import given, settings
@@ -18,9 +19,6 @@ from kafkalog_core.ops.report import Report
 from kafkalog_core.storage.partition import read_partition
 from tests.build import batch_v2
 from tests.ops.logs import records
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 REQUEST = DumpRequest(targets=(), level="records")
 SIZE = len(batch_v2(records(0, 1)))
@@ -126,7 +124,7 @@ ACTIONS = st.lists(
 def test_every_record_once_and_in_order(
     tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, int]]
 ) -> None:
-    log = Log(tmp_path_factory.mktemp("log") / "topic-0")
+    log = Log(Path(mkdtemp(dir=tmp_path_factory.getbasetemp())) / "topic-0")
     reader = Reader(log.directory)
     deleted = 0
     for action, number in actions:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from contextlib import suppress
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,7 +36,6 @@ from tests.ops.truncating import EPOCHS, MARK, RECOVERY, STARTS, WATERMARKS, wri
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from kafkalog_core.ops.plans.plan import Draft
     from kafkalog_core.ops.recovery.results import LoadResult
@@ -360,7 +361,7 @@ def test_what_cannot_be_foreseen_is_said(log_dir: Path) -> None:
 def test_bad_bytes_give_a_forecast_a_finding_or_an_error_of_ours(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    root = tmp_path_factory.mktemp("bad") / "data"
+    root = Path(mkdtemp(dir=tmp_path_factory.getbasetemp())) / "data"
     _write_log_dir(root)
     files = sorted(path for path in root.rglob("*") if path.is_file())
     for path in data.draw(st.lists(st.sampled_from(files), min_size=1, max_size=3, unique=True)):

@@ -7,6 +7,8 @@ import os
 import pickle
 import tempfile
 from dataclasses import replace
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,7 +30,6 @@ from tests.ops.logs import Row, dump_rows, offsets_of, records, write_segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from kafkalog_core.storage.partition import Partition
 
@@ -120,7 +121,8 @@ def test_pieces_of_any_log_are_the_whole(
 ) -> None:
     entries = log_of(kinds)
     starts = [sum(map(len, entries[:n])) for n in range(len(entries))]
-    log = write_segments(tmp_path_factory.mktemp("any") / "topic-0", {0: broken(b"".join(entries), edits, starts)})
+    place = Path(mkdtemp(dir=tmp_path_factory.getbasetemp()))
+    log = write_segments(place / "topic-0", {0: broken(b"".join(entries), edits, starts)})
     (path,) = log.glob("*.log")
     split_bytes = max(split_bytes, path.stat().st_size // 200)
     assert data_rows(in_pieces(log, split_bytes=split_bytes, level=level)) == data_rows(dump_rows(log, level=level))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import struct
 import zlib
-from typing import TYPE_CHECKING
+from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 from hypothesis import given
@@ -17,9 +18,6 @@ from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import WINDOW_BYTES, Source
 from tests import strategies
 from tests.build import Record, batch_v2, message_v0, message_v1
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Rows = list[tuple[int, int]]
 
@@ -175,7 +173,7 @@ def test_any_cut_and_any_flip(
         del content[at:]
     else:
         content[at] ^= 0xFF
-    path = tmp_path_factory.mktemp("walk") / "0.log"
+    path = Path(mkdtemp(dir=tmp_path_factory.getbasetemp())) / "0.log"
     path.write_bytes(content)
     rows, damage = walk(path)
     starts, start = [], 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left, bisect_right
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,10 +15,9 @@ from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.storage.lookups.index_search import IndexPages
 from kafkalog_core.storage.source import Source
 from tests.build import offset_index, time_index
+from tests.scratch import MEMORY
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kafkalog_core.storage.lookups.index_search import Search
 
 
@@ -33,9 +33,9 @@ def offsets_of(path: Path, keys: list[int], key: int, *, zeros: int = 0, has_war
     zeros=st.integers(0, 40),
     has_warm_section=st.booleans(),
 )
-def test_the_bounds_are_those_of_a_sorted_list(tmp_path_factory, keys, key, zeros, has_warm_section):
-    path = tmp_path_factory.mktemp("index") / "i"
-    found = offsets_of(path, keys, key, zeros=zeros, has_warm_section=has_warm_section)
+def test_the_bounds_are_those_of_a_sorted_list(keys, key, zeros, has_warm_section):
+    with TemporaryDirectory(dir=MEMORY) as place:
+        found = offsets_of(Path(place) / "i", keys, key, zeros=zeros, has_warm_section=has_warm_section)
     at_or_below, at_or_above = bisect_right(keys, key), bisect_left(keys, key)
     assert found.lower == (at_or_below - 1 if at_or_below else None)
     bounds = {at_or_above}
@@ -129,11 +129,12 @@ def test_an_empty_index_and_one_of_zeros(tmp_path):
 
 
 @given(data=st.binary(max_size=300), key=st.integers(-(2**40), 2**40))
-def test_any_bytes_are_searched(tmp_path_factory, data, key):
-    path = tmp_path_factory.mktemp("index") / "i"
-    path.write_bytes(data)
-    with Source.open(path) as source:
-        for layout in (OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY):
-            for has_warm_section in (True, False):
-                found = IndexPages(source, layout).search(key, has_warm_section=has_warm_section)
-                assert found.lower is None or 0 <= found.lower < os.path.getsize(path) // layout.size
+def test_any_bytes_are_searched(data, key):
+    with TemporaryDirectory(dir=MEMORY) as place:
+        path = Path(place) / "i"
+        path.write_bytes(data)
+        with Source.open(path) as source:
+            for layout in (OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY):
+                for has_warm_section in (True, False):
+                    found = IndexPages(source, layout).search(key, has_warm_section=has_warm_section)
+                    assert found.lower is None or 0 <= found.lower < len(data) // layout.size

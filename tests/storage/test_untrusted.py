@@ -12,6 +12,8 @@ import json
 import os
 import shutil
 from contextlib import suppress
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -45,7 +47,6 @@ from tests.storage.repairs import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from kafkalog_core.storage.changing.journal import Journal
 
@@ -410,7 +411,7 @@ def places(value: object, path: tuple[object, ...] = ()) -> list[tuple[object, .
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_anything_at_any_place_of_a_journal(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    place = tmp_path_factory.mktemp("any")
+    place = Path(mkdtemp(dir=tmp_path_factory.getbasetemp()))
     root, outside = make_dir(place / "log"), make_dir(place / "outside")
     seen = snapshot(outside)
     journal = apply_to(root, Disk(), is_wide=True)
