@@ -60,6 +60,10 @@ def test_a_wrong_topic_id_and_a_shorter_replacement(own_broker: Broker, tmp_path
     _swap(broker.partition_dir(SWAPPED))
     assert "partition-metadata.not-assigned" in {row.get("code") for row in run("verify", broker.log_dir).rows}
 
+    planned = run("truncate", broker.partition_dir(STRAY), "--as-broker")
+    assert planned.status == 4
+    assert "partition-metadata.not-assigned" in {row.get("code") for row in planned.rows}
+
     foreseen = tmp_path / "foreseen"
     shutil.copytree(broker.log_dir, foreseen)
     assert run("truncate", foreseen, "--topic", SWAPPED, "--as-broker", "--apply").status in {0, 4}

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from kafkalog_core.ops.releases.cluster_records import read_history
+from kafkalog_core.format.metadata_records import PartitionAssigned, TopicCreated, TopicRemoved
+from kafkalog_core.ops.releases.cluster_assignments import ClusterAssignments, read_assignments
+from kafkalog_core.ops.releases.cluster_records import read_cluster_topics, read_history
+from kafkalog_core.storage.source import Source
 from tests.ops.clusters import TOPIC, config_record, topic_record, write_metadata_log
 
 if TYPE_CHECKING:
@@ -85,3 +88,35 @@ def test_a_log_that_begins_late_without_a_snapshot(tmp_path: Path) -> None:
     log = write_metadata_log(tmp_path, topic_record("t"))
     (log / FIRST).rename(log / f"{5:020}.log")
     assert not read_history(str(log)).is_whole
+
+
+def test_each_file_is_read_once(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by those that ask whether the log is whole when they have its records."""
+    opened: list[str] = []
+    real = Source.open
+
+    def count(path: str) -> Source:
+        opened.append(Path(path).name)
+        return real(path)
+
+    monkeypatch.setattr("kafkalog_core.ops.releases.cluster_records.Source.open", count)
+    for read in (read_assignments, read_cluster_topics, lambda path: read_history(path).is_whole):
+        opened.clear()
+        assert read(str(log))  # type: ignore[no-untyped-call]
+        assert opened == [SNAPSHOT, FIRST]
+
+
+def test_a_deletion_costs_its_own_partitions_alone() -> None:
+    """Thousands of topics come and go in a cluster: what is left is not copied for each of them."""
+    image = ClusterAssignments("log")
+    for number in range(3):
+        topic = TopicCreated(name=f"t{number}", topic_id=f"id{number}")
+        image.replay(topic)
+        image.replay(PartitionAssigned(topic_id=topic.topic_id, partition=0, replicas=(1,), directories=None))
+    partitions, names = image.partitions, image.topics.names
+    image.replay(TopicRemoved(topic_id="id1"))
+    assert (image.partitions, image.topics.names) == (partitions, names)
+    assert image.partitions is partitions
+    assert image.topics.names is names
+    assert image.topics.ids == {"t0": "id0", "t2": "id2"}
+    assert set(image.partitions) == {"id0", "id2"}

@@ -119,8 +119,9 @@ _UNMARK: Final = (
 )
 _TAIL_CUT: Final = "Nothing needs to be done: the next start cuts it, and no whole batch is in it."
 _TAIL: Final = (
-    f"After a crash nothing needs to be done: the next start cuts it. Beside {CLEAN_MARK}, copy the directory away and "
-    f"delete that mark on a stopped broker, so that the next start recovers. {MARK_OF_ALL}"
+    f"After a crash nothing needs to be done: the next start cuts it. Where {CLEAN_MARK} is there, copy the directory "
+    f"away and cut it here: kafkalog truncate --at-damage. Or delete that mark on a stopped broker, so that the next "
+    f"start recovers. {MARK_OF_ALL}"
 )
 _INSIDE: Final = Disposition(
     "Does not look inside of batches when it starts: keeps it and serves it to consumers, who fail here."
