@@ -217,12 +217,13 @@ class DirectoryOwners:
         logs = {path: f"{path}/{METADATA_TOPIC}-0" for path in self._identities}
         self._logs = {path: log for path, log in logs.items() if os.path.isdir(log)}
         self._last: ClusterAssignments | None = None
-        self._registered: dict[tuple[str | None, str], tuple[int, str]] = {}
+        self._registered: dict[tuple[str | None, str], dict[int, str]] = {}
         for path, log in self._logs.items():
             cluster = self._read(log)
             cluster_id, registered = self._identities[path].cluster_id, {} if cluster is None else cluster.log_dirs
             for node_id, directory_ids in registered.items():
-                self._registered.update(dict.fromkeys(((cluster_id, each) for each in directory_ids), (node_id, log)))
+                for directory_id in directory_ids:
+                    self._registered.setdefault((cluster_id, directory_id), {})[node_id] = log
 
     def node_of(self, log_dir: str) -> str | None:
         """Return the id of the node that a log directory is of; None: it is unknown."""
@@ -264,9 +265,13 @@ class DirectoryOwners:
         return BrokerAssignments(cluster, int(node), directory_ids, release)
 
     def _registration(self, log_dir: str) -> tuple[int, str] | None:
-        """Return the node that registered a directory id, and the metadata log with that record."""
+        """Return the one node that registered a directory id, and the metadata log with that record.
+
+        A disk that was moved to another node on purpose is registered by both: then None.
+        """
         identity = self._identities[log_dir]
-        return self._registered.get((identity.cluster_id, identity.directory_id or ""))
+        nodes = self._registered.get((identity.cluster_id, identity.directory_id or ""), {})
+        return next(iter(nodes.items())) if len(nodes) == 1 else None
 
     def _read(self, log: str) -> ClusterAssignments | None:
         if self._last is None or self._last.path != log:

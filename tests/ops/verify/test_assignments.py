@@ -276,6 +276,18 @@ def test_a_node_id_that_is_not_the_one_of_the_node_that_registered_the_directory
         assert [each.code for each in plan.outcome.refusals] == ["meta.other-node-id"]
 
 
+def test_a_directory_that_was_moved_to_another_node(tmp_path: Path) -> None:
+    """Node 2 has registered it since: both nodes have it among theirs, and the id in the file is right."""
+    moved = bytearray(registered(DIRECTORY))
+    moved[3:7] = (2).to_bytes(4, "big")
+    for number, records in enumerate(((*GOOD, bytes(moved)), (*GOOD[:2], bytes(moved), GOOD[2]))):
+        path = disk(tmp_path / str(number), *records)
+        assert findings(path) == []
+        meta = path / "meta.properties"
+        meta.write_text(meta.read_text().replace("node.id=1", "node.id=2"))
+        assert "meta.other-node-id" not in {each.code for each in findings(path)}
+
+
 def test_directories_of_two_brokers_of_a_cluster(tmp_path: Path) -> None:
     """Nothing proves that one of the ids is wrong, and nothing that it is right."""
     first = disk(tmp_path / "a", *GOOD)
