@@ -124,7 +124,8 @@ SMALL_FILES: Final = {
         "The directory.id is {value}, which this node never registered. The metadata log has {partitions} of this "
         "directory in log directory {expected}.",
         "Starts and registers a new log directory. The controller regards the partitions as offline, so this node "
-        "leads none of them: a partition without another replica is not served until the node starts a second time.",
+        "leads none of them: a partition without another replica may not be served until the node starts a second "
+        "time.",
         "With the broker stopped, change the line directory.id back to the id in the metadata log.",
         "meta.properties was written again, or copied from another log directory (KIP-858, 3.7 and later).",
     ),

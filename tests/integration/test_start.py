@@ -160,7 +160,8 @@ def test_ids_of_log_directories(two_log_dirs: _TwoLogDirs, monkeypatch: pytest.M
     (broker.second / "meta.properties").write_text(copy)
     broker.start()
     assert asyncio.run(_is_served(broker, kept))
-    assert not asyncio.run(_is_served(broker, moved)), "it has no leader"
+    # whether `moved` has a leader now depends on what the controller does first: it unfences the broker, which then has
+    # none, or it takes the broker's word for the new directory
     broker.stop()
     broker.start()
     assert asyncio.run(_is_served(broker, moved)), "the second start serves it"
