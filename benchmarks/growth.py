@@ -30,17 +30,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
     parser.add_argument("date", help="names the result file, as 2026-01-31")
     parser.add_argument("--times", type=int, default=25, help="the smaller size, by the size of the tests (default 25)")
-    parser.add_argument("--only", default="", help="directions whose names have this in them")
+    parser.add_argument("--only", action="append", default=[], help="part of a direction's name; repeatable")
     options = parser.parse_args()
     print(f"{'input':44} {'command':36} {'of one':>8} {'smaller':>8} {'4 times':>8} {'exponent':>8}")
     cells = []
     for name, growing in GROWING.items():
-        if options.only in name:
+        if not options.only or any(part in name for part in options.only):
             with tempfile.TemporaryDirectory(prefix="kafkalog-bench-") as scratch:
                 cells += _cells(name, growing, Path(scratch), options.times)
     RESULTS.mkdir(exist_ok=True)
     target = RESULTS / f"{options.date}-growth.json"
-    about = machine.description() | {"date": options.date, "times": options.times}
+    about = machine.description() | {"date": options.date, "times": options.times, "only": options.only}
     target.write_text(json.dumps({"about": about, "cells": cells}, indent=1) + "\n")
     print(f"written: {target}")
 
