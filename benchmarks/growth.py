@@ -16,11 +16,14 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import machine
 from benchmarks.run import RESULTS
 from tests.growing import GROWING, Growing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _STEP: Final = 4
 
@@ -33,22 +36,22 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=[], help="part of a direction's name; repeatable")
     options = parser.parse_args()
     print(f"{'input':44} {'command':36} {'of one':>8} {'smaller':>8} {'4 times':>8} {'exponent':>8}")
-    cells = []
+    about = machine.description() | {"date": options.date, "times": options.times, "only": options.only}
+    RESULTS.mkdir(exist_ok=True)
+    target = RESULTS / f"{options.date}-growth.json"
+    cells: list[dict[str, Any]] = []
     for name, growing in GROWING.items():
         if not options.only or any(part in name for part in options.only):
             with tempfile.TemporaryDirectory(prefix="kafkalog-bench-") as scratch:
-                cells += _cells(name, growing, Path(scratch), options.times)
-    RESULTS.mkdir(exist_ok=True)
-    target = RESULTS / f"{options.date}-growth.json"
-    about = machine.description() | {"date": options.date, "times": options.times, "only": options.only}
-    target.write_text(json.dumps({"about": about, "cells": cells}, indent=1) + "\n")
+                for cell in _cells(name, growing, Path(scratch), options.times):
+                    cells.append(cell)
+                    target.write_text(json.dumps({"about": about, "cells": cells}, indent=1) + "\n")
     print(f"written: {target}")
 
 
-def _cells(name: str, growing: Growing, scratch: Path, times: int) -> list[dict[str, Any]]:
+def _cells(name: str, growing: Growing, scratch: Path, times: int) -> Iterator[dict[str, Any]]:
     counts = (1, growing.count * times, growing.count * times * _STEP)
     paths = [growing.make(scratch / str(count), count) for count in counts]
-    cells = []
     for line in growing.commands:
         base, small, large = (_seconds(line, path) for path in paths)
         grown = max(0.01, small - base), max(0.01, large - base)
@@ -59,16 +62,13 @@ def _cells(name: str, growing: Growing, scratch: Path, times: int) -> list[dict[
         label = f"{counts[1]:,} {name}"
         command = line.replace(" {path}", "").replace(" --jobs 1", "")
         print(f"{label:44} {command[:36]:36} {base:8.2f} {small:8.2f} {large:8.2f} {shown:>8}", flush=True)
-        cells.append(
-            {
-                "input": name,
-                "counts": counts,
-                "command": command,
-                "cpu_seconds": [round(seconds, 3) for seconds in (base, small, large)],
-                "exponent": None if exponent is None else round(exponent, 2),
-            }
-        )
-    return cells
+        yield {
+            "input": name,
+            "counts": counts,
+            "command": command,
+            "cpu_seconds": [round(seconds, 3) for seconds in (base, small, large)],
+            "exponent": None if exponent is None else round(exponent, 2),
+        }
 
 
 def _seconds(line: str, path: Path) -> float:

@@ -46,14 +46,15 @@ def main() -> None:
     parser.add_argument("--mebibytes", type=int, default=250, help="of the one record (default 250)")
     parser.add_argument("--only", action="append", default=[], help="part of an input's name; repeatable")
     options = parser.parse_args()
+    target = RESULTS / f"{options.date}-memory.json"
+    about = machine.description() | {"date": options.date, "only": options.only}
     cells: list[dict[str, Any]] = []
     for name, commands, make in _inputs(options.mebibytes):
         if not options.only or any(part in name for part in options.only):
             with tempfile.TemporaryDirectory(prefix="kafkalog-bench-") as scratch:
-                cells += _measured(name, commands, make(Path(scratch)))
-    target = RESULTS / f"{options.date}-memory.json"
-    about = machine.description() | {"date": options.date, "only": options.only}
-    target.write_text(json.dumps({"about": about, "cells": cells}, indent=1) + "\n")
+                for cell in _measured(name, commands, make(Path(scratch))):
+                    cells.append(cell)
+                    target.write_text(json.dumps({"about": about, "cells": cells}, indent=1) + "\n")
     print(f"written: {target}")
 
 
