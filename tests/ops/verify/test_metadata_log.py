@@ -207,6 +207,22 @@ def test_the_directory_of_a_vote_is_that_of_the_voter(
     assert found_in(tmp_path, text) == ([] if code is None else [(code, "warning")])
 
 
+def test_a_damaged_election_proves_nothing(tmp_path: Path) -> None:
+    """The leader in a LeaderChange record, changed: the log is damaged, and quorum-state is not compared with it."""
+    state = STATE.format(1, 1, -1)
+    found_in(tmp_path, state)
+    log = next((tmp_path / "d" / "__cluster_metadata-0").glob("*.log"))
+    data = bytearray(log.read_bytes())
+    leader = data.index(bytes.fromhex("0000 00000001 02 00000001 00 02 00000001"))
+    data[leader + 5] = 7
+    request = VerifyRequest(targets=tuple(resolve([str(log.parent)])), now_ms=NOW_MS)
+    log.chmod(0o644)
+    log.write_bytes(data)
+    codes = {finding.code for verdict in verify(request) for finding in verdict.findings}
+    assert "batch.crc-mismatch" in codes
+    assert not [code for code in codes if code.startswith("quorum-state.")]
+
+
 FLIPS = tuple(1 << bit for bit in range(8))
 
 
