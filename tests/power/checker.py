@@ -16,6 +16,7 @@ Not compared: the times of files that the run writes, and the lock file, which a
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from dataclasses import dataclass, field
@@ -282,7 +283,8 @@ class Checker:
     def _has_journal(self) -> bool:
         status, output = command("undo", *self.scenario.named(self.place), "--list", "--output", "ndjson")
         assert status == 0, output
-        return '"state":"' in output
+        rows = [json.loads(line) for line in output.splitlines()]
+        return any(row["type"] == "journal" and row["state"] != "nothing" for row in rows)  # else it had not begun
 
     def _differences(self, now: Files, wanted: Files, way: str, *, begun: bool) -> Iterator[str]:
         now, wanted = _without_lock(now), _without_lock(wanted)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Site", "found", "lost", "sites"]
 
 CHANGING = Path(writer.__file__).parent
-CALLS = frozenset({"_sync", "_sync_parts", "sync", "sync_directory", "sync_file", "write_file"})
-"""`write_file` ends with an fsync of the file."""
+CALLS = frozenset({"_sync", "_sync_parts", "sync", "sync_directory", "sync_file", "write_file", "cut", "extend"})
+"""`write_file`, `cut` and `extend` end with an fsync of the file."""
 SHM = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108 -- a quick file system, and another one
 
 

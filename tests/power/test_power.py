@@ -26,6 +26,20 @@ if TYPE_CHECKING:
 SHM = "/dev/shm"  # noqa: S108 -- another file system than that of the test's own directory
 SAMPLE = 300
 SITES = {str(site): site for site in sites()}
+SPLIT = "truncate, prune, a partition on a file system of its own"
+MUTANTS = {
+    "writer.py:Disk.cut:1": "truncate",
+    "commit.py:_take_back:1": "truncate, undo",
+    "commit.py:_clear:1": SPLIT,
+    "staging.py:Staging.prepare:1": "truncate",
+    "staging.py:Staging._add:1": "retain, a file that the broker had not synced",
+    "swap.py:Replacement._lay_down:2": "compact",
+    "swap.py:Replacement._put_in_place:1": "compact",
+    "swap.py:Replacement._sync:1": "compact",
+    "new_dir.py:NewTree.sync:1": "roll --to",
+    "lock.py:_BrokerLock._make:1": "truncate without a lock file",
+}
+"""A call that is left out, and the scenario in which the checker finds it."""
 
 
 @pytest.fixture
@@ -84,3 +98,12 @@ def test_a_sample_of_the_long_run(place: Place) -> None:
 @pytest.mark.parametrize("kind", ["file", "directory"])
 def test_it_finds_that_no_file_or_no_directory_is_fsynced(place: Place, kind: str) -> None:
     assert found(Scenario("truncate"), place, kind=kind) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MUTANTS)
+def test_it_finds_a_fsync_that_is_left_out(place: Place, name: str) -> None:
+    scenario = next(each for each in SCENARIOS if str(each) == MUTANTS[name])
+    if name.startswith("lock.py") and os.geteuid():
+        pytest.skip("the owner of a file differs from this user only for root")
+    assert found(scenario, place, site=SITES[name], models=["strict"]) is not None
