@@ -200,7 +200,11 @@ def plan_prune(scope: Scope, run: str | None = None) -> PrunePlan:
     if run is not None and not chosen and not remains:
         raise NotFoundError(f"no journal {run}; kafkalog undo DIR --list shows those that are there", path=scope.root)
     kept = [f"{journal.run} is kept: {interrupted_sentence(journal)}" for journal in chosen if journal.is_interrupted]
-    kept += [f"{each.run} is kept: {each.reason}" for each in remains if each.is_unreadable and run is None]
+    kept += [
+        f"{each.run} is kept: {unreadable_sentence(scope.root, each)}"
+        for each in remains
+        if each.is_unreadable and run is None
+    ]
     kept += [f"{each.run} is kept: {at_work}" for each in remains if at_work and not each.is_unreadable]
     free = [journal for journal in chosen if not journal.is_interrupted]
     kept += [
