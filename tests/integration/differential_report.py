@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.integration.differential import Verdict
-from tests.integration.jars import KAFKA_VERSION, NEWEST, ZOOKEEPER_ERA
+from tests.integration.jars import BEFORE_TOPIC_IDS, KAFKA_VERSION, NEWEST, ZOOKEEPER_ERA
 from tests.integration.kinds import KINDS
 from tests.integration.log_harness import HarnessError, running_harness
 from tests.scratch import MEMORY
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.integration.log_harness import LogHarness
 
-_RELEASES: Final = f"{KAFKA_VERSION}, or the kind's release: {NEWEST}, {ZOOKEEPER_ERA}"
+_RELEASES: Final = f"{KAFKA_VERSION}, or the kind's release: {NEWEST}, {ZOOKEEPER_ERA}, {BEFORE_TOPIC_IDS}"
 _HEAD: Final = f"""Random logs through kafkalog and Kafka's classes: {_RELEASES}.
 Written by: python -m tests.integration.differential_report. One line a seed: kind, seed, rounds compared, rounds that
 Kafka itself gave up, logs that are the same byte for byte, logs that are the same record for record and header for

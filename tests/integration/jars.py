@@ -17,6 +17,7 @@ from typing import Final
 KAFKA_VERSION: Final = "4.3.1"
 NEWEST: Final = "4.4.0"
 ZOOKEEPER_ERA: Final = "2.8.2"
+BEFORE_TOPIC_IDS: Final = "2.7.2"
 _TOOLS_APART_FROM: Final = (4,)  # the release from which the command-line tools are a package of their own
 _WITHOUT_TOOLS: Final = frozenset({"4.2.2", NEWEST})  # their tools are not published
 _WITHOUT_JAXB: Final = (2, 8)  # releases before use classes that Java 11 no longer has

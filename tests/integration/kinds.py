@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tests.integration.differential import compare_appends, compare_cleaning, compare_retention, compare_rolling
-from tests.integration.jars import KAFKA_VERSION, NEWEST, ZOOKEEPER_ERA
+from tests.integration.jars import BEFORE_TOPIC_IDS, KAFKA_VERSION, NEWEST, ZOOKEEPER_ERA
 from tests.integration.starting import compare_starts
 from tests.integration.workloads import (
     draw_appends,
@@ -47,4 +47,5 @@ KINDS: Final = {
     "clean-2.8": Kind(ZOOKEEPER_ERA, draw_old_workload, compare_cleaning),
     "retain-2.8": Kind(ZOOKEEPER_ERA, draw_old_retention, compare_retention),
     "start-2.8": Kind(ZOOKEEPER_ERA, draw_appends, compare_starts),
+    "start-2.7": Kind(BEFORE_TOPIC_IDS, draw_appends, compare_starts),
 }

@@ -9,13 +9,18 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.integration.jars import KAFKA_VERSION, NEWEST, ZOOKEEPER_ERA, fetch
+from tests.integration.jars import BEFORE_TOPIC_IDS, KAFKA_VERSION, NEWEST, ZOOKEEPER_ERA, fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _SOURCES: Final = Path(__file__).parent / "java"
-_CLASSES: Final = {KAFKA_VERSION: "LogHarness", NEWEST: "LogHarness", ZOOKEEPER_ERA: "LogHarnessOf28"}
+_CLASSES: Final = {
+    KAFKA_VERSION: "LogHarness",
+    NEWEST: "LogHarness",
+    ZOOKEEPER_ERA: "LogHarnessOf28",
+    BEFORE_TOPIC_IDS: "LogHarnessOf28",
+}
 _SMALL_SEGMENTS: Final = 4  # from this release on another setting than segment.bytes takes any size
 _COMPILE_SECONDS: Final = 60
 _OPTIONS: Final = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")

@@ -1,7 +1,7 @@
 """Random logs through Kafka's own classes and through kafkalog: the same files come out.
 
 `KAFKALOG_SEEDS=FIRST:COUNT` takes other seeds; `python -m tests.integration.differential_report` takes many, and keeps
-what came of them in `differential.txt`; of starts in `starts.txt` (`--kind start --kind start-2.8 --count 300`).
+what came of them in `differential.txt`; of starts in `starts.txt` (each `--kind start...`, `--count 300`).
 """
 
 from __future__ import annotations

@@ -24,7 +24,9 @@ _PRODUCERS: Final = Release(0, 11)
 _KEEPS_OLD_PRODUCERS: Final = Release(2, 4)  # 2.3.1 drops them, 2.4.1 does not (isProducerRetained is gone)
 _LAZY_INDEXES: Final = Release(2, 0)
 _REBUILD_AT_END: Final = Release(2, 0)
-_START_OFFSETS: Final = Release(2, 8)
+_START_OFFSETS: Final = Release(2, 2)  # 2.1.1 does not compare the log end with the log start, 2.2.2 does
+_SNAPSHOT_FILES: Final = Release(2, 8)
+_RECOVERY_POINTS: Final = Release(2, 8)  # 2.7.2 takes the log end for the recovery point after an unclean stop too
 _SWAPS: Final = Release(2, 5)  # from here to 2.8 Log.completeSwapOperations and what it calls are the same
 _LOADER: Final = Release(3, 0)
 _FOUND_BY_BASE: Final = Release(4, 0)
@@ -48,6 +50,9 @@ class LoaderRules:
         epochs_from_checkpoint: whether epochs are cut at the checkpointed start, and not at the first base offset.
         swaps: what becomes of finished replacements.
         removes_stray_snapshots: whether snapshots go that are at no base offset.
+        clears_on_deletion: whether leader epochs and snapshots of a log that is deleted for its start go at once.
+        reads_apart: as in `SnapshotOptions`.
+        keeps_recovery_point: whether the recovery point stays where it was after an unclean stop; else it is the end.
         search: how the batch that holds an offset is looked for: by last offsets, up to 3.9; by these, and then the
             base offset of the one that was found is read, in 4.0; by base offsets, from 4.1 on.
         drops_old_producers: whether a producer is forgotten, its open transaction too, when its last batch lies below
@@ -64,6 +69,9 @@ class LoaderRules:
     epochs_from_checkpoint: bool
     swaps: SwapRule
     removes_stray_snapshots: bool
+    clears_on_deletion: bool
+    keeps_recovery_point: bool
+    reads_apart: bool
     search: OffsetSearch
     drops_old_producers: bool
 
@@ -88,7 +96,10 @@ def rules_of(release: Release) -> LoaderRules:
         lone_recovery_assigns=release >= _LOADER,
         epochs_from_checkpoint=release >= _LOADER,
         swaps=_swaps_of(release),
-        removes_stray_snapshots=release >= _START_OFFSETS,
+        removes_stray_snapshots=release >= _SNAPSHOT_FILES,
+        clears_on_deletion=release >= _RECOVERY_POINTS,
+        keeps_recovery_point=release >= _RECOVERY_POINTS,
+        reads_apart=release < _SNAPSHOT_FILES,
         search=_search_of(release),
         drops_old_producers=release < _KEEPS_OLD_PRODUCERS,
     )

@@ -351,7 +351,8 @@ class PartitionLoad:
         for live in self._live[first:]:
             if live.segment is not None:
                 self._removed.append(RemovedSegment(live.segment, why))
-            self._snapshots.remove(live.base_offset)
+            if self._rules.removes_stray_snapshots:
+                self._snapshots.remove(live.base_offset)
         del self._live[first:]
 
     # --- behind recovery --------------------------------------------------------------------------------------------
@@ -389,9 +390,10 @@ class PartitionLoad:
         start = self._start_checkpoint if self._rules.knows_start else 0
         if self._live and self._rules.knows_start and end_offset < start:
             self._remove(0, f"the log ends at offset {end_offset}, below its checkpointed start {start}")
-            self._epochs.clear()
-            for offset in self._snapshots:
-                self._snapshots.remove(offset)
+            if self._rules.clears_on_deletion:
+                self._epochs.clear()
+                for offset in self._snapshots:
+                    self._snapshots.remove(offset)
         if not self._live:
             self._live.append(_Live(start, None, 0, end_offset=start))
             return start
@@ -417,6 +419,7 @@ class PartitionLoad:
                 self._blocked(*obstacle)
             self._find_unstable(readings, start_offset, end_offset)
             self._drop_snapshots()
+        point = self._recovery_point if self._rules.keeps_recovery_point and not self._is_clean else end_offset
         moved = [file for file in files if not file.path.endswith(f"/{file.name.raw}")]
         completed = None if self._completed is None else self._completed.frozen()
         if completed is not None and completed.segment is not None:
@@ -436,7 +439,7 @@ class PartitionLoad:
             ),
             log_start_offset=start_offset,
             end_offset=end_offset,
-            recovery_point=max(start_offset, end_offset if self._is_clean else min(self._recovery_point, end_offset)),
+            recovery_point=max(start_offset, min(point, end_offset)),
             epochs=self._epochs.entries if self._rules.has_producers else None,
             is_end_lost=self._is_end_lost,
         )

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog_core.ops.producing.producers import ProducerStates
 from kafkalog_core.ops.recovery.replay import replay_producers
 from kafkalog_core.ops.recovery.snapshots import ProducerManager
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog_core.ops.producing.producers import ProducerStates
     from kafkalog_core.ops.recovery.loader_rules import OffsetSearch
     from kafkalog_core.ops.recovery.replay import Obstacle, Reading
     from kafkalog_core.ops.recovery.snapshots import SnapshotFiles, SnapshotOptions
@@ -55,7 +55,8 @@ class ProducerLoad:
             base_offset: of the segment.
         """
         manager = ProducerManager(self.files, self._options)
-        obstacle = self._rebuild(manager, readings, start_offset, base_offset)
+        reads_apart = self._options.reads_apart
+        obstacle = self._rebuild(manager, readings, start_offset, base_offset, reads_apart=reads_apart)
         return manager, obstacle
 
     def at_end(
@@ -84,7 +85,13 @@ class ProducerLoad:
                 self.files.remove(offset)
 
     def _rebuild(
-        self, manager: ProducerManager, readings: Sequence[Reading], start_offset: int, last_offset: int
+        self,
+        manager: ProducerManager,
+        readings: Sequence[Reading],
+        start_offset: int,
+        last_offset: int,
+        *,
+        reads_apart: bool = False,
     ) -> tuple[str, Obstacle] | None:
         marked = {reading.base_offset for reading in readings[-2:]} if self._marks_last_segments else set()
         is_at_end = manager.end_offset >= last_offset  # a fresh one, so that it is empty too
@@ -95,9 +102,10 @@ class ProducerLoad:
                 manager.end_offset = max(reading.base_offset, manager.end_offset, start_offset)
                 if reading.base_offset in marked:
                     manager.take()
+                states = ProducerStates(sequences="unchecked") if reads_apart else manager.states
                 obstacle = replay_producers(
                     reading,
-                    manager.states,
+                    states,
                     from_offset=manager.end_offset,
                     end_offset=last_offset if reading is floor else None,
                     search=self._search,
@@ -107,6 +115,8 @@ class ProducerLoad:
                 )
                 if obstacle is not None and reading.path is not None:
                     return reading.path, obstacle
+                if reads_apart:
+                    manager.update(states)
         manager.end_offset = last_offset
         manager.take()
         return None

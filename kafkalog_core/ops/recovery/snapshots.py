@@ -5,7 +5,7 @@ Nothing is written: which snapshots would be there in the end, and with what in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.errors import FormatError, StorageError
@@ -40,6 +40,8 @@ class SnapshotOptions:
         expiration_ms: a producer without an open transaction that was silent for so long is not loaded.
         drops_below_start: whether producers whose last batch lies below the log's start are not loaded either.
         reads_empty_markers: as in `RecoveryRules`, for the batches after a snapshot.
+        reads_apart: whether a producer counts as unknown where batches are read to recover a segment: up to 2.7
+            `Log.loadProducersFromLog` asks the log's own producers, which are not loaded yet.
         expirations_ms: the shortest and the longest expiration of the releases that the disk may be of.
     """
 
@@ -49,6 +51,7 @@ class SnapshotOptions:
     expiration_ms: int
     drops_below_start: bool = False
     reads_empty_markers: bool = True
+    reads_apart: bool = False
     expirations_ms: tuple[int, int] = (0, 0)
 
     @classmethod
@@ -64,6 +67,7 @@ class SnapshotOptions:
             expiration_ms=expiration_ms,
             drops_below_start=rules_of(release).drops_old_producers,
             reads_empty_markers=rules.reads_empty_markers,
+            reads_apart=rules_of(release).reads_apart,
             expirations_ms=expirations_ms or (expiration_ms, expiration_ms),
         )
 
@@ -166,6 +170,27 @@ class ProducerManager:
             entries = self.states.snapshot_entries(self._options.style)
             self.files.put(self.end_offset, encode_snapshot(entries, order=self._options.order))
             self.last_snapshot = self.end_offset
+
+    def update(self, read: ProducerStates) -> None:
+        """Put in producers that were read as unknown ones (`ProducerStateEntry.update`).
+
+        What was known of a producer gives way, its open transaction too; only its last batch is kept, where none was
+        read and the epoch is the same.
+        """
+        style = self._options.style
+        known = {entry.producer_id: entry for entry in self.states.snapshot_entries(style)}
+        for entry in read.snapshot_entries(style):
+            old = known.get(entry.producer_id)
+            is_kept = old is not None and not entry.has_batch and old.producer_epoch == entry.producer_epoch
+            known[entry.producer_id] = entry
+            if old is not None and is_kept:
+                known[entry.producer_id] = replace(
+                    entry,
+                    last_sequence=old.last_sequence,
+                    last_offset=old.last_offset,
+                    offset_delta=old.offset_delta,
+                )
+        self.states = ProducerStates.from_snapshot(known.values(), sequences="unchecked")
 
     def _load(self, start_offset: int) -> None:
         self.states = ProducerStates(sequences="unchecked")

@@ -1,6 +1,11 @@
 import java.io.File;
 import java.io.IOException;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ScheduledFuture;
@@ -31,7 +36,7 @@ import scala.Tuple2;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.BoxedUnit;
 
-/** The commands of {@link LogCommands} on the classes of Kafka 2.8. */
+/** The commands of {@link LogCommands} on the classes of Kafka 2.7 and 2.8. */
 public final class LogHarnessOf28 extends LogCommands {
     private static final int PRODUCER_EXPIRATION_MS = 604_800_000;
     private static final BrokerTopicStats STATS = new BrokerTopicStats();
@@ -39,13 +44,40 @@ public final class LogHarnessOf28 extends LogCommands {
     private final LogDirFailureChannel failures = new LogDirFailureChannel(1);
     private final Log log;
 
-    private LogHarnessOf28(Map<String, String> words) {
+    private LogHarnessOf28(Map<String, String> words) throws IOException {
         super(words);
         LogConfig config = new LogConfig(settings(), scala.collection.immutable.Set$.MODULE$.empty());
-        log = Log.apply(dir(), config, number("start", 0), number("rp", 0), new Tasks(), STATS, time,
+        log = open(dir(), config, number("start", 0), number("rp", 0), new Tasks(), STATS, time,
             PRODUCER_EXPIRATION_MS, CHECK_INTERVAL_MS, failures, isClean(), true);
         log.updateHighWatermark(number("hw", log.logEndOffset()));
         log.producerStateManager().removeExpiredProducers(time.now);
+    }
+
+    /** Opens a log; before 2.8 it looks for the mark of a clean stop itself, and keeps partition.metadata anyway. */
+    private static Log open(Object... arguments) throws IOException {
+        Method apply = Arrays.stream(Log.class.getMethods()).filter(each -> each.getName().equals("apply"))
+            .findFirst().orElseThrow();
+        int count = apply.getParameterCount();
+        if (count < arguments.length) {
+            Path mark = ((File) arguments[0]).toPath().resolveSibling(".kafka_cleanshutdown");
+            if ((Boolean) arguments[count]) {
+                Files.write(mark, new byte[0]);
+            } else {
+                Files.deleteIfExists(mark);
+            }
+        }
+        try {
+            return (Log) apply.invoke(null, Arrays.copyOf(arguments, count));
+        } catch (InvocationTargetException thrown) {
+            throw sneaky(thrown.getCause());
+        } catch (IllegalAccessException thrown) {
+            throw new IllegalStateException(thrown);
+        }
+    }
+
+    @SuppressWarnings("unchecked")
+    private static <T extends Throwable> RuntimeException sneaky(Throwable thrown) throws T {
+        throw (T) thrown;
     }
 
     public static void main(String[] arguments) throws IOException {

@@ -336,6 +336,36 @@ def test_a_snapshot_behind_each_recovered_segment(partition: Path) -> None:
     assert played(partition, "0.10.2")[0].snapshots.made == {}
 
 
+@pytest.mark.parametrize(("kafka", "bases"), [("2.1", [0, 20, 40]), ("2.2", [100]), ("2.7", [100]), ("2.8", [100])])
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_from_2_2_on_a_log_that_ends_below_its_start_is_deleted(
+    partition: Path, kafka: str, bases: list[int], is_clean: bool
+) -> None:
+    course, _ = played(partition, kafka, is_clean=is_clean, log_start_offset=100)
+    assert list(ends(course)) == bases
+
+
+@pytest.mark.parametrize(("kafka", "point"), [("2.7", 45), ("2.8", 10)])
+def test_up_to_2_7_a_recovered_log_counts_as_flushed(partition: Path, kafka: str, point: int) -> None:
+    course, _ = played(partition, kafka, is_clean=False, recovery_point=10)
+    assert course.result.recovery_point == point
+
+
+@pytest.mark.parametrize(("kafka", "first_offset"), [("2.7", 25), ("2.8", 5)])
+def test_up_to_2_7_a_producer_is_unknown_where_batches_are_read_to_recover_a_segment(
+    tmp_path: Path, kafka: str, first_offset: int
+) -> None:
+    """Log.loadProducersFromLog asks the log's own producers, which are not loaded yet: its transaction begins anew."""
+    fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    path = write_log(tmp_path / "t-0", {0: [batch(0, 4), batch(5, 9, **fields)], 20: [batch(25, 29, **fields)], 40: []})
+    producer = build.Producer(producer_id=7, last_offset=9, timestamp_ms=NOW_MS, current_txn_first_offset=5)
+    log(path, 20, "snapshot").write_bytes(build.snapshot([producer]))
+    course, _ = played(path, kafka, is_clean=False, recovery_point=45)
+    content = course.snapshots.read(40)
+    assert content is not None
+    assert [each.current_txn_first_offset for each in decode_snapshot(content)] == [first_offset]
+
+
 @pytest.mark.parametrize("kafka", ["2.8", "4.3"])
 def test_a_transaction_that_has_ended_since_the_snapshot_is_looked_for_in_the_log(tmp_path: Path, kafka: str) -> None:
     """Until the high watermark is known it counts as open: where it began, a batch that cannot be read is fatal."""
