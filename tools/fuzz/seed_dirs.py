@@ -8,14 +8,15 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from tests.ops.verify.injected_files import build
+from tests import build
+from tests.ops.verify.injected_files import build as build_flavour
 from tests.ops.verify.injected_log import FLAVOURS
 from tools.fuzz.directories import Packed, pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["DUMP_OPTIONS", "REPAIR_OPTIONS", "VERIFY_OPTIONS", "directory_seeds"]
+__all__ = ["DUMP_OPTIONS", "REPAIR_OPTIONS", "VERIFY_OPTIONS", "directory_seeds", "repair_seeds"]
 
 VERIFY_OPTIONS: Final = (
     b"\x00\x00",
@@ -55,12 +56,31 @@ def directory_seeds(
         yield pack(options[number % len(options)], _cut(files, max_bytes))
 
 
+def repair_seeds(real_files: Iterable[tuple[str, bytes]], max_bytes: int) -> Iterator[bytes]:
+    """Seeds of repairs: those of directories, and a keyed log of three segments, the last one with a torn end."""
+    yield from directory_seeds(real_files, REPAIR_OPTIONS, max_bytes)
+    logs = {base: b"".join(_keyed(offset) for offset in range(base, base + 4)) for base in (0, 4, 8)}
+    top = build.offset_checkpoint([("orders", 0, 12)])
+    tops = [
+        Packed(0, name, top) for name in (b"../recovery-point-offset-checkpoint", b"../replication-offset-checkpoint")
+    ]
+    files = [Packed(1, f"{base:020}.log".encode(), data) for base, data in logs.items()]
+    torn = [*files[:2], files[2]._replace(data=logs[8] + logs[8][:40])]
+    for options in REPAIR_OPTIONS:
+        yield pack(options, _cut([*(torn if options[0] & 1 else files), *tops], max_bytes))
+
+
+def _keyed(offset: int) -> bytes:
+    record = build.Record(offset=offset, timestamp_ms=1000 + offset, key=b"key-%d" % (offset % 3), value=bytes(20))
+    return build.batch_v2([record])
+
+
 def _built() -> Iterator[list[Packed]]:
     for flavour in FLAVOURS:
         for seed in range(_BUILT):
             with TemporaryDirectory(prefix="kafkalog-fuzz-") as name:
                 path = Path(name)
-                build(path, flavour, Random(seed))  # noqa: S311 -- the same each time
+                build_flavour(path, flavour, Random(seed))  # noqa: S311 -- the same each time
                 files = [(str(file), file.read_bytes()) for file in sorted(path.rglob("*")) if file.is_file()]
             yield from _partitions(files)
 

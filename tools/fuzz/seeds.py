@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests import build, build_files
 from tests.framing import FRAMINGS, compress
-from tools.fuzz.seed_dirs import DUMP_OPTIONS, REPAIR_OPTIONS, VERIFY_OPTIONS, directory_seeds
+from tools.fuzz.seed_dirs import DUMP_OPTIONS, VERIFY_OPTIONS, directory_seeds, repair_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -297,5 +297,5 @@ _SEEDS: Final[dict[str, Callable[[], Iterator[bytes]]]] = {
     "columns": _columns,
     "dump": lambda: directory_seeds(_real_files(), DUMP_OPTIONS, _DIRECTORY_BYTES),
     "verify": lambda: directory_seeds(_real_files(), VERIFY_OPTIONS, _DIRECTORY_BYTES),
-    "repair": lambda: directory_seeds(_real_files(), REPAIR_OPTIONS, _DIRECTORY_BYTES),
+    "repair": lambda: repair_seeds(_real_files(), _DIRECTORY_BYTES),
 }
