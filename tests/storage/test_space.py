@@ -122,6 +122,13 @@ def test_without_undo_what_is_deleted_first_makes_room_for_the_intent(two_disks:
     assert space.needed_bytes == rest + INTENT
 
 
+def test_on_two_file_systems_nothing_is_made_ahead_of_the_intent(two_disks: tuple[str, str]) -> None:
+    patient, other = two_disks
+    changes = [change(f"{patient}/0", "remove", 64 * KIB, None), change(f"{other}/1", "create", None, 8 * KIB)]
+    assert needed(changes[:1], keeps_old=False) == {patient: 0}
+    assert min(needed(changes, keeps_old=False).values()) > 0
+
+
 def test_replaced_indexes_of_a_segment_make_way_for_each_other(two_disks: tuple[str, str]) -> None:
     patient, other = two_disks
     times = change(f"{patient}/0.timeindex", "replace", 4 * KIB, 4 * KIB)

@@ -98,20 +98,22 @@ def spaces_for(
         keeps_old: whether the journal keeps old content.
         is_other_device: assume that the journal is on a file system that holds none of the files, and leave that file
             system out; `undo_to` has no influence then.
-        makes_ahead: of a run that keeps nothing: whether changes can be made ahead of its intent.
+        makes_ahead: of a run that keeps nothing: whether changes can be made ahead of its intent, which they are only
+            where all files are on one file system.
     """
     if not changes:
         return ()
     places: dict[int, str] = {}
     peaks: dict[int, int] = {}
     home = None if undo_to is None or is_other_device else _device(existing_directory(undo_to))
-    for device, group in _by_device(changes, places):
+    groups = _by_device(changes, places)
+    for device, group in groups.items():
         if is_other_device or home not in {None, device}:
             peaks[device] = _peak_of_moves(group)
         elif keeps_old:
             peaks[device] = _staged(group) + _directories(group)
         else:
-            peaks[device] = _least_staged(group, makes_ahead=makes_ahead)
+            peaks[device] = _least_staged(group, makes_ahead=makes_ahead and len(groups) == 1)
     if undo_to is not None and home is not None:
         places[home] = existing_directory(undo_to)
         copied = [change for change in changes if _device(os.path.dirname(change.path)) != home]
@@ -176,7 +178,7 @@ def existing_directory(path: str) -> str:
     return path
 
 
-def _by_device(changes: Iterable[Change], places: dict[int, str]) -> Iterable[tuple[int, list[Change]]]:
+def _by_device(changes: Iterable[Change], places: dict[int, str]) -> dict[int, list[Change]]:
     groups: dict[int, list[Change]] = {}
     devices: dict[str, int] = {}
     for change in changes:
@@ -185,7 +187,7 @@ def _by_device(changes: Iterable[Change], places: dict[int, str]) -> Iterable[tu
             devices[around] = _device(around)
         places.setdefault(devices[around], around)
         groups.setdefault(devices[around], []).append(change)
-    return groups.items()
+    return groups
 
 
 def _device(path: str) -> int:
