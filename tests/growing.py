@@ -36,7 +36,7 @@ class Growing(NamedTuple):
     """One direction.
 
     Args:
-        make: writes a directory with so many of the thing, and returns the path that commands are to work on.
+        make: writes a directory with that many of the thing, and returns the path that commands are to work on.
         count: how many are enough for a test to see how work grows.
         commands: command lines that work on it; `{path}` and `{new}` are paths, `{count}` is the number.
     """

@@ -60,7 +60,7 @@ def test_the_shell_reads_the_same_bytes(names: Sequence[bytes]) -> None:
 @example(AWKWARD, 40)
 @example(MIXED, 40)
 def test_a_command_in_a_sentence_is_not_broken(names: Sequence[bytes], width: int) -> None:
-    """Whatever its words are and however narrow the terminal: it stands in one line, as it was quoted."""
+    """Whatever its words are and however narrow the terminal: it is in one line, as it was quoted."""
     command = f"kafkalog undo {shell_line(map(os.fsdecode, names))} --run r --apply"
     for text in (f"it was interrupted. Finish it first: {command}", f"finish it ({command}) or leave it; nothing else"):
         lines = sentence_lines(text, width)

@@ -19,6 +19,7 @@ from kafkalog_core.ops.plans.plan import make_plan
 from kafkalog_core.ops.plans.plan_file import parse_plans
 from kafkalog_core.ops.plans.resume import is_of_plan, resumed_sheet
 from kafkalog_core.ops.undo import scope_of
+from kafkalog_core.storage.changing.journals import leading_directory, undo_command
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.source import open_error
 
@@ -171,7 +172,8 @@ def _resume_plan(plan: StoredPlan, also: Sequence[str], showing: Showing) -> boo
 def _finish(journal: Journal, showing: Showing) -> None:
     if journal.state == "undoing":
         raise RefusedError(
-            f"{journal.run} was being taken back when it was interrupted; kafkalog undo finishes that",
+            f"the undo of {journal.run} was interrupted. To finish it: "
+            f"{undo_command(leading_directory(journal), journal)}",
             path=journal.layout.root,
         )
     showing.show(resumed_sheet(journal.layout.root, resume(journal, Disk())))

@@ -218,7 +218,7 @@ class CheckpointMend(Generic[_EntryT]):
         else:
             self.drop(line, line.problem)
 
-    # --- what becomes of a line: places in `lines`, and behind them those of new entries ------------------------------
+    # --- what becomes of a line: places in `lines`, and after them those of new entries -------------------------------
     def _note(self, at: int, text: str | None, problem: str) -> None:
         """What is said of a line last counts."""
         self._texts[at] = _NONE if text is None else self._said.place_of(text)

@@ -145,7 +145,7 @@ def load_fields(text: bytes | str) -> Fields:
 
 
 def path_problem(path: str) -> str | None:
-    """Why a text cannot be the path of a file, as the end of a sentence; null: it can."""
+    """Return why a text cannot be the path of a file, as the end of a sentence; None: it can."""
     if not path:
         return "is empty"
     if "\0" in path:

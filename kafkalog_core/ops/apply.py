@@ -23,6 +23,7 @@ from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import KafkalogError, RefusedError, UnfinishedError
 from kafkalog_core.format.names import JOURNAL_PREFIX
 from kafkalog_core.ops.plans.obstacles import obstacles_of, trust_problem
@@ -191,7 +192,8 @@ def resume(journal: Journal, disk: Disk) -> Journal:
     """Make the changes of a run that have not been made. Raises RefusedError before the first, else UnfinishedError."""
     if journal.state != "prepared":
         raise RefusedError(
-            f"{journal.run} is {journal.state} and cannot be resumed; kafkalog undo --list shows every run",
+            f"{journal.run} is {journal.state} and cannot be resumed. To see every run: kafkalog undo "
+            f"{shell_path(journal.layout.root)} --list",
             path=journal.layout.root,
         )
     problem = trust_problem(journal)

@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import NotFoundError, RefusedError, UnfinishedError
 from kafkalog_core.format.names import journal_run
 from kafkalog_core.ops.plans.obstacles import (
@@ -85,9 +86,7 @@ class Scope:
             for journal in self.found.journals:
                 if journal.run == run:
                     return journal
-            raise NotFoundError(
-                f"no journal {run}; kafkalog undo DIR --list shows those that are there", path=self.root
-            )
+            raise NotFoundError(_no_journal(self.root, run), path=self.root)
         for journal in reversed(self.found.journals):
             if journal.state not in {"undone", "pruning"}:
                 return journal
@@ -198,7 +197,7 @@ def plan_prune(scope: Scope, run: str | None = None) -> PrunePlan:
     remains = [each for each in scope.found.remains if run in {None, each.run}]
     at_work = at_work_sentence(scope.root, "its run") if remains else None
     if run is not None and not chosen and not remains:
-        raise NotFoundError(f"no journal {run}; kafkalog undo DIR --list shows those that are there", path=scope.root)
+        raise NotFoundError(_no_journal(scope.root, run), path=scope.root)
     kept = [f"{journal.run} is kept: {interrupted_sentence(journal)}" for journal in chosen if journal.is_interrupted]
     kept += [
         f"{each.run} is kept: {unreadable_sentence(scope.root, each)}"
@@ -232,6 +231,10 @@ def apply_prune(plan: PrunePlan, disk: Disk) -> None:
 def _leads_away(journal: Journal) -> bool:
     """Whether a journal leads to directories that were not named and are there."""
     return any(os.path.lexists(place.path) for place in untrusted_places(journal))
+
+
+def _no_journal(root: str, run: str) -> str:
+    return f"there is no journal {run}. To list the journals: kafkalog undo {shell_path(root)} --list"
 
 
 def _directory(path: str) -> str:

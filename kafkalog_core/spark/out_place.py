@@ -46,7 +46,7 @@ def refuse_inside(path: str, sources: Iterable[str]) -> None:
     for source in sources:
         if f"{there}/".startswith(f"{os.path.realpath(source).rstrip('/')}/"):
             raise RefusedError(
-                f"inside of {source}, which is read; name a directory outside of it with --to", path=path
+                f"is within {source}, which is read; name a directory outside of it with --to", path=path
             )
 
 
@@ -71,4 +71,4 @@ def _refuse_log_dir(path: str) -> None:
     """A foreign directory at the top of a log directory stops a broker; in a partition it has no business either."""
     around = broker_files_around(os.path.realpath(path))
     if around is not None:
-        raise RefusedError(f"inside of Kafka's own directory {around}; name one outside of it with --to", path=path)
+        raise RefusedError(f"is within Kafka's own directory {around}; name one outside of it with --to", path=path)

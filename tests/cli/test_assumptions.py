@@ -131,7 +131,7 @@ def test_log_directories_of_the_config_belong_together(tmp_path: Path, second: P
 
 @pytest.mark.parametrize("how", ["cluster", "damage", "unlisted", "no meta.properties"])
 def test_what_does_not_settle_it(tmp_path: Path, second: Path, how: str) -> None:
-    """Another cluster's metadata log, a damaged one, one without the topic, and one whose cluster nobody knows."""
+    """Another cluster's metadata log, a damaged one, one without the topic, and one of an unknown cluster."""
     first = first_of(
         tmp_path,
         topic_record("other" if how == "unlisted" else NAME),

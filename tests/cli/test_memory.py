@@ -113,7 +113,7 @@ def test_many_records_take_no_more_memory_than_some(reader: str, tmp_path: Path)
 
 
 def _epoch_file(place: Path, count: int) -> str:
-    """A partition whose leader-epoch-checkpoint has so many lines, all of them right."""
+    """A partition whose leader-epoch-checkpoint has that many lines, all of them right."""
     path = place / "orders-0"
     path.mkdir(parents=True)
     record = Record(offset=count, key=b"k", value=b"v", timestamp_ms=1)
@@ -140,7 +140,7 @@ def test_lines_of_a_large_epoch_file_cost_few_bytes(command: str, most_bytes: in
 
 
 def _falling_epochs(place: Path, count: int) -> str:
-    """A partition whose leader-epoch-checkpoint has so many lines, of which all but one change."""
+    """A partition whose leader-epoch-checkpoint has that many lines, of which all but one change."""
     path = place / "orders-0"
     path.mkdir(parents=True)
     (path / f"{0:020}.log").write_bytes(batch_v2([Record(offset=99, key=b"k", value=b"v", timestamp_ms=1)]))

@@ -413,7 +413,7 @@ def test_an_interrupted_undo_is_finished_by_undo(root: Path) -> None:
     assert "the undo of an earlier run was interrupted" in run("undo", root, "--list").out
     said = run("apply", "--resume", root)
     assert said.status == 3
-    assert "kafkalog undo finishes that" in said.err
+    assert f"To finish it: kafkalog undo {root} --run " in said.err
     assert run("undo", root, "--apply").status == 0
     assert snapshot(root) == old
 

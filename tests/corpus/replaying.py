@@ -103,7 +103,7 @@ def _play(place: PartitionPath, before: Path, options: dict[str, Any], now_ms: i
 
 
 def _places(before: Path) -> Iterator[PartitionPath]:
-    """Partitions that brokers serve, and that nobody writes to before they are copied."""
+    """Partitions that brokers serve, and that no client writes to before they are copied."""
     for place in read_log_dir(str(before)).partitions:
         if not recovering.is_own(place.name.raw) and place.name.state is not DirectoryState.DELETE:
             yield place
@@ -182,7 +182,7 @@ def _logs(files: dict[str, bytes], others: AbstractSet[str] = frozenset()) -> di
 
 
 def _is_left_to_reindex(file: str, mine: dict[str, bytes], before: dict[str, bytes]) -> bool:
-    """Indexes of segments that are not cut; a broker builds them anew too."""
+    """Indexes of segments that are not cut; a broker rebuilds them too."""
     stem = file.partition(".")[0]
     log = f"{stem}.log"
     return file.endswith("index") and mine.get(log) == before.get(log)

@@ -44,7 +44,7 @@ NO_COMMAND: Final = {
     "partition-metadata.several-ids": "which of the ids is right is known to the cluster alone",
     "reindex.index-full": "the value of the setting is the user's choice",
     "reindex.over-limit": "the value of the option is the user's choice",
-    "snapshot.beyond-end": "what was behind the end of the log is on no file here",
+    "snapshot.beyond-end": "the records after the end of the log are in no file here",
     "truncate.beyond-end": "the offset is the user's choice",
     "truncate.outside": "the offset is the user's choice",
     "txn.undecided": "dump's own options, which its text names",

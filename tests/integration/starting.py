@@ -138,7 +138,7 @@ class Faults:
 
     # --- bytes -------------------------------------------------------------------------------------------------------
     def _tail(self) -> str:
-        """The last log is cut anywhere, or something is behind it."""
+        """The last log is cut anywhere, or bytes follow its end."""
         path, rng = self._log(self.bases[-1]), self._rng
         data = path.read_bytes()
         if rng.random() < 0.5 and data:
@@ -148,7 +148,7 @@ class Faults:
         count = rng.choice((1, 11, 12, 16, 17, 18, 40, 61, 500))
         tail = rng.choice((bytes(count), rng.randbytes(count), data[-count:]))
         path.write_bytes(data + tail)
-        return f"{len(tail)} bytes behind byte {len(data)} of the last log"
+        return f"{len(tail)} bytes after byte {len(data)} of the last log"
 
     def _field(self) -> str:
         """A size of a batch in the last segments; often of the one that the last index entry leads to."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.java
 
 _EACH = 10
-"""One fault in so many is walked here; `walks.txt` is of all of them."""
+"""One fault in this many is walked here; `walks.txt` has all of them."""
 
 
 @pytest.mark.parametrize("fault", walks.judged()[::_EACH], ids=lambda fault: fault.path.split("/", 2)[2])

@@ -27,7 +27,7 @@ _FAULT_SETTINGS: Final = {
 
 
 class Restarted(Broker):
-    """A broker on directories that are there: `Walk.homes` with the metadata log beside them."""
+    """A broker on directories that are there: `Walk.homes`, and the metadata log."""
 
     def __init__(self, libs: Path, work_dir: Path, walk: Walk) -> None:
         self._walk = walk

@@ -138,7 +138,7 @@ def test_the_log_of_a_replacement_takes_the_place_of_what_it_overlaps(root: Path
 
 
 def test_up_to_2_8_it_is_cut_at_damage_and_gets_new_indexes(root: Path) -> None:
-    """Segments that start at or after its end stay, whatever it was to replace."""
+    """Segments that start at or after its end are kept, whatever it was to replace."""
     data = bytearray(batch(35, 39))
     data[-1] ^= 1
     swap(root, 0, (0, 4), (5, 9), (20, 24), (30, 34), bytes(data), (40, 44), index=b"no index of anything")

@@ -355,10 +355,10 @@ def test_places_that_are_refused(tmp_path: Path) -> None:
     (log_dir / "t-0" / f"{0:020}.log").touch()
     (log_dir / "t-0/kept").mkdir()
     for place in (log_dir, log_dir / "out", log_dir / "t-0/out", log_dir / "t-0/kept/out"):
-        with pytest.raises(RefusedError, match="inside of Kafka's own directory"):
+        with pytest.raises(RefusedError, match="within Kafka's own directory"):
             Output.open(str(place), "export")
     (log_dir / "meta.properties").unlink()
-    with pytest.raises(RefusedError, match="inside of Kafka's own directory"):
+    with pytest.raises(RefusedError, match="within Kafka's own directory"):
         Output.open(str(log_dir / "t-0/out"), "export")
     first_run(tmp_path / "out")
     with pytest.raises(RefusedError, match="another job: export, not catalog"):

@@ -137,7 +137,7 @@ def test_what_the_command_refuses(disk: Path, tmp_path: Path) -> None:
         (("--to", tmp_path / "no/where", disk), 3, "no such directory"),
         (("--to", "s3a://bucket/x", disk), 3, "paths of s3a:"),
         (("--to", disk / "out", disk), 3, "which is read"),
-        (("--to", disk / "orders-0" / "out", disk), 3, "inside of Kafka's own directory"),
+        (("--to", disk / "orders-0" / "out", disk), 3, "within Kafka's own directory"),
         (("--to", tmp_path / "out", "hdfs://x/y"), 3, "paths of hdfs:"),
         (("--to", tmp_path / "out", disk / "orders-0" / f"{0:020}.log"), 3, "a file by itself"),
         (("--to", tmp_path / "out", "--from-offset", "1", "--from-time", "2025-01-01", disk), 2, "give one of them"),

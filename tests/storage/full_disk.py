@@ -535,7 +535,7 @@ def _run(disk: FullDisk, place: Path, stride: int) -> Iterator[str]:
 
 
 def main() -> None:
-    """The long run; a second argument: every so many steps."""
+    """The long run; a second argument: the stride in steps."""
     stride = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     lines = []
     with mounted_disk() as disk, tempfile.TemporaryDirectory(dir=SHM) as place:

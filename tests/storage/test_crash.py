@@ -125,7 +125,7 @@ def test_killed_anywhere_it_can_be_taken_back(patient: Patient) -> None:
 
 
 def test_killed_anywhere_the_partition_alone_leads_to_what_is_left(patient: Patient) -> None:
-    """What a run left is at the top of the log directory too, or only there; nobody has to know that."""
+    """What a run left is at the top of the log directory too, or only there; the user need not know that."""
     for at in sorted({*range(16), *range(16, len(patient.steps), 16)}):  # nothing but staging comes first
         root = patient.fresh()
         with suppress(Killed):

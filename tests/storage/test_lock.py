@@ -221,7 +221,7 @@ def test_a_kill_at_the_first_lock_leaves_nothing_for_ever(log_dir: Path) -> None
 
 
 def test_a_lock_is_held_until_nobody_has_it_open_any_more(log_dir: Path) -> None:
-    """A broker that opened the file just before its name goes must not get the lock: nobody else could find it."""
+    """A broker that opened the file just before its name goes must not get the lock: no other process could find it."""
     lock = LogDirLocks([str(log_dir)], Disk())
     lock.__enter__()
     command = [sys.executable, "-c", OPENER, str(log_dir / ".lock")]
@@ -294,7 +294,7 @@ print(held)
 
 
 def test_many_processes_that_take_it_away_and_make_it_again(tmp_path: Path) -> None:
-    """Whoever takes away the file and whoever opens it at that moment never both believe to hold it."""
+    """The process that deletes the file and the one that opens it at that moment never both hold the lock."""
     partition = tmp_path / "t-0"
     partition.mkdir()
     command = [sys.executable, "-c", TAKER, str(partition)]

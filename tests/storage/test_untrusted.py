@@ -1,7 +1,7 @@
 """Journals that somebody else has written, or that are damaged: the right bytes or a refusal, and nothing else changed.
 
 The attacker can write everything in the log directory, and knows how journals are sealed. What he must not get is a
-change anywhere else, by whoever runs `kafkalog undo` there.
+change anywhere else, by any user who runs `kafkalog undo` there.
 """
 
 from __future__ import annotations
@@ -386,7 +386,7 @@ def test_owners_and_permissions_that_no_file_there_has(root: Path, had: dict[str
 
 
 def test_a_file_that_got_another_name_is_not_changed_under_it(root: Path, outside: Path) -> None:
-    """A backup of hard links that was made after the run stays as it was made."""
+    """A backup of hard links that was made after the run is not changed."""
     old = snapshot(root)
     apply_to(root, Disk())
     os.link(root / "t-0" / LOG, outside / "backup")

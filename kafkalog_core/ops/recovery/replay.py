@@ -406,7 +406,7 @@ class _Read:
     def step_over(self, damage: Damage, source: Source, end: int) -> Obstacle | None:
         """Walk through damage as the broker does; None: to a batch that a scan finds too, or to the end.
 
-        Headers are all that counts for it, so that what a scan calls damage may still tell of producers.
+        The broker reads headers only, so it may update producers from bytes that a scan reports as damage.
         """
         if damage.reason == "unreadable":
             return Obstacle(damage.position, damage.reason, is_end=False)

@@ -92,7 +92,7 @@ def _wait(left: list[FileInfo], removed: list[tuple[FileInfo, str]], least: int)
     """Leave the replacements until the segments are open (`Log.removeTempFilesAndCollectSwapFiles`, 2.5 to 2.8).
 
     The indexes of the segment that has the base offset of a replacement go at once, whether that is complete or not, so
-    that the segment is recovered first. Indexes of a replacement whose log is missing stay where they are.
+    that the segment is recovered first. Indexes of a replacement whose log is missing are kept where they are.
 
     Args:
         left: files that do not wait for their deletion.

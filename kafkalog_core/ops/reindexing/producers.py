@@ -152,7 +152,7 @@ class Snapshots:
 def _knows_all(path: str, states: ProducerStates) -> bool:
     """Whether the replay knows every producer of a snapshot; one that it does not was active before the log begins.
 
-    A file that no broker can load (`load_states`) names nobody.
+    A file that no broker can load (`load_states`) names no producer.
     """
     try:
         with Source.open(path) as source:

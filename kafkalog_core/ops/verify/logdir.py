@@ -421,7 +421,7 @@ def _cluster_findings(broker_dir: BrokerDir | None, place: PartitionPath) -> Ite
     file = EntryFile(path=f"{place.path}/{fixed_file_name(FileKind.QUORUM_STATE)}", kind=FileKind.QUORUM_STATE)
     try:
         text = read_properties(file)
-    except StorageError:  # told with the partition
+    except StorageError:  # reported with the partition
         return
     cluster_id = None if text is None else text.contents.get("clusterId")
     if cluster_id and cluster_id != broker_dir.cluster_id:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.logdir import LogDir
 
 _NO_DIRECTORY: Final = "AAAAAAAAAAAAAAAAAAAAAA"
-"""The directory id of nobody, base64url of sixteen zeros (`ReplicaKey.NO_DIRECTORY_ID`)."""
+"""The directory id that names no directory, base64url of sixteen zeros (`ReplicaKey.NO_DIRECTORY_ID`)."""
 
 __all__ = ["bootstrap_findings", "quorum_findings", "snapshot_damage", "snapshot_findings"]
 
@@ -80,7 +80,7 @@ def snapshot_findings(verdict: PartitionVerdict, context: PartitionContext) -> I
         return
     try:
         files = [file for file in read_partition(verdict.path).kraft_snapshots if _is_snapshot(file)]
-    except StorageError:  # told with the partition
+    except StorageError:  # reported with the partition
         return
     start, end = verdict.segments[0].base_offset, verdict.log_end_offset
     places = [(file.name.epoch or 0, file.name.base_offset or 0, file.path) for file in files]
@@ -104,7 +104,7 @@ def quorum_findings(verdict: PartitionVerdict) -> Iterator[Finding]:
     file = EntryFile(path=f"{verdict.path}/{fixed_file_name(FileKind.QUORUM_STATE)}", kind=FileKind.QUORUM_STATE)
     try:
         text = read_properties(file)
-    except StorageError:  # told with the partition
+    except StorageError:  # reported with the partition
         return
     if text is None or text.is_refused:
         return
@@ -173,7 +173,7 @@ def _leader_change(path: str, position: int) -> LeaderChange | None:
                     kind, _ = decode_control_key(piece.memory[key : key + size])
                     record, _ = decode_control_value(kind.type, piece.memory[value : value + length])
                     return record if isinstance(record, LeaderChange) else None
-    except (StorageError, FormatError):  # told with the segment
+    except (StorageError, FormatError):  # reported with the segment
         return None
     return None
 

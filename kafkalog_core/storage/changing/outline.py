@@ -88,8 +88,8 @@ class Outline:
 
         Args:
             stage: the other one.
-            skip: so many of the first changes are left out, with the calls that came to them.
-            most: after so many of the first changes it ends; `None`: all calls are made.
+            skip: number of changes at the start that are left out, with their calls.
+            most: number of changes after which it ends; `None`: all calls are made.
         """
         if self._calls is None:
             return False

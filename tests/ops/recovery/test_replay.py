@@ -45,7 +45,7 @@ def test_a_header_that_is_too_short_does_not_end_the_log(log: Path) -> None:
 def test_producers_behind_it_are_read(log: Path) -> None:
     states = ProducerStates(sequences="unchecked")
     assert replay_producers(Reading(0, str(log), log.stat().st_size), states, from_offset=0, search="base") is None
-    assert states.count == 2  # a broker reads the producer of the short header too, from the bytes behind it
+    assert states.count == 2  # a broker reads the producer of the short header too, from the bytes after it
 
 
 @pytest.mark.parametrize("length", [13, 0, -1])
