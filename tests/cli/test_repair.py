@@ -115,7 +115,7 @@ class Said:
 
 def run(*arguments: object, output: str = "ndjson") -> Said:
     words = [str(each) for each in arguments]
-    return Said(CliRunner(env={"COLUMNS": "200"}).invoke(cli, [*words, "--output", output]))
+    return Said(CliRunner(env={"COLUMNS": "1000"}).invoke(cli, [*words, "--output", output]))
 
 
 # --- plan and apply ---------------------------------------------------------------------------------------------------
