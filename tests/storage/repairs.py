@@ -138,7 +138,7 @@ def interrupt(root: Path, **options: Any) -> None:
     apply_to(twin, counting, **options)
     shutil.rmtree(twin)
     with suppress(Killed):
-        apply_to(root, DyingDisk(len(counting.steps) - 25), **options)
+        apply_to(root, DyingDisk(len(counting.steps) - 33), **options)
 
 
 def undo_all(root: Path, disk: Disk | None = None) -> None:
