@@ -32,6 +32,8 @@ __all__ = ["Pool", "Workers"]
 
 START_METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
 """Not fork: the process has threads of its own, for progress and for waiting."""
+_MOST_TEMP_BYTES: Final = 70
+"""Of TMPDIR: the server listens on a socket 32 bytes below it, and the address of a socket has 107 (sun_path)."""
 _WORK_MODULE: Final = "kafkalog_core.ops.verify.work"
 _LOOK_SECONDS: Final = 0.2
 _AHEAD: Final = 4
@@ -74,8 +76,9 @@ class Pool:
         self._told_bytes = 0
         self._directory = tempfile.TemporaryDirectory(prefix="kafkalog-verify-")
         self.scratch = self._directory.name
-        context = multiprocessing.get_context(START_METHOD)
-        if START_METHOD == "forkserver":
+        method = START_METHOD if len(os.fsencode(tempfile.gettempdir())) <= _MOST_TEMP_BYTES else "spawn"
+        context = multiprocessing.get_context(method)
+        if method == "forkserver":
             _start_server(context)
         self._read_bytes: Synchronized[int] = context.Value("q", 0)
         self._stop: Synchronized[int] = context.Value("b", 0)

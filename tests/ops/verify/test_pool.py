@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -135,6 +136,15 @@ def test_processes_end_with_the_one_that_waits_for_them(tmp_path):
 
 def test_the_other_way_to_start_processes_works_too(monkeypatch):
     monkeypatch.setattr(pool_module, "START_METHOD", "spawn")  # as on macOS
+    with Pool(1, Told()) as pool:
+        assert list(pool.map(double, [(1,), (2,)])) == [2, 4]
+
+
+def test_a_long_temporary_directory_is_no_obstacle(monkeypatch, tmp_path):
+    """A server process would listen on a socket in it, and the address of a socket is short."""
+    place = tmp_path / ("x" * 120)
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
     with Pool(1, Told()) as pool:
         assert list(pool.map(double, [(1,), (2,)])) == [2, 4]
 
