@@ -87,7 +87,7 @@ def _plan(plan: Plan) -> dict[str, object]:
         "command": plan.command,
         "root": plan.request.site.root,
         "paths": list(plan.request.site.paths),
-        "beside": list(plan.request.site.beside),
+        "beside": list(plan.request.site.beside.paths),
         "options": plan.request.options,
         "now_ms": plan.request.now_ms,
         "command_line": _command_line_json(plan.request.command_line),

@@ -6,11 +6,12 @@ A plan is made for a site, is applied to it under one lock, and is undone as a w
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import DeniedError
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind
+from kafkalog_core.ops.releases.cluster_dirs import NamedDirs
 from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, PartitionTarget, resolve
 from kafkalog_core.storage.listing import list_directory, stat_path
 from kafkalog_core.storage.logdir import BROKER_KINDS, is_broker_dir, read_log_dir
@@ -38,7 +39,7 @@ class Site:
         partitions: directories that are meant as a whole.
         files: files that are meant by themselves, none of them in one of `partitions`.
         is_whole: the log directory with all that is in it.
-        beside: paths of other log directories that were named with it, which may hold settings of its topics.
+        beside: all log directories that were named with it: others of the cluster may hold settings of its topics.
     """
 
     root: str
@@ -46,7 +47,7 @@ class Site:
     partitions: tuple[PartitionPath, ...]
     files: tuple[FileTarget, ...] = ()
     is_whole: bool = False
-    beside: tuple[str, ...] = ()
+    beside: NamedDirs = field(default_factory=NamedDirs)
 
     @property
     def log_dir_path(self) -> str | None:
@@ -73,7 +74,7 @@ def sites_of(targets: Iterable[Target]) -> list[Site]:
         status = stat_path(root)
         key = (status.st_dev, status.st_ino)
         known = found.get(key) or _empty(root, target)
-        found[key] = replace(_with(known, target), beside=_beside(root, target))
+        found[key] = replace(_with(known, target), beside=target.beside)
     sites = list(found.values())
     for site in sites:
         _check_rights(site)
@@ -107,8 +108,8 @@ def _needed(site: Site) -> Iterator[tuple[str, bool]]:
 
 
 def site_of(paths: Iterable[str], beside: Iterable[str] = ()) -> Site:
-    """The one site that paths lead to, as `Site.paths` and `Site.beside` gave them. Raises NotFoundError, ..."""
-    return replace(sites_of(resolve(list(paths)))[0], beside=tuple(beside))
+    """The one site that paths lead to, as `Site.paths` and `Site.beside.paths` gave them. Raises NotFoundError, ..."""
+    return replace(sites_of(resolve(list(paths)))[0], beside=NamedDirs(beside))
 
 
 def _root_of(target: Target) -> str:
@@ -121,13 +122,6 @@ def _root_of(target: Target) -> str:
     above = os.path.dirname(around)
     is_in_partition = target.partition is not None and not is_broker_dir(around)
     return above if is_in_partition and is_broker_dir(above) else around
-
-
-def _beside(root: str, target: Target) -> tuple[str, ...]:
-    """The log directories that were named with a target but its own."""
-    paths = {os.path.realpath(path): path for path in target.beside}
-    paths.pop(os.path.realpath(root), None)
-    return tuple(paths.values())
 
 
 def _empty(root: str, target: Target) -> Site:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import DeniedError, StorageError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.format.properties import PropertyFile
 
-__all__ = ["ClusterDir", "Identity", "identity_of", "node_of_config", "related_dirs"]
+__all__ = ["ClusterDir", "Identity", "NamedDirs", "identity_of", "node_of_config", "related_dirs"]
 
 _NODE: Final = ("node.id", "broker.id")
 _DIRS: Final = ("log.dirs", "log.dir")
@@ -47,6 +48,44 @@ class ClusterDir:
     is_same_broker: bool
 
 
+class NamedDirs:
+    """The log directories that a command names together. Each is read once, however many of them ask about the others.
+
+    Args:
+        paths: absolute paths of them.
+    """
+
+    def __init__(self, paths: Iterable[str] = ()) -> None:
+        self.paths = tuple(dict.fromkeys(paths))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NamedDirs) and self.paths == other.paths
+
+    def __hash__(self) -> int:
+        return hash(self.paths)
+
+    def __reduce__(self) -> tuple[type[NamedDirs], tuple[tuple[str, ...]]]:
+        return NamedDirs, (self.paths,)
+
+    def of_cluster(self, cluster_id: str | None) -> Mapping[str, tuple[str, Identity]]:
+        """Return the directories of a cluster: path and identity of each, by its real path; None: of no known cluster.
+
+        Raises DeniedError where this user may not read one of all the directories.
+        """
+        clusters = self._clusters
+        return {} if cluster_id is None else clusters.get(cluster_id, {})
+
+    @cached_property
+    def _clusters(self) -> dict[str, dict[str, tuple[str, Identity]]]:
+        clusters: dict[str, dict[str, tuple[str, Identity]]] = {}
+        for path in self.paths:
+            _check_rights(path)
+            identity = identity_of(path)
+            if identity.cluster_id is not None:
+                clusters.setdefault(identity.cluster_id, {}).setdefault(os.path.realpath(path), (path, identity))
+        return clusters
+
+
 def identity_of(log_dir: str | None) -> Identity:
     """Return the identity of a log directory; one without a readable meta.properties has none."""
     if log_dir is None:
@@ -70,13 +109,13 @@ def node_of_config(server: Mapping[str, str]) -> str | None:
 
 
 def related_dirs(
-    log_dir: str | None, beside: Iterable[str], server: Mapping[str, str]
+    log_dir: str | None, beside: NamedDirs, server: Mapping[str, str]
 ) -> tuple[Identity, tuple[ClusterDir, ...]]:
     """Return who a log directory belongs to, and the log directories of its cluster, its own first.
 
     Args:
         log_dir: path of it; None: the files are in no log directory.
-        beside: paths of log directories that were named together with it.
+        beside: the log directories that were named together with it; it may be one of them.
         server: of the server.properties that was given.
 
     Raises DeniedError where this user may not read what another log directory knows of the cluster: a default would
@@ -90,12 +129,9 @@ def related_dirs(
         if _agree(own.cluster_id, other.cluster_id):
             same_node = _agree(own.node_id, other.node_id)
             found.setdefault(os.path.realpath(path), ClusterDir(path, is_same_broker=same_node))
-    for path in beside:
-        _check_rights(path)
-        other = identity_of(path)
-        if own.cluster_id is not None and own.cluster_id == other.cluster_id:
-            same_node = own.node_id is not None and own.node_id == other.node_id
-            found.setdefault(os.path.realpath(path), ClusterDir(path, is_same_broker=same_node))
+    for real, (path, other) in beside.of_cluster(own.cluster_id).items():
+        same_node = own.node_id is not None and own.node_id == other.node_id
+        found.setdefault(real, ClusterDir(path, is_same_broker=same_node))
     return own, tuple(found.values())
 
 

@@ -12,8 +12,10 @@ default is not known to count. Such a value is assumed, and plans that would los
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from kafkalog_core.errors import LimitError, SettingError, StorageError
@@ -22,7 +24,7 @@ from kafkalog_core.format.properties import read_java_properties
 from kafkalog_core.format.textfile import MAX_LINE_BYTES
 from kafkalog_core.ops.logdirs.textfiles import read_offsets
 from kafkalog_core.ops.releases.cluster_configs import ClusterConfigs, read_cluster_configs
-from kafkalog_core.ops.releases.cluster_dirs import node_of_config, related_dirs
+from kafkalog_core.ops.releases.cluster_dirs import NamedDirs, node_of_config, related_dirs
 from kafkalog_core.ops.releases.release import LATEST, Release
 from kafkalog_core.ops.releases.setting_table import (
     BY_NAME,
@@ -54,6 +56,8 @@ _FIRST_KRAFT: Final = Release(2, 8)  # KIP-500
 _POLICY: Final = "cleanup.policy"
 _CLEANER: Final = "log.cleaner.enable"
 _CHECKPOINT: Final = "inferred: the cleaner's checkpoint"
+_KEPT_CLEANERS: Final = 10_000
+"""Checkpoints of cleaners whose topics are kept: those of the log directories of one cluster."""
 _GENERATED_ID: Final = "-1"  # broker.id.generation.enable: the broker takes its id from ZooKeeper
 
 
@@ -283,7 +287,7 @@ class Settings:
 
 
 def read_settings(
-    request: SettingsRequest, release: Release, log_dir: str | None = None, beside: Iterable[str] = ()
+    request: SettingsRequest, release: Release, log_dir: str | None = None, beside: NamedDirs | None = None
 ) -> Settings:
     """The settings that count.
 
@@ -291,8 +295,8 @@ def read_settings(
         request: what the command line says.
         release: whose defaults and limits count.
         log_dir: path of the log directory that is meant; None: the files are in none.
-        beside: paths of log directories that were named together with it. What those of the same cluster hold about
-            topics counts for it too, as does what those know that `log.dirs` of the given server.properties lists.
+        beside: log directories that were named together with it; None: none. What those of the same cluster hold
+            about topics counts for it too, as does what those in `log.dirs` of the given server.properties know.
 
     Raises SettingError, NotFoundError or AccessError.
     """
@@ -301,7 +305,7 @@ def read_settings(
         topic, key, value = parse_topic_assignment(text)
         of_topics.setdefault(topic, {})[key] = value
     server = {} if request.config is None else _read_server_properties(request.config)
-    own, dirs = related_dirs(log_dir, beside, server)
+    own, dirs = related_dirs(log_dir, beside or NamedDirs(), server)
     cleaned, cleaner = _cleaned(dirs)
     return Settings(
         release=release,
@@ -331,15 +335,22 @@ def _cleaned(dirs: Iterable[ClusterDir]) -> tuple[dict[str, str], str | None]:
     for each in dirs:
         path = f"{each.path}/{fixed_file_name(FileKind.CLEANER_OFFSET)}"
         try:
-            text = read_offsets(path, FileKind.CLEANER_OFFSET)
-        except StorageError:
+            status = os.stat(path)
+            cleaned = _cleaned_topics(path, (status.st_ino, status.st_size, status.st_mtime_ns))
+        except (OSError, StorageError):
             continue
-        if text is None or text.is_refused:
-            continue
-        for topic, _ in text.file.entries:
+        for topic in cleaned:
             topics.setdefault(topic, path)
-        cleaner = path if cleaner is None and each.is_same_broker and text.file.entries else cleaner
+        cleaner = path if cleaner is None and each.is_same_broker and cleaned else cleaner
     return topics, cleaner
+
+
+@lru_cache(maxsize=_KEPT_CLEANERS)  # each log directory of a cluster asks for those of all the others
+def _cleaned_topics(path: str, signature: tuple[int, ...]) -> tuple[str, ...]:
+    """Return the topics of a cleaner-offset-checkpoint; none where a broker refuses it. Raises StorageError."""
+    del signature
+    text = read_offsets(path, FileKind.CLEANER_OFFSET)
+    return () if text is None or text.is_refused else tuple(dict.fromkeys(topic for topic, _ in text.file.entries))
 
 
 def parse_assignment(text: str) -> tuple[str, str]:

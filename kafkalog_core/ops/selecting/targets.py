@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import stat
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from glob import glob
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +32,7 @@ from kafkalog_core.format.names import (
     parse_file_name,
 )
 from kafkalog_core.format.sniff import SNIFF_BYTES, Content, ContentKind, sniff
+from kafkalog_core.ops.releases.cluster_dirs import NamedDirs
 from kafkalog_core.ops.selecting.selection import Selection, describe_topics
 from kafkalog_core.storage.listing import FileInfo, Listing, list_directory, stat_path
 from kafkalog_core.storage.logdir import (
@@ -67,14 +68,14 @@ __all__ = [
 class FileTarget:
     """One file; topic and partition come from the name of its directory, `None` if that is not of a partition.
 
-    `beside`, of every kind of target: absolute paths of all named log directories, selected or not.
+    `beside`, of every kind of target: all named log directories, selected or not.
     """
 
     file: FileInfo
     kind: FileKind
     topic: str | None
     partition: int | None
-    beside: tuple[str, ...] = ()
+    beside: NamedDirs = field(default_factory=NamedDirs)
 
     @property
     def path(self) -> str:
@@ -88,7 +89,7 @@ class PartitionTarget:
 
     place: PartitionPath
     log_dir: str | None
-    beside: tuple[str, ...] = ()
+    beside: NamedDirs = field(default_factory=NamedDirs)
 
     @property
     def path(self) -> str:
@@ -107,7 +108,7 @@ class LogDirTarget:
     log_dir: LogDir
     partitions: tuple[PartitionPath, ...]
     is_whole: bool
-    beside: tuple[str, ...] = ()
+    beside: NamedDirs = field(default_factory=NamedDirs)
 
     @property
     def path(self) -> str:
@@ -179,14 +180,14 @@ def resolve(
     return [replace(target, beside=beside) for target in sorted(selected, key=_sort_key)]
 
 
-def _log_dirs(targets: Iterable[Target]) -> tuple[str, ...]:
-    """Absolute paths of the log directories that targets are, or are in."""
+def _log_dirs(targets: Iterable[Target]) -> NamedDirs:
+    """The log directories that targets are, or are in."""
     paths = (
         target.path if isinstance(target, LogDirTarget) else target.log_dir
         for target in targets
         if not isinstance(target, FileTarget)
     )
-    return tuple(dict.fromkeys(os.path.abspath(path) for path in paths if path is not None))
+    return NamedDirs(os.path.abspath(path) for path in paths if path is not None)
 
 
 def _find(pattern: str, found: list[Target], refusals: list[KafkalogError]) -> None:
