@@ -22,6 +22,8 @@ from tests.build import (
     txn_marker,
 )
 
+from tests.ops.clusters import TOPIC, config_record, topic_record, write_meta, write_metadata_log
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
@@ -148,6 +150,16 @@ def _log_dir(place: Path, count: int) -> Path:
     return place
 
 
+def _log_dirs(place: Path, count: int) -> Path:
+    """Log directories of the brokers of one cluster, each with the metadata log and the checkpoint of a cleaner."""
+    for node in range(1, count + 1):
+        log_dir = write_meta(place / f"disk-{node}", node=node)
+        write_metadata_log(log_dir, topic_record("orders"), config_record(TOPIC, "orders", "retention.ms", "1000"))
+        _partition(log_dir, _batch(0))
+        (log_dir / "cleaner-offset-checkpoint").write_bytes(offset_checkpoint([("orders", 0, 1)]))
+    return place
+
+
 def _unknown_files(place: Path, count: int) -> Path:
     path = _partition(place, _batch(0))
     for at in range(count):
@@ -238,6 +250,7 @@ GROWING: Final[Mapping[str, Growing]] = {
     "segments": Growing(_segments, 30, _ALL),
     "overlapping segments": Growing(_overlapping_segments, 30, _ALL),
     "partitions": Growing(_log_dir, 12, _ALL),
+    "log directories": Growing(_log_dirs, 10, tuple(line.format(path="{path}/*") for line in _CHECK)),
     "unknown files": Growing(_unknown_files, 100, (*_CHECK, "dump --files {path}", "dump --segments {path}", *_PLAN)),
     "bad epoch lines": Growing(_bad_epoch_lines, 200, (*_TEXTS, *_PLAN)),
     "falling epochs": Growing(_falling_epochs, 200, (*_TEXTS, *_PLAN)),
