@@ -21,7 +21,6 @@ from tests.build import (
     txn_index,
     txn_marker,
 )
-
 from tests.ops.clusters import TOPIC, config_record, topic_record, write_meta, write_metadata_log
 
 if TYPE_CHECKING:
@@ -250,7 +249,7 @@ GROWING: Final[Mapping[str, Growing]] = {
     "segments": Growing(_segments, 30, _ALL),
     "overlapping segments": Growing(_overlapping_segments, 30, _ALL),
     "partitions": Growing(_log_dir, 12, _ALL),
-    "log directories": Growing(_log_dirs, 10, tuple(line.format(path="{path}/*") for line in _CHECK)),
+    "log directories": Growing(_log_dirs, 10, tuple(line.format(path="{path}/*") for line in (*_CHECK, *_PLAN))),
     "unknown files": Growing(_unknown_files, 100, (*_CHECK, "dump --files {path}", "dump --segments {path}", *_PLAN)),
     "bad epoch lines": Growing(_bad_epoch_lines, 200, (*_TEXTS, *_PLAN)),
     "falling epochs": Growing(_falling_epochs, 200, (*_TEXTS, *_PLAN)),

@@ -146,10 +146,10 @@ class _Planner:
             return {}
         own = site.log_dir.path
         _, dirs = related_dirs(own, site.beside, self._settings.server)
-        owners = DirectoryOwners(each.path for each in dirs)
+        together = frozenset([each.path for each in dirs])
+        owners = site.beside.once(("owners", together), lambda: DirectoryOwners(each.path for each in dirs))
         found = {own: owners.other_node(own)}
-        group = [each.path for each in dirs if each.path == own or owners.node_of(each.path) == owners.node_of(own)]
-        assignments = owners.assignments(group, kafka=self._request.settings.kafka)
+        assignments = owners.assignments(owners.of_same_node(own), kafka=self._request.settings.kafka)
         if assignments is not None and found[own] is None:
             served = [place for place in site.partitions if place.name.state is DirectoryState.CURRENT]
             held = [(place, topic_id) for place in served if (topic_id := read_topic_id(place)) is not None]

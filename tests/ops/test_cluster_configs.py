@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog_core.ops.releases.cluster_configs import ClusterConfigs, read_cluster_configs
+from kafkalog_core.ops.releases.cluster_configs import ClusterConfigs, read_copies
 from kafkalog_core.ops.releases.release import LATEST
 from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
 from tests.ops.clusters import (
@@ -40,7 +40,7 @@ def test_the_last_value_counts_and_a_removed_one_does_not(tmp_path: Path) -> Non
         config_record(BROKER, "", "log.roll.ms", "5"),
         config_record(BROKER, "7", "ssl.keystore.password", "secret"),
     )
-    configs = read_cluster_configs([log_dir], "7")
+    configs = read_copies([log_dir]).configs("7", log_dir)
     assert configs.topics == {"orders": {"retention.ms": "2"}}
     assert configs.broker == {"log.retention.ms": "3"}
     assert configs.brokers == {"log.roll.ms": "5"}
@@ -49,13 +49,12 @@ def test_the_last_value_counts_and_a_removed_one_does_not(tmp_path: Path) -> Non
 
 def test_a_topic_that_is_removed_takes_its_settings_with_it(tmp_path: Path) -> None:
     config = config_record(TOPIC, "orders", "retention.ms", "1")
-    assert (
-        read_cluster_configs([_log_dir(tmp_path, topic_record("orders"), config, removed_record())], "7").topics == {}
-    )
+    log_dir = _log_dir(tmp_path, topic_record("orders"), config, removed_record())
+    assert read_copies([log_dir]).configs("7", None).topics == {}
 
 
 def test_a_directory_without_the_log_has_none(tmp_path: Path) -> None:
-    assert read_cluster_configs([str(tmp_path)], "7") == ClusterConfigs()
+    assert read_copies([str(tmp_path)]).configs("7", None) == ClusterConfigs()
 
 
 def test_damage_is_told_with_every_value(tmp_path: Path) -> None:

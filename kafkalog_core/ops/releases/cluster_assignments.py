@@ -217,6 +217,7 @@ class DirectoryOwners:
         logs = {path: f"{path}/{METADATA_TOPIC}-0" for path in self._identities}
         self._logs = {path: log for path, log in logs.items() if os.path.isdir(log)}
         self._last: ClusterAssignments | None = None
+        self._nodes: dict[str | None, list[str]] = {}
         self._registered: dict[tuple[str | None, str], dict[int, str]] = {}
         for path, log in self._logs.items():
             cluster = self._read(log)
@@ -229,6 +230,13 @@ class DirectoryOwners:
         """Return the id of the node that a log directory is of; None: it is unknown."""
         registered = self._registration(log_dir)
         return self._identities[log_dir].node_id if registered is None else str(registered[0])
+
+    def of_same_node(self, log_dir: str) -> list[str]:
+        """Return the paths of the log directories of the same node, the given one first."""
+        if not self._nodes:
+            for path in self._identities:
+                self._nodes.setdefault(self.node_of(path), []).append(path)
+        return [log_dir, *(path for path in self._nodes[self.node_of(log_dir)] if path != log_dir)]
 
     def other_node(self, log_dir: str) -> Finding | None:
         """Return that meta.properties has another node id than the one that registered the directory; None: it has not.

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
@@ -29,13 +28,10 @@ from kafkalog_core.storage.partition import read_partition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["ClusterConfigs", "read_cluster_configs"]
+__all__ = ["ClusterConfigs", "Copies", "read_copies"]
 
 _NONE: Final[Mapping[str, str]] = {}
 _EVERY_BROKER: Final = ""
-_KEPT_COPIES: Final = 64
-
-_Signature = tuple[tuple[str, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +46,7 @@ class ClusterConfigs:
         has_node: whether the id of this broker is known, without which `broker` is not.
         broker: of this broker, which beat server.properties.
         brokers: of all brokers, which beat it likewise, and are beaten by `broker`.
-        older: directories of copies of the log that end earlier, and their settings of topics.
+        older: directories of copies of the log that say something else of topics, and what they say.
     """
 
     path: str | None = None
@@ -88,7 +84,7 @@ class ClusterConfigs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Copy:
-    """One copy of the metadata log; `end_offset` is where it ends."""
+    """One copy of the metadata log: where it ends, all values by resource, and those of topics by name."""
 
     path: str
     is_whole: bool
@@ -96,49 +92,61 @@ class _Copy:
     listed: frozenset[str]
     values: Mapping[tuple[int, str], Mapping[str, str]]
 
+    topics: Mapping[str, Mapping[str, str]]
+
     @property
-    def topics(self) -> dict[str, Mapping[str, str]]:
-        """What each topic is configured with."""
-        return {name: given for (kind, name), given in self.values.items() if kind == TOPIC_RESOURCE}
+    def rank(self) -> tuple[int, bool]:
+        """What a newer copy has more of."""
+        return self.end_offset, self.is_whole
 
 
-def read_cluster_configs(log_dirs: Iterable[str], node_id: str | None) -> ClusterConfigs:
-    """Read the metadata logs of some log directories of one cluster; without any, nothing is known.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """The copies of the metadata log in the log directories of one cluster.
 
     Args:
-        log_dirs: paths of the log directories.
-        node_id: of the broker whose settings are wanted; None: unknown.
+        of_dirs: by the path of the log directory.
+        newest: the one that ends last; of several the first. None: there is none.
+        others: directories of copies that say something else of topics, and what they say.
     """
-    paths = [path for log_dir in log_dirs if os.path.isdir(path := f"{log_dir}/{METADATA_TOPIC}-0")]
-    copies = [_read_copy(path, _signature(path)) for path in paths]
-    if not copies:
-        return ClusterConfigs()
-    newest = max(copies, key=lambda copy: (copy.end_offset, copy.is_whole))
-    return ClusterConfigs(
-        path=newest.path,
-        is_whole=newest.is_whole,
-        listed=newest.listed,
-        topics=newest.topics,
-        has_node=node_id is not None,
-        broker=_NONE if node_id is None else newest.values.get((BROKER_RESOURCE, node_id), _NONE),
-        brokers=newest.values.get((BROKER_RESOURCE, _EVERY_BROKER), _NONE),
-        older=tuple((copy.path, copy.topics) for copy in copies if copy is not newest),
-    )
+
+    of_dirs: Mapping[str, _Copy]
+    newest: _Copy | None
+    others: tuple[tuple[str, Mapping[str, Mapping[str, str]]], ...]
+
+    def configs(self, node_id: str | None, log_dir: str | None) -> ClusterConfigs:
+        """Return what the newest copy says; without any, nothing is known.
+
+        Args:
+            node_id: of the broker whose settings are wanted; None: unknown.
+            log_dir: path of the log directory whose copy is taken where it ends where the newest does.
+        """
+        newest, own = self.newest, self.of_dirs.get(log_dir or "")
+        if newest is None:
+            return ClusterConfigs()
+        newest = own if own is not None and own.rank == newest.rank else newest
+        return ClusterConfigs(
+            path=newest.path,
+            is_whole=newest.is_whole,
+            listed=newest.listed,
+            topics=newest.topics,
+            has_node=node_id is not None,
+            broker=_NONE if node_id is None else newest.values.get((BROKER_RESOURCE, node_id), _NONE),
+            brokers=newest.values.get((BROKER_RESOURCE, _EVERY_BROKER), _NONE),
+            older=self.others,
+        )
 
 
-def _signature(path: str) -> _Signature:
-    """Return names, sizes and modification times of a directory's files: where they are the same, so is the log."""
-    try:
-        with os.scandir(path) as entries:
-            stats = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
-    except OSError:
-        return ()
-    return tuple(sorted((name, status.st_size, status.st_mtime_ns) for name, status in stats))
+def read_copies(log_dirs: Iterable[str]) -> Copies:
+    """Read the metadata logs of some log directories of one cluster, given by their paths."""
+    paths = {log_dir: path for log_dir in log_dirs if os.path.isdir(path := f"{log_dir}/{METADATA_TOPIC}-0")}
+    copies = {log_dir: _read_copy(path) for log_dir, path in paths.items()}
+    newest = max(copies.values(), key=lambda copy: copy.rank, default=None)
+    others = [copy for copy in copies.values() if newest is not None and copy.topics != newest.topics]
+    return Copies(of_dirs=copies, newest=newest, others=tuple((copy.path, copy.topics) for copy in others))
 
 
-@lru_cache(maxsize=_KEPT_COPIES)  # each log directory of a cluster asks for the copies of all the others
-def _read_copy(path: str, signature: _Signature) -> _Copy:
-    del signature
+def _read_copy(path: str) -> _Copy:
     history = read_history(path)
     try:
         extent = read_extent(read_partition(path))
@@ -163,4 +171,5 @@ def _read_copy(path: str, signature: _Signature) -> _Copy:
         end_offset=-1 if extent is None else extent.end,
         listed=frozenset(topics.names.values()),
         values=dict(values),
+        topics={name: given for (kind, name), given in values.items() if kind == TOPIC_RESOURCE},
     )

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from kafkalog_core.errors import DeniedError, StorageError
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name, parse_file_name
@@ -18,12 +17,13 @@ from kafkalog_core.ops.reading.entry_faults import EntryFile
 from kafkalog_core.storage.rights import denial, denied_above
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
     from kafkalog_core.format.properties import PropertyFile
 
 __all__ = ["ClusterDir", "Identity", "NamedDirs", "identity_of", "node_of_config", "related_dirs"]
 
+T = TypeVar("T")
 _NODE: Final = ("node.id", "broker.id")
 _DIRS: Final = ("log.dirs", "log.dir")
 _READ: Final = frozenset({FileKind.LOG, FileKind.KRAFT_SNAPSHOT})
@@ -57,6 +57,7 @@ class NamedDirs:
 
     def __init__(self, paths: Iterable[str] = ()) -> None:
         self.paths = tuple(dict.fromkeys(paths))
+        self._kept: dict[Hashable, Any] = {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, NamedDirs) and self.paths == other.paths
@@ -67,23 +68,37 @@ class NamedDirs:
     def __reduce__(self) -> tuple[type[NamedDirs], tuple[tuple[str, ...]]]:
         return NamedDirs, (self.paths,)
 
-    def of_cluster(self, cluster_id: str | None) -> Mapping[str, tuple[str, Identity]]:
-        """Return the directories of a cluster: path and identity of each, by its real path; None: of no known cluster.
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what was made for a key, by the first call for it."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return cast("T", self._kept[key])
+
+    def of_cluster(self, own: Identity) -> Mapping[str, ClusterDir]:
+        """Return the directories of the cluster that a directory is of, by their real paths; of an unknown one none.
 
         Raises DeniedError where this user may not read one of all the directories.
         """
-        clusters = self._clusters
-        return {} if cluster_id is None else clusters.get(cluster_id, {})
+        clusters = self.once("clusters", self._clusters)
+        nodes = clusters.get(own.cluster_id or "", {})
+        others = self.once(own.cluster_id, lambda: _together(nodes.values(), is_same_broker=False))
+        same = [] if own.node_id is None else [nodes.get(own.node_id, {})]
+        return others | self.once((own.cluster_id, own.node_id), lambda: _together(same, is_same_broker=True))
 
-    @cached_property
-    def _clusters(self) -> dict[str, dict[str, tuple[str, Identity]]]:
-        clusters: dict[str, dict[str, tuple[str, Identity]]] = {}
+    def _clusters(self) -> dict[str, dict[str | None, dict[str, str]]]:
+        """Return the paths of the directories that may be read, by cluster id, node id and real path."""
+        clusters: dict[str, dict[str | None, dict[str, str]]] = {}
         for path in self.paths:
             _check_rights(path)
             identity = identity_of(path)
             if identity.cluster_id is not None:
-                clusters.setdefault(identity.cluster_id, {}).setdefault(os.path.realpath(path), (path, identity))
+                nodes = clusters.setdefault(identity.cluster_id, {})
+                nodes.setdefault(identity.node_id, {}).setdefault(os.path.realpath(path), path)
         return clusters
+
+
+def _together(groups: Iterable[Mapping[str, str]], *, is_same_broker: bool) -> dict[str, ClusterDir]:
+    return {real: ClusterDir(path, is_same_broker) for group in groups for real, path in group.items()}
 
 
 def identity_of(log_dir: str | None) -> Identity:
@@ -129,10 +144,7 @@ def related_dirs(
         if _agree(own.cluster_id, other.cluster_id):
             same_node = _agree(own.node_id, other.node_id)
             found.setdefault(os.path.realpath(path), ClusterDir(path, is_same_broker=same_node))
-    for real, (path, other) in beside.of_cluster(own.cluster_id).items():
-        same_node = own.node_id is not None and own.node_id == other.node_id
-        found.setdefault(real, ClusterDir(path, is_same_broker=same_node))
-    return own, tuple(found.values())
+    return own, tuple({**found, **beside.of_cluster(own), **found}.values())
 
 
 def _configured(server: Mapping[str, str]) -> Iterator[str]:

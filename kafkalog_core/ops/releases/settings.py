@@ -12,10 +12,8 @@ default is not known to count. Such a value is assumed, and plans that would los
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from kafkalog_core.errors import LimitError, SettingError, StorageError
@@ -23,7 +21,7 @@ from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name
 from kafkalog_core.format.properties import read_java_properties
 from kafkalog_core.format.textfile import MAX_LINE_BYTES
 from kafkalog_core.ops.logdirs.textfiles import read_offsets
-from kafkalog_core.ops.releases.cluster_configs import ClusterConfigs, read_cluster_configs
+from kafkalog_core.ops.releases.cluster_configs import ClusterConfigs, read_copies
 from kafkalog_core.ops.releases.cluster_dirs import NamedDirs, node_of_config, related_dirs
 from kafkalog_core.ops.releases.release import LATEST, Release
 from kafkalog_core.ops.releases.setting_table import (
@@ -55,9 +53,8 @@ _EMPTY: Final[Mapping[str, str]] = {}
 _FIRST_KRAFT: Final = Release(2, 8)  # KIP-500
 _POLICY: Final = "cleanup.policy"
 _CLEANER: Final = "log.cleaner.enable"
+_CLEANER_OFFSET: Final = fixed_file_name(FileKind.CLEANER_OFFSET)
 _CHECKPOINT: Final = "inferred: the cleaner's checkpoint"
-_KEPT_CLEANERS: Final = 10_000
-"""Checkpoints of cleaners whose topics are kept: those of the log directories of one cluster."""
 _GENERATED_ID: Final = "-1"  # broker.id.generation.enable: the broker takes its id from ZooKeeper
 
 
@@ -305,17 +302,21 @@ def read_settings(
         topic, key, value = parse_topic_assignment(text)
         of_topics.setdefault(topic, {})[key] = value
     server = {} if request.config is None else _read_server_properties(request.config)
-    own, dirs = related_dirs(log_dir, beside or NamedDirs(), server)
-    cleaned, cleaner = _cleaned(dirs)
+    named = beside or NamedDirs()
+    own, dirs = related_dirs(log_dir, named, server)
+    together = frozenset([each.path for each in dirs])
+    copies = named.once(("copies", together), lambda: read_copies(each.path for each in dirs))
+    cleaned, cleaners = named.once(("cleaned", together), lambda: _cleaned(dirs))
+    of_broker = [each.path for each in dirs if each.is_same_broker and each.path in cleaners]
     return Settings(
         release=release,
         config_path=request.config,
         server=server,
         assigned=dict(parse_assignment(text) for text in request.assignments),
         of_topics=of_topics,
-        cluster=read_cluster_configs([each.path for each in dirs], own.node_id or node_of_config(server)),
-        cleaned=cleaned,
-        cleaner=cleaner,
+        cluster=copies.configs(own.node_id or node_of_config(server), log_dir),
+        cleaned=cleaned | cleaners.get(log_dir or "", {}),
+        cleaner=f"{of_broker[0]}/{_CLEANER_OFFSET}" if of_broker else None,
         uses_zookeeper=own.uses_zookeeper,
         foreign_config=_foreign_config(request.config, node_of_config(server), own),
     )
@@ -328,29 +329,21 @@ def _foreign_config(config: str | None, node_id: str | None, own: Identity) -> s
     return f"{config} is of broker {node_id}, and the log directory of broker {own.node_id}"
 
 
-def _cleaned(dirs: Iterable[ClusterDir]) -> tuple[dict[str, str], str | None]:
-    """Topics that a cleaner of the cluster has been at, and a checkpoint of this broker's cleaner with entries."""
-    topics: dict[str, str] = {}
-    cleaner: str | None = None
+def _cleaned(dirs: Iterable[ClusterDir]) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """Return the topics that a cleaner has been at, with the path of a checkpoint that says so: of all, and of each."""
+    found: dict[str, dict[str, str]] = {}
     for each in dirs:
-        path = f"{each.path}/{fixed_file_name(FileKind.CLEANER_OFFSET)}"
+        path = f"{each.path}/{_CLEANER_OFFSET}"
         try:
-            status = os.stat(path)
-            cleaned = _cleaned_topics(path, (status.st_ino, status.st_size, status.st_mtime_ns))
-        except (OSError, StorageError):
+            text = read_offsets(path, FileKind.CLEANER_OFFSET)
+        except StorageError:
             continue
-        for topic in cleaned:
-            topics.setdefault(topic, path)
-        cleaner = path if cleaner is None and each.is_same_broker and cleaned else cleaner
-    return topics, cleaner
-
-
-@lru_cache(maxsize=_KEPT_CLEANERS)  # each log directory of a cluster asks for those of all the others
-def _cleaned_topics(path: str, signature: tuple[int, ...]) -> tuple[str, ...]:
-    """Return the topics of a cleaner-offset-checkpoint; none where a broker refuses it. Raises StorageError."""
-    del signature
-    text = read_offsets(path, FileKind.CLEANER_OFFSET)
-    return () if text is None or text.is_refused else tuple(dict.fromkeys(topic for topic, _ in text.file.entries))
+        if text is not None and not text.is_refused and text.file.entries:
+            found[each.path] = dict.fromkeys((topic for topic, _ in text.file.entries), path)
+    topics: dict[str, str] = {}
+    for of_dir in reversed(found.values()):
+        topics |= of_dir
+    return topics, found
 
 
 def parse_assignment(text: str) -> tuple[str, str]:
