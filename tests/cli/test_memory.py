@@ -184,7 +184,7 @@ def _snapshots(place: Path, count: int, *, is_loaded: bool) -> str:
         ("verify --jobs 1", False, 100),
         ("verify --jobs 1", True, 100),
         ("reindex --jobs 1 --all", False, 130),
-        ("reindex --jobs 1 --all", True, 800),
+        ("reindex --jobs 1 --all", True, 1000),
         ("dump --files", False, 30),
     ],
 )
