@@ -30,6 +30,7 @@ NONE: Final = "-"
 SHOWN_BYTES: Final = 2048
 SHOWN_HEADERS: Final = 20
 _ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
+_AMBIGUOUS: Final = (" ", '"', "x'")
 
 
 def plain(value: object) -> str:
@@ -69,6 +70,11 @@ def bytes_cell(value: object) -> str:
     """A key or value: text where it is UTF-8, else `x'00ff'`; quoted where it could be taken for something else."""
     if not isinstance(value, (bytes, bytearray, memoryview)):
         return "null"
+    if len(value) <= SHOWN_BYTES:  # nearly all keys and values need no care: the shorter way
+        text = str(value, "utf-8", "replace")
+        is_plain = text.isprintable() and "\\" not in text and "\ufffd" not in text
+        if is_plain and text not in {"", "null"} and not text.startswith(_AMBIGUOUS) and text[-1] != " ":
+            return text
     head = bytes(value[:SHOWN_BYTES])
     whole = len(head) == len(value)
     try:
@@ -77,7 +83,7 @@ def bytes_cell(value: object) -> str:
         if whole or error.reason != "unexpected end of data":
             return f"x'{head.hex()}" + ("'" if whole else _ELLIPSIS)
         text = head[: error.start].decode("utf-8")
-    ambiguous = text in {"", "null"} or text.startswith(("x'", '"')) or text != text.strip()
+    ambiguous = text in {"", "null"} or text.startswith(_AMBIGUOUS) or text != text.strip()
     shown = safe_text(text) + ("" if whole else _ELLIPSIS)
     return f'"{shown}"' if ambiguous else shown
 

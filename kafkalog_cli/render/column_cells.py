@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkalog_cli.render.cells import (
     NONE,
-    SHOWN_BYTES,
     SHOWN_HEADERS,
     bytes_cell,
     headers_cell,
@@ -36,7 +35,6 @@ __all__ = ["column_cells"]
 Cells = tuple[str, ...]
 _Row = TypeVar("_Row")
 
-_AMBIGUOUS: Final = (" ", '"', "x'")
 _RECORD: Final = (
     "batch",
     "offset",
@@ -181,25 +179,12 @@ def _record_cells(columns: ChunkColumns, records: RecordColumns) -> Iterator[tup
                 position,
                 times.cell(timestamp_ms) if has_times else NONE,
                 batches.of_marker(batch, key) if is_control else notes,
-                _text(key),
+                bytes_cell(key),
                 _headers(columns, records, first, count) if count else NONE,
-                _text(memory[value_start : value_start + value_size] if value_size >= 0 else None),
+                bytes_cell(memory[value_start : value_start + value_size] if value_size >= 0 else None),
             ),
             style,
         )
-
-
-def _text(data: memoryview | None) -> str:
-    """`bytes_cell`; what needs no care takes a shorter way."""
-    if data is not None and len(data) <= SHOWN_BYTES:
-        try:
-            text = str(data, "utf-8")
-        except UnicodeDecodeError:
-            return bytes_cell(data)
-        is_plain = text.isprintable() and "\\" not in text
-        if is_plain and text not in {"", "null"} and not text.startswith(_AMBIGUOUS) and text[-1] != " ":
-            return text
-    return bytes_cell(data)
 
 
 def _headers(columns: ChunkColumns, records: RecordColumns, first: int, count: int) -> str:

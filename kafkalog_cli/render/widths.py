@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len, set_cell_size
@@ -14,11 +16,15 @@ if TYPE_CHECKING:
 
     from kafkalog_cli.render.columns import Shown
 
-__all__ = ["Layout", "choose_layout"]
+__all__ = ["Layout", "choose_layout", "fitted"]
 
 GAP: Final = "  "
 MIN_FLEXIBLE_WIDTH: Final = 12
 _ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
+_ZWJ: Final = "\N{ZERO WIDTH JOINER}"
+_VS16: Final = "\N{VARIATION SELECTOR-16}"
+_NARROW: Final = re.compile("[ -~\xa1-\xac\xae-\u02ff\u0370-\u0482]+")
+"""Characters of Latin, Greek and Cyrillic that take one cell each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +58,9 @@ class Layout:
         used = 0
         for index, width, is_right, is_flexible, is_last in self.plan:
             text = cells[index]
-            size = len(text) if text.isascii() else cell_len(text)
+            size = len(text) if text.isascii() else width + 1 if is_flexible else cell_len(text)
             if is_flexible and size > width:
-                room = max(width, self.line_width - used) if is_last else width
-                if size > room:
-                    text, size = _cut(text, room), room
+                text, size = fitted(text, max(width, self.line_width - used) if is_last else width)
             if size < width:
                 padding = " " * (width - size)
                 text, size = padding + text if is_right else text + padding, width
@@ -113,6 +117,32 @@ def _shared_out(shown: Sequence[Shown], wanted: dict[int, int], line_width: int)
     return widths
 
 
-def _cut(text: str, width: int) -> str:
-    kept = text[: width - 1] if text.isascii() else set_cell_size(text, width - 1)
-    return kept + _ELLIPSIS
+def fitted(text: str, room: int) -> tuple[str, int]:
+    """Return a text, cut where it takes more than `room` terminal cells, and the number of cells that it takes then.
+
+    No more of the text is measured than can be shown.
+    """
+    if text.isascii():
+        size = len(text)
+        return (text, size) if size <= room else (text[: room - 1] + _ELLIPSIS, room)
+    if _ZWJ in text or _VS16 in text:  # they make the cells of a text others than those of its characters
+        size = cell_len(text)
+        return (text, size) if size <= room else (set_cell_size(text, room - 1) + _ELLIPSIS, room)
+    size = kept = kept_size = end = 0
+    while end < len(text):
+        start, before = end, size
+        run = _NARROW.match(text, start, start + room + 1 - before)
+        end = start + 1 if run is None else run.end()
+        size = before + (_cells(text[start]) if run is None else end - start)
+        if size < room:
+            kept, kept_size = end, size
+        elif run is not None and before < room:
+            kept, kept_size = start + room - 1 - before, room - 1
+        if size > room:
+            return text[:kept] + " " * (room - 1 - kept_size) + _ELLIPSIS, room
+    return text, size
+
+
+@cache
+def _cells(character: str) -> int:
+    return cell_len(character)
