@@ -165,7 +165,7 @@ def _made_ahead(draft: Draft, disk: Disk, now_ms: int) -> int:
     if plan.keeps_undo or not draft.outline.is_kept or len(plan.spaces) != 1:
         return 0
     root, contents = plan.request.site.root, Contents()
-    ahead = plan.changes[: made_ahead(plan.changes, free_bytes(root))]
+    ahead = plan.changes[: made_ahead(plan.changes, free_bytes(plan.spaces[0].path))]
     draft.outline.replay(contents, most=len(ahead))
     begun: list[Change] = []
     with disk.within(_trusted(root, None)):

@@ -154,7 +154,7 @@ def _falling_epochs(place: Path, count: int) -> str:
     "command", ["verify --jobs 1", "checkpoint --jobs 1", "checkpoint --jobs 1 --output ndjson", "reindex --jobs 1"]
 )
 def test_changed_lines_of_an_epoch_file_cost_few_bytes(command: str, tmp_path: Path) -> None:
-    counts = 20_000, 40_000
+    counts = 50_000, 100_000
     few, many = (
         peak_bytes(tmp_path, *command.split(), _falling_epochs(tmp_path / str(count), count)) for count in counts
     )

@@ -432,6 +432,21 @@ def test_a_journal_elsewhere_is_found_from_both_sides(root: Path, tmp_path: Path
     assert names_of_ours(tmp_path) == []
 
 
+def test_a_run_that_takes_the_name_of_another_one_leaves_its_journal(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two runs of different log directories begin in the same second, with the same `--undo-to`."""
+    undo_to, other = tmp_path / "undo", make_dir(tmp_path / "other")
+    undo_to.mkdir()
+    old = snapshot(root)
+    journal = apply_to(root, Disk(), undo_to=undo_to, is_wide=True)
+    monkeypatch.setattr(apply_module, "_free_run", lambda *_: journal.run)
+    with pytest.raises(RefusedError, match="another run has just taken this name"):
+        apply_to(other, Disk(), undo_to=undo_to, is_wide=True)
+    apply_undo(plan_undo(scope_of(str(undo_to), [str(root)])), Disk())
+    assert snapshot(root) == old
+
+
 def test_a_journal_elsewhere_that_is_not_mounted(root: Path, tmp_path: Path) -> None:
     undo_to = tmp_path / "undo"
     undo_to.mkdir()

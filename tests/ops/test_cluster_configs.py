@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from kafkalog_core.ops.releases.cluster_configs import ClusterConfigs, read_copies
+from kafkalog_core.ops.releases.cluster_dirs import NamedDirs, related_dirs
 from kafkalog_core.ops.releases.release import LATEST
 from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
 from tests.ops.clusters import (
@@ -88,3 +91,12 @@ def test_what_beats_it_and_what_it_beats(tmp_path: Path) -> None:
     assert value("segment.ms") == (3, origin)
     assert value("segment.ms", "log.roll.ms=9") == (9, "--set")
     assert value("index.interval.bytes") == (1, str(config))
+
+
+@pytest.mark.parametrize("cluster", ["clusters", "cluster", "copies", ""])
+def test_a_cluster_id_may_be_any_text_and_an_empty_one_is_none(cluster: str, tmp_path: Path) -> None:
+    paths = [str(write_meta(tmp_path / name, cluster=cluster)) for name in "ab"]
+    for _ in range(2):
+        own, dirs = related_dirs(paths[0], NamedDirs(paths), {})
+        assert own.cluster_id == (cluster or None)
+        assert [each.path for each in dirs] == (paths if cluster else paths[:1])

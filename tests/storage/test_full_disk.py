@@ -171,6 +171,15 @@ def test_the_demo_is_repaired_at_0_bytes_free_as_the_readme_says(
     assert names_of_ours(disk.root) == [] or way == "--undo-to"
 
 
+def test_an_offset_index_that_is_wrong_alone_is_rebuilt_at_0_bytes_free(disk: FullDisk) -> None:
+    disk.reset(DEMO, free_bytes=None)
+    (disk.root / "orders-1" / f"{39:020}.index").write_bytes(b"x" * 24)
+    disk.fill()
+    result = CliRunner().invoke(cli, ["reindex", "--topic", "orders", "--no-undo", "--apply", str(disk.root)])
+    assert '"state":"applied"' in result.stdout, result.output
+    assert CliRunner().invoke(cli, ["verify", "--quiet", str(disk.root / "orders-1")]).exit_code == 0
+
+
 def test_without_undo_nothing_is_left_of_a_journal(disk: FullDisk, tmp_path: Path) -> None:
     Rounds(Case("retain", RETAIN, keeps_undo=False), disk, tmp_path)
     assert names_of_ours(disk.root) == []

@@ -79,11 +79,13 @@ class NamedDirs:
 
         Raises DeniedError where this user may not read one of all the directories.
         """
-        clusters = self.once("clusters", self._clusters)
-        nodes = clusters.get(own.cluster_id or "", {})
-        others = self.once(own.cluster_id, lambda: _together(nodes.values(), is_same_broker=False))
+        clusters = self.once(("clusters",), self._clusters)
+        if own.cluster_id is None:
+            return {}
+        nodes = clusters.get(own.cluster_id, {})
+        others = self.once(("cluster", own.cluster_id), lambda: _together(nodes.values(), is_same_broker=False))
         same = [] if own.node_id is None else [nodes.get(own.node_id, {})]
-        return others | self.once((own.cluster_id, own.node_id), lambda: _together(same, is_same_broker=True))
+        return others | self.once(("broker", own.cluster_id, own.node_id), lambda: _together(same, is_same_broker=True))
 
     def _clusters(self) -> dict[str, dict[str | None, dict[str, str]]]:
         """Return the paths of the directories that may be read, by cluster id, node id and real path."""
@@ -114,7 +116,7 @@ def identity_of(log_dir: str | None) -> Identity:
         return Identity()
     node_id = _first(text.contents, _NODE)
     uses_zookeeper = text.contents.get("node.id") is None and text.contents.get("broker.id") is not None
-    cluster_id, directory_id = text.contents.get("cluster.id"), text.contents.get("directory.id")
+    cluster_id, directory_id = text.contents.get("cluster.id") or None, text.contents.get("directory.id")
     return Identity(cluster_id, node_id, directory_id, uses_zookeeper)
 
 

@@ -70,19 +70,20 @@ def make_ahead(disk: Disk, run: str, changes: Sequence[Change], contents: Conten
     number = 0
     for group in grouped(changes):
         has = {change.path: _attributes(disk, change, contents) for change in group if change.kind in _WRITTEN}
-        ordered = list(group)
+        ordered, gone = list(group), set[str]()
         if makes_way(group) and free_bytes(os.path.dirname(group[0].path)) < _written(group):
             ordered.sort(key=lambda change: is_offset_index(change.path))
             for change in reversed([each for each in ordered if each.before is not None]):
                 yield change
                 _check(disk, change.path, change.before)
                 disk.unlink(change.path)
+                gone.add(change.path)
                 disk.sync_directory(os.path.dirname(change.path))
         for change in ordered:
             number += 1
             yield change
             directory = os.path.dirname(change.path)
-            _check(disk, change.path, None if ordered != group else change.before)
+            _check(disk, change.path, None if change.path in gone else change.before)
             if change.kind == "cut":
                 disk.cut(change.path, change.size_bytes or 0, change.before.mtime_ns if change.before else 0)
                 continue

@@ -98,7 +98,8 @@ class Staging(Outline):
     def discard(self) -> None:
         """Take away what was staged, as far as that can be done."""
         intent = self._layout.intent
-        made = [*self._made, f"{intent}.tmp", intent]
+        is_own = self._layout.place != "elsewhere" or os.path.dirname(intent) in self._made_directories
+        made = [*self._made, f"{intent}.tmp", intent] if is_own else self._made
         if self._layout.place == "top" and self._trusted.exists(
             intent
         ):  # it is deleted last, and is not an intent any more
@@ -207,6 +208,8 @@ class Staging(Outline):
             attributes = Attributes.of(around, self._trusted)
             if self._layout.place == "top" and not self._made_directories:
                 write_beginning(self._disk, self._layout, self._like_of_home())
+            if self._trusted.exists(directory):
+                raise RefusedError("another run has just taken this name; run the same command again", path=directory)
             self._made_directories[directory] = None
             self._disk.make_directory(directory, replace(attributes, mode=0o700 | attributes.mode & 0o777, extended={}))
             if self._layout.place == "top":

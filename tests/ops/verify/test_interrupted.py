@@ -29,12 +29,17 @@ def place(tmp_path: Path) -> Place:
     return place
 
 
+def _first_row(output: str) -> str:
+    """The first JSON line; messages may be before it."""
+    return next(line for line in output.splitlines() if line.startswith("{"))
+
+
 def test_it_comes_first_as_an_error_with_the_commands(place: Place) -> None:
     root = str(place.root)
     for path in (root, f"{root}/t-0"):
         status, output = command("verify", path, "--output", "ndjson")
         assert status == 4
-        first = output.splitlines()[0]
+        first = _first_row(output)
         assert '"code":"dir.interrupted"' in first
         assert '"severity":"error"' in first
         assert "An earlier run stopped in the middle: kafkalog truncate (kafkalog-undo-" in first
@@ -63,7 +68,7 @@ def test_an_undo_that_stopped_names_the_undo(place: Place, tmp_path: Path) -> No
     assert command(*TRUNCATE.arguments(Place(other)))[0] == 0
     with killed(0.6, lambda: command("undo", str(Place(other).root), "--apply")):
         command("undo", root, "--apply")
-    first = command("verify", root, "--output", "ndjson")[1].splitlines()[0]
+    first = _first_row(command("verify", root, "--output", "ndjson")[1])
     assert "An earlier run stopped in the middle: the undo of a kafkalog truncate" in first
     line = first.partition('"next_command":"kafkalog ')[2].partition('"')[0]
     assert line.startswith(f"undo {root} --run ")
