@@ -11,6 +11,7 @@ import click
 from kafkalog_cli import params
 from kafkalog_cli.ending import early_end
 from kafkalog_cli.render.cells import safe_text
+from kafkalog_cli.render.progress import end_progress
 from kafkalog_cli.setting_options import setting_options
 from kafkalog_core.format import kernels
 from kafkalog_core.format.layout import MAX_INT32
@@ -61,6 +62,7 @@ def write_forecasts(
     with early_end(writer, report), closing(forecasts):
         for forecast in forecasts:
             writer.write(forecast)
+    end_progress()
     writer.finish(report.summary_row())
     if to is not None:
         click.echo(f"kafkalog: written: {safe_text(to)}, with the logs that were not cleaned as they are", err=True)

@@ -11,6 +11,7 @@ import click
 
 from kafkalog_cli import params
 from kafkalog_cli.ending import early_end
+from kafkalog_cli.render.progress import end_progress
 from kafkalog_core.errors import SettingError
 from kafkalog_core.findings import Finding
 from kafkalog_core.ops.plans.sites import sites_of
@@ -74,6 +75,7 @@ def write_forecasts(writer: RetentionWriter, surveys: Iterable[tuple[Survey, Ite
             for each in forecasts:
                 _count(each, report)
                 writer.write(each)
+    end_progress()
     writer.finish(report.summary_row())
     return report.exit_status
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kafkalog_cli.render.progress import end_progress
 from kafkalog_cli.render.summary import summary_sentence
 from kafkalog_core.format.csv_form import csv_line
 from kafkalog_core.ops.reading.rows import csv_columns
@@ -47,4 +48,5 @@ class CsvWriter:
     def finish(self, summary: Mapping[str, object]) -> None:
         """Say the summary on stderr."""
         self._stream.flush()
+        end_progress()
         click.echo(f"kafkalog: {summary_sentence(summary)}", err=True)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final, Self
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["ProgressBar"]
+__all__ = ["ProgressBar", "end_progress"]
 
 QUIET_SECONDS: Final = 1.0
+_SHOWN: Final[list[ProgressBar]] = []
 
 
 class ProgressBar:
@@ -31,8 +32,15 @@ class ProgressBar:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Take the bar off the terminal for good."""
+        self._wanted = False
         if self._bar is not None:
+            _SHOWN.remove(self)
             self._bar.stop()
+            self._bar = None
 
     def expect(self, size_bytes: int) -> None:
         """So many more bytes are to be read."""
@@ -59,3 +67,10 @@ class ProgressBar:
         )
         self._bar.add_task("read", total=self._expected_bytes or None, completed=self._done_bytes)
         self._bar.start()
+        _SHOWN.append(self)
+
+
+def end_progress() -> None:
+    """Take the bar off the terminal: what follows is the end of the output, which a bar would overwrite."""
+    for bar in _SHOWN:
+        bar.stop()
