@@ -241,6 +241,13 @@ def with_apply(case: Losing, root: Path, where: str) -> tuple[object, ...]:
 PLACES = [(name, "in place") for name in LOSING] + [("cleans", "elsewhere")]
 
 
+def test_what_finds_the_real_values_is_named_before_what_goes_on_without_them(tmp_path: Path) -> None:
+    root = write_customers(write_meta(tmp_path / "data"))
+    errors = run("retain", "--topic", NAME, "--apply", root).stderr
+    ways = ("__cluster_metadata-0) too", "--config FILE", "state the real values, in place of those", "accept what")
+    assert sorted(ways, key=errors.index) == list(ways)
+
+
 @pytest.mark.parametrize(("name", "where"), PLACES)
 def test_one_setting_that_is_not_stated_is_enough_to_refuse(tmp_path: Path, name: str, where: str) -> None:
     case = LOSING[name]

@@ -119,9 +119,10 @@ def refusal(assumptions: Sequence[Assumption], command_line: CommandLine | None)
         assumptions: at least one.
         command_line: what was typed; None: unknown.
     """
-    ways = [*_stating(assumptions, command_line), *_with_config(assumptions, command_line)]
+    ways = []  # what finds the real values comes before what states them, and taking assumed ones last
     if any(each.kind in {"no-log", "damaged"} for each in assumptions):
         ways.append("name the broker's log directory with the metadata log (__cluster_metadata-0) too")
+    ways += [*_with_config(assumptions, command_line), *_stating(assumptions, command_line)]
     ways.append(f"accept what is assumed: {with_options(command_line, ASSUME)}")
     return (
         f"this plan would lose records because of assumed values: {summary(assumptions)}. Either {'; or '.join(ways)}"
@@ -146,7 +147,7 @@ def _stating(assumptions: Sequence[Assumption], line: CommandLine | None) -> Ite
     if any(each.kind == "zookeeper" for each in given):
         hint = " (kafka-configs.sh --describe --entity-type topics shows them)"
     if len(owners) <= _SHOWN:
-        yield f"state the real values{hint}, here as they are assumed: {with_options(line, *options)}"
+        yield f"state the real values{hint}, in place of those assumed here: {with_options(line, *options)}"
         return
     first = " ".join(dict.fromkeys(str(each.option) for each in given if each.of == owners[0]))
     yield f"state the real values{hint} of each of them, like {first}"
