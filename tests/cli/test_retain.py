@@ -61,6 +61,19 @@ def deleted(result: Result) -> list[object]:
     ]
 
 
+def test_what_is_known_is_shown_and_summed_up_before_an_error(log_dir: Path, tmp_path: Path) -> None:
+    """All of the second log directory is later than now, so that it is refused."""
+    later = tmp_path / "later" / "t-0"
+    later.mkdir(parents=True)
+    record = build.Record(offset=0, timestamp_ms=NOW + HOUR, value=b"v")
+    (later / f"{0:020}.log").write_bytes(build.batch_v2([record]))
+    result = run(log_dir / "t-0", later)
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.exit_code == 3
+    assert [row["type"] for row in rows] == ["retention", *["retained_segment"] * 3, "summary"]
+    assert (rows[-1]["rows"], rows[-1]["partitions"], rows[-1]["exit_status"]) == (4, 1, 3)
+
+
 # --- settings ---------------------------------------------------------------------------------------------------------
 def test_milliseconds_count_before_minutes_and_those_before_hours(log_dir: Path) -> None:
     one = log_dir / "t-0"

@@ -21,6 +21,7 @@ from kafkalog_cli import statefile
 from kafkalog_cli.main import cli
 from kafkalog_cli.outfile import OutFile
 from kafkalog_core.errors import AccessError
+from tests.build import txn_index
 from tests.ops.verify.dirs import write_log_dir
 from tests.ops.verify.partitions import PartitionWriter
 
@@ -200,6 +201,15 @@ def test_a_second_run_says_the_same_and_reads_nothing(damaged, state):
     assert (first[-1]["unchanged_bytes"], second[-1]["unchanged_bytes"]) == (0, first[-1]["bytes"])
     assert second[-1] | {"unchanged_bytes": 0} == first[-1]
     assert " of it not read again | exit status 4" in run("--quiet", "--resume", state, damaged).stderr
+
+
+def test_a_second_run_has_the_exit_status_of_the_first(healthy, state):
+    (healthy / f"{0:020}.txnindex").write_bytes(txn_index([(1, 0, 3, 4)]))
+    first, second = run("--resume", state, healthy), run("--resume", state, healthy)
+    assert summary(first)["codes"] == summary(second)["codes"]
+    assert summary(first)["codes"]["txnindex.unknown-entry"] == 1
+    assert first.exit_code == second.exit_code == 4
+    assert summary(second)["unchanged_bytes"] == summary(second)["bytes"] > 0
 
 
 def test_one_state_for_several_disks(tmp_path, healthy, damaged, state):

@@ -105,7 +105,7 @@ def release_rules(topic: TopicSettings, release: Release) -> object:
     """What matters of a release for what is deleted of a topic; which pass comes first is made up for by the next."""
     is_tiered = topic.remote_storage_enable and not topic.remote_log_copy_disable
     passes, _ = _passes(topic.cleanup_policy, release, is_tiered=is_tiered)
-    return frozenset(passes), release >= _BOUNDED, release >= TIME_INDEXES, is_tiered and release >= _TIERED
+    return frozenset(passes), release >= TIME_INDEXES, is_tiered and release >= _TIERED
 
 
 def check_settings(topic: TopicSettings, release: Release) -> None:

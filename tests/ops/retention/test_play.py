@@ -44,6 +44,12 @@ def test_what_goes_after_the_end_is_not_told() -> None:
     assert [event.kind for event in play(asked, SCHEDULE, 1059)] == ["renamed"]
 
 
+@pytest.mark.parametrize(("until_ms", "kinds"), [(1000, ["renamed"]), (1060, ["renamed", "removed"])])
+def test_what_happens_exactly_at_the_end_is_told(until_ms: int, kinds: list[str]) -> None:
+    asked = question(segments(1, 2, times=[0, 1000]), 970, retention_ms="100")
+    assert [event.kind for event in play(asked, SCHEDULE, until_ms)] == kinds
+
+
 def test_more_checks_with_a_policy_of_ones_own_than_anybody_waits_for_are_refused_at_once() -> None:
     def never_asked(views: object, now_ms: int) -> list[bool]:
         raise AssertionError

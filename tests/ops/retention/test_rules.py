@@ -7,7 +7,7 @@ import pytest
 from kafkalog_core.errors import SettingError
 from kafkalog_core.ops.releases.release import Release, parse_release
 from kafkalog_core.ops.releases.settings import Settings
-from kafkalog_core.ops.retention.rules import check_broker_keys, check_settings, retention_rules
+from kafkalog_core.ops.retention.rules import check_broker_keys, check_settings, release_rules, retention_rules
 from tests.ops.retention.views import rules
 
 ALL = ("start-offset", "size", "time")
@@ -23,7 +23,12 @@ TIERED = {"remote_storage_enable": "true", "retention_ms": "1000", "retention_by
         ("4.3.1", "compact", ("start-offset",)),
         ("4.3.1", "", ("start-offset",)),
         ("3.9.1", "delete", ALL),
+        ("3.0", "delete", ALL),
         ("2.8.2", "delete", SINCE_0_11),
+        ("2.1", "compact", ("start-offset",)),
+        ("2.0.1", "compact", ()),
+        ("0.11", "delete", SINCE_0_11),
+        ("0.10.2.2", "delete", ("time", "size")),
         ("2.8.2", "compact", ("start-offset",)),
         ("2.8.2", "", ("start-offset",)),
         ("0.11.0.3", "compact", ()),
@@ -66,8 +71,43 @@ def test_tiered_topics_go_by_their_local_limits() -> None:
 
 
 @pytest.mark.parametrize(
+    ("release", "is_tiered", "passes"), [((3, 5), False, "start-offset"), ((3, 6), True, "start-offset")]
+)
+def test_remote_storage_counts_from_3_6_on(release: tuple[int, int], is_tiered: bool, passes: str) -> None:
+    found = rules(Release(*release), **TIERED, cleanup_policy="")
+    assert (found.is_tiered, found.passes) == (is_tiered, (passes,))
+
+
+@pytest.mark.parametrize(("release", "passes"), [((4, 1), ("start-offset",)), ((4, 2), ALL)])
+def test_tiered_topics_without_a_policy_since_4_2(release: tuple[int, int], passes: tuple[str, ...]) -> None:
+    assert rules(Release(*release), **TIERED, cleanup_policy="").passes == passes
+
+
+@pytest.mark.parametrize(
+    ("before", "since", "assigned", "are_alike"),
+    [
+        ("0.10", "0.10.1", {}, False),
+        ("0.10.2", "0.11", {}, False),
+        ("0.10.2", "0.11", {"cleanup.policy": "compact"}, True),
+        ("2.0", "2.1", {"cleanup.policy": "compact"}, False),
+        ("2.0", "2.1", {}, True),
+        ("2.8", "3.0", {}, True),
+        ("3.5", "3.6", {}, True),
+        ("3.5", "3.6", {"remote.storage.enable": "true"}, False),
+        ("3.9", "4.0", {"remote.storage.enable": "true"}, True),
+        ("4.1", "4.2", {"remote.storage.enable": "true", "cleanup.policy": ""}, False),
+    ],
+)
+def test_releases_that_delete_alike(before: str, since: str, assigned: dict[str, str], are_alike: bool) -> None:
+    topic = Settings(release=Release(4, 3), assigned=assigned).for_topic("t")
+    assert (release_rules(topic, parse_release(before)) == release_rules(topic, parse_release(since))) is are_alike
+
+
+@pytest.mark.parametrize(
     ("release", "assigned", "words"),
     [
+        ("0.10", {"cleanup.policy": "compact,delete"}, "takes one cleanup.policy"),
+        ("3.5", {"remote.storage.enable": "true"}, "knows no remote.storage.enable"),
         ("4.3", {"cleanup.policy": "delete,squash"}, "'squash' is neither delete nor compact"),
         ("0.9", {"cleanup.policy": ""}, "takes one cleanup.policy, not none"),
         ("0.9", {"cleanup.policy": "compact,delete"}, "takes one cleanup.policy"),
@@ -96,6 +136,14 @@ def test_zero_is_for_topics_alone(key: str) -> None:
     with pytest.raises(SettingError, match="a topic takes 0 too"):
         check_broker_keys(Settings(release=Release(4, 3), assigned={key: "0"}), "t")
     check_broker_keys(Settings(release=Release(4, 3), assigned={"retention.ms": "0", key: "5"}), "t")
+
+
+@pytest.mark.parametrize(
+    ("release", "assigned"),
+    [("0.10.1", {"cleanup.policy": "compact,delete"}), ("3.6", {"remote.storage.enable": "true"})],
+)
+def test_settings_that_a_broker_takes_since(release: str, assigned: dict[str, str]) -> None:
+    check_settings(Settings(release=parse_release(release), assigned=assigned).for_topic("t"), parse_release(release))
 
 
 def test_settings_that_a_broker_takes() -> None:

@@ -280,6 +280,18 @@ def test_last_time_entry_of_a_closed_segment(tmp_path: Path) -> None:
     assert f"has {last[0]}" in finding.message
 
 
+@pytest.mark.parametrize("twice", [0, 1, 4])
+def test_a_time_that_the_entry_before_has_too_is_out_of_order(twice: int, tmp_path: Path) -> None:
+    model = Model(100, 1, "last of batch")
+    for number in range(8):
+        model.append([[10 * (number - (number > twice))]])  # two batches have one time, and one entry of both
+    model.note_time()
+    slot = [timestamp for timestamp, _ in model.times].index(10 * twice)
+    model.times.insert(slot + 1, (10 * twice, twice + 1))
+    (finding,) = check_indexes(model.write(tmp_path / "t-0", is_last=False))
+    assert (finding.code, finding.position) == ("timeindex.unsorted", 12 * (slot + 1))
+
+
 def test_no_entry_for_long(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     directory.mkdir()

@@ -17,6 +17,7 @@ from kafkalog_core.ops.verify.marks import END_BYTES
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.state import StateError, decode, head_line, head_problem, place_of
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
+from tests.build import txn_index
 from tests.corpus.snapshots import snapshots
 from tests.ops.verify.partitions import TIME_MS, PartitionWriter
 
@@ -164,6 +165,16 @@ def test_a_snapshot_that_appears_is_compared_with_the_log(tmp_path: Path) -> Non
     assert verdicts == check(tmp_path / "t-0")
     assert skipped_bytes == sizes(tmp_path / "t-0")[0]
     assert "snapshot.wrong-state" in {finding.code for finding in verdicts[0].findings}
+
+
+def test_what_was_found_in_a_segment_that_is_not_read_again_is_found_again(tmp_path: Path) -> None:
+    """The findings of a partition about one of its segments too: an aborted transaction that the log does not have."""
+    write(tmp_path / "t-0")
+    (tmp_path / "t-0" / f"{0:020}.txnindex").write_bytes(txn_index([(1, 0, 3, 4)]))
+    kept = Kept()
+    full, _, _ = kept.run(tmp_path / "t-0")
+    assert "txnindex.unknown-entry" in {finding.code for verdict in full for finding in verdict.findings}
+    assert kept.run(tmp_path / "t-0") == (full, log_bytes(full), [])
 
 
 def test_the_same_partition_by_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
