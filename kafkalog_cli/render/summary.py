@@ -120,7 +120,7 @@ def verdict_sentence(summary: Mapping[str, object], states: Mapping[str, int]) -
     if found:
         parts.append(", ".join(found))
     read = f"{human_bytes(summary.get('bytes'))} of log in {count_of(summary.get('files'), 'file')}"
-    parts.append(f"{read}, {count_of(summary.get('batches'), 'batch')}, {count_of(summary.get('records'), 'record')}")
+    parts.append(f"{read}, {_counted(summary)}")
     if summary.get("unchanged_bytes"):
         parts.append(f"{human_bytes(summary['unchanged_bytes'])} of it not read again")
     unfinished = cast("int", summary.get("unfinished_bytes") or 0)  # no column: only an interrupted run has it

@@ -58,6 +58,7 @@ class SegmentFigures:
         is_thinned: whether a batch holds fewer records than its offsets span, as compaction leaves them.
         gaps: the first places where offsets are in no batch, and nothing is damaged.
         gap_count: all such places.
+        uncounted: batches whose headers do not count their records; 0 where they are opened.
     """
 
     batches: int
@@ -72,6 +73,7 @@ class SegmentFigures:
     is_thinned: bool
     gaps: tuple[OffsetGap, ...]
     gap_count: int
+    uncounted: int
 
 
 class BatchCheck:
@@ -92,6 +94,8 @@ class BatchCheck:
         for cell in (k.BC_EPOCH, k.BC_FIRST, k.BC_LAST, k.BC_FIRST_TIME, k.BC_MAX_TIME):
             state[cell] = -1
         self._last_offset = base_offset - 1
+        self._is_opened = task.level == "records"
+        self._uncounted = 0
         self.has_producers = False
 
     def run(self, run: Run) -> None:
@@ -109,6 +113,9 @@ class BatchCheck:
                 self._odd(odd, batches.row(row))
             row = kernels.check_batches(batches, row + 1, state)
         self.has_producers = state[k.BC_PRODUCERS] > 0
+        counts = batches.column("record_count")
+        if not self._is_opened and min(counts, default=0) < 0:
+            self._uncounted += sum(count < 0 for count in counts)
         self._last_offset = batches.column("last_offset")[-1]
         for contradiction in header_contradictions(batches):
             position = batches.column("position")[contradiction.batch]
@@ -160,6 +167,7 @@ class BatchCheck:
             is_thinned=state[k.BC_THINNED] > 0,
             gaps=tuple(self._gaps),
             gap_count=len(self._gaps) + state[k.BC_MORE + k.ODD_GAP.bit_length() - 1],
+            uncounted=self._uncounted,
         )
 
     def _once(self, code: str, count: int, position: int, largest: int = 0, days: int = 0) -> None:

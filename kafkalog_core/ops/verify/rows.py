@@ -42,7 +42,9 @@ def count(verdict: PartitionVerdict | PlaceVerdict, report: Report) -> None:
         report.files += 1
         report.bytes += segment.size_bytes
         report.batches += segment.batches
+        report.unopened_batches += segment.unopened_batches
         report.records += segment.records
+        report.uncounted_batches += segment.uncounted_batches
         report.damage_count += segment.damage_count
         report.damage_bytes += segment.damage_bytes
 

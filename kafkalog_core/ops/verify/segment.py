@@ -186,6 +186,8 @@ class _SegmentChecker:
             whole_between=self._damage.between,
             epoch_behind=figures.epoch_behind,
             is_unread=self._is_unread,
+            unopened_batches=0 if opened else figures.batches,
+            uncounted_batches=figures.uncounted,
         )
 
 

@@ -55,7 +55,7 @@ class SegmentVerdict:
         records: in them, as far as headers count them or they were decoded.
         first_offset: of the first batch.
         last_offset: of the last batch.
-        first_timestamp_ms: of the first batch that has one.
+        first_timestamp_ms: the largest timestamp of the first batch that has one.
         max_timestamp_ms: the largest.
         formats: of its batches.
         epochs: where leader epochs start, of very many the first.
@@ -70,6 +70,8 @@ class SegmentVerdict:
         epoch_behind: the last leader epoch, where `epochs` are not all.
         is_unread: the log was not read to its end: it could not be opened, or it vanished. The figures are of what was
             read before, and nothing may be concluded from what they lack.
+        unopened_batches: those whose records were not decoded.
+        uncounted_batches: those of them that do not say how many records they have.
     """
 
     path: str
@@ -95,6 +97,8 @@ class SegmentVerdict:
     whole_between: int = 0
     epoch_behind: int | None = None
     is_unread: bool = False
+    unopened_batches: int = 0
+    uncounted_batches: int = 0
 
     @property
     def last_epoch(self) -> int:
