@@ -40,7 +40,7 @@ CHANGE: Final = new_table(
     Column("file", "string", "path"),
     Column("topic", "string", "of the directory"),
     Column("partition", "int32", "of the directory"),
-    Column("kind", "string", "replace, create, cut, remove, or extend (a cut that is taken back)"),
+    Column("kind", "string", "replace, create, cut, remove, extend (a cut that is taken back) or keep (left as it is)"),
     Column("state", "string", "planned or done"),
     Column("bytes_before", "int64", "size of the file that was there; null: none"),
     Column("mtime_before_ms", "int64", "its modification time"),

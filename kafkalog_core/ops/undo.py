@@ -25,11 +25,13 @@ from kafkalog_core.storage.changing.commit import (
     check_old,
     check_saved,
     delete_remains,
+    is_stuck,
     prune,
     roll_back,
     state_of,
     unfinished_files,
 )
+from kafkalog_core.storage.changing.fingerprint import fingerprint
 from kafkalog_core.storage.changing.journals import (
     Found,
     Remains,
@@ -40,6 +42,7 @@ from kafkalog_core.storage.changing.journals import (
     undo_command,
     untrusted_places,
 )
+from kafkalog_core.storage.changing.lock import holder_at_work
 from kafkalog_core.storage.changing.permission import write_problems
 from kafkalog_core.storage.changing.pointer import pointer_room
 from kafkalog_core.storage.changing.space import Move, freed_bytes, rounded, spaces_of
@@ -50,16 +53,25 @@ from kafkalog_core.storage.logdir import is_broker_dir
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog_core.storage.changing.changes import Fingerprint
-    from kafkalog_core.storage.changing.commit import States
+    from kafkalog_core.storage.changing.changes import ChangeKind, Fingerprint
+    from kafkalog_core.storage.changing.commit import FileState, States
     from kafkalog_core.storage.changing.journal import Entry, Journal
     from kafkalog_core.storage.changing.space import Space
     from kafkalog_core.storage.changing.writer import Disk
 
-__all__ = ["PrunePlan", "Scope", "UndoPlan", "apply_prune", "apply_undo", "plan_prune", "plan_undo", "scope_of"]
+__all__ = [
+    "GivenUp",
+    "PrunePlan",
+    "Scope",
+    "UndoPlan",
+    "apply_prune",
+    "apply_undo",
+    "plan_prune",
+    "plan_undo",
+    "scope_of",
+]
 
 _MAKE_ROOM: Final = "move something else away first, and run the same command again"
-_REVERSED: Final = {"replace": "replace", "create": "remove", "cut": "extend", "remove": "create"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +128,37 @@ class UndoPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GivenUp:
+    """A run that was interrupted and is given up.
+
+    Args:
+        journal: of it.
+        left: its files, which are left as they are: path, size in bytes (`None`: there is none), and how it is.
+        deleted: what was saved of them, which is deleted: path, size in bytes, and path of the file that it is of.
+    """
+
+    journal: Journal
+    left: tuple[tuple[str, int | None, FileState], ...]
+    deleted: tuple[tuple[str, int, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PrunePlan:
-    """What is freed, and what is not: `kept` are sentences."""
+    """What is freed, and what is not.
+
+    Args:
+        scope: where.
+        journals: those that are freed.
+        remains: what is deleted of runs that have no journal.
+        kept: sentences about what is kept.
+        given_up: what is lost with those that were interrupted and can be neither finished nor taken back.
+    """
 
     scope: Scope
     journals: tuple[Journal, ...]
     remains: tuple[Remains, ...]
     kept: tuple[str, ...]
+    given_up: tuple[GivenUp, ...] = ()
 
 
 def scope_of(path: str, also: Iterable[str] = ()) -> Scope:
@@ -154,9 +190,11 @@ def plan_undo(scope: Scope, run: str | None = None) -> UndoPlan:
             if state == "neither":
                 obstacles.append(_changed_since(scope, journal, entry))
             elif state != "before":
-                is_gone = state == "halfway" and not journal.trusted.exists(journal.path_of(entry))
-                changes.append(_reverse(journal, entry, is_gone=is_gone))
-                kinds.append("create" if is_gone else _REVERSED[entry.kind])
+                is_known = state == "after" and not journal.is_interrupted
+                now = entry.after if is_known else fingerprint(journal.path_of(entry), journal.trusted)
+                change = _reverse(journal, entry, now)
+                changes.append(change)
+                kinds.append("extend" if entry.kind == "cut" else change.kind)
         obstacles += write_problems(changes)
         obstacles += _unsaved(journal, states)
     spaces = _spaces(journal, changes)
@@ -191,21 +229,27 @@ def apply_undo(plan: UndoPlan, disk: Disk) -> Journal:
 def plan_prune(scope: Scope, run: str | None = None) -> PrunePlan:
     """What can be freed: runs that are complete or undone, and what is left of those that ended before they began.
 
-    A journal that cannot be read is freed only where it is named.
+    A journal that cannot be read is freed only where it is named, and so is one of a run that was interrupted and can
+    be neither finished nor taken back.
     """
     chosen = [journal for journal in scope.found.journals if run in {None, journal.run}]
     remains = [each for each in scope.found.remains if run in {None, each.run}]
     at_work = at_work_sentence(scope.root, "its run") if remains else None
     if run is not None and not chosen and not remains:
         raise NotFoundError(_no_journal(scope.root, run), path=scope.root)
-    kept = [f"{journal.run} is kept: {interrupted_sentence(journal)}" for journal in chosen if journal.is_interrupted]
+    given_up = [journal for journal in chosen if run is not None and _is_given_up(journal)]
+    kept = [
+        f"{journal.run} is kept: {interrupted_sentence(journal)}"
+        for journal in chosen
+        if journal.is_interrupted and journal not in given_up
+    ]
     kept += [
         f"{each.run} is kept: {unreadable_sentence(scope.root, each)}"
         for each in remains
         if each.is_unreadable and run is None
     ]
     kept += [f"{each.run} is kept: {at_work}" for each in remains if at_work and not each.is_unreadable]
-    free = [journal for journal in chosen if not journal.is_interrupted]
+    free = [journal for journal in chosen if not journal.is_interrupted or journal in given_up]
     kept += [
         f"{journal.run} is kept: it leads to directories that were not named, which only the journal claims as its "
         f"own. If they are: {prune_command(leading_directory(journal), journal)}"
@@ -217,6 +261,7 @@ def plan_prune(scope: Scope, run: str | None = None) -> PrunePlan:
         journals=tuple(journal for journal in free if not _leads_away(journal)),
         remains=() if at_work else tuple(each for each in remains if run is not None or not each.is_unreadable),
         kept=tuple(kept),
+        given_up=tuple(_given_up(journal) for journal in given_up),
     )
 
 
@@ -226,6 +271,31 @@ def apply_prune(plan: PrunePlan, disk: Disk) -> None:
         prune(disk, journal)
     for remains in plan.remains:
         delete_remains(disk, remains)
+
+
+def _is_given_up(journal: Journal) -> bool:
+    """Whether nobody is at work on a run that was interrupted, and it can be neither finished nor taken back."""
+    if not journal.is_interrupted or holder_at_work(journal.layout.root) is not None:
+        return False
+    return not _leads_away(journal) and is_stuck(journal)
+
+
+def _given_up(journal: Journal) -> GivenUp:
+    left: list[tuple[str, int | None, FileState]] = []
+    deleted: list[tuple[str, int, str]] = []
+    status, layout = journal.trusted.status, journal.layout
+    for entry in journal.entries:
+        path = journal.path_of(entry)
+        now = status(path)
+        left.append((path, None if now is None else now.st_size, state_of(journal, entry)))
+        if entry.saved == "inline":
+            deleted.append((layout.intent, len(entry.inline or b""), path))
+        elif entry.saved != "nothing":
+            saved = layout.saved(path, entry.number, entry.saved)
+            there = status(saved)
+            if there is not None:
+                deleted.append((saved, there.st_size, path))
+    return GivenUp(journal=journal, left=tuple(left), deleted=tuple(deleted))
 
 
 def _leads_away(journal: Journal) -> bool:
@@ -291,18 +361,21 @@ def _changed_since(scope: Scope, journal: Journal, entry: Entry) -> str:
                         f"{undo_command(scope.root, other)}"
                     )
     if not os.path.isdir(os.path.dirname(path)):
-        return f"{path}: its directory is gone: a broker deleted or moved the partition; it cannot be taken back"
-    return f"{path}: has changed since this run, most likely by a broker that was started; it cannot be taken back"
+        problem = "its directory is gone: a broker deleted or moved the partition"
+    else:
+        problem = "has changed since this run, most likely by a broker that was started"
+    give_up = prune_command(leading_directory(journal), journal)
+    return f"{path}: {problem}; it cannot be taken back. To keep the files as they are and free the journal: {give_up}"
 
 
-def _reverse(journal: Journal, entry: Entry, *, is_gone: bool) -> Change:
-    """What an entry becomes: its old file after, the one that is there before; `is_gone`: none is there."""
-    kind = "create" if is_gone else {"create": "remove", "remove": "create"}.get(entry.kind, "replace")
+def _reverse(journal: Journal, entry: Entry, now: Fingerprint | None) -> Change:
+    """What an entry becomes: its old file after, and before what is there `now`."""
     before = entry.before
+    kind: ChangeKind = "remove" if before is None else "create" if now is None else "replace"
     return Change(
-        kind=kind,  # type: ignore[arg-type]  # one of the literals, out of a dict
+        kind=kind,
         path=journal.path_of(entry),
-        before=None if is_gone else entry.after,
+        before=now,
         size_bytes=None if before is None else before.size_bytes,
         sha256=None if before is None else before.sha256,
         why=f"taken back: {entry.why}",

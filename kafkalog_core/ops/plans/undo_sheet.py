@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.format.names import parse_directory_name
 from kafkalog_core.ops.plans.obstacles import interrupted_sentence
 from kafkalog_core.ops.plans.sheet import Sheet, change_row, counted_changes
 from kafkalog_core.storage.changing.journals import Remains, held_bytes, undo_command
+from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:
-    from kafkalog_core.ops.undo import PrunePlan, Scope, UndoPlan
+    from collections.abc import Iterator
+
+    from kafkalog_core.ops.undo import GivenUp, PrunePlan, Scope, UndoPlan
     from kafkalog_core.storage.changing.journal import Journal
 
 __all__ = ["list_sheet", "prune_sheet", "undo_sheet"]
@@ -55,9 +59,49 @@ def prune_sheet(plan: PrunePlan, *, is_done: bool, freed_bytes: int | None = Non
     else:
         state, message = "planned", f"would free {what}; these runs could not be taken back any more. Nothing has been "
         message += "changed yet: --apply does it"
+    for each in plan.given_up:
+        message += f". {_given_up_sentence(each, is_done=is_done)}"
     if plan.kept:
         message += ". " + "; ".join(plan.kept)
-    return Sheet(plan=_plan_row(_PRUNE, root, state, message, count, ()), journals=() if is_done else journals)
+    return Sheet(
+        plan=_plan_row(_PRUNE, root, state, message, count, ()),
+        journals=() if is_done else journals,
+        changes=tuple(row for each in plan.given_up for row in _given_up_rows(each, is_done=is_done)),
+    )
+
+
+def _given_up_sentence(given_up: GivenUp, *, is_done: bool) -> str:
+    """What is lost with a run that was interrupted."""
+    journal, left, deleted = given_up.journal, len(given_up.left), len(given_up.deleted)
+    are = ("has been" if left == 1 else "have been") if is_done else ("is" if left == 1 else "are")
+    were = ("was" if deleted == 1 else "were") if is_done else "would be"
+    return (
+        f"The {journal.command} of {journal.run} was interrupted, and can be neither finished nor taken back: "
+        f"{count_of(left, 'file')} {are} left as {'it is' if left == 1 else 'they are'}, and "
+        f"{count_of(deleted, 'saved file')} {were} deleted"
+    )
+
+
+def _given_up_rows(given_up: GivenUp, *, is_done: bool) -> Iterator[Row]:
+    command = given_up.journal.command
+    how = {
+        "before": f"as it was before {command}",
+        "after": f"as {command} was to leave it",
+        "halfway": f"as {command} or a broker has left it halfway; the broker makes it again from the log",
+        "neither": f"neither as it was before {command} nor as that was to leave it",
+    }
+    state = "done" if is_done else "planned"
+    for path, size_bytes, is_now in given_up.left:
+        row = _file_row(path) | {"kind": "keep", "state": state, "why": how[is_now]}
+        yield row | {"bytes_before": size_bytes, "bytes_after": size_bytes}
+    for path, size_bytes, of in given_up.deleted:
+        row = _file_row(path) | {"kind": "remove", "state": state, "why": f"what was saved of {os.path.basename(of)}"}
+        yield row | {"bytes_before": size_bytes}
+
+
+def _file_row(path: str) -> Row:
+    around = parse_directory_name(os.path.basename(os.path.dirname(path)))
+    return {"file": path, "topic": around.topic, "partition": around.partition}
 
 
 def list_sheet(scope: Scope) -> Sheet:

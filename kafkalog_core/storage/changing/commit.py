@@ -17,9 +17,10 @@ from dataclasses import replace
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from kafkalog_core.errors import NotFoundError, RefusedError, StorageError
+from kafkalog_core.errors import DeniedError, NotFoundError, RefusedError, StorageError
 from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.changes import INDEXES, is_offset_index, makes_way
+from kafkalog_core.storage.changing.derived import is_made_again
 from kafkalog_core.storage.changing.fingerprint import (
     fingerprint,
     fingerprint_of_bytes,
@@ -30,14 +31,14 @@ from kafkalog_core.storage.changing.fingerprint import (
 )
 from kafkalog_core.storage.changing.journal import OF_SEVERAL, Entry, Journal
 from kafkalog_core.storage.changing.journal_file import write_intent
-from kafkalog_core.storage.changing.journals import leading_directory, prune_command, undo_command
+from kafkalog_core.storage.changing.journals import leading_directory, prune_command, resume_command, undo_command
 from kafkalog_core.storage.changing.owners import check_owners
 from kafkalog_core.storage.changing.pointer import leave_pointer_if_room, remove_pointer
 from kafkalog_core.storage.changing.space import free_bytes, rounded
 from kafkalog_core.storage.changing.swap import Replacement, in_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from kafkalog_core.storage.changing.journals import Remains
     from kafkalog_core.storage.changing.trusted import TrustedDirectories
@@ -52,6 +53,7 @@ __all__ = [
     "check_saved",
     "delete_remains",
     "finish",
+    "is_stuck",
     "prune",
     "roll_back",
     "state_of",
@@ -69,8 +71,32 @@ def state_of(journal: Journal, entry: Entry) -> FileState:
     """Whether a file is as it was before its change or as it is afterwards.
 
     `halfway` is a cut that is being taken back, or one whose modification time has not been put back yet, or an index
-    that has made way for its successor.
+    that has made way for its successor, or a file that a start has made again from the log (`derived`). Of the latter
+    one that the run had not changed yet counts as `before`, and one that it had as `after`.
     """
+    state = _state_of_ours(journal, entry)
+    if state == "neither" and is_made_again(journal, entry, lambda log: _state_of_ours(journal, log) != "neither"):
+        return _side_of(journal, entry)
+    return state
+
+
+def _side_of(journal: Journal, entry: Entry) -> FileState:
+    """Which file a broker has gone on with: it writes indexes in place, so that other names of the file show it too."""
+    trusted, path = journal.trusted, journal.path_of(entry)
+    if journal.state == "prepared" and entry.kind in {"replace", "create"}:
+        staged = journal.layout.staged(path, entry.number)
+        if not trusted.exists(staged) or trusted.is_same(staged, path):
+            return "after"
+    if entry.saved == "link":
+        saved = journal.layout.saved(path, entry.number, entry.saved)
+        is_back = journal.state == "undoing" and not trusted.exists(saved)
+        if is_back or trusted.is_same(saved, path):
+            return "before"
+    return "halfway"
+
+
+def _state_of_ours(journal: Journal, entry: Entry) -> FileState:
+    """As `state_of`, where nobody else has written the file."""
     path = journal.path_of(entry)
     trusted = journal.trusted
     now = fingerprint(path, trusted)
@@ -90,23 +116,29 @@ def state_of(journal: Journal, entry: Entry) -> FileState:
 
 
 def check_new(journal: Journal) -> States:
-    """The state of each file of a run that is to be finished.
+    """The state of each file of a run that is about to be made.
 
     Raises RefusedError where one is neither, and where new content that is still to be put in place is not whole.
     """
-    states = _states(journal, journal.entries)
-    for entry, state in states:
-        is_open = state == "before" or (state == "halfway" and entry.kind == "replace")
-        if is_open and entry.after is not None and entry.kind != "cut" and _is_needed(journal, entry):
-            _check_staged(journal, entry)
-    return states
+    return _checked_new(journal, _states(journal, journal.entries, _state_of_ours))
 
 
 def check_resumed(journal: Journal) -> States:
-    """As `check_new`, for a journal that was read from a file: what it would give to files is checked too."""
-    states = check_new(journal)
+    """As `check_new`, for a journal that was read from a file: what it would give to files is checked too.
+
+    A broker may have started since.
+    """
+    states = _checked_new(journal, _states(journal, journal.entries))
     copied = [entry for entry, state in states if state != "after" and _is_copied(journal, entry)]
     check_owners(journal, [(entry, entry.has) for entry in copied])
+    return states
+
+
+def _checked_new(journal: Journal, states: States) -> States:
+    for entry, state in states:
+        is_needed = state == "halfway" or (state == "before" and _is_needed(journal, entry))
+        if is_needed and entry.after is not None and entry.kind != "cut":
+            _check_staged(journal, entry)
     return states
 
 
@@ -183,7 +215,7 @@ def check_saved(journal: Journal, states: States) -> None:
         if state == "before" or entry.before is None:
             continue
         if entry.saved == "nothing":
-            problem = f"nothing was saved of {entry.path}; {_give_up(journal)}"
+            problem = f"nothing was saved of {entry.path}; {_finish_instead(journal)}"
             raise RefusedError(problem, path=journal.layout.intent)
         is_inside = entry.saved == "inline"
         layout = journal.layout
@@ -191,10 +223,27 @@ def check_saved(journal: Journal, states: States) -> None:
         try:
             is_whole = _is_whole(journal.trusted, path, entry)
         except StorageError as error:
-            problem = f"what was saved of {entry.path} cannot be read: {error.message}; {_give_up(journal)}"
+            problem = f"what was saved of {entry.path} cannot be read: {error.message}; {_finish_instead(journal)}"
             raise RefusedError(problem, path=path) from error
         if not is_whole:
-            raise RefusedError(f"what was saved of {entry.path} is not what it was; {_give_up(journal)}", path=path)
+            raise RefusedError(
+                f"what was saved of {entry.path} is not what it was; {_finish_instead(journal)}", path=path
+            )
+
+
+def is_stuck(journal: Journal) -> bool:
+    """Whether a run that was interrupted can be neither finished nor taken back, as things are."""
+    ways = [check_resumed] if journal.state == "prepared" else []
+    ways += [check_old] if journal.keeps_old else []
+    for check in ways:
+        try:
+            check(journal)
+        except DeniedError:
+            raise
+        except StorageError:
+            continue
+        return False
+    return journal.is_interrupted
 
 
 def prune(disk: Disk, journal: Journal) -> None:
@@ -234,7 +283,9 @@ def _remove(disk: Disk, journal: Journal) -> None:
 
 
 # --- one change -------------------------------------------------------------------------------------------------------
-def _states(journal: Journal, entries: Iterable[Entry]) -> States:
+def _states(
+    journal: Journal, entries: Iterable[Entry], state_of: Callable[[Journal, Entry], FileState] = state_of
+) -> States:
     states = [(entry, state_of(journal, entry)) for entry in entries]
     for entry, state in states:
         if state == "neither":
@@ -311,6 +362,7 @@ def _make(disk: Disk, journal: Journal, entry: Entry) -> None:
     else:
         staged = journal.layout.staged(path, entry.number)
         _put(disk, journal, entry, staged, entry.has, entry.after.mtime_ns)
+        _drop_name(disk, journal, entry)
         return
     disk.sync_directory(os.path.dirname(path))
 
@@ -338,6 +390,9 @@ def _take_back(disk: Disk, journal: Journal, entry: Entry) -> None:
                 start = pieces(path, 0, size_bytes, trusted=journal.trusted)
                 _write_beside(disk, journal, entry, chain(start, content))
             else:
+                now = status_of(path, journal.trusted)
+                if now is not None and now.st_size > entry.before.size_bytes:  # a start has made it longer
+                    disk.cut(path, size_bytes, entry.before.mtime_ns)
                 disk.extend(path, size_bytes, content, entry.before.mtime_ns)
             return
         _put(disk, journal, entry, saved, entry.had, entry.before.mtime_ns)
@@ -348,8 +403,9 @@ def _take_back(disk: Disk, journal: Journal, entry: Entry) -> None:
 def _put(disk: Disk, journal: Journal, entry: Entry, source: str, attributes: Attributes | None, mtime_ns: int) -> None:
     """Put a file of the journal in its place, and fsync the directory; from another file system as a whole copy.
 
-    A second name is put in place, and the journal keeps its own until the directory is fsynced: not every file system
-    makes a rename across directories atomic, and a loss of power could leave the file without any name.
+    A second name is put in place, and the journal keeps its own: not every file system makes a rename across
+    directories atomic, a loss of power could leave the file without any name, and a broker that starts before the run
+    is at its end may delete it.
     """
     path = journal.path_of(entry)
     trusted = journal.trusted
@@ -363,8 +419,6 @@ def _put(disk: Disk, journal: Journal, entry: Entry, source: str, attributes: At
             disk.write_file(temporary, pieces(source, trusted=trusted), attributes, mtime_ns)
         disk.rename(temporary, path)
     disk.sync_directory(os.path.dirname(path))
-    if is_linked:
-        disk.unlink(source)
 
 
 def _write_beside(disk: Disk, journal: Journal, entry: Entry, content: Iterable[bytes | memoryview]) -> None:
@@ -384,15 +438,22 @@ def _free_temporary(disk: Disk, journal: Journal, entry: Entry) -> str:
 
 def _undo_first(journal: Journal) -> str:
     """Return the command that takes back a run whose new content is lost."""
+    if not journal.keeps_old:
+        return _give_up(journal)
     return f"take the run back: {undo_command(leading_directory(journal), journal)}"
 
 
 def _give_up(journal: Journal) -> str:
     """Return what is left to do with a run that can be neither finished nor taken back as it is."""
-    if journal.is_interrupted:
-        return "nothing has been changed. Put the file back from a backup and run the same command again"
     command = prune_command(leading_directory(journal), journal)
     return f"nothing has been changed. To keep the files as they are and free the journal: {command}"
+
+
+def _finish_instead(journal: Journal) -> str:
+    """Return what is left to do with a run whose old content is lost."""
+    if journal.state != "prepared":
+        return _give_up(journal)
+    return f"nothing has been changed. To finish the run instead: {resume_command(leading_directory(journal), journal)}"
 
 
 # --- what is in the journal -------------------------------------------------------------------------------------------

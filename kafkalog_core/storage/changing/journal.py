@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from kafkalog_core.storage.changing.trusted import ANYWHERE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from kafkalog_core.storage.changing.attributes import Attributes
     from kafkalog_core.storage.changing.changes import Change, ChangeKind, Fingerprint
@@ -140,6 +140,8 @@ class Journal:
         pointer_is_directory: of a journal elsewhere: its root is a partition.
         trusted: the directories that its files are reached from.
         keeps_old: whether it holds old content, so that the run can be taken back.
+        logs: logs that the run does not change, by their paths relative to the root, as they were when it was staged:
+            those that files which it changes are made of (`derived`).
     """
 
     layout: Layout
@@ -150,6 +152,7 @@ class Journal:
     pointer_is_directory: bool = False
     trusted: TrustedDirectories = field(default=ANYWHERE, compare=False, repr=False)
     keeps_old: bool = True
+    logs: Mapping[str, Fingerprint] = field(default_factory=dict, hash=False)
 
     @property
     def pointer(self) -> str | None:

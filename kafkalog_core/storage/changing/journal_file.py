@@ -28,7 +28,7 @@ __all__ = ["MOST_BYTES", "parse_journal", "write_beginning", "write_intent", "wr
 
 MOST_BYTES: Final = 256 * 1024 * 1024
 """More than a journal of a hundred thousand partitions; a larger file is none of ours."""
-_VERSION: Final = 2
+_VERSION: Final = 3
 _KIND: Final = "kafkalog undo journal"
 _BEGUN: Final = "begun"
 _LAST_MS: Final = 253_402_300_799_999  # the year 9999, the last that a date can show
@@ -51,6 +51,7 @@ def write_intent(disk: Disk, journal: Journal, state: State, like: Attributes) -
         "pointer_is_directory": changed.pointer_is_directory,
         "keeps_old": changed.keeps_old,
         "entries": [_entry_json(entry) for entry in changed.entries],
+        "logs": {path: asdict(log) for path, log in changed.logs.items()},
     }
     _write_whole(disk, layout.intent, layout.run, value, like)
     return changed
@@ -136,7 +137,12 @@ def parse_journal(text: bytes, run: str, home: str, place: Literal["partition", 
         pointer_is_directory=fields.flag("pointer_is_directory"),
         keeps_old=fields.flag("keeps_old"),
         entries=entries,
+        logs=_logs(fields.fields("logs")),
     )
+
+
+def _logs(fields: Fields) -> dict[str, Fingerprint]:
+    return {_relative(path): _known_fingerprint(fields.fields(path)) for path in fields.value}
 
 
 def _command(name: str) -> str:
@@ -211,8 +217,10 @@ def _relative(path: str) -> str:
 
 
 def _fingerprint(fields: Fields | None) -> Fingerprint | None:
-    if fields is None:
-        return None
+    return None if fields is None else _known_fingerprint(fields)
+
+
+def _known_fingerprint(fields: Fields) -> Fingerprint:
     return Fingerprint(fields.integer("size_bytes"), fields.integer("mtime_ns", -(2**63)), fields.sha256("sha256"))
 
 

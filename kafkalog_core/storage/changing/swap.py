@@ -81,14 +81,18 @@ class Replacement:
         self._journal = journal
         self._trusted = journal.trusted
         self._entries = [entry for entry, _ in steps]
-        self._told = [(entry, state) for entry, state in steps if not entry.is_same]
+        self._states = {entry.number: state for entry, state in steps if not entry.is_same or state == "halfway"}
+        self._told = [(entry, state) for entry, state in steps if not entry.is_same and state != "halfway"]
         self._directory = os.path.dirname(journal.path_of(self._entries[0]))
         base = self._entries[0].swap or 0
         self._guard = f"{self._directory}/{segment_file_name(base, FileKind.LOG, FileState.CLEANED)}"
 
     @property
     def extent(self) -> Literal["before", "after", "mixed"]:
-        """Whether all files are as before, all as afterwards, or it is between; where none tells, as before."""
+        """Whether all files are as before, all as afterwards, or it is between; where none tells, as before.
+
+        Indexes that a start has made again tell nothing: their log does.
+        """
         states = {state for _, state in self._told}
         if states == {"after"}:
             return "after"
@@ -99,6 +103,7 @@ class Replacement:
         """Put the new files in place of the old ones, or go on where an earlier run has stopped."""
         new = sorted((entry for entry in self._entries if entry.after is not None), key=self._order)
         is_over = self.extent == "after" or (not self._told and not any(map(self._waits, new)))
+        is_over = is_over and not self._made_again()
         if not is_over:
             if self.extent == "before":
                 self._lay_down(new, is_back=False)
@@ -116,6 +121,12 @@ class Replacement:
         swapped = [entry for entry in old if not entry.path.endswith(_SNAPSHOT)]
         if self.extent == "before" and self._told:
             self._withdraw()
+            again = self._made_again()
+            if again:
+                for entry in again:
+                    if entry.before is None:
+                        self._take_away(self._path(entry))
+                self._put_in_place([entry for entry in old if entry in again], is_back=True)
             return
         if self.extent != "mixed":
             self._lay_down(swapped, is_back=True)
@@ -124,6 +135,10 @@ class Replacement:
                 self._take_away(self._path(entry))
         self._put_in_place(swapped, is_back=True)
         self._put_in_place([entry for entry in old if entry.path.endswith(_SNAPSHOT)], is_back=True)
+
+    def _made_again(self) -> list[Entry]:
+        """The parts that a start has made again, which are neither the old nor the new ones."""
+        return [entry for entry in self._entries if self._states.get(entry.number) == "halfway"]
 
     def _withdraw(self) -> None:
         """Take away what was laid down and never took a place; the guard first, if it has gone."""
@@ -151,12 +166,11 @@ class Replacement:
     def _put_in_place(self, entries: Iterable[Entry], *, is_back: bool) -> None:
         """The end of step 4."""
         self._sync()
-        is_told = {entry.number: state for entry, state in self._told}
         wanted = "before" if is_back else "after"
         for entry in entries:
             swap = self._swap(entry)
             if not self._trusted.exists(swap):
-                if is_told.get(entry.number, wanted) == wanted:
+                if self._states.get(entry.number, wanted) == wanted:
                     continue
                 self._lay(entry, is_back=is_back)
             path = self._path(entry)

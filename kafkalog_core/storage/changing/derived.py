@@ -1,0 +1,100 @@
+"""Files that a start of a broker makes again from the log, so that they may differ after an interrupted run.
+
+Where a run was killed and a broker has started since, its indexes may be neither as before nor as afterwards: a start
+preallocates the indexes of the active segment, builds those again that are missing or of a segment after the recovery
+point, and adds the last entry of a time index when it closes it (`LogLoader`, `LogSegment.recover`,
+`onBecomeInactiveSegment`). It writes and deletes producer snapshots (`ProducerStateManager.truncateAndReload`,
+`takeSnapshot`), and removes leader epochs at and after the log end, before it assigns one there that has no record yet
+(`LeaderEpochFileCache.truncateFromEnd`, `assign`).
+
+All of them say nothing that the log does not say. So the files of the run, old or new, may take their places again as
+long as the log is one that the run knows: logs that the run changes have to be as before or as afterwards, and those
+that it does not change as they were when it was staged, which the journal remembers (`Journal.logs`). Files at the top
+of a log directory are of all its partitions, and never made again from a log.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.storage.changing.changes import INDEXES
+from kafkalog_core.storage.changing.fingerprint import fingerprint, fingerprint_start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kafkalog_core.storage.changing.changes import Fingerprint
+    from kafkalog_core.storage.changing.journal import Entry, Journal
+    from kafkalog_core.storage.changing.trusted import TrustedDirectories
+
+__all__ = ["is_derived", "is_made_again", "logs_beside"]
+
+_LOG: Final = re.compile(r"\d{20}\.log")
+_EPOCHS: Final = "leader-epoch-checkpoint"
+_OF_PARTITION: Final = (".snapshot", _EPOCHS)
+
+
+def is_derived(path: str) -> bool:
+    """Whether a start makes the file of this name again from the log; never one at the top of a log directory."""
+    return path.endswith((*INDEXES, *_OF_PARTITION))
+
+
+def logs_beside(paths: Iterable[str], trusted: TrustedDirectories) -> dict[str, Fingerprint]:
+    """Return the logs that the derived files among some paths come from and that are not among these paths.
+
+    Of an index it is that of its segment; of every partition it is the last one too, as nothing can be appended or
+    truncated without a change of it. Raises AccessError.
+    """
+    changed = set(paths)
+    found: dict[str, Fingerprint] = {}
+    for path in sorted(filter(is_derived, changed)):
+        own = [f"{path.rpartition('.')[0]}.log"] if path.endswith(INDEXES) else []
+        last = [log for log in _logs(os.path.dirname(path), trusted) if log not in changed][-1:]
+        for log in (*own, *last):
+            if log not in changed and log not in found:
+                now = fingerprint(log, trusted)
+                if now is not None:
+                    found[log] = now
+    return found
+
+
+def is_made_again(journal: Journal, entry: Entry, is_known: Callable[[Entry], bool]) -> bool:
+    """Whether a file that is neither as before nor as afterwards is one that a start has made again from a known log.
+
+    Args:
+        journal: of the run.
+        entry: of the file.
+        is_known: whether the file of another entry is as before or as afterwards, or can be made so.
+    """
+    path, trusted = journal.path_of(entry), journal.trusted
+    directory = os.path.dirname(path)
+    if not (journal.is_interrupted and is_derived(path) and trusted.is_directory(directory)):
+        return False
+    if entry.kind == "cut" and not _begins_as_cut(path, entry, trusted):
+        return False
+    logs = _logs(directory, trusted)[-1:]
+    logs += [f"{path.rpartition('.')[0]}.log"] if path.endswith(INDEXES) else []
+    entries = {journal.path_of(each): each for each in journal.entries}
+    return bool(logs) and all(_is_known(journal, log, entries.get(log), is_known) for log in logs)
+
+
+def _is_known(journal: Journal, log: str, entry: Entry | None, is_known: Callable[[Entry], bool]) -> bool:
+    if entry is not None:
+        return is_known(entry)
+    remembered = journal.logs.get(os.path.relpath(log, journal.layout.root))
+    return remembered is not None and fingerprint(log, journal.trusted) == remembered
+
+
+def _begins_as_cut(path: str, entry: Entry, trusted: TrustedDirectories) -> bool:
+    """Whether a file that is cut in place still begins with what the cut keeps, which is saved nowhere else."""
+    status, after = trusted.status(path), entry.after
+    if status is None or after is None or status.st_size < after.size_bytes:
+        return False
+    return fingerprint_start(path, after.size_bytes, after.mtime_ns, trusted) == after
+
+
+def _logs(directory: str, trusted: TrustedDirectories) -> list[str]:
+    """The logs of a partition, by their base offsets."""
+    return [f"{directory}/{name}" for name in trusted.names(directory) if _LOG.fullmatch(name)]
