@@ -13,10 +13,12 @@ from click.testing import CliRunner
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops.apply import apply_draft
-from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
+from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
+from kafkalog_core.storage.changing.attributes import Attributes
+from kafkalog_core.storage.changing.journal_file import write_intent
 from kafkalog_core.storage.changing.writer import Disk
-from tests.storage.full_disk import CASES, Case, FullDisk, NewDirRounds, Rounds, mounted_disk
-from tests.storage.repairs import DyingDisk, Killed, names_of_ours, snapshot
+from tests.storage.full_disk import CASES, Case, FullDisk, NewDirRounds, Rounds, mounted_disk, write_patient
+from tests.storage.repairs import CountingDisk, DyingDisk, Killed, names_of_ours, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +31,7 @@ TIGHT = tuple(case for case in CASES if case.room != "room")
 FULL = tuple(case for case in CASES if case.room == "full")
 LEAST = tuple(case for case in CASES if case.room == "least")
 BLOCK_BYTES = 4096
+PLACES = {"partition": "partition", "undo-to": "elsewhere"}
 RETAIN = {"assignment": "retention.bytes=45000"}
 
 
@@ -145,6 +148,52 @@ def test_an_undo_says_how_much_room_it_lacks_before_it_changes_anything(disk: Fu
     (disk.path / "filler").unlink()
     apply_undo(plan_undo(scope_of(rounds.root)), Disk())
     assert snapshot(disk.root) == rounds.old
+
+
+@pytest.mark.parametrize("layout", ["partition", "top", "undo-to", "interrupted"])
+def test_a_journal_is_pruned_at_0_bytes_free_and_killed_at_every_step(
+    layout: str, disk: FullDisk, tmp_path: Path
+) -> None:
+    """Nothing is written, and from the first step on no run is offered that is gone in part."""
+    write_patient(tmp_path / "pristine", "reindex" if layout == "partition" else "retain")
+    root, partition = str(disk.root), disk.root / "t-0"
+    line = ["reindex"] if layout == "partition" else ["truncate", "--to-offset", "11"]
+    line += [str(partition), "--kafka", "4.3", "--assume-defaults", "--jobs", "1", "--apply"]
+    line += ["--undo-to", str(disk.path / "undo")] if layout == "undo-to" else []
+    prune = ["undo", root, "--prune", "--apply"]
+
+    def applied() -> None:
+        disk.reset(tmp_path / "pristine", free_bytes=None)
+        result = CliRunner().invoke(cli, line)
+        assert '"state":"applied"' in result.stdout, result.output
+        (journal,) = scope_of(root).found.journals
+        assert journal.layout.place == PLACES.get(layout, "top")
+        if layout == "interrupted":
+            write_intent(Disk(), journal, "prepared", Attributes.of(journal.layout.intent))
+            with open(partition / f"{10:020}.log", "ab") as log:
+                log.write(b"appended")
+            prune[3:] = ["--run", journal.run, "--apply"]
+        disk.fill()
+
+    applied()
+    counting = CountingDisk()
+    apply_prune(plan_prune(scope_of(root), prune[4] if layout == "interrupted" else None), counting)
+    assert counting.steps[0] == "rename"
+    assert not {"write", "create"} & set(counting.steps)
+    for at in range(len(counting.steps) + 1):
+        applied()
+        new = snapshot(disk.root)
+        with suppress(Killed):
+            apply_prune(plan_prune(scope_of(root), prune[4] if layout == "interrupted" else None), DyingDisk(at))
+        if 0 < at < len(counting.steps) - 3:
+            states = [journal.state for journal in scope_of(root).found.journals]
+            assert states == ["pruning"] or (not states and layout == "undo-to"), at
+        if layout == "undo-to" and not names_of_ours(disk.root):  # the pointer is deleted before the intent
+            prune[1:2] = [str(disk.path / "undo"), root]
+        result = CliRunner().invoke(cli, prune)
+        assert result.exit_code == 0 or layout == "interrupted", result.output
+        assert names_of_ours(disk.path) == [], at
+        assert snapshot(disk.root) == new
 
 
 DEMO = Path(__file__).resolve().parents[2] / "fixtures" / "demo"

@@ -265,7 +265,10 @@ def delete_remains(disk: Disk, remains: Remains) -> None:
 
 def _prune(disk: Disk, journal: Journal) -> None:
     if journal.state not in {"undone", "pruning"}:
-        journal = write_intent(disk, journal, "pruning", _like(journal))
+        freed = replace(journal.layout, is_freed=True)
+        disk.rename(journal.layout.intent, freed.intent)
+        disk.sync_directory(os.path.dirname(freed.intent))
+        journal = replace(journal, layout=freed, state="pruning")
     _remove(disk, journal)
 
 
@@ -273,8 +276,8 @@ def _remove(disk: Disk, journal: Journal) -> None:
     """Delete all that belongs to a journal, its intent last."""
     _clear(disk, journal)
     layout, exists = journal.layout, journal.trusted.exists
-    if exists(f"{layout.intent}.tmp"):
-        disk.unlink(f"{layout.intent}.tmp")
+    if exists(layout.unfinished_intent):
+        disk.unlink(layout.unfinished_intent)
     remove_pointer(disk, journal)
     disk.unlink(layout.intent)
     if layout.place != "top":

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.trusted import TrustedDirectories
 
 __all__ = [
+    "FREED",
     "INTENT",
     "OF_SEVERAL",
     "Entry",
@@ -39,6 +40,8 @@ State = Literal["prepared", "complete", "undoing", "undone", "pruning"]
 Saved = Literal["link", "copy", "inline", "tail", "nothing"]
 
 INTENT: Final = "intent.json"
+FREED: Final = ".pruning"
+"""What the name of an intent ends in once its journal is freed: a full disk has room for a rename."""
 OF_SEVERAL: Final = "of-several"
 """An empty file in a partition's part of a journal whose intent is in the directory above."""
 
@@ -93,16 +96,27 @@ class Layout:
         place: `partition`: a directory in `root`; `top`: a file in `root`, and directories in the partitions below it;
             `elsewhere`: a directory in `home`.
         home: the directory that holds the file or directory of that name.
+        is_freed: whether the journal is being freed, which the name of its intent says.
     """
 
     run: str
     root: str
     place: Literal["partition", "top", "elsewhere"]
     home: str
+    is_freed: bool = False
 
     @property
     def intent(self) -> str:
         """The file that says everything."""
+        return f"{self._intent}{FREED}" if self.is_freed else self._intent
+
+    @property
+    def unfinished_intent(self) -> str:
+        """The name of an intent that is being written."""
+        return f"{self._intent}.tmp"
+
+    @property
+    def _intent(self) -> str:
         return f"{self.home}/{self.run}" if self.place == "top" else f"{self.home}/{self.run}/{INTENT}"
 
     def directory(self, path: str) -> str | None:
@@ -135,7 +149,7 @@ class Journal:
             journal names.
         command: the command that was run.
         created_ms: when.
-        state: how far it came.
+        state: how far it came; `pruning` is said by the name of its intent, all others are in it.
         entries: its changes.
         pointer_is_directory: of a journal elsewhere: its root is a partition.
         trusted: the directories that its files are reached from.

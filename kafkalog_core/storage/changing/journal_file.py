@@ -31,6 +31,8 @@ MOST_BYTES: Final = 256 * 1024 * 1024
 _VERSION: Final = 3
 _KIND: Final = "kafkalog undo journal"
 _BEGUN: Final = "begun"
+_STATES: Final = tuple(state for state in get_args(State) if state != "pruning")
+"""Those that are written; `Layout.is_freed` is the other one."""
 _LAST_MS: Final = 253_402_300_799_999  # the year 9999, the last that a date can show
 _MOST_ID: Final = 2**32 - 2
 _DEEPEST: Final = 2
@@ -119,7 +121,7 @@ def parse_journal(text: bytes, run: str, home: str, place: Literal["partition", 
         if not os.path.isabs(home) or os.path.normpath(home) != home or home == os.path.dirname(home):
             raise FieldError("its member 'elsewhere' is not the absolute path of a directory")
         return home
-    state = fields.choice("state", (_BEGUN, *get_args(State)))
+    state = fields.choice("state", (_BEGUN, *_STATES))
     if state == _BEGUN:
         return None
     root = None if fields.any("root") is None else fields.path("root")

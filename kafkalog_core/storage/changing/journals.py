@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from kafkalog_core.command_lines import shell_line
 from kafkalog_core.errors import FieldError, NotFoundError, RefusedError, StorageError
 from kafkalog_core.format.names import JOURNAL_PREFIX, journal_run
-from kafkalog_core.storage.changing.journal import INTENT, OF_SEVERAL, Journal
+from kafkalog_core.storage.changing.journal import FREED, INTENT, OF_SEVERAL, Journal
 from kafkalog_core.storage.changing.journal_file import MOST_BYTES, parse_journal
 from kafkalog_core.storage.changing.trusted import ANYWHERE, LinkError, TrustedDirectories
 from kafkalog_core.storage.source import open_error
@@ -222,6 +222,7 @@ class _Search:
     def _see(self, run: str, directory: str, path: str) -> None:
         traces = self._runs.setdefault(run, _Traces())
         traces.paths.append(path)
+        path = path.removesuffix(FREED)
         if os.path.basename(path) != run:
             return
         try:
@@ -240,8 +241,8 @@ class _Search:
         if self._is_link(path):
             raise FieldError("is a symbolic link, which kafkalog does not make", path=path)
         is_directory = self._reader.is_directory(path)
-        intent = f"{path}/{INTENT}" if is_directory else path
-        if not self._reader.exists(intent):
+        intent = _intent(self._reader, f"{path}/{INTENT}" if is_directory else path)
+        if intent is None:
             return
         place: Literal["partition", "top"] = "partition" if is_directory else "top"
         journal = _parsed(self._reader, intent, run, os.path.dirname(path), place)
@@ -261,7 +262,7 @@ class _Search:
     def _read_above(self, traces: _Traces, run: str, partition: str) -> None:
         """Take the intent of a run that changed more than this partition; without it this part means nothing."""
         above = f"{os.path.dirname(partition)}/{run}"
-        if self._reader.exists(above):
+        if _intent(self._reader, above) is not None:
             self._read(traces, run, above)
         else:
             traces.problem = f"{above} is missing, of which this is a part"
@@ -274,12 +275,12 @@ class _Search:
         """
         home = next((each for each in self._named if _is_same(each, home)), home)
         reader = self._reader_of(home)
-        directory, intent = f"{home}/{run}", f"{home}/{run}/{INTENT}"
+        directory, named = f"{home}/{run}", f"{home}/{run}/{INTENT}"
         is_ours = home in self._named or _is_of_this_user(reader, directory)
         traces.trusted = reader if is_ours else None
-        journal = None
-        if not reader.is_directory(directory) or reader.exists(intent):
-            journal = _parsed(reader, intent, run, home, "partition")
+        journal, intent = None, _intent(reader, named)
+        if not reader.is_directory(directory) or intent is not None:
+            journal = _parsed(reader, intent or named, run, home, "partition")
         if journal is None:
             traces.paths += [directory] if is_ours else []
             return
@@ -334,9 +335,17 @@ def _parsed(
             raise FieldError("is larger than any journal", path=path)
         content = source.read(0, source.size_bytes)
     try:
-        return parse_journal(content, run, home, place)
+        journal = parse_journal(content, run, home, place)
     except FieldError as error:
         raise FieldError(error.message, path=path) from error
+    if isinstance(journal, Journal) and path.endswith(FREED):
+        return replace(journal, state="pruning", layout=replace(journal.layout, is_freed=True))
+    return journal
+
+
+def _intent(reader: TrustedDirectories, path: str) -> str | None:
+    """The file of an intent, which has another name while it is freed; None: there is none."""
+    return next((name for name in (path, f"{path}{FREED}") if reader.exists(name)), None)
 
 
 def _is_of_this_user(reader: TrustedDirectories, directory: str) -> bool:
