@@ -164,7 +164,9 @@ class _Seeker:
                     has_whole_first=not target.is_v07 and guess.release >= _FIRST_WHOLE,
                     trace=trace,
                 ):
-                    self._report.batches += chunk.count if chunk.table is tables.BATCH else 0
+                    if chunk.table is tables.BATCH:
+                        counted = (answer.fetch if answer.record is None else answer.record.batch).position
+                        self._report.batches += sum(row["position"] != counted for row in chunk.rows())
                     yield chunk
             yield from self._wrong(target, lookup, trace, findings)
 
