@@ -1,0 +1,212 @@
+"""`python -m tools.mutants --seed N`: mutants by seed, the tests that cover each, and a table of what survived.
+
+cosmic-ray makes the mutants: it changes any place of a module, and a new operator is a class, documented and installed
+like its own; mutmut mutates functions only, by an interface of its own. Its runner starts the tests once for each
+mutant, minutes for each here, so `running` takes its place.
+
+Pip's extra `mutants` brings what this needs. The first run measures which test runs which line, as long as the suite
+takes with coverage; `--map DIR` keeps that for the next runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tools.mutants import making, table
+from tools.mutants.choosing import Tests
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tools.mutants.making import Mutant
+    from tools.mutants.table import Identity
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+IDENTITY: Final = ("path", "function", "old", "new")
+SURVIVORS: Final = ROOT / "docs" / "mutants.txt"
+_PYTEST: Final = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
+_ROOMS: Final = ("kafkalog_core/storage/changing", "kafkalog_core/storage", "kafkalog_core/format", "kafkalog_core/ops")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make mutants, run tests against them, and say what no test noticed."""
+    options = _parser().parse_args(arguments)
+    paths = modules(options.paths, options.since)
+    with tempfile.TemporaryDirectory(prefix="m", ignore_cleanup_errors=True) as name:
+        scratch = Path(name)
+        copy = _copy(scratch / "w0")
+        where = options.map or scratch
+        if not (where / ".coverage").exists():
+            _measure(copy, where)
+        tests = Tests(where, options.seconds)
+        mutants = _again(options.again) if options.again else _drawn(paths, options.seed, options.count)
+        jobs = [_job(mutant, tests) for mutant in mutants]
+        print(f"{len(jobs)} mutants of {len(paths)} modules, seed {options.seed}", flush=True)
+        results = _run(jobs, scratch, options.workers, options.minutes)
+    if options.results is not None:
+        with options.results.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(result) + "\n" for result in results)
+    return report(results, table.read(SURVIVORS), options.at_least)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=(__doc__ or "").partition("\n")[0])
+    add = parser.add_argument
+    add("--seed", default="1", help="which mutants are drawn")
+    add("--count", type=int, default=300, help="how many")
+    add("--paths", nargs="*", default=[], help="modules and folders to mutate; default: all")
+    add("--since", metavar="COMMIT", help="mutate only modules that changed since this commit")
+    add("--map", type=Path, metavar="DIR", help="where the coverage of each test is kept")
+    add(
+        "--again", type=Path, metavar="FILE", help="run what survived by an earlier --results again, in place of a draw"
+    )
+    add("--seconds", type=float, default=40, help="how long the tests of a mutant may take")
+    add("--results", type=Path, metavar="FILE", help="append each mutant's result as a line of JSON")
+    add("--workers", type=int, default=2, help="processes")
+    add("--minutes", type=float, default=600, help="begin no mutant after this time")
+    add("--at-least", type=float, default=0, metavar="PERCENT", help="fail where fewer are killed")
+    return parser
+
+
+def modules(prefixes: Sequence[str], since: str | None) -> list[str]:
+    """Return the modules to mutate: all but spark's, and those whose compiled twin runs."""
+    changed = None
+    if since is not None:
+        command = ["git", "diff", "--name-only", since, "HEAD"]
+        changed = {*subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()}
+    found = []
+    for path in sorted([*ROOT.glob("kafkalog_core/**/*.py"), *ROOT.glob("kafkalog_cli/**/*.py")]):
+        name = str(path.relative_to(ROOT))
+        is_left_out = "spark" in path.parts or any(path.parent.glob(f"{path.stem}.*.so"))
+        is_chosen = not prefixes or any(name.startswith(prefix) for prefix in prefixes)
+        if is_chosen and not is_left_out and (changed is None or name in changed):
+            found.append(name)
+    return found
+
+
+def _copy(target: Path) -> Path:
+    """Copy the checkout as it is, and what was compiled."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    names += [str(path.relative_to(ROOT)) for path in ROOT.glob("kafkalog_core/**/*.so")]
+    for name in names:
+        if (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name, follow_symlinks=False)
+    return target
+
+
+def _measure(copy: Path, where: Path) -> None:
+    """Run the suite once, and keep which test ran which line."""
+    where.mkdir(parents=True, exist_ok=True)
+    settings = copy / ".mutants.coveragerc"
+    settings.write_text("[run]\nsource = kafkalog_core,kafkalog_cli\nrelative_files = true\n", encoding="utf-8")
+    environment = _environment(copy) | {
+        "COVERAGE_FILE": str(where / ".coverage"),
+        "MUTANTS_DURATIONS": str(where / ".durations.json"),
+    }
+    options = ["-n", "2", "-p", "tools.mutants.timing", "--cov", f"--cov-config={settings}", "--cov-context=test"]
+    subprocess.run([*_PYTEST, *options, "--cov-report="], cwd=copy, env=environment, check=False)
+
+
+def _environment(copy: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _drawn(paths: Sequence[str], seed: str, count: int) -> Iterator[Mutant]:
+    """Yield mutants drawn by seed; one whose code is the same is not counted."""
+    places = [site for path in paths for site in making.sites(ROOT, path)]
+    random.Random(seed).shuffle(places)  # noqa: S311 -- a sample
+    yield from islice(filter(None, (making.mutant(ROOT, site) for site in places)), count)
+
+
+def _again(results: Path) -> Iterator[Mutant]:
+    """Yield the mutants that survived an earlier run, wherever their lines are now."""
+    lines = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
+    wanted = [line for line in lines if line["outcome"] != "killed"]
+    places = {path: making.sites(ROOT, path) for path in sorted({line["path"] for line in wanted})}
+    for line in wanted:
+        of_operator = (site for site in places[line["path"]] if site.operator == line["operator"])
+        for site in sorted(of_operator, key=lambda each: abs(each.line - line["line"])):
+            mutant = making.mutant(ROOT, site)
+            if mutant is not None and mutant.identity == tuple(line[name] for name in IDENTITY):
+                yield mutant
+                break
+
+
+def _job(mutant: Mutant, tests: Tests) -> dict[str, Any]:
+    names, is_imported = tests.of(mutant)
+    job = {"mutant": mutant.as_dict(), "text": mutant.text, "tests": names, "fresh": is_imported}
+    return {**job, "seconds": tests.seconds(names)}
+
+
+def _run(jobs: Sequence[dict[str, Any]], scratch: Path, workers: int, minutes: float) -> list[dict[str, Any]]:
+    """Run the tests of each mutant in one of several processes; return the results in the order of the mutants."""
+    claims = scratch / "c"
+    claims.mkdir()
+    (scratch / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
+    files = sorted({name.partition("::")[0] for job in jobs for name in job["tests"]})
+    processes = []
+    for number in range(workers):
+        copy = scratch / f"w{number}"
+        if number:
+            shutil.copytree(scratch / "w0", copy, symlinks=True)
+        compiling = [sys.executable, "-m", "compileall", "-q", "kafkalog_core", "kafkalog_cli", "tests"]
+        subprocess.run(compiling, cwd=copy, check=True)
+        environment = _environment(copy) | {
+            "MUTANTS_JOBS": str(scratch / "jobs.json"),
+            "MUTANTS_CLAIMS": str(claims),
+            "MUTANTS_ENDS": str(time.time() + minutes * 60),
+        }
+        command = [*_PYTEST, "-p", "tools.mutants.running", f"--basetemp={scratch}/b{number}", *files]
+        processes.append(subprocess.Popen(command, cwd=copy, env=environment, stdout=subprocess.DEVNULL))
+    for process in processes:
+        process.wait()
+    done = (claims / f"{number}.json" for number in range(len(jobs)))
+    return [json.loads(path.read_text(encoding="utf-8")) for path in done if path.exists()]
+
+
+def report(results: Sequence[dict[str, Any]], known: dict[Identity, str], at_least: float) -> int:
+    """Print the survivors and a row for each room; return the exit status.
+
+    The share is that of the mutants that change what the program does.
+    """
+    rows: dict[str, Counter[str]] = {}
+    for result in results:
+        identity: Identity = tuple(result[name] for name in IDENTITY)
+        word = known.get(identity, "")
+        kind = "killed" if result["outcome"] == "killed" else word.partition(":")[0] or "new"
+        rows.setdefault(_room(result["path"]), Counter())[kind] += 1
+        if kind == "new":
+            print(f"{result['outcome']} (line {result['line']})\n{table.entry(identity, '?')}")
+    total = sum(rows.values(), Counter[str]())
+    kinds = ("killed", "equivalent", "left", "new")
+    print(f"{'room':32}{'made':>8}" + "".join(f"{kind:>12}" for kind in kinds) + f"{'% killed':>10}")
+    for room, row in [*sorted(rows.items()), ("all", total)]:
+        print(f"{room:32}{row.total():8}" + "".join(f"{row[kind]:12}" for kind in kinds) + f"{_share(row):10.1f}")
+    return int(_share(total) < at_least)
+
+
+def _share(row: Counter[str]) -> float:
+    differing = row.total() - row["equivalent"]
+    return 100 * row["killed"] / differing if differing else 100.0
+
+
+def _room(path: str) -> str:
+    return next((room for room in _ROOMS if path.startswith(room)), path.partition("/")[0])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
