@@ -163,12 +163,16 @@ def leading_directory(journal: Journal) -> str:
 
 
 def held_bytes(journal: Journal) -> int:
-    """What pruning a journal frees: old files that have no other name, copies and tails."""
-    total = 0
+    """What pruning a journal frees: its record, old files that have no other name, copies and tails."""
+    paths = {path for path in (journal.layout.intent, journal.pointer) if path is not None}
     for directory in journal.directories():
         with suppress(StorageError):
-            statuses = (journal.trusted.status(f"{directory}/{name}") for name in journal.trusted.names(directory))
-            total += sum(status.st_size for status in statuses if status is not None and status.st_nlink == 1)
+            paths.update(f"{directory}/{name}" for name in journal.trusted.names(directory))
+    total = 0
+    for path in paths:
+        with suppress(StorageError):
+            status = journal.trusted.status(path)
+            total += status.st_size if status is not None and status.st_nlink == 1 else 0
     return total
 
 
