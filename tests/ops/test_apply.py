@@ -574,6 +574,8 @@ def test_a_directory_without_permission(root: Path, monkeypatch: pytest.MonkeyPa
         permission.os, "access", lambda path, mode, **_: not (mode & os.W_OK and str(path).endswith("t-0"))
     )
     refused(root, "no permission to make files in it")
+    told = [each for each in draft_of(root).plan.obstacles if "no permission to make files in it" in each]
+    assert len(told) == 1, "of five changes in one directory"
 
 
 def test_a_log_that_may_not_be_cut(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,20 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkalog_core.errors import AccessError, LockedError
-from kafkalog_core.storage.changing.lock import OWN_LOCK, LogDirLocks, lock_holder, locked_dirs, unlocked_dirs
+from kafkalog_core.storage.changing import lock
+from kafkalog_core.storage.changing.lock import (
+    OWN_LOCK,
+    LogDirLocks,
+    holder_at_work,
+    lock_holder,
+    locked_dirs,
+    unlocked_dirs,
+)
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import OWNER, DyingDisk, Killed, names_of_ours
 from tests.ways import let_others_in
@@ -267,6 +275,62 @@ def test_outside_of_any_it_is_our_own(tmp_path: Path) -> None:
     with LogDirLocks([], Disk(), [str(partition)]):
         assert os.listdir(partition) == [OWN_LOCK]
     assert os.listdir(partition) == []
+
+
+@pytest.mark.parametrize("kept", [0o700, 0o750, 0o755])
+def test_our_own_is_for_its_owner_and_those_who_may_read_the_directory(tmp_path: Path, kept: int) -> None:
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    partition.chmod(kept)
+    with LogDirLocks([], Disk(), [str(partition)]):
+        mode = stat.S_IMODE((partition / OWN_LOCK).stat().st_mode)
+    assert os.geteuid() or mode == 0o600 | (kept & 0o044)
+
+
+def test_our_own_that_its_last_holder_deletes_is_made_again(tmp_path: Path) -> None:
+    class Deleted(Disk):
+        times = 3
+
+        def write_file(self, path: str, *rest: Any) -> tuple[int, str]:
+            made = super().write_file(path, *rest)
+            self.times -= 1
+            if self.times >= 0:
+                os.unlink(path)
+            return made
+
+    disk = Deleted()
+    with LogDirLocks([], disk, [str(tmp_path)]):
+        assert os.listdir(tmp_path) == [OWN_LOCK]
+        command = [sys.executable, "-c", TRIER, str(tmp_path / OWN_LOCK)]
+        assert subprocess.run(command, check=False).returncode == 7
+    assert (disk.times, os.listdir(tmp_path)) == (-1, [])
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/locks"), reason="the system does not tell who holds a lock")
+@pytest.mark.parametrize("is_outside", [False, True])
+def test_who_holds_what_a_repair_takes(log_dir: Path, tmp_path: Path, is_outside: bool) -> None:
+    place = tmp_path / "t-1" if is_outside else log_dir
+    path = place / (OWN_LOCK if is_outside else ".lock")
+    place.mkdir(exist_ok=True)
+    assert holder_at_work(str(place)) is None
+    path.touch()
+    command = [sys.executable, "-c", HOLDER, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"held\n"
+        assert str(holder_at_work(str(place))).startswith(f"process {child.pid} (")
+        child.communicate()
+    assert holder_at_work(str(place)) is None
+
+
+def test_a_system_without_locks_says_so(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without(number: int, command: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    (log_dir / ".lock").touch()
+    monkeypatch.setattr(lock.fcntl, "lockf", without)
+    with pytest.raises(AccessError, match=r"\.lock: cannot be locked: no locks available$"):
+        LogDirLocks([str(log_dir)], Disk()).__enter__()
 
 
 def test_a_log_directory_has_none_of_ours(log_dir: Path) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
+import crc32c
 import pytest
 
 from kafkalog_core.storage.changing.new_dir import NewDir, Parts, new_dir_problem
@@ -91,6 +94,49 @@ def test_who_comes_too_late_finds_no_place(tmp_path: Path) -> None:
     with pytest.raises(WriteError), parts.tree("t-0", Disk()):
         pass
     assert files(tmp_path) == {"new/t-0/0.log": b"one"}
+
+
+def test_who_makes_a_part_while_the_rest_is_taken_away_finds_no_place(tmp_path: Path) -> None:
+    class Late(Disk):
+        parts = ""
+
+        def step(self, what: str, path: str) -> None:
+            if what == "rmdir" and self.parts:
+                with suppress(FileNotFoundError):
+                    os.mkdir(f"{self.parts}/t-1.1")
+
+    disk = Late()
+    with NewDir(str(tmp_path / "new"), disk=disk, like=str(tmp_path)) as new:
+        parts = new.parts()
+        make_part(parts, "t-0", b"of a worker that died")
+        disk.parts = parts.path
+        new.commit()
+    assert os.listdir(tmp_path) == ["new"]
+
+
+@pytest.mark.parametrize("new_digest", [{}, {"new_digest": hashlib.sha256}])
+def test_a_byte_that_the_disk_changed_is_noticed(tmp_path: Path, new_digest: dict[str, Any]) -> None:
+    """A file that is written piece by piece has a checksum in place of a hash."""
+
+    class Changing(Disk):
+        def step(self, what: str, path: str) -> None:
+            if what == "read":
+                with open(path, "r+b") as file:
+                    file.seek(3)
+                    file.write(b"X")
+
+    path = str(tmp_path / "file")
+    with Changing().new_file(path, **new_digest) as file:
+        file.write(b"abc")
+        file.write(b"defg")
+        with pytest.raises(WriteError, match="reads back otherwise: the disk is failing"):
+            file.finish(None, None)
+    with Disk().new_file(f"{path}.2", **new_digest) as file:
+        file.write(b"abc")
+        file.write(b"defg")
+        size_bytes, digest = file.finish(None, None)
+    assert size_bytes == 7
+    assert digest == (hashlib.sha256(b"abcdefg").hexdigest() if new_digest else f"{crc32c.crc32c(b'abcdefg'):08x}")
 
 
 def test_without_a_commit_nothing_is_left(tmp_path: Path) -> None:

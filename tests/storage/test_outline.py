@@ -168,3 +168,8 @@ def test_what_the_disk_cannot_read_has_a_fingerprint_too(root: Path, monkeypatch
     assert part is not None
     assert part != whole
     assert part == fingerprint(log)
+    monkeypatch.setattr(Source, "_pread", read)
+    with open(log, "r+b") as file:
+        file.truncate(4096)
+    os.utime(log, ns=(part.mtime_ns, part.mtime_ns))
+    assert part.sha256 != sha((root / "t-0" / LOG).read_bytes()), "what cannot be read is not what is not there"

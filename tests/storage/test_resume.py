@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,11 +12,20 @@ from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops.apply import resume
 from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
-from tests.storage.repairs import LOG, UnlinkingDisk, apply_to, interrupt, make_dir, snapshot
+from tests.storage.repairs import (
+    LOG,
+    OWNER,
+    Killed,
+    UnlinkingDisk,
+    apply_to,
+    interrupt,
+    make_dir,
+    names_of_ours,
+    snapshot,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("fake_planner", "no_waiting")
 
@@ -99,3 +109,130 @@ def test_old_content_that_is_not_whole_is_refused(root: Path, kind: str) -> None
     with pytest.raises(RefusedError):
         apply_undo(plan, Disk())
     assert without_moved(root) == now
+
+
+# --- how far an undo came ---------------------------------------------------------------------------------------------
+class HalfwayDisk(Disk):
+    """Is killed when half of a log's tail has been put back."""
+
+    path = ""
+
+    def step(self, what: str, path: str) -> None:
+        self.path = path if what == "write" else ""
+
+    def _put(self, number: int, data: memoryview) -> int:
+        if self.path.endswith(LOG):
+            os.write(number, data[: len(data) // 2])
+            raise Killed
+        return super()._put(number, data)
+
+
+@pytest.mark.parametrize("place", [-1, -1000])
+def test_an_undo_goes_on_with_its_own_bytes_and_not_with_those_of_somebody_else(root: Path, place: int) -> None:
+    old, log = snapshot(root), root / "t-0" / LOG
+    apply_to(root, Disk())
+    with pytest.raises(Killed):
+        apply_undo(plan_undo(scope_of(str(root))), HalfwayDisk())
+    half = log.read_bytes()
+    assert 4100 < len(half) < 9000
+    log.write_bytes(half[:place] + bytes([half[place] ^ 1]) + half[place:][1:])
+    assert f"t-0/{LOG} has changed since" in " ".join(plan_undo(scope_of(str(root))).obstacles).replace(":", "")
+    log.write_bytes(half)
+    apply_undo(plan_undo(scope_of(str(root))), Disk())
+    assert snapshot(root) == old
+
+
+def test_bytes_of_the_tail_that_no_undo_has_put_back_are_of_somebody_else(root: Path) -> None:
+    log = root / "t-0" / LOG
+    tail = log.read_bytes()[4100:]
+    apply_to(root, Disk())
+    with log.open("ab") as file:
+        file.write(tail[:100])
+    assert "has changed since" in " ".join(plan_undo(scope_of(str(root))).obstacles)
+
+
+@pytest.mark.parametrize("is_wide", [False, True])
+def test_what_was_saved_is_freed_by_an_undo(root: Path, is_wide: bool) -> None:
+    journal = apply_to(root, UnlinkingDisk(), is_wide=is_wide)
+    apply_undo(plan_undo(scope_of(str(root))), Disk())
+    mine = [os.path.join(around, name) for around, _, names in os.walk(root) for name in names if "kafkalog-" in around]
+    left = {*mine, *(name for name in names_of_ours(root) if os.path.isfile(name))}
+    assert left == {journal.layout.intent}
+
+
+@pytest.mark.parametrize("is_wide", [False, True])
+def test_new_content_has_one_name_in_the_end(root: Path, is_wide: bool) -> None:
+    old = snapshot(root)
+    journal = apply_to(root, Disk(), is_wide=is_wide)
+    made = [Path(journal.path_of(entry)) for entry in journal.entries if entry.kind in {"create", "replace"}]
+    assert {path.stat().st_nlink for path in made} == {1}
+    apply_undo(plan_undo(scope_of(str(root))), Disk())
+    assert {(root / name).stat().st_nlink for name in old} == {1}
+
+
+@pytest.mark.parametrize("name", ["new", "old"])
+def test_what_an_interrupted_step_left_next_to_a_file_is_taken_away(root: Path, name: str) -> None:
+    """A file that was to take the place of another is not left there, whichever way the run ends."""
+    old = snapshot(root)
+    interrupt(root, is_wide=True)
+    (journal,) = scope_of(str(root)).interrupted()
+    for entry in (each for each in journal.entries if name == "old" or each.path == f"t-1/{LOG}"):
+        Path(journal.layout.temporary(journal.path_of(entry), entry.number)).write_bytes(b"torn")
+    if name == "new":
+        resume(journal, Disk())
+        assert names_of_ours(root) == sorted(
+            {journal.layout.intent, *(str(each) for each in root.glob("t-*/kafkalog-*"))}
+        )
+    apply_undo(plan_undo(scope_of(str(root))), Disk())
+    assert names_of_ours(root) == [journal.layout.intent]
+    assert snapshot(root) == old
+
+
+# --- owners -----------------------------------------------------------------------------------------------------------
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+@pytest.mark.parametrize("witness", ["a file", "a link", "a directory", "nothing"])
+def test_an_owner_whom_only_another_file_has(root: Path, witness: str) -> None:
+    """Root gives a file back to who owned it where another regular file of this directory, with one name, is theirs."""
+    other, path = (OWNER[0] + 1, OWNER[1] + 1), root / "recovery-point-offset-checkpoint"
+    os.chown(path, *other)
+    (root / "0").mkdir()
+    there = root / "replication-offset-checkpoint"
+    if witness == "a link":
+        there.symlink_to(path.name)
+        os.lchown(there, *other)
+    elif witness == "a directory":
+        there.mkdir()
+        os.chown(there, *other)
+    elif witness == "a file":
+        there.touch()
+        os.chown(there, *other)
+    old = snapshot(root)
+    apply_to(root, UnlinkingDisk(), is_wide=True)
+    os.chown(path, *OWNER)
+    now = snapshot(root)
+    if witness == "a file":
+        apply_undo(plan_undo(scope_of(str(root))), Disk())
+        assert snapshot(root) == old
+    else:
+        with pytest.raises(RefusedError, match=f"would give it to user {other[0]}, group {other[1]}, who own neither"):
+            apply_undo(plan_undo(scope_of(str(root))), Disk())
+        assert snapshot(root) == now
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sets these attributes")
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_guarded_attribute_that_only_the_directory_has(root: Path, is_known: bool) -> None:
+    path = root / "recovery-point-offset-checkpoint"
+    os.setxattr(path, "trusted.note", b"of root")
+    old = snapshot(root)
+    apply_to(root, UnlinkingDisk(), is_wide=True)
+    os.removexattr(path, "trusted.note")
+    if is_known:
+        os.setxattr(root, "trusted.note", b"of root")
+        apply_undo(plan_undo(scope_of(str(root))), Disk())
+        assert snapshot(root) == old
+    else:
+        with pytest.raises(
+            RefusedError, match=r"would give it the extended attribute trusted\.note, which no file there"
+        ):
+            apply_undo(plan_undo(scope_of(str(root))), Disk())

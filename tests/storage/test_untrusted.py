@@ -27,8 +27,10 @@ from kafkalog_core.ops.plans import plan as plan_module
 from kafkalog_core.ops.plans.plan import Outcome, PlanRequest, make_plan
 from kafkalog_core.ops.plans.sites import site_of
 from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
+from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.journal_file import parse_journal
 from kafkalog_core.storage.changing.journals import find_journals
+from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import (
     LOG,
@@ -359,6 +361,19 @@ def test_a_directory_that_becomes_a_link_between_any_two_steps(tmp_path: Path, o
         assert snapshot(outside) == seen, at
         assert names_of_ours(outside) == [], at
         shutil.rmtree(root)
+
+
+def test_a_directory_that_this_process_makes_again_is_no_other_one(tmp_path: Path) -> None:
+    disk, place, own = Disk(), tmp_path / "t-0", Attributes.of(str(tmp_path))
+    with disk.within(TrustedDirectories([str(tmp_path)])):
+        for content in (b"one", b"two"):
+            disk.make_directory(str(place), own)
+            (tmp_path / "in-between").mkdir(exist_ok=True)
+            disk.write_file(f"{place}/file", [content], None, None)
+            assert (place / "file").read_bytes() == content
+            disk.unlink(f"{place}/file")
+            disk.remove_directory(str(place))
+    assert not place.exists()
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="only root can give files away")

@@ -28,7 +28,7 @@ from tools.mutants import making, table
 from tools.mutants.choosing import Tests
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tools.mutants.making import Mutant
     from tools.mutants.table import Identity
@@ -37,6 +37,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 IDENTITY: Final = ("path", "function", "old", "new")
 SURVIVORS: Final = ROOT / "docs" / "mutants.txt"
 _PYTEST: Final = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
+_MARKS: Final = "not java and not spark and not slow"
 _ROOMS: Final = ("kafkalog_core/storage/changing", "kafkalog_core/storage", "kafkalog_core/format", "kafkalog_core/ops")
 
 
@@ -52,9 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _measure(copy, where)
         tests = Tests(where, options.seconds)
         mutants = _again(options.again) if options.again else _drawn(paths, options.seed, options.count)
-        jobs = [_job(mutant, tests) for mutant in mutants]
-        print(f"{len(jobs)} mutants of {len(paths)} modules, seed {options.seed}", flush=True)
-        results = _run(jobs, scratch, options.workers, options.minutes)
+        results = _run((_job(mutant, tests) for mutant in mutants), scratch, options.workers, options.minutes)
     if options.results is not None:
         with options.results.open("a", encoding="utf-8") as file:
             file.writelines(json.dumps(result) + "\n" for result in results)
@@ -152,30 +151,36 @@ def _job(mutant: Mutant, tests: Tests) -> dict[str, Any]:
     return {**job, "seconds": tests.seconds(names)}
 
 
-def _run(jobs: Sequence[dict[str, Any]], scratch: Path, workers: int, minutes: float) -> list[dict[str, Any]]:
+def _run(jobs: Iterable[dict[str, Any]], scratch: Path, workers: int, minutes: float) -> list[dict[str, Any]]:
     """Run the tests of each mutant in one of several processes; return the results in the order of the mutants."""
-    claims = scratch / "c"
-    claims.mkdir()
-    (scratch / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
-    files = sorted({name.partition("::")[0] for job in jobs for name in job["tests"]})
-    processes = []
-    for number in range(workers):
-        copy = scratch / f"w{number}"
-        if number:
-            shutil.copytree(scratch / "w0", copy, symlinks=True)
-        compiling = [sys.executable, "-m", "compileall", "-q", "kafkalog_core", "kafkalog_cli", "tests"]
-        subprocess.run(compiling, cwd=copy, check=True)
-        environment = _environment(copy) | {
-            "MUTANTS_JOBS": str(scratch / "jobs.json"),
-            "MUTANTS_CLAIMS": str(claims),
-            "MUTANTS_ENDS": str(time.time() + minutes * 60),
-        }
-        command = [*_PYTEST, "-p", "tools.mutants.running", f"--basetemp={scratch}/b{number}", *files]
-        processes.append(subprocess.Popen(command, cwd=copy, env=environment, stdout=subprocess.DEVNULL))
+    place = scratch / "c"
+    place.mkdir()
+    ends = time.time() + minutes * 60
+    processes = [_worker(scratch, place, number, ends) for number in range(workers)]
+    count = 0
+    for job in jobs:
+        (place / f"{count}.tmp").write_text(json.dumps(job), encoding="utf-8")
+        (place / f"{count}.tmp").rename(place / f"{count}.job")
+        count += 1
+        if time.time() > ends:
+            break
+    (place / "end").write_text(str(count), encoding="utf-8")
     for process in processes:
         process.wait()
-    done = (claims / f"{number}.json" for number in range(len(jobs)))
+    done = (place / f"{number}.json" for number in range(count))
     return [json.loads(path.read_text(encoding="utf-8")) for path in done if path.exists()]
+
+
+def _worker(scratch: Path, place: Path, number: int, ends: float) -> subprocess.Popen[bytes]:
+    """Start a process that takes jobs, in a copy of its own."""
+    copy = scratch / f"w{number}"
+    if number:
+        shutil.copytree(scratch / "w0", copy, symlinks=True)
+    compiling = [sys.executable, "-m", "compileall", "-q", "kafkalog_core", "kafkalog_cli", "tests"]
+    subprocess.run(compiling, cwd=copy, check=True)
+    environment = _environment(copy) | {"MUTANTS_JOBS": str(place), "MUTANTS_ENDS": str(ends)}
+    command = [*_PYTEST, "-p", "tools.mutants.running", f"--basetemp={scratch}/b{number}", "-m", _MARKS]
+    return subprocess.Popen(command, cwd=copy, env=environment, stdout=subprocess.DEVNULL)
 
 
 def report(results: Sequence[dict[str, Any]], known: dict[Identity, str], at_least: float) -> int:

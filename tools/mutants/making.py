@@ -5,6 +5,7 @@ Left out, because they cannot change what the program does, or because nobody sh
 - annotations, `if TYPE_CHECKING:`, `if cython.compiled:`, `__all__`, `__slots__`, decorators, `cast`;
 - the text of messages: strings are never changed, and numbers inside the f-string of a `raise` are not either;
 - `strict=` of `zip`, which guards against an error in this program;
+- fsyncs: `python -m tests.power.mutants` leaves out each of them, and a model of the disk has to find it;
 - a mutant whose bytecode is the same as before.
 """
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+_SYNCS: Final = frozenset({"_sync", "_sync_parts", "_sync_directories", "sync", "sync_directory", "sync_file"})
 _OPERATORS: Final = dict(operators())
 
 
@@ -169,13 +171,20 @@ def _left_out(node: ast.AST) -> Iterator[Any]:
                 yield node.returns
         case ast.ClassDef():
             yield from node.decorator_list
-        case ast.If() if ast.unparse(node.test) in {"TYPE_CHECKING", "cython.compiled", "__name__ == '__main__'"}:
-            yield node
-        case ast.Assign(targets=[ast.Name(id="__all__" | "__slots__")]):
-            yield node
         case ast.Raise():
             yield from (each for each in ast.walk(node) if isinstance(each, ast.JoinedStr))
-        case ast.keyword(arg="strict"):
+        case _ if _is_left_out(node):
             yield node
+
+
+def _is_left_out(node: ast.AST) -> bool:
+    match node:
+        case ast.If():
+            return ast.unparse(node.test) in {"TYPE_CHECKING", "cython.compiled", "__name__ == '__main__'"}
+        case ast.Assign(targets=[ast.Name(id="__all__" | "__slots__")]) | ast.keyword(arg="strict"):
+            return True
         case ast.Call(func=ast.Name(id="cast" | "TypeVar" | "NewType")):
-            yield node
+            return True
+        case ast.Expr(value=ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[*arguments])):
+            return name in _SYNCS or any(isinstance(each, ast.Constant) and each.value == "fsync" for each in arguments)
+    return False

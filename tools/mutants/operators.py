@@ -127,7 +127,8 @@ class EmptyFunction(Operator):
             return
         first = body.children[_first(body)]
         code = first.get_code(include_prefix=False)
-        if first.type == "simple_stmt" and (code.strip() in {"...", "pass"} or code.startswith("return")):
+        is_text = first.type == "simple_stmt" and first.children[0].type in {"string", "strings"}
+        if is_text or (first.type == "simple_stmt" and code.strip() in {"...", "pass"}) or code.startswith("return"):
             return  # nothing to leave out, or ReturnNone does the same
         yield first.start_pos, first.end_pos
 

@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 import types
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,30 +38,40 @@ _FRESH: Final = 2
 
 def pytest_runtestloop(session: pytest.Session) -> bool:
     """Take the jobs one by one in place of running all tests."""
-    jobs = json.loads(Path(os.environ["MUTANTS_JOBS"]).read_text(encoding="utf-8"))
-    claims = Path(os.environ["MUTANTS_CLAIMS"])
-    runner = Runner(session, claims)
+    place = Path(os.environ["MUTANTS_JOBS"])
+    runner = Runner(session, place)
     runner.warm()
-    for number, job in enumerate(jobs):
-        if time.time() > float(os.environ["MUTANTS_ENDS"]):
-            break
+    for number in count():
+        job = _next(place, number)
+        if job is None:
+            return True
         with contextlib.suppress(FileExistsError):
-            os.close(os.open(claims / str(number), os.O_CREAT | os.O_EXCL))
-            result = runner.run(job)
-            temporary = claims / f"{number}.tmp"
-            temporary.write_text(json.dumps(result), encoding="utf-8")
-            temporary.rename(claims / f"{number}.json")
+            os.close(os.open(place / f"{number}.taken", os.O_CREAT | os.O_EXCL))
+            temporary = place / f"{number}.running"
+            temporary.write_text(json.dumps(runner.run(job)), encoding="utf-8")
+            temporary.rename(place / f"{number}.json")
     return True
+
+
+def _next(place: Path, number: int) -> dict[str, Any] | None:
+    """Wait for a job; return `None` when there is none any more, or no time."""
+    while time.time() < float(os.environ["MUTANTS_ENDS"]):
+        if (place / f"{number}.job").exists():
+            return json.loads((place / f"{number}.job").read_text(encoding="utf-8"))
+        if (place / "end").exists() and number >= int((place / "end").read_text(encoding="utf-8") or number + 1):
+            return None
+        time.sleep(0.1)
+    return None
 
 
 class Runner:
     """The collected tests, and how a mutant is run against some of them."""
 
-    def __init__(self, session: pytest.Session, claims: Path) -> None:
+    def __init__(self, session: pytest.Session, place: Path) -> None:
         self._items = {item.nodeid: item for item in session.items}
         self._config = session.config
         self._root = Path.cwd()
-        self._scratch = claims / f"tmp{os.getpid()}"
+        self._scratch = place / f"tmp{os.getpid()}"
         self._sound: set[str] = set()
         self._broken: set[str] = set()
         self._functions: dict[tuple[str, str, int], list[types.FunctionType]] = {}

@@ -178,7 +178,7 @@ def check_old(journal: Journal) -> States:
     return states
 
 
-def roll_back(disk: Disk, journal: Journal, states: States, *, gives_up_pointer: bool = False) -> Journal:
+def roll_back(disk: Disk, journal: Journal, states: States, *, gives_up_pointer: bool) -> Journal:
     """Take back the changes that have been made; `states` is what `check_old` gave under the same lock.
 
     `gives_up_pointer`: what leads to a journal elsewhere makes room for what comes back.
