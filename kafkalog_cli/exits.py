@@ -26,7 +26,7 @@ EXIT_STATUS_HELP = {
     ExitStatus.REFUSED: (
         "could not operate: no such file, no permission, a lock that is held, a plan that is refused; or this user "
         "may not read one of the PATHs or a file in it: the result covers the rest, and the status is 3 even if "
-        "the rest is damaged"
+        "the rest is damaged; or undo --partial left files as they are"
     ),
     ExitStatus.DAMAGE: (
         "done, and damage or another finding of severity error is in the result; or a repair, not yet applied, that "

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 import click
 from click.shell_completion import get_completion_class
 
 from kafkalog_cli.command import Command, Example
 from kafkalog_cli.exits import ExitStatus
+
+if TYPE_CHECKING:
+    from click.shell_completion import ShellComplete
 
 __all__ = ["completion"]
 
@@ -23,7 +28,5 @@ __all__ = ["completion"]
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the completion script of SHELL: bash, zsh or fish."""
-    completer = get_completion_class(shell)
-    if completer is None:
-        raise click.UsageError(f"this release of click has no completion for {shell}")
+    completer = cast("type[ShellComplete]", get_completion_class(shell))
     click.echo(completer(ctx.find_root().command, {}, "kafkalog", "_KAFKALOG_COMPLETE").source())

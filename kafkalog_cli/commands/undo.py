@@ -14,7 +14,7 @@ from kafkalog_cli.repair import Showing, locked, places_of_journal, watched
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops.plans.obstacles import trust_problem
 from kafkalog_core.ops.plans.undo_sheet import list_sheet, prune_sheet, undo_sheet
-from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
+from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, refusal_of, scope_of
 from kafkalog_core.storage.changing.writer import Disk
 
 if TYPE_CHECKING:
@@ -44,6 +44,15 @@ EXAMPLES = (
 @click.option("--list", "is_list", is_flag=True, help="Show the journals, and whether a run was interrupted.")
 @click.option("--prune", "is_prune", is_flag=True, help="Free journals: their runs cannot be taken back any more.")
 @click.option("--run", metavar="NAME", help="The run that is meant, as --list shows it.  [default: undo: the last one]")
+@click.option(
+    "--partial",
+    "is_partial",
+    is_flag=True,
+    help=(
+        "Put back the files that can be put back, and leave the others, and what belongs to them, as they are. A "
+        "refusal names them. The exit status is 3."
+    ),
+)
 @click.option("--apply", "is_apply", is_flag=True, help="Do it. Without this nothing is changed.")
 @options.verdict_output_option
 def undo_command(
@@ -52,6 +61,7 @@ def undo_command(
     is_list: bool,
     is_prune: bool,
     run: str | None,
+    is_partial: bool,
     is_apply: bool,
     output: str | None,
 ) -> int:
@@ -66,8 +76,10 @@ def undo_command(
     to), and where the journal is in a directory that --undo-to named and that other users can write to. The message of
     a refusal has the whole command.
     """
-    if is_list and (is_prune or is_apply or run is not None):
+    if is_list and (is_prune or is_apply or is_partial or run is not None):
         raise click.UsageError("--list stands alone")
+    if is_prune and is_partial:
+        raise click.UsageError("--prune takes nothing back; leave --partial out")
     showing = Showing(options.chosen_output(output))
     if is_list:
         showing.show(list_sheet(scope_of(directory, also)))
@@ -85,7 +97,7 @@ def undo_command(
         if is_prune:
             _prune(scope, run, showing, is_apply=is_apply)
         else:
-            _undo(scope, run, showing, is_apply=is_apply)
+            return _undo(scope, run, showing, is_partial=is_partial, is_apply=is_apply)
     return showing.finish()
 
 
@@ -96,16 +108,16 @@ def _check_trust(journal: Journal) -> None:
         raise RefusedError(f"{problem}; nothing has been changed")
 
 
-def _undo(scope: Scope, run: str | None, showing: Showing, *, is_apply: bool) -> None:
-    plan = plan_undo(scope, run)
-    if is_apply and not plan.obstacles:
+def _undo(scope: Scope, run: str | None, showing: Showing, *, is_partial: bool, is_apply: bool) -> int:
+    plan = plan_undo(scope, run, is_partial=is_partial)
+    is_done = is_apply and not plan.obstacles
+    if is_done:
         apply_undo(plan, Disk())
-        showing.show(undo_sheet(plan, is_done=True))
-        return
-    showing.show(undo_sheet(plan, is_done=False))
-    if is_apply:
+    showing.show(undo_sheet(plan, is_done=is_done))
+    if is_apply and not is_done:
         showing.finish(ExitStatus.REFUSED)
-        raise RefusedError(f"{plan.obstacles[0]}; nothing has been changed")
+        raise RefusedError(refusal_of(plan))
+    return showing.finish(ExitStatus.REFUSED if is_done and plan.left else None)
 
 
 def _prune(scope: Scope, run: str | None, showing: Showing, *, is_apply: bool) -> None:

@@ -87,7 +87,8 @@ def dump_records(path: str, timer: Timer, limit_bytes: int | None = None) -> Pas
     request = DumpRequest(targets=tuple(resolve([path])), level="records", filters=Filters(positions=positions))
     for chunk in dump(request, report):
         chunk.ndjson("auto")
-    return Pass(timer() - start, report.bytes, report.records)
+    size_bytes = report.bytes if limit_bytes is None else min(limit_bytes, report.bytes)  # what was read may be more
+    return Pass(timer() - start, size_bytes, report.records)
 
 
 MEASURES: Final = {

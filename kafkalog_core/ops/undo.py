@@ -23,11 +23,11 @@ from kafkalog_core.ops.plans.obstacles import (
 from kafkalog_core.storage.changing.changes import Change, grouped, makes_way
 from kafkalog_core.storage.changing.commit import (
     check_old,
-    check_saved,
     delete_remains,
     is_stuck,
     prune,
     roll_back,
+    saved_problem,
     state_of,
     unfinished_files,
 )
@@ -39,19 +39,22 @@ from kafkalog_core.storage.changing.journals import (
     leading_directory,
     prune_command,
     real_path,
+    resume_command,
     undo_command,
     untrusted_places,
 )
 from kafkalog_core.storage.changing.lock import holder_at_work
+from kafkalog_core.storage.changing.partial import left_out
 from kafkalog_core.storage.changing.permission import write_problems
 from kafkalog_core.storage.changing.pointer import pointer_room
 from kafkalog_core.storage.changing.space import Move, freed_bytes, rounded, spaces_of
 from kafkalog_core.storage.changing.swap import swap_name
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.logdir import is_broker_dir
+from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from kafkalog_core.storage.changing.changes import ChangeKind, Fingerprint
     from kafkalog_core.storage.changing.commit import FileState, States
@@ -68,9 +71,12 @@ __all__ = [
     "apply_undo",
     "plan_prune",
     "plan_undo",
+    "refusal_of",
     "scope_of",
 ]
 
+_SHOWN: Final = 10
+_LEFT: Final = "was left as it is when this undo began; it can be put back afterwards"
 _MAKE_ROOM: Final = "move something else away first, and run the same command again"
 
 
@@ -117,7 +123,17 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoPlan:
-    """What taking a run back does: `changes` in their order, each with what is there now as `before`."""
+    """What taking a run back does.
+
+    Args:
+        scope: where.
+        journal: of the run; `Journal.left` are the files that are left as they are.
+        changes: in their order, each with what is there now as `before`.
+        kinds: what each of them is called.
+        spaces: what they need.
+        obstacles: why it cannot be done, a sentence each.
+        left: why each of the files that are left cannot be put back, by path, with its size in bytes now.
+    """
 
     scope: Scope
     journal: Journal
@@ -125,6 +141,7 @@ class UndoPlan:
     kinds: tuple[str, ...]
     spaces: tuple[Space, ...]
     obstacles: tuple[str, ...]
+    left: tuple[tuple[str, int | None, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,26 +194,37 @@ def scope_of(path: str, also: Iterable[str] = ()) -> Scope:
     return Scope(directory, find_journals(directory, others))
 
 
-def plan_undo(scope: Scope, run: str | None = None) -> UndoPlan:
-    """What taking a run back would do. Raises NotFoundError where there is none."""
+def plan_undo(scope: Scope, run: str | None = None, *, is_partial: bool = False) -> UndoPlan:
+    """What taking a run back would do. Raises NotFoundError where there is none.
+
+    `is_partial`: files that cannot be put back, and those that belong to them, are left as they are.
+    """
     journal = scope.journal(run)
     changes: list[Change] = []
     kinds: list[str] = []
+    left: dict[int, str] = {}
     problem = trust_problem(journal)
     obstacles = list(_state_obstacles(journal)) or [each for each in (problem,) if each is not None]
     if not obstacles:
         states = [(entry, state_of(journal, entry)) for entry in reversed(journal.entries)]
+        later = (_changed_later(scope, journal, entry) for entry, state in states if state == "neither")
+        obstacles = [each for each in later if each is not None]
+        problems = {} if obstacles else _problems(journal, states)
+        left = dict.fromkeys(journal.left, _LEFT) | (left_out(journal, problems) if is_partial else {})
+        obstacles += [text for number, text in problems.items() if number not in left]
+        if obstacles and problems:
+            obstacles += _ways_out(journal, problems)
+        elif len(left) == len(journal.entries):
+            obstacles += [*problems.values(), *_ways_out(journal, problems)]
+        journal = replace(journal, left=frozenset(left))
         for entry, state in states:
-            if state == "neither":
-                obstacles.append(_changed_since(scope, journal, entry))
-            elif state != "before":
+            if state not in {"before", "neither"} and entry.number not in left:
                 is_known = state == "after" and not journal.is_interrupted
                 now = entry.after if is_known else fingerprint(journal.path_of(entry), journal.trusted)
                 change = _reverse(journal, entry, now)
                 changes.append(change)
                 kinds.append("extend" if entry.kind == "cut" else change.kind)
         obstacles += write_problems(changes)
-        obstacles += _unsaved(journal, states)
     spaces = _spaces(journal, changes)
     obstacles += [f"{space_sentence(space)}; {_MAKE_ROOM}" for space in spaces if not space.is_enough]
     return UndoPlan(
@@ -206,13 +234,14 @@ def plan_undo(scope: Scope, run: str | None = None) -> UndoPlan:
         kinds=tuple(kinds),
         spaces=spaces,
         obstacles=tuple(obstacles),
+        left=tuple(_left_files(journal, left)),
     )
 
 
 def apply_undo(plan: UndoPlan, disk: Disk) -> Journal:
     """Take a run back. Raises RefusedError while nothing has been changed, UnfinishedError once something has."""
     if plan.obstacles:
-        raise RefusedError(f"{plan.obstacles[0]}; nothing has been changed")
+        raise RefusedError(refusal_of(plan))
     states = check_old(plan.journal)
     try:
         pointer_bytes = pointer_room(plan.journal)
@@ -224,6 +253,14 @@ def apply_undo(plan: UndoPlan, disk: Disk) -> Journal:
         raise UnfinishedError(
             f"{cause}. The undo is not finished: when the cause is mended, run {undo_command(root, plan.journal)} again"
         ) from error
+
+
+def refusal_of(plan: UndoPlan) -> str:
+    """Return the sentence that refuses a plan: its obstacles, of many the first and the last, which says what to do."""
+    shown = plan.obstacles
+    if len(shown) > _SHOWN:
+        shown = (*shown[: _SHOWN - 1], f"and {count_of(len(shown) - _SHOWN, 'more file')}", shown[-1])
+    return f"{'; '.join(shown)}; nothing has been changed"
 
 
 def plan_prune(scope: Scope, run: str | None = None) -> PrunePlan:
@@ -349,8 +386,8 @@ def _state_obstacles(journal: Journal) -> Iterator[str]:
             yield at_work
 
 
-def _changed_since(scope: Scope, journal: Journal, entry: Entry) -> str:
-    """Why a file cannot be taken back: by whom it was changed since."""
+def _changed_later(scope: Scope, journal: Journal, entry: Entry) -> str | None:
+    """Return that a later run has changed a file again, with the command that takes that one back; None: none has."""
     path = journal.path_of(entry)
     for other in reversed(scope.found.journals):
         if other.order > journal.order and other.state not in {"undone", "pruning"}:
@@ -360,12 +397,44 @@ def _changed_since(scope: Scope, journal: Journal, entry: Entry) -> str:
                         f"{path}: a later run of kafkalog {other.command} changed it again; take that one back first: "
                         f"{undo_command(scope.root, other)}"
                     )
-    if not os.path.isdir(os.path.dirname(path)):
-        problem = "its directory is gone: a broker deleted or moved the partition"
-    else:
-        problem = "has changed since this run, most likely by a broker that was started"
-    give_up = prune_command(leading_directory(journal), journal)
-    return f"{path}: {problem}; it cannot be taken back. To keep the files as they are and free the journal: {give_up}"
+    return None
+
+
+def _problems(journal: Journal, states: States) -> dict[int, str]:
+    """Return why files of a run cannot be put back, by the numbers of their entries."""
+    found = {}
+    for entry, state in states:
+        path = journal.path_of(entry)
+        if state != "neither":
+            problem = saved_problem(journal, entry, state)
+        elif not os.path.isdir(os.path.dirname(path)):
+            problem = f"{path}: its directory is gone: a broker deleted or moved the partition"
+        else:
+            problem = f"{path}: has changed since this run, most likely by a broker that was started"
+        if problem is not None:
+            found[entry.number] = problem
+    return found
+
+
+def _ways_out(journal: Journal, problems: Mapping[int, str]) -> Iterator[str]:
+    """Yield what can be done with a run that cannot be taken back as a whole."""
+    root = leading_directory(journal)
+    ways = []
+    if len(left_out(journal, problems)) < len(journal.entries):
+        ways.append(f"put back the other files: {undo_command(root, journal, '--partial')}")
+    if journal.state == "prepared":
+        ways.append(f"finish the run: {resume_command(root, journal)}")
+    ways.append(f"keep the files as they are and free the journal: {prune_command(root, journal)}")
+    yield f"it cannot be taken back as a whole. To {', or to '.join(ways)}"
+
+
+def _left_files(journal: Journal, left: Mapping[int, str]) -> Iterator[tuple[str, int | None, str]]:
+    for entry in journal.entries:
+        if entry.number in left:
+            path = journal.path_of(entry)
+            status = journal.trusted.status(path)
+            reason = left[entry.number].removeprefix(f"{path}: ")
+            yield path, None if status is None else status.st_size, reason
 
 
 def _reverse(journal: Journal, entry: Entry, now: Fingerprint | None) -> Change:
@@ -381,13 +450,6 @@ def _reverse(journal: Journal, entry: Entry, now: Fingerprint | None) -> Change:
         why=f"taken back: {entry.why}",
         swap=entry.swap,
     )
-
-
-def _unsaved(journal: Journal, states: States) -> Iterator[str]:
-    try:
-        check_saved(journal, states)
-    except RefusedError as error:
-        yield str(error)
 
 
 def _spaces(journal: Journal, changes: list[Change]) -> tuple[Space, ...]:

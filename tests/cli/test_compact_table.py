@@ -93,6 +93,9 @@ def test_of_many_only_the_first_are_told_in_full(shown) -> None:
     text = shown(*(replace(rows.CLEANABLE, partition=rows.partition(number)) for number in range(10)))
     assert text.count("WOULD BE CLEANED NOW") == 3
     assert "kafkalog compact on one partition shows them in full" in text
+    text = shown(*(replace(rows.CLEANABLE, partition=rows.partition(number)) for number in range(3)))
+    assert text.count("WOULD BE CLEANED NOW") == 3
+    assert "of the others" not in text
 
 
 def test_nothing_is_compacted(shown) -> None:

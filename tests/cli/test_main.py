@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.main import COMMANDS, cli
 from kafkalog_core.errors import NotFoundError
+from tests import build
 from tests.cli.conftest import batch, damage
 
 ROOT = Path(__file__).parent.parent.parent
@@ -196,6 +197,22 @@ def test_interpreted_kernels_are_said_once(dumping, monkeypatch):
     result = dumping.batches(batch()).batches(batch()).run()
     assert result.stderr.count("kafkalog: ") == 1
     assert "interpreted" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "module"), [("dump", "commands.dump"), ("verify", "commands.verify"), ("compact", "compacting")]
+)
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_every_command_that_reads_records_says_that_its_kernels_are_slow(
+    command, module, is_compiled, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(f"kafkalog_cli.{module}.kernels.COMPILED", is_compiled)
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(build.batch_v2([build.Record()]))
+    options = ["--kafka", "4.3"] if command == "compact" else []
+    result = CliRunner().invoke(cli, [command, *options, "--output", "ndjson", str(tmp_path / "t-0")])
+    assert result.exit_code == 0
+    assert result.stderr.count("the interpreted ones are about 100 times slower") == (not is_compiled)
 
 
 FLOOD = """

@@ -172,6 +172,13 @@ def test_damage():
     assert "Copy the partition from a healthy replica." in page.text
     assert FINDING_TYPES["batch.crc-mismatch"].meaning in html.unescape(page.text)
     assert "00000000000000000100.log at byte 0 (1000 B)" in page.text
+    for word, sign in (
+        ("error", "\N{HEAVY MULTIPLICATION X}"),
+        ("damaged", "\N{HEAVY MULTIPLICATION X}"),
+        ("clean", "\N{CHECK MARK}"),
+    ):
+        badge = f'<span class="badge {word}"><span aria-hidden="true">{sign}</span> {word}</span>'
+        assert badge in html.unescape(page.source)
     assert "1 clean partition" in page.text
 
 

@@ -55,6 +55,15 @@ def test_records_of_a_broker_of_4_3() -> None:
     assert decode_metadata_record(b"\1\x09\0" + TOPIC[-17:]) == TopicRemoved(topic_id="MfVPaRT0RbiRUeLxETwsDg")
 
 
+def test_registrations_of_brokers_of_older_versions() -> None:
+    """Version 2 brought whether the broker migrates, after its number; version 1 whether it is about to stop."""
+    known = decode_metadata_record(BROKER)
+    second = b"\1\0\2" + BROKER[3:]
+    first = b"\1\0\1" + BROKER[3:7] + BROKER[8:]
+    oldest = b"\1\0\0" + first[3:-21] + first[-20:]
+    assert [decode_metadata_record(each) for each in (second, first, oldest)] == [known] * 3
+
+
 def test_settings_of_topics_and_brokers() -> None:
     topic = {"resource_type": TOPIC_RESOURCE, "resource_name": "shop.temp0", "name": "max.message.bytes"}
     assert decode_metadata_record(TOPIC_CONFIG) == ConfigValue(**topic, value="77777")

@@ -45,6 +45,8 @@ UUIDS = st.uuids().map(lambda value: value.hex)
         ("5.log", FileKind.LOG, FileState.LIVE, 5, False),
         ("+5.log", FileKind.LOG, FileState.LIVE, 5, False),
         ("-5.log", FileKind.LOG, FileState.LIVE, -5, False),
+        ("-9223372036854775808.log", FileKind.LOG, FileState.LIVE, -(2**63), False),
+        ("-9223372036854775809.log", FileKind.LOG, FileState.LIVE, None, False),
         ("5.copy.log", FileKind.LOG, FileState.LIVE, 5, False),
         ("5 .log", FileKind.LOG, FileState.LIVE, None, False),
         ("5_0.log", FileKind.LOG, FileState.LIVE, None, False),

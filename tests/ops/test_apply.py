@@ -225,7 +225,9 @@ def test_what_a_broker_has_changed_since_is_left(root: Path, name: str) -> None:
         file.write(b"broker")
     now = snapshot(root)
     plan = plan_undo(scope_of(str(root)))
-    assert [name in obstacle and "has changed since" in obstacle for obstacle in plan.obstacles] == [True]
+    changed, ways = plan.obstacles
+    assert changed == f"{root}/{name}: has changed since this run, most likely by a broker that was started"
+    assert ways.startswith("it cannot be taken back as a whole. To keep the files as they are and free the journal: ")
     with pytest.raises(RefusedError):
         apply_undo(plan, Disk())
     assert snapshot(root) == now
@@ -234,14 +236,16 @@ def test_what_a_broker_has_changed_since_is_left(root: Path, name: str) -> None:
 def test_a_partition_that_is_gone(root: Path) -> None:
     write_into(root, **{"t-1/new": "x", "meta.properties": "y"})
     shutil.rmtree(root / "t-1")
-    (obstacle,) = plan_undo(scope_of(str(root))).obstacles
-    assert "t-1/new: its directory is gone" in obstacle
+    gone, ways = plan_undo(scope_of(str(root))).obstacles
+    assert "t-1/new: its directory is gone" in gone
+    assert "--partial" not in ways
 
 
 def test_a_file_of_the_same_name_came_since(root: Path) -> None:
     apply_to(root, Disk())
     (root / "t-0" / "00000000000000000050.log").write_bytes(b"new")
-    assert len(plan_undo(scope_of(str(root))).obstacles) == 1
+    changed, _ = plan_undo(scope_of(str(root))).obstacles
+    assert f"{50:020}.log: has changed since" in changed
 
 
 @pytest.mark.parametrize("which", ["old", "tail"])
@@ -291,7 +295,8 @@ def test_a_byte_in_the_middle_of_what_was_saved(root: Path, which: str) -> None:
     assert saved.stat().st_size > WHOLE_BYTES
     spoil(str(saved))
     plan = plan_undo(scope_of(str(root)))
-    assert [f"{big.name} is not what it was" in obstacle for obstacle in plan.obstacles] == [True]
+    damaged, _ = plan.obstacles
+    assert damaged == f"{big}: what was saved of it is not what it was: {saved}"
     with pytest.raises(RefusedError):
         apply_undo(plan, Disk())
     assert snapshot(root) == now

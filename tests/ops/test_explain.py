@@ -55,6 +55,8 @@ def test_a_subject_stands_for_all_of_its_codes() -> None:
     assert explained("nonsense") == []
     assert near("crc-mismtch")[0] == "crc-mismatch"
     assert near("0") == []
+    assert len(near("log.segment-of")) <= 5
+    assert max(len(near(code)) for code in FINDING_TYPES) == 5
 
 
 @pytest.mark.parametrize("name", BROKER_MESSAGES)

@@ -24,7 +24,7 @@ from kafkalog_core.storage.changing.lock import (
     locked_dirs,
     unlocked_dirs,
 )
-from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.storage.changing.writer import Disk, WriteError
 from tests.storage.repairs import OWNER, DyingDisk, Killed, names_of_ours
 from tests.ways import let_others_in
 
@@ -333,6 +333,33 @@ def test_a_system_without_locks_says_so(log_dir: Path, monkeypatch: pytest.Monke
         LogDirLocks([str(log_dir)], Disk()).__enter__()
 
 
+@pytest.mark.parametrize(
+    ("number", "error", "said"),
+    [
+        (None, LockedError, "held by one process after another; run the same command again"),
+        (errno.EACCES, AccessError, "without a lock two runs of kafkalog could mix; run this as the owner"),
+    ],
+)
+def test_one_of_our_own_that_cannot_be_had(
+    tmp_path: Path, number: int | None, error: type[Exception], said: str
+) -> None:
+    """Another process takes it away each time that it is made, or nobody may make it."""
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+
+    class Losing(Disk):
+        def write_file(self, path: str, *given: Any) -> Any:
+            if number is not None:
+                raise WriteError(os.strerror(number), path=path, number=number)
+            result = super().write_file(path, *given)
+            os.unlink(path)
+            return result
+
+    with pytest.raises(error, match=said), LogDirLocks([], Losing(), [str(partition)]):
+        raise AssertionError
+    assert os.listdir(partition) == []
+
+
 def test_a_log_directory_has_none_of_ours(log_dir: Path) -> None:
     assert unlocked_dirs([str(log_dir), str(log_dir / "t-0"), str(log_dir / "t-0" / "missing")]) == []
 
@@ -341,7 +368,7 @@ TAKER = """
 import os, sys
 from kafkalog_core.errors import LockedError
 from kafkalog_core.storage.changing.lock import LogDirLocks
-from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.storage.changing.writer import Disk, WriteError
 held = 0
 tries = 0
 while held < 25 and (tries < 20_000 or not held):

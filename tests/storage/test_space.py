@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog_core.errors import RefusedError
 from kafkalog_core.storage.changing import space as space_module
+from kafkalog_core.storage.changing.ahead import Contents, make_ahead
 from kafkalog_core.storage.changing.changes import Change, Fingerprint
 from kafkalog_core.storage.changing.space import Space, existing_directory, freed_bytes, made_ahead, spaces_for
+from kafkalog_core.storage.changing.writer import Disk
 
 KIB = 1024
 INTENT = 4 * KIB  # of two changes
@@ -32,6 +35,14 @@ def two_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str
     other.mkdir()
     monkeypatch.setattr(space_module, "_device", lambda path: 1 if path.startswith(str(patient)) else 2)
     return str(patient), str(other)
+
+
+def test_a_file_that_changed_is_not_touched_ahead_of_the_intent(tmp_path: Path) -> None:
+    """Without a journal changes are made one by one, each on the file that was planned for alone."""
+    one = change(f"{tmp_path}/t-0/one", "remove", 3, None)
+    with pytest.raises(RefusedError, match="has changed since it was planned; run the same command again"):
+        list(make_ahead(Disk(), "run", [one], Contents()))
+    assert Path(one.path).read_bytes() == b"\1" * 3
 
 
 def needed(changes: list[Change], undo_to: str | None = None, *, keeps_old: bool = True) -> dict[str, int]:

@@ -27,6 +27,7 @@ from kafkalog_core.ops.plans import plan as plan_module
 from kafkalog_core.ops.plans.plan import Outcome, PlanRequest, make_plan
 from kafkalog_core.ops.plans.sites import site_of
 from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
+from kafkalog_core.storage.changing import trusted as trusted_module
 from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.journal_file import parse_journal
 from kafkalog_core.storage.changing.journals import find_journals
@@ -242,6 +243,88 @@ def test_a_journal_that_is_garbage_is_refused_in_one_sentence(root: Path, outsid
     apply_prune(plan_prune(scope_of(str(root)), journal.run), Disk())
     assert names_of_ours(root) == []
     assert snapshot(outside) == other
+
+
+def _in_entry(number: int, **members: object) -> Callable[[dict[str, Any]], None]:
+    return lambda journal: journal["entries"][number].update(members)
+
+
+def _without(number: int, name: str) -> Callable[[dict[str, Any]], None]:
+    return lambda journal: journal["entries"][number].update({name: None})
+
+
+CUT, REPLACED, REMOVED, TOP_FILE = range(4)
+LONGER = {"size_bytes": 10**6, "mtime_ns": 0, "sha256": "0" * 64}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_without(CUT, "after"), "is no cut"),
+        (_in_entry(REMOVED, kind="replace"), "is no replace"),
+        (_in_entry(CUT, after=LONGER), "is a cut that makes a file longer"),
+        (_without(REPLACED, "new_sha256"), "is to write a file and lacks its hash"),
+        (_without(REPLACED, "has"), "is to write a file and lacks its owner"),
+        (_without(CUT, "had"), "lacks the owner of the file that was there"),
+        (_in_entry(REMOVED, inline="AA=="), "has old content where none is saved"),
+        (_in_entry(CUT, saved_sha256=None), "lacks the hash of what is saved"),
+        (_in_entry(REMOVED, saved="tail", saved_sha256="0" * 64), "has saved a tail of what is not cut"),
+        (
+            lambda journal: journal["entries"][CUT]["had"].update(extended={"a\0b": ""}),
+            "the name of an extended attribute",
+        ),
+    ],
+)
+def test_a_journal_that_contradicts_itself(root: Path, change: Callable[[dict[str, Any]], None], said: str) -> None:
+    journal = small(root, Disk())
+    kinds = [entry.kind for entry in journal.entries]
+    order = [kinds.index(kind) for kind in ("cut", "replace", "remove")]
+
+    def sorted_change(value: dict[str, Any]) -> None:
+        entries = value["entries"]
+        value["entries"] = [entries[number] for number in order]
+        change(value)
+        value["entries"] = entries
+
+    forge(journal.layout.intent, sorted_change)
+    now = snapshot(root)
+    assert not undone(root)
+    (remains,) = scope_of(str(root)).found.remains
+    assert said in remains.reason
+    assert snapshot(root) == now
+
+
+def test_a_run_that_is_complete_cannot_be_resumed(root: Path) -> None:
+    journal = small(root, Disk())
+    with pytest.raises(RefusedError, match=rf"is complete and cannot be resumed. .*kafkalog undo {root} --list"):
+        resume(journal, Disk())
+
+
+def test_what_is_cut_or_extended_has_no_other_name_and_is_a_file(root: Path, outside: Path) -> None:
+    log, fifo = root / "t-0" / LOG, root / "t-0" / "fifo"
+    os.link(log, outside / "backup")
+    os.mkfifo(fifo)
+    kept = os.open(fifo, os.O_RDWR)  # so that opening it does not wait
+    for change in (lambda path: Disk().cut(path, 1, 0), lambda path: Disk().extend(path, 1, [b"x"], 0)):
+        with pytest.raises(RefusedError, match=r"has another hard link, which would be changed with it.* cp -p "):
+            change(str(log))
+        with pytest.raises(RefusedError, match="is not a regular file"):
+            change(str(fifo))
+    os.close(kept)
+    assert (outside / "backup").read_bytes() == log.read_bytes()
+
+
+def test_a_directory_that_is_another_one_a_moment_later(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trusted_module, "_KEPT_OPEN", 1)
+    (root / "t-1").mkdir(exist_ok=True)
+    trusted = TrustedDirectories([str(root)])
+    assert trusted.status(f"{root}/t-0/{LOG}") is not None
+    trusted.status(f"{root}/t-1/{LOG}")  # closes the other one
+    trusted.status(f"{root}/meta.properties")
+    (root / "t-0").rename(root / "gone")
+    shutil.copytree(root / "gone", root / "t-0")
+    with pytest.raises(RefusedError, match="is another directory now than a moment ago"):
+        trusted.status(f"{root}/t-0/{LOG}")
 
 
 def test_garbage_in_one_partition_does_not_keep_others_from_being_mended(root: Path) -> None:

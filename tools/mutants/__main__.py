@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tools.mutants import making, table
 from tools.mutants.choosing import Tests
+from tools.mutants.operators import check_examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -44,7 +45,8 @@ _ROOMS: Final = ("kafkalog_core/storage/changing", "kafkalog_core/storage", "kaf
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make mutants, run tests against them, and say what no test noticed."""
     options = _parser().parse_args(arguments)
-    paths = modules(options.paths, options.since)
+    check_examples()
+    paths = modules(options.paths, options.since) or modules(options.paths, None)
     with tempfile.TemporaryDirectory(prefix="m", ignore_cleanup_errors=True) as name:
         scratch = Path(name)
         copy = _copy(scratch / "w0")
@@ -54,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tests = Tests(where, options.seconds)
         mutants = _again(options.again) if options.again else _drawn(paths, options.seed, options.count)
         results = _run((_job(mutant, tests) for mutant in mutants), scratch, options.workers, options.minutes)
+        _unmount(scratch)
     if options.results is not None:
         with options.results.open("a", encoding="utf-8") as file:
             file.writelines(json.dumps(result) + "\n" for result in results)
@@ -66,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", default="1", help="which mutants are drawn")
     add("--count", type=int, default=300, help="how many")
     add("--paths", nargs="*", default=[], help="modules and folders to mutate; default: all")
-    add("--since", metavar="COMMIT", help="mutate only modules that changed since this commit")
+    add("--since", metavar="COMMIT", help="mutate only modules that changed since this commit, if any did")
     add("--map", type=Path, metavar="DIR", help="where the coverage of each test is kept")
     add(
         "--again", type=Path, metavar="FILE", help="run what survived by an earlier --results again, in place of a draw"
@@ -80,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def modules(prefixes: Sequence[str], since: str | None) -> list[str]:
-    """Return the modules to mutate: all but spark's, and those whose compiled twin runs."""
+    """Return the modules to mutate: all but spark's, and the kernels where their compiled twin runs."""
     changed = None
     if since is not None:
         command = ["git", "diff", "--name-only", since, "HEAD"]
@@ -88,7 +91,7 @@ def modules(prefixes: Sequence[str], since: str | None) -> list[str]:
     found = []
     for path in sorted([*ROOT.glob("kafkalog_core/**/*.py"), *ROOT.glob("kafkalog_cli/**/*.py")]):
         name = str(path.relative_to(ROOT))
-        is_left_out = "spark" in path.parts or any(path.parent.glob(f"{path.stem}.*.so"))
+        is_left_out = "spark" in path.parts or any(path.parent.glob("*.so"))
         is_chosen = not prefixes or any(name.startswith(prefix) for prefix in prefixes)
         if is_chosen and not is_left_out and (changed is None or name in changed):
             found.append(name)
@@ -178,9 +181,20 @@ def _worker(scratch: Path, place: Path, number: int, ends: float) -> subprocess.
         shutil.copytree(scratch / "w0", copy, symlinks=True)
     compiling = [sys.executable, "-m", "compileall", "-q", "kafkalog_core", "kafkalog_cli", "tests"]
     subprocess.run(compiling, cwd=copy, check=True)
-    environment = _environment(copy) | {"MUTANTS_JOBS": str(place), "MUTANTS_ENDS": str(ends)}
+    temporary = scratch / f"t{number}"
+    temporary.mkdir()
+    environment = _environment(copy) | {"MUTANTS_JOBS": str(place), "MUTANTS_ENDS": str(ends), "TMPDIR": str(temporary)}
     command = [*_PYTEST, "-p", "tools.mutants.running", f"--basetemp={scratch}/b{number}", "-m", _MARKS]
     return subprocess.Popen(command, cwd=copy, env=environment, stdout=subprocess.DEVNULL)
+
+
+def _unmount(scratch: Path) -> None:
+    """Take away file systems that tests mounted which did not come to their end."""
+    mounts = Path("/proc/mounts")
+    lines = mounts.read_text(encoding="utf-8").splitlines() if mounts.exists() else []
+    for place in (line.split()[1] for line in lines):
+        if place.startswith(f"{scratch}/"):
+            subprocess.run(["umount", "--lazy", place], check=False)
 
 
 def report(results: Sequence[dict[str, Any]], known: dict[Identity, str], at_least: float) -> int:

@@ -40,6 +40,9 @@ class Tests:
         imported = "" in names or not mutant.function
         if not names - {""}:  # a default, a constant: what uses it may run anywhere in the module
             names = set().union(*lines.values())
+        if not names - {""}:  # all of it runs while modules are imported: the folder of tests of its name
+            folder = f"tests/{mutant.site.path.split('/')[1]}/"
+            names = {name for name in self._durations if name.startswith(folder)}
         return self._ordered(names - {""}), imported
 
     def seconds(self, names: Iterable[str]) -> float:

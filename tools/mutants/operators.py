@@ -6,6 +6,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import parso
+from cosmic_ray.mutating import mutate_code
 from cosmic_ray.operators.boolean_replacer import AddNot
 from cosmic_ray.operators.number_replacer import NumberReplacer
 from cosmic_ray.operators.operator import Example, Operator
@@ -213,5 +214,16 @@ def operators() -> tuple[tuple[str, Operator], ...]:
     comparisons = (f"ReplaceComparisonOperator_{old}_{new}" for old, news in _COMPARISONS.items() for new in news)
     arithmetic = (f"ReplaceBinaryOperator_{old}_{new}" for old, new in _ARITHMETIC.items())
     theirs = tuple((name, get_operator(f"core/{name}")()) for name in chain(comparisons, arithmetic, _OTHERS))
-    ours = (NegateCondition(), RaiseNumber(), RemoveStatement(), ReturnNone(), EmptyFunction(), NegateMembership())
-    return theirs + tuple((type(each).__name__, each) for each in ours)
+    return theirs + tuple((type(each).__name__, each) for each in _OURS)
+
+
+_OURS: Final = (NegateCondition(), RaiseNumber(), RemoveStatement(), ReturnNone(), EmptyFunction(), NegateMembership())
+
+
+def check_examples() -> None:
+    """Raise AssertionError where an operator of this module does not do what its examples say."""
+    for operator in _OURS:
+        for example in operator.examples():
+            made = mutate_code(example.pre_mutation_code, operator, example.occurrence)
+            if made != example.post_mutation_code:
+                raise AssertionError(f"{type(operator).__name__}: {made!r} is not {example.post_mutation_code!r}")

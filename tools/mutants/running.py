@@ -169,9 +169,16 @@ class Runner:
         items = [self._items[name] for name in tests]
         for item, following in zip(items, [*items[1:], None], strict=True):
             report(item.nodeid)
-            if any(each.failed for each in runtestprotocol(item, log=False, nextitem=following or item)):
-                return _KILLED
+            if any(each.failed for each in runtestprotocol(item, log=False, nextitem=following)):
+                return self._ended(item, _KILLED)
         return 0
+
+    @staticmethod
+    def _ended(item: pytest.Item, status: int) -> int:
+        """Let fixtures end what they began, mounts and processes."""
+        with contextlib.suppress(BaseException):
+            item.session._setupstate.teardown_exact(None)  # noqa: SLF001 -- the test that would do so comes no more
+        return status
 
 
 def _outcome(code: int | None, report: str) -> tuple[str, str]:

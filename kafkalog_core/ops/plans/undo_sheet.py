@@ -30,19 +30,28 @@ def undo_sheet(plan: UndoPlan, *, is_done: bool) -> Sheet:
     journal, root = plan.journal, plan.scope.root
     counts = counted_changes(plan.kinds, "" if is_done else "would be ")
     what = f"{counts}, so that {root} is as it was before {journal.command} ({journal.run})"
-    if is_done:
+    if plan.left:
+        files = count_of(len(plan.left), "file")
+        what = f"{counts} of {journal.command} ({journal.run}) in {root}; {files} cannot be put back and "
+        is_one = len(plan.left) == 1
+        what += f"{'is' if is_one else 'are'} left as {'it is' if is_one else 'they are'}"
+    if is_done and plan.left:
+        state, message = "applied", f"{what}. What is saved of them is kept until kafkalog undo --prune deletes it"
+    elif is_done:
         state, message = "applied", f"{what}. Its record is kept until kafkalog undo --prune deletes it"
     elif plan.obstacles:
         state, message = "refused", f"{journal.run} cannot be taken back as things are. Nothing has been changed"
     else:
-        command = undo_command(root, journal)
+        command = undo_command(root, journal, *(["--partial"] if plan.left else []))
         state, message = "planned", f"{what}. Nothing has been changed yet. To apply it: {command}"
     row = _plan_row(_UNDO, root, state, message, len(plan.changes), plan.obstacles)
     row["needed_bytes"] = sum(space.needed_bytes for space in plan.spaces)
     row["run"] = journal.run
     rows = (change_row(change, is_done=is_done) for change in plan.changes)
     kinds = zip(rows, plan.kinds, strict=True)
-    return Sheet(plan=row, changes=tuple(change | {"kind": kind} for change, kind in kinds), spaces=plan.spaces)
+    changes = tuple(change | {"kind": kind} for change, kind in kinds)
+    left = tuple(_kept_row(path, size_bytes, why, is_done=is_done) for path, size_bytes, why in plan.left)
+    return Sheet(plan=row, changes=(*changes, *left), spaces=plan.spaces)
 
 
 def prune_sheet(plan: PrunePlan, *, is_done: bool, freed_bytes: int | None = None) -> Sheet:
@@ -92,11 +101,15 @@ def _given_up_rows(given_up: GivenUp, *, is_done: bool) -> Iterator[Row]:
     }
     state = "done" if is_done else "planned"
     for path, size_bytes, is_now in given_up.left:
-        row = _file_row(path) | {"kind": "keep", "state": state, "why": how[is_now]}
-        yield row | {"bytes_before": size_bytes, "bytes_after": size_bytes}
+        yield _kept_row(path, size_bytes, how[is_now], is_done=is_done)
     for path, size_bytes, of in given_up.deleted:
         row = _file_row(path) | {"kind": "remove", "state": state, "why": f"what was saved of {os.path.basename(of)}"}
         yield row | {"bytes_before": size_bytes}
+
+
+def _kept_row(path: str, size_bytes: int | None, why: str, *, is_done: bool) -> Row:
+    row = _file_row(path) | {"kind": "keep", "state": "done" if is_done else "planned", "why": why}
+    return row | {"bytes_before": size_bytes, "bytes_after": size_bytes}
 
 
 def _file_row(path: str) -> Row:

@@ -50,12 +50,12 @@ __all__ = [
     "check_new",
     "check_old",
     "check_resumed",
-    "check_saved",
     "delete_remains",
     "finish",
     "is_stuck",
     "prune",
     "roll_back",
+    "saved_problem",
     "state_of",
     "unfinished_files",
 ]
@@ -166,12 +166,15 @@ def finish(disk: Disk, journal: Journal, states: States) -> Journal:
 
 
 def check_old(journal: Journal) -> States:
-    """The state of each file of a run that is to be taken back, the last first.
+    """The state of each file of a run that is to be taken back, the last first, but for those that are left.
 
     Raises RefusedError where one is neither, and where its old content is not there.
     """
-    states = _states(journal, reversed(journal.entries))
-    check_saved(journal, states)
+    states = _states(journal, (entry for entry in reversed(journal.entries) if entry.number not in journal.left))
+    for entry, state in states:
+        problem = saved_problem(journal, entry, state)
+        if problem is not None:
+            raise RefusedError(f"{problem}; {_finish_instead(journal)}")
     check_owners(
         journal, [(entry, entry.had) for entry, state in states if state != "before" and _is_copied(journal, entry)]
     )
@@ -180,6 +183,8 @@ def check_old(journal: Journal) -> States:
 
 def roll_back(disk: Disk, journal: Journal, states: States, *, gives_up_pointer: bool) -> Journal:
     """Take back the changes that have been made; `states` is what `check_old` gave under the same lock.
+
+    What the journal says is left stays in it, so that it can be taken back later.
 
     `gives_up_pointer`: what leads to a journal elsewhere makes room for what comes back.
     """
@@ -198,6 +203,10 @@ def roll_back(disk: Disk, journal: Journal, states: States, *, gives_up_pointer:
             for entry in _made_way(disk, journal, steps, "before"):
                 _take_back(disk, journal, entry)
         leave_pointer_if_room(disk, journal, ())
+        if journal.left:
+            _clear(disk, journal)
+            rest = tuple(entry for entry in journal.entries if entry.number in journal.left)
+            return write_intent(disk, replace(journal, entries=rest, left=frozenset()), "complete", _like(journal))
         journal = write_intent(disk, journal, "undone", _like(journal))
         _clear(disk, journal)
     return journal
@@ -209,26 +218,21 @@ def unfinished_files(journal: Journal) -> list[str]:
     return [path for path in named if journal.trusted.exists(path)]
 
 
-def check_saved(journal: Journal, states: States) -> None:
-    """Check that the old content of every change that has been made is there. Raises RefusedError."""
-    for entry, state in states:
-        if state == "before" or entry.before is None:
-            continue
-        if entry.saved == "nothing":
-            problem = f"nothing was saved of {entry.path}; {_finish_instead(journal)}"
-            raise RefusedError(problem, path=journal.layout.intent)
-        is_inside = entry.saved == "inline"
-        layout = journal.layout
-        path = layout.intent if is_inside else layout.saved(journal.path_of(entry), entry.number, entry.saved)
-        try:
-            is_whole = _is_whole(journal.trusted, path, entry)
-        except StorageError as error:
-            problem = f"what was saved of {entry.path} cannot be read: {error.message}; {_finish_instead(journal)}"
-            raise RefusedError(problem, path=path) from error
-        if not is_whole:
-            raise RefusedError(
-                f"what was saved of {entry.path} is not what it was; {_finish_instead(journal)}", path=path
-            )
+def saved_problem(journal: Journal, entry: Entry, state: FileState) -> str | None:
+    """Return why the old content of a change that has been made cannot be put back; None: it can, or need not be."""
+    if state == "before" or entry.before is None:
+        return None
+    path, layout = journal.path_of(entry), journal.layout
+    if entry.saved == "nothing":
+        return f"{path}: nothing was saved of it"
+    saved = layout.intent if entry.saved == "inline" else layout.saved(path, entry.number, entry.saved)
+    try:
+        is_whole = _is_whole(journal.trusted, saved, entry)
+    except DeniedError:
+        raise
+    except StorageError as error:
+        return f"{path}: what was saved of it cannot be read: {saved}: {error.message}"
+    return None if is_whole else f"{path}: what was saved of it is not what it was: {saved}"
 
 
 def is_stuck(journal: Journal) -> bool:
@@ -269,7 +273,7 @@ def _prune(disk: Disk, journal: Journal) -> None:
         disk.rename(journal.layout.intent, freed.intent)
         disk.sync_directory(os.path.dirname(freed.intent))
         journal = replace(journal, layout=freed, state="pruning")
-    _remove(disk, journal)
+    _remove(disk, replace(journal, left=frozenset()))
 
 
 def _remove(disk: Disk, journal: Journal) -> None:
@@ -522,10 +526,14 @@ def _is_torn(there: bytes, kept: bytes, position: int) -> bool:
 
 
 def _clear(disk: Disk, journal: Journal) -> None:
-    """Take away all that a journal holds but its intent."""
+    """Take away all that a journal holds but its intent and what is left as it is."""
     trusted = journal.trusted
+    kept = set()
     for entry in journal.entries:
         path = journal.path_of(entry)
+        if entry.number in journal.left:
+            kept.add(journal.layout.directory(path))
+            continue
         names = [journal.layout.staged(path, entry.number), journal.layout.temporary(path, entry.number)]
         if entry.saved in {"link", "copy", "tail"}:
             names.append(journal.layout.saved(path, entry.number, entry.saved))
@@ -533,6 +541,8 @@ def _clear(disk: Disk, journal: Journal) -> None:
             if trusted.holds(name) and trusted.exists(name):
                 disk.unlink(name)
     for directory in journal.directories():
+        if directory in kept:
+            continue
         if trusted.exists(f"{directory}/{OF_SEVERAL}"):
             disk.unlink(f"{directory}/{OF_SEVERAL}")
         if directory != os.path.dirname(journal.layout.intent) and trusted.is_directory(directory):

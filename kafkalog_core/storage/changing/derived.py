@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.journal import Entry, Journal
     from kafkalog_core.storage.changing.trusted import TrustedDirectories
 
-__all__ = ["is_derived", "is_made_again", "logs_beside"]
+__all__ = ["bases_of_logs", "is_derived", "is_made_again", "logs_beside"]
 
 _LOG: Final = re.compile(r"\d{20}\.log")
 _EPOCHS: Final = "leader-epoch-checkpoint"
@@ -93,6 +93,13 @@ def _begins_as_cut(path: str, entry: Entry, trusted: TrustedDirectories) -> bool
     if status is None or after is None or status.st_size < after.size_bytes:
         return False
     return fingerprint_start(path, after.size_bytes, after.mtime_ns, trusted) == after
+
+
+def bases_of_logs(directory: str, trusted: TrustedDirectories) -> list[int]:
+    """Return the base offsets of the logs that are in a directory, in order; of one that is gone none."""
+    if not trusted.is_directory(directory):
+        return []
+    return [int(os.path.basename(path).partition(".")[0]) for path in _logs(directory, trusted)]
 
 
 def _logs(directory: str, trusted: TrustedDirectories) -> list[str]:

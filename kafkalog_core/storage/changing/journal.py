@@ -51,7 +51,7 @@ class Entry:
     """One change of a run.
 
     Args:
-        number: from 1, in the order of the changes.
+        number: in the order of the changes, from 1 on; after an undo of a part some are missing.
         kind: as in `Change`.
         path: relative to the journal's root.
         why: one plain sentence.
@@ -156,6 +156,7 @@ class Journal:
         keeps_old: whether it holds old content, so that the run can be taken back.
         logs: logs that the run does not change, by their paths relative to the root, as they were when it was staged:
             those that files which it changes are made of (`derived`).
+        left: numbers of the entries that the undo which is at work leaves as they are (`partial`).
     """
 
     layout: Layout
@@ -167,6 +168,7 @@ class Journal:
     trusted: TrustedDirectories = field(default=ANYWHERE, compare=False, repr=False)
     keeps_old: bool = True
     logs: Mapping[str, Fingerprint] = field(default_factory=dict, hash=False)
+    left: frozenset[int] = frozenset()
 
     @property
     def pointer(self) -> str | None:

@@ -22,6 +22,8 @@ from kafkalog_core.storage.changing.changes import ChangeKind, Fingerprint
 from kafkalog_core.storage.changing.journal import Entry, Journal, Layout, Saved, State
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from kafkalog_core.storage.changing.writer import Disk
 
 __all__ = ["MOST_BYTES", "parse_journal", "write_beginning", "write_intent", "write_pointer"]
@@ -35,6 +37,7 @@ _STATES: Final = tuple(state for state in get_args(State) if state != "pruning")
 """Those that are written; `Layout.is_freed` is the other one."""
 _LAST_MS: Final = 253_402_300_799_999  # the year 9999, the last that a date can show
 _MOST_ID: Final = 2**32 - 2
+_MOST_ENTRIES: Final = 10**9
 _DEEPEST: Final = 2
 _COMMAND: Final = re.compile("[a-z-]{1,40}")
 _WHOLE_FILES: Final = frozenset({"replace", "create"})
@@ -53,6 +56,7 @@ def write_intent(disk: Disk, journal: Journal, state: State, like: Attributes) -
         "pointer_is_directory": changed.pointer_is_directory,
         "keeps_old": changed.keeps_old,
         "entries": [_entry_json(entry) for entry in changed.entries],
+        "left": sorted(changed.left),
         "logs": {path: asdict(log) for path, log in changed.logs.items()},
     }
     _write_whole(disk, layout.intent, layout.run, value, like)
@@ -128,9 +132,12 @@ def parse_journal(text: bytes, run: str, home: str, place: Literal["partition", 
     layout = Layout(
         run=run, root=home if root is None else root, place=place if root is None else "elsewhere", home=home
     )
-    entries = tuple(_entry(each, number) for number, each in enumerate(fields.objects("entries"), 1))
+    entries = tuple(_entries(fields.objects("entries")))
     if not entries or len({entry.path for entry in entries}) != len(entries):
         raise FieldError("names no file, or one twice")
+    left = {number for number in fields.items("left") if type(number) is int}
+    if not left <= {entry.number for entry in entries} or len(left) != len(fields.items("left")):
+        raise FieldError("leaves a file that it does not name")
     return Journal(
         layout=layout,
         command=_command(fields.text("command")),
@@ -140,7 +147,16 @@ def parse_journal(text: bytes, run: str, home: str, place: Literal["partition", 
         keeps_old=fields.flag("keeps_old"),
         entries=entries,
         logs=_logs(fields.fields("logs")),
+        left=frozenset(left),
     )
+
+
+def _entries(objects: Iterable[Fields]) -> Iterator[Entry]:
+    least = 1
+    for fields in objects:
+        entry = _entry(fields, least)
+        yield entry
+        least = entry.number + 1
 
 
 def _logs(fields: Fields) -> dict[str, Fingerprint]:
@@ -164,9 +180,10 @@ def _check_seal(fields: Fields, run: str) -> None:
         raise FieldError("is of another run than its name says")
 
 
-def _entry(fields: Fields, number: int) -> Entry:
+def _entry(fields: Fields, least: int) -> Entry:
+    number = fields.integer("number", least, _MOST_ENTRIES)
     entry = Entry(
-        number=fields.integer("number", number, number),
+        number=number,
         kind=cast("ChangeKind", fields.choice("kind", get_args(ChangeKind))),
         path=_relative(fields.text("path")),
         why=fields.text("why"),

@@ -134,9 +134,9 @@ def _to_be_named(journal: Journal) -> tuple[str, ...]:
     return tuple(place.target or place.path for place in places if place.path != f"{layout.home}/{layout.run}")
 
 
-def undo_command(root: str, journal: Journal) -> str:
+def undo_command(root: str, journal: Journal, *options: str) -> str:
     """Return the command line that takes a run back. `root`: the directory that leads to its journal."""
-    return f"kafkalog undo {_words(root, journal)} --run {journal.run} --apply"
+    return f"kafkalog undo {_words(root, journal)} --run {shell_line((journal.run, *options, '--apply'))}"
 
 
 def prune_command(root: str, journal: Journal) -> str:

@@ -78,3 +78,8 @@ def test_a_release_before_the_first_cleaner_has_its_rules() -> None:
 def test_lz4_is_compressed_otherwise_from_a_release_on(before: str, first: str) -> None:
     """Their lz4-java: 1.2.0 and 1.3.0, 1.4.1 and 1.5.0."""
     assert cleaning_rules(parse_release(before)).lz4_java != cleaning_rules(parse_release(first)).lz4_java
+
+
+def test_the_last_batch_of_a_producer_is_kept_by_its_offset_since_kafka_8335() -> None:
+    kept = [cleaning_rules(parse_release(release)).last_of_producer for release in ("2.2.0", "2.2.1", "2.3.0")]
+    assert kept == ["sequence", "offset", "offset"]

@@ -85,11 +85,11 @@ def test_nothing_is_read_again_and_everything_is_said_again(corpus: Path, log_di
     full = check(corpus / log_dir)
     assert kept.run(corpus / log_dir) == (full, 0, kept.written)
     assert kept.run(corpus / log_dir) == (full, log_bytes(full), [])
-    for partition, lines in list(kept.lines.items()):
-        for count in range(len(lines)):  # as if the run before had been stopped there
-            kept.lines[partition] = lines[:count]
-            assert kept.run(corpus / log_dir)[0] == full
-            assert kept.lines[partition] == lines
+    whole = dict(kept.lines)
+    for count in range(max(map(len, whole.values()))):  # as if the run before had been stopped there in each partition
+        kept.lines = {partition: lines[:count] for partition, lines in whole.items()}
+        assert kept.run(corpus / log_dir)[0] == full
+        assert kept.lines == whole
 
 
 # --- what changes meanwhile -------------------------------------------------------------------------------------------
