@@ -38,6 +38,7 @@ from kafkalog_core.storage.changing.space import existing_directory, free_bytes,
 from kafkalog_core.storage.changing.staging import Staging
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import WriteError
+from kafkalog_core.words import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +55,7 @@ _MADE_ONCE: Final = {"compact": "kafkalog_core.ops.cleaning.planning:compacted_b
 """Commands that take long to make what they write, and what tells the bytes that they make it of."""
 _ROOM: Final = 3
 """So many times that must be free where it is not known yet how much comes of it: v0 messages grow as v2."""
+_SHOWN: Final = 10
 _SPARE_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -148,13 +150,13 @@ def apply_draft(draft: Draft, disk: Disk, *, now_ms: int, progress: Progress = N
     try:
         if draft.staging is None and not draft.outline.replay(staging, skip=ahead):
             planner_of(plan.command)(plan.request, staging, progress)
-        check_drift(plan.changes[ahead:], staging.changes, plan.request.command_line)
+        check_drift(plan.changes[ahead:], staging.changes, plan.request.command_line, is_begun=ahead > 0)
         journal = staging.prepare()
         states = check_new(journal)
     except BaseException as error:
         staging.discard()
         if ahead and isinstance(error, (KafkalogError, KeyboardInterrupt)):
-            raise _unfinished_ahead(plan, error) from error
+            raise _unfinished_ahead(plan, error, plan.changes[:ahead]) from error
         raise
     return _finish(journal, disk, states)
 
@@ -172,19 +174,25 @@ def _made_ahead(draft: Draft, disk: Disk, now_ms: int) -> int:
         try:
             begun.extend(make_ahead(disk, _free_run(plan, now_ms), ahead, contents))
         except (KafkalogError, KeyboardInterrupt) as error:
-            if all(fingerprint(change.path) == change.before for change in begun):
+            is_ours = not isinstance(error, RefusedError)  # else somebody else has changed the last one
+            made = [*begun[:-1], *(each for each in begun[-1:] if is_ours and fingerprint(each.path) != each.before)]
+            if not made:
                 raise
-            raise _unfinished_ahead(plan, error) from error
+            raise _unfinished_ahead(plan, error, list(dict.fromkeys(made))) from error
     return len(ahead)
 
 
-def _unfinished_ahead(plan: Plan, error: BaseException) -> UnfinishedError:
+def _unfinished_ahead(plan: Plan, error: BaseException, made: Sequence[Change]) -> UnfinishedError:
+    """The error of a run that ended after some changes ahead of its intent, `made`; none of the others is made."""
     cause = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
     line = plan.request.command_line
     again = f"the same kafkalog {plan.command}" if line is None else line.with_options("--no-undo", "--apply")
+    shown = ", ".join(f"{change.path} ({change.kind})" for change in made[:_SHOWN])
+    more = f" and {len(made) - _SHOWN} more" if len(made) > _SHOWN else ""
     return UnfinishedError(
-        f"{cause}. Some files of {plan.request.site.root} have been changed and others have not. When the cause is "
-        f"mended, run this again to do what is left: {again}"
+        f"{cause}. {len(made)} of the {count_of(len(plan.changes), 'change')} of the plan "
+        f"{'has' if len(made) == 1 else 'have'} been made, to free space for the others: {shown}{more}; nothing else "
+        f"has been changed. When the cause is mended, run this again to do what is left: {again}"
     )
 
 
@@ -215,9 +223,20 @@ def _finish(journal: Journal, disk: Disk, states: States) -> Journal:
         ) from error
 
 
-def check_drift(planned: Sequence[Change], now: Sequence[Change], command_line: CommandLine | None) -> None:
-    """Raise RefusedError where a plan is not what would be planned now. `command_line`: what the plan was made with."""
+def check_drift(
+    planned: Sequence[Change], now: Sequence[Change], command_line: CommandLine | None, *, is_begun: bool = False
+) -> None:
+    """Raise RefusedError where a plan is not what would be planned now.
+
+    Args:
+        planned: the changes of the plan.
+        now: what would be planned now.
+        command_line: what the plan was made with.
+        is_begun: whether changes were made already, which the caller reports.
+    """
     drift = _drift(planned, now)
+    if drift is not None and is_begun:
+        raise RefusedError(drift)
     if drift is not None:
         raise RefusedError(f"{drift}; nothing has been changed. {replan_advice(command_line)}")
 

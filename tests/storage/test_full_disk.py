@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from kafkalog_core.errors import RefusedError
+from kafkalog_core.errors import RefusedError, UnfinishedError
 from kafkalog_core.ops.apply import apply_draft
 from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing.attributes import Attributes
@@ -120,6 +121,35 @@ def test_nothing_is_written_there_before_something_is_freed(case: Case, disk: Fu
     rounds.reset()
     rounds.apply(Watching())
     assert early == []
+
+
+def test_a_file_that_changes_after_the_changes_ahead_the_message_says_what_has_been_done(
+    disk: FullDisk, tmp_path: Path
+) -> None:
+    class Meddling(Disk):
+        """Another process changes a file of the plan once the first file is deleted."""
+
+        def unlink(self, path: str) -> None:
+            super().unlink(path)
+            if path == draft.plan.changes[0].path:
+                os.truncate(last, 3)
+
+    rounds = Rounds(Case("retain", RETAIN, keeps_undo=False), disk, tmp_path)
+    rounds.reset()
+    draft = rounds.draft()
+    last = [change.path for change in draft.plan.changes if change.before is not None][-1]
+    with pytest.raises(UnfinishedError) as caught:
+        apply_draft(draft, Meddling(), now_ms=0)
+    text = str(caught.value)
+    gone = [change.path for change in draft.plan.changes if not Path(change.path).exists()]
+    assert text.startswith(last)
+    assert "nothing has been changed" not in text
+    count = len(draft.plan.changes)
+    assert f"{len(gone)} of the {count} changes of the plan " in text
+    assert f"to free space for the others: {gone[0]} (remove)" in text
+    assert all(f"{path} (remove)" in text for path in gone)
+    assert "nothing else has been changed. When the cause is mended, run this again" in text
+    assert names_of_ours(disk.root) == []
 
 
 def test_without_either_option_it_is_refused_and_both_are_named(disk: FullDisk, tmp_path: Path) -> None:
