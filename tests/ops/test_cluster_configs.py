@@ -56,6 +56,31 @@ def test_a_topic_that_is_removed_takes_its_settings_with_it(tmp_path: Path) -> N
     assert read_copies([log_dir]).configs("7", None).topics == {}
 
 
+def test_copies_that_end_alike_and_contradict_each_other(tmp_path: Path) -> None:
+    """The directory's own copy is used, and the others are named, whichever of them comes first."""
+    dirs = [
+        _log_dir(tmp_path / str(value), config_record(TOPIC, "orders", "retention.ms", str(value))) for value in (1, 2)
+    ]
+    dirs.append(_log_dir(tmp_path / "short"))
+    unset = _log_dir(tmp_path / "unset", config_record(TOPIC, "orders", "retention.ms", None))
+    assert (
+        read_copies([dirs[0], unset])
+        .configs("7", dirs[0])
+        .contradictions("orders", "retention.ms")
+        .endswith(f"{unset}/__cluster_metadata-0 does not set retention.ms")
+    )
+    copies = read_copies(dirs)
+    for own, other, value in ((dirs[0], dirs[1], 1), (dirs[1], dirs[0], 2)):
+        configs = copies.configs("7", own)
+        assert configs.topics == {"orders": {"retention.ms": str(value)}}
+        assert configs.contradictions("orders", "retention.ms") == (
+            f", contradicted by a copy that ends at the same offset: {other}/__cluster_metadata-0 has "
+            f"retention.ms={3 - value}"
+        )
+        assert configs.contradictions("orders", "segment.bytes") == ""
+        assert configs.contradictions("other", "retention.ms") == ""
+
+
 def test_a_directory_without_the_log_has_none(tmp_path: Path) -> None:
     assert read_copies([str(tmp_path)]).configs("7", None) == ClusterConfigs()
 

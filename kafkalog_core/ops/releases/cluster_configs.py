@@ -28,7 +28,7 @@ from kafkalog_core.storage.partition import read_partition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["ClusterConfigs", "Copies", "read_copies"]
+__all__ = ["ClusterConfigs", "Copies", "OtherCopy", "read_copies"]
 
 _NONE: Final[Mapping[str, str]] = {}
 _EVERY_BROKER: Final = ""
@@ -46,7 +46,7 @@ class ClusterConfigs:
         has_node: whether the id of this broker is known, without which `broker` is not.
         broker: of this broker, which beat server.properties.
         brokers: of all brokers, which beat it likewise, and are beaten by `broker`.
-        older: directories of copies of the log that say something else of topics, and what they say.
+        others: copies of the log that say something else of topics.
     """
 
     path: str | None = None
@@ -56,7 +56,7 @@ class ClusterConfigs:
     has_node: bool = False
     broker: Mapping[str, str] = field(default_factory=dict)
     brokers: Mapping[str, str] = field(default_factory=dict)
-    older: tuple[tuple[str, Mapping[str, Mapping[str, str]]], ...] = ()
+    others: tuple[OtherCopy, ...] = ()
 
     @property
     def origin(self) -> str:
@@ -72,14 +72,35 @@ class ClusterConfigs:
         return self.is_whole and topic is not None and (topic in self.listed or topic in self.topics)
 
     def contradictions(self, topic: str | None, name: str) -> str:
-        """Return how older copies of the log differ in a topic's setting, as the end of the origin's text."""
+        """Return how other copies of the log differ in a topic's setting, as the end of the origin's text."""
         value = self.of_topic(topic).get(name)
-        others = [
-            f"{path} has {name}={other}"
-            for path, topics in self.older
-            if (other := topics.get(topic or "", _NONE).get(name)) is not None and other != value
-        ]
-        return f", newer than others: {'; '.join(others)}" if others else ""
+        older: list[str] = []
+        tied: list[str] = []
+        for copy in self.others:
+            other = copy.topics.get(topic or "", _NONE).get(name)
+            if other == value:
+                continue
+            if other is not None:
+                (tied if copy.is_tied else older).append(f"{copy.path} has {name}={other}")
+            elif copy.is_tied:
+                tied.append(f"{copy.path} does not set {name}")
+        text = f", newer than others: {'; '.join(older)}" if older else ""
+        return f"{text}, contradicted by a copy that ends at the same offset: {'; '.join(tied)}" if tied else text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherCopy:
+    """A copy of the metadata log that says something else of topics than the one that is used.
+
+    Args:
+        path: its directory.
+        topics: what it says of each topic.
+        is_tied: whether it ends where the one that is used does, so that neither is newer.
+    """
+
+    path: str
+    topics: Mapping[str, Mapping[str, str]]
+    is_tied: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +128,12 @@ class Copies:
     Args:
         of_dirs: by the path of the log directory.
         newest: the one that ends last; of several the first. None: there is none.
-        others: directories of copies that say something else of topics, and what they say.
+        others: copies that say something else of topics than the newest.
     """
 
     of_dirs: Mapping[str, _Copy]
     newest: _Copy | None
-    others: tuple[tuple[str, Mapping[str, Mapping[str, str]]], ...]
+    others: tuple[OtherCopy, ...]
 
     def configs(self, node_id: str | None, log_dir: str | None) -> ClusterConfigs:
         """Return what the newest copy says; without any, nothing is known.
@@ -121,10 +142,14 @@ class Copies:
             node_id: of the broker whose settings are wanted; None: unknown.
             log_dir: path of the log directory whose copy is taken where it ends where the newest does.
         """
-        newest, own = self.newest, self.of_dirs.get(log_dir or "")
+        newest, own, others = self.newest, self.of_dirs.get(log_dir or ""), self.others
         if newest is None:
             return ClusterConfigs()
-        newest = own if own is not None and own.rank == newest.rank else newest
+        if own is not None and own.rank == newest.rank:
+            if own.topics != newest.topics:
+                first = OtherCopy(path=newest.path, topics=newest.topics, is_tied=True)
+                others = (first, *(copy for copy in others if copy.path != own.path))
+            newest = own
         return ClusterConfigs(
             path=newest.path,
             is_whole=newest.is_whole,
@@ -133,7 +158,7 @@ class Copies:
             has_node=node_id is not None,
             broker=_NONE if node_id is None else newest.values.get((BROKER_RESOURCE, node_id), _NONE),
             brokers=newest.values.get((BROKER_RESOURCE, _EVERY_BROKER), _NONE),
-            older=self.others,
+            others=others,
         )
 
 
@@ -142,8 +167,12 @@ def read_copies(log_dirs: Iterable[str]) -> Copies:
     paths = {log_dir: path for log_dir in log_dirs if os.path.isdir(path := f"{log_dir}/{METADATA_TOPIC}-0")}
     copies = {log_dir: _read_copy(path) for log_dir, path in paths.items()}
     newest = max(copies.values(), key=lambda copy: copy.rank, default=None)
-    others = [copy for copy in copies.values() if newest is not None and copy.topics != newest.topics]
-    return Copies(of_dirs=copies, newest=newest, others=tuple((copy.path, copy.topics) for copy in others))
+    others = [
+        OtherCopy(path=copy.path, topics=copy.topics, is_tied=copy.rank == newest.rank)
+        for copy in copies.values()
+        if newest is not None and copy.topics != newest.topics
+    ]
+    return Copies(of_dirs=copies, newest=newest, others=tuple(others))
 
 
 def _read_copy(path: str) -> _Copy:

@@ -183,7 +183,7 @@ class Settings:
 
     def for_one(self) -> Settings:
         """The same without what is known of topics, for another process that has those of its topic."""
-        cluster = replace(self.cluster, topics={}, listed=frozenset(), older=())
+        cluster = replace(self.cluster, topics={}, listed=frozenset(), others=())
         return replace(self, of_topics={}, cleaned={}, cluster=cluster)
 
     def _setting(self, definition: Definition, topic: str | None, *, of_broker: bool = False) -> Setting:
