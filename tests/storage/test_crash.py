@@ -135,6 +135,33 @@ def test_killed_anywhere_the_partition_alone_leads_to_what_is_left(patient: Pati
         assert names_of_ours(root) == []
 
 
+def test_what_is_left_without_an_intent_claims_nothing(tmp_path: Path) -> None:
+    """With old content in it, only a file that says how far it came proves that nothing was changed."""
+    seen = set()
+    for layout in ("partition", "top"):
+        (tmp_path / layout).mkdir()
+        patient = Patient(tmp_path / layout, layout, None)
+        for at in range(patient.steps.index("rename") + 40):
+            root = patient.fresh()
+            with suppress(Killed):
+                patient.apply(root, DyingDisk(at))
+            for remains in scope_of(str(root)).found.remains:
+                holds_old = any(os.path.basename(path).startswith(("old-", "tail-")) for path in remains.paths)
+                is_sure = remains.reason == "it ended before it had changed anything"
+                assert is_sure == (layout == "top" or not holds_old), remains
+                assert is_sure or "or its intent was deleted" in remains.reason
+                seen.add((layout, holds_old))
+    assert seen == {("partition", False), ("partition", True), ("top", False), ("top", True)}
+    done = patient.fresh()
+    patient.apply(done, Disk())
+    (journal,) = scope_of(str(done)).found.journals
+    os.unlink(journal.layout.intent)
+    shutil.rmtree(done / "t-1" / journal.run)
+    os.unlink(done / "t-0" / journal.run / "of-several")
+    (remains,) = scope_of(str(done)).found.remains
+    assert "or its intent was deleted" in remains.reason
+
+
 def test_killed_while_it_is_pruned(patient: Patient) -> None:
     """The same command again, with the log directory or the partition, frees the rest."""
     counting = CountingDisk()

@@ -40,6 +40,11 @@ __all__ = [
 
 _OTHERS_WRITE: Final = 0o022
 _NEW_CONTENT: Final = ("new-", OF_SEVERAL, f"{INTENT}.tmp")
+_OLD_CONTENT: Final = ("old-", "tail-")
+_WITHOUT_INTENT: Final = (
+    "it holds old content of files and has no intent: either it ended while it saved them, before it had changed "
+    "anything, or its intent was deleted"
+)
 _STAT_BLOCK_BYTES: Final = 512
 
 
@@ -86,12 +91,16 @@ class UntrustedPlace:
 
 @dataclass(slots=True)
 class _Traces:
-    """The files of one run. `trusted`: None: only the directories that were named."""
+    """The files of one run.
+
+    `trusted`: None: only the directories that were named. `is_begun`: a file says that it had not got to its intent.
+    """
 
     paths: list[str] = field(default_factory=list)
     journal: Journal | None = None
     problem: str | None = None
     trusted: TrustedDirectories | None = None
+    is_begun: bool = False
 
 
 def find_journals(root: str, also: Iterable[str] = ()) -> Found:
@@ -254,6 +263,8 @@ class _Search:
             self._read_elsewhere(traces, run, journal, path, is_directory=is_directory)
         elif journal is not None:
             traces.journal = self._of_named(journal)
+        else:
+            traces.is_begun = True
 
     def _of_named(self, journal: Journal) -> Journal:
         """A journal that is where it was found; one from elsewhere changes the directory that was named for it."""
@@ -311,6 +322,9 @@ class _Search:
         if traces.problem is not None:
             reason = f"its journal cannot be read ({traces.problem})"
             return Remains(run, paths, reason, is_unreadable=True, trusted=trusted)
+        holds_old = any(os.path.basename(path).startswith(_OLD_CONTENT) for path in paths)
+        if holds_old and not traces.is_begun:
+            return Remains(run, paths, _WITHOUT_INTENT, trusted=trusted)
         return Remains(run, paths, "it ended before it had changed anything", trusted=trusted)
 
 
