@@ -224,8 +224,8 @@ def _warn_of_brokers(places: Iterable[str]) -> None:
         holder = lock_holder(directory)
         if holder is not None:
             click.echo(
-                f"kafkalog: {directory}: {holder} holds its lock, most likely a running broker: this plan is of a "
-                "moment and cannot be applied until it is stopped",
+                f"kafkalog: {directory}: {holder.sentence}, holds its lock: this plan is of a moment and cannot be "
+                "applied until that process has ended",
                 err=True,
             )
 

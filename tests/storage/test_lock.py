@@ -92,13 +92,52 @@ def test_it_is_held_and_let_go(log_dir: Path) -> None:
 
 
 def test_held_by_another(log_dir: Path, holder: subprocess.Popen[bytes]) -> None:
-    with pytest.raises(LockedError, match=r"\.lock: held by .*most likely a running broker. Stop it") as caught:
+    with pytest.raises(LockedError, match=r"\.lock: held by .*\. Stop it, and run the same command again") as caught:
         LogDirLocks([str(log_dir)], Disk()).__enter__()
-    name = lock_holder(str(log_dir))
+    found = lock_holder(str(log_dir))
     if os.path.exists("/proc/locks"):
         assert f"process {holder.pid}" in str(caught.value)
-        assert name is not None
-        assert name.startswith(f"process {holder.pid} (")
+        assert found is not None
+        assert found.name.startswith(f"process {holder.pid} (")
+        assert found.sentence == found.name, "it is not known what it is"
+
+
+@pytest.mark.parametrize(
+    ("comm", "line", "expected"),
+    [
+        ("kafkalog", "/usr/bin/python3 /usr/bin/kafkalog", ("kafkalog", "kafkalog")),
+        ("kafkalog", "python3 -I /a/kafkalog --quiet truncate /d", ("kafkalog truncate", "kafkalog")),
+        ("python3", "python3 -m kafkalog_cli undo /d", ("kafkalog undo", "kafkalog")),
+        ("python3", "python3 -I -m kafkalog_cli", ("kafkalog", "kafkalog")),
+        ("python3", "python3 -m other kafkalog", ("python3", "other")),
+        ("python3", "python3 -m", ("python3", "other")),
+        ("python3", "python3 /a/other /a/kafkalog", ("python3", "other")),
+        ("java", "java -cp kafkalog -Xmx1g kafka.Kafka server.properties", ("java", "broker")),
+        ("java", "java", ("java", "broker")),
+        ("kafka", "/opt/kafka/kafka kafka.Kafka", ("kafka", "broker")),
+        ("sh", "", ("sh", "other")),
+    ],
+)
+def test_what_a_holder_is_by_its_command_line(comm: str, line: str, expected: tuple[str, str]) -> None:
+    assert lock._kind_of(comm, line.split(" ")) == expected
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/locks"), reason="the system does not tell who holds a lock")
+def test_another_run_of_kafkalog_is_no_broker(log_dir: Path, tmp_path: Path) -> None:
+    (log_dir / ".lock").touch()
+    script = tmp_path / "kafkalog"
+    script.write_text(HOLDER.replace("argv[1]", "argv[2]"))
+    command = [sys.executable, str(script), "truncate", str(log_dir / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"held\n"
+        with pytest.raises(LockedError) as caught:
+            LogDirLocks([str(log_dir)], Disk()).__enter__()
+        child.communicate()
+    text = (
+        f"held by process {child.pid} (kafkalog truncate), another run of kafkalog. Wait for its end, and run the same"
+    )
+    assert text in str(caught.value)
 
 
 def test_nobody_holds_it(log_dir: Path) -> None:

@@ -18,12 +18,12 @@ __all__ = ["check_not_running", "check_untouched"]
 
 
 def check_not_running(log_dir: LogDir | None) -> None:
-    """Raises LockedError where a broker runs on a log directory that is to be copied; null: none is known."""
+    """Raises LockedError where a process works on a log directory that is to be copied; null: none is known."""
     holder = None if log_dir is None else lock_holder(log_dir.path)
     if log_dir is not None and holder is not None:
         raise LockedError(
-            f"held by {holder}, most likely a running broker: a copy of what it writes meanwhile is no log. Stop it, "
-            "and run the same command again",
+            f"held by {holder.sentence}: a copy of what it writes meanwhile is no log. {holder.advice}, and run the "
+            "same command again",
             path=log_dir.path,
         )
 

@@ -11,8 +11,9 @@ import fcntl
 import os
 import stat
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from threading import Event
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 
 from kafkalog_core.errors import AccessError, LockedError, NotFoundError
 from kafkalog_core.format.names import FileKind, fixed_file_name
@@ -23,12 +24,13 @@ from kafkalog_core.storage.logdir import is_broker_dir
 from kafkalog_core.storage.source import open_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from kafkalog_core.storage.changing.writer import Disk
 
 __all__ = [
     "OWN_LOCK",
+    "Holder",
     "LogDirLocks",
     "file_lock_holder",
     "holder_at_work",
@@ -43,6 +45,9 @@ _OWNER_BITS: Final = 0o600
 _READ_BITS: Final = 0o044
 _SUPERUSER: Final = 0
 _LOCKS: Final = "/proc/locks"
+_BROKER: Final = "kafka.Kafka"
+_SCRIPT: Final = "kafkalog"
+_MODULE: Final = "kafkalog_cli"
 OWN_LOCK: Final = "kafkalog-lock"
 _PREFIX: Final = "kafkalog-lock."
 _SUFFIX: Final = ".tmp"
@@ -82,19 +87,47 @@ def unlocked_dirs(paths: Iterable[str]) -> list[str]:
     return list(found.values())
 
 
-def lock_holder(directory: str) -> str | None:
-    """Who holds the lock of a log directory, e.g. `process 4711 (java)`; null: nobody, or the system does not tell."""
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process that holds a lock.
+
+    Args:
+        name: `process 4711 (java)`, or `another process` where the system does not tell which.
+        kind: what it is, as far as its command line tells.
+    """
+
+    name: str
+    kind: Literal["kafkalog", "broker", "other"] = "other"
+
+    def __str__(self) -> str:
+        """Its name."""
+        return self.name
+
+    @property
+    def sentence(self) -> str:
+        """`process 4711 (java), most likely a running broker`."""
+        kinds = {"kafkalog": ", another run of kafkalog", "broker": ", most likely a running broker"}
+        return f"{self.name}{kinds.get(self.kind, '')}"
+
+    @property
+    def advice(self) -> str:
+        """What to do about it, the start of a sentence."""
+        return "Wait for its end" if self.kind == "kafkalog" else "Stop it"
+
+
+def lock_holder(directory: str) -> Holder | None:
+    """Who holds the lock of a log directory; null: nobody, or the system does not tell."""
     return file_lock_holder(f"{directory}/{_NAME}")
 
 
-def holder_at_work(directory: str) -> str | None:
+def holder_at_work(directory: str) -> Holder | None:
     """Return the other process that holds the lock which a repair of a directory takes; None: there is none."""
     names = [f"{each}/{_NAME}" for each in locked_dirs([directory])]
     names += [f"{each}/{OWN_LOCK}" for each in unlocked_dirs([directory])]
     return next((holder for holder in map(file_lock_holder, names) if holder is not None), None)
 
 
-def file_lock_holder(path: str) -> str | None:
+def file_lock_holder(path: str) -> Holder | None:
     """The same of any file that somebody may hold a POSIX lock of."""
     try:
         status = os.stat(path)
@@ -111,12 +144,40 @@ def file_lock_holder(path: str) -> str | None:
     return None
 
 
-def _process(pid: str) -> str:
+def _process(pid: str) -> Holder:
+    """A process by its number; one of another PID namespace has none that could be looked at."""
     try:
         with open(f"/proc/{pid}/comm", encoding="utf-8", errors="backslashreplace") as file:
-            return f"process {pid} ({file.read().strip()})"
+            comm = file.read().strip()
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            line = os.fsdecode(file.read()).split("\0")
     except OSError:
-        return f"process {pid}"
+        return Holder(f"process {pid}" if pid.isdigit() and pid != "0" else "another process")
+    name, kind = _kind_of(comm, line)
+    return Holder(f"process {pid} ({name})", kind)
+
+
+def _kind_of(comm: str, line: Sequence[str]) -> tuple[str, Literal["kafkalog", "broker", "other"]]:
+    """What a process is, by its command line, and what to call it."""
+    if comm == "java" or _BROKER in line:
+        return comm, "broker"
+    own = _own_arguments(line)
+    if own is None:
+        return comm, "other"
+    command = next((word for word in own if word and not word.startswith("-")), "")
+    return f"kafkalog {command}".strip(), "kafkalog"
+
+
+def _own_arguments(line: Sequence[str]) -> Sequence[str] | None:
+    """The arguments of a command line of kafkalog, a script or a module that Python runs; None: it is none."""
+    for number, word in enumerate(line):
+        if word == "-m":
+            return line[number + 2 :] if _MODULE in line[number + 1 : number + 2] else None
+        if os.path.basename(word) == _SCRIPT:
+            return line[number + 1 :]
+        if number and not word.startswith("-"):
+            return None
+    return None
 
 
 class LogDirLocks:
@@ -311,9 +372,9 @@ def _locked(trusted: TrustedDirectories, path: str) -> int:
         if error.errno not in _HELD:
             reason = (error.strerror or str(error)).lower()
             raise AccessError(f"cannot be locked: {reason}", path=path) from error
-        who = "most likely a running broker. Stop it" if path.endswith(f"/{_NAME}") else "another run. Wait for it"
+        holder = holder or Holder("another process", "other" if path.endswith(f"/{_NAME}") else "kafkalog")
         raise LockedError(
-            f"held by {holder or 'another process'}, {who}, and run the same command again; nothing has been changed",
+            f"held by {holder.sentence}. {holder.advice}, and run the same command again; nothing has been changed",
             path=path,
         ) from error
     return number

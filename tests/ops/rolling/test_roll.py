@@ -24,6 +24,7 @@ from kafkalog_core.ops.rolling.course import seeded_jitter
 from kafkalog_core.ops.selecting.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
+from kafkalog_core.storage.changing.lock import Holder
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
@@ -529,7 +530,7 @@ def test_several_log_directories_and_files(log_dir: Path, tmp_path: Path) -> Non
 
 
 def test_a_broker_that_runs(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(untouched, "lock_holder", lambda _: "process 4711 (java)")
+    monkeypatch.setattr(untouched, "lock_holder", lambda _: Holder("process 4711 (java)", "broker"))
     refused(log_dir, "held by process 4711", LockedError)
 
 
