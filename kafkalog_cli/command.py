@@ -9,6 +9,7 @@ import click
 from kafkalog_cli.exits import EXIT_STATUS_HELP, ExitStatus
 from kafkalog_cli.lazy import LazyGroup
 from kafkalog_core.command_lines import CommandLine
+from kafkalog_core.errors import DeniedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -91,6 +92,16 @@ class Command(Explained):
             if isinstance(parameter, OptionalValue):
                 args = parameter.spelled_out(args)
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it; where the system denies a file, the error names this command line."""
+        try:
+            return super().invoke(ctx)
+        except DeniedError as error:
+            line = command_line()
+            if line is not None:
+                error.with_command(line.with_options())
+            raise
 
 
 def command_line() -> CommandLine | None:

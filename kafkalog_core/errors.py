@@ -111,23 +111,33 @@ class AccessError(StorageError):
 class DeniedError(AccessError):
     """This user has no right to read a file or to list a directory.
 
-    `message` names the user, the owner and the mode; `advice` says as whom to run the command.
+    `message` names the user, the owner and the mode; `advice` says as whom to run the command, which `with_command`
+    names. `prefix` goes before that command, quoted; None: it is unknown who owns the file.
     """
 
-    def __init__(self, message: str, advice: str, *, path: str | None = None) -> None:
+    def __init__(self, message: str, advice: str, *, path: str | None = None, prefix: str | None = None) -> None:
         super().__init__(message, path=path)
         self.advice = advice
+        self.prefix = prefix
+        self._command: str | None = None
+
+    def with_command(self, line: str) -> None:
+        """Name the command line that was refused, ready to paste."""
+        self._command = line
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Make it again with all its arguments."""
-        return _denied_again, (self.message, self.advice, self.path)
+        return _denied_again, (self.message, self.advice, self.path, self.prefix)
 
     def __str__(self) -> str:
-        return f"{super().__str__()}; {self.advice}"
+        text = f"{super().__str__()}; {self.advice}"
+        if self.prefix is None:
+            return text
+        return f"{text} ({self.prefix})" if self._command is None else f"{text}: {self.prefix} {self._command}"
 
 
-def _denied_again(message: str, advice: str, path: str | None) -> DeniedError:
-    return DeniedError(message, advice, path=path)
+def _denied_again(message: str, advice: str, path: str | None, prefix: str | None) -> DeniedError:
+    return DeniedError(message, advice, path=path, prefix=prefix)
 
 
 class UnknownFileError(StorageError):

@@ -6,6 +6,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.command_lines import shell_word
 from kafkalog_core.errors import DeniedError
 
 if TYPE_CHECKING:
@@ -48,12 +49,12 @@ def denied(path: str) -> DeniedError:
         advice = "run the command as the user that the broker runs as"
         return DeniedError(f"{user} has no permission to {what}", advice, path=path)
     owner, mode = _user(status.st_uid), stat.S_IMODE(status.st_mode)
-    sudo = f"sudo -u '{_sudo_name(status.st_uid)}' kafkalog ..."
+    prefix = f"sudo -u {shell_word(_sudo_name(status.st_uid))}"
     whose = f"it belongs to {owner}, {_group(status.st_gid)}, and has mode {mode:04o}"
     facts = f"{user} has no permission to {what}: {whose}"
     if os.access(place, os.R_OK if place == path else os.X_OK, effective_ids=_EFFECTIVE):
         facts += ", which would permit it: an access control list or a security module denies it"
-    return DeniedError(facts, f"run the command as its owner ({sudo}), or as root", path=path)
+    return DeniedError(facts, "run the command as root, or as its owner", path=path, prefix=prefix)
 
 
 def denial(path: str, *, is_directory: bool = False) -> DeniedError | None:

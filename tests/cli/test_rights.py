@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import json
 import os
+import re
+import shlex
 import shutil
 import stat
 import tarfile
@@ -283,4 +285,26 @@ def test_a_path_that_this_user_may_not_reach(demo: Path) -> None:
         result = run("verify", str(demo / "orders-0"))
     assert result.exit_code == 3
     assert f"has no permission to enter its directory: it belongs to user {OWNER}" in result.stderr or not IS_ROOT
-    assert "run the command as its owner (sudo -u " in result.stderr
+    owner = rf"'#{OWNER}'" if IS_ROOT else r"\S+"
+    line = (
+        rf"run the command as root, or as its owner: sudo -u {owner} kafkalog verify {re.escape(str(demo))}/orders-0 "
+    )
+    assert re.search(line, result.stderr), result.stderr
+
+
+@pytest.mark.parametrize("command", [("truncate", "--at-damage"), ("retain", "--set", "retention.ms=1")])
+def test_the_command_as_the_owner_is_ready_to_paste(command: tuple[str, ...], demo: Path) -> None:
+    """It is the last of the sentence, and every word of it is quoted."""
+    with open_to_others() as place:
+        partition = place / "it's a disk" / "orders-0"
+        shutil.copytree(demo / "orders-0", partition)
+        give_away(partition.parent)
+        with closed(partition / f"{0:020}.log"):
+            result = run(*command, str(partition))
+    assert result.exit_code == 3
+    sentence, _, line = result.stderr.rpartition("run the command as root, or as its owner: ")
+    assert "kafkalog plans and forecasts nothing from a part of the files: " in sentence
+    sudo, option, owner, *rest = shlex.split(line)
+    assert (sudo, option) == ("sudo", "-u")
+    assert owner == f"#{OWNER}" or not IS_ROOT
+    assert rest == ["kafkalog", *command, str(partition), "--output", "ndjson"]

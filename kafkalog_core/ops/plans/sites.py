@@ -88,8 +88,8 @@ def _check_rights(site: Site) -> None:
         return
     more = sum(1 for _ in denials)
     others = f", and the same is true of {more:,} more" if more else ""
-    advice = f"{first.advice}: kafkalog plans and forecasts nothing from a part of the files"
-    raise DeniedError(f"{first.message}{others}", advice, path=first.path)
+    advice = f"kafkalog plans and forecasts nothing from a part of the files: {first.advice}"
+    raise DeniedError(f"{first.message}{others}", advice, path=first.path, prefix=first.prefix)
 
 
 def _needed(site: Site) -> Iterator[tuple[str, bool]]:

@@ -169,7 +169,7 @@ def _check_rights(log_dir: str) -> None:
         error = error or next((each for path in paths if (each := denial(path)) is not None), None)
     if error is not None:
         what = "nothing is planned or forecast without the settings of the cluster"
-        raise DeniedError(error.message, f"{error.advice}: {what}", path=error.path)
+        raise DeniedError(error.message, f"{what}: {error.advice}", path=error.path, prefix=error.prefix)
 
 
 def _agree(one: str | None, other: str | None) -> bool:
