@@ -104,7 +104,7 @@ def test_old_content_that_is_not_whole_is_refused(root: Path, kind: str) -> None
     WRONG[kind][0](saved)
     plan = plan_undo(scope_of(str(root)))
     told = " ".join(plan.obstacles)
-    assert f"what was saved of t-1/{LOG} " in told
+    assert f"/t-1/{LOG}: what was saved " in told
     assert f"kafkalog undo {root} --prune --run {journal.run} --apply" in told
     with pytest.raises(RefusedError):
         apply_undo(plan, Disk())

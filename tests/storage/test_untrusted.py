@@ -29,6 +29,7 @@ from kafkalog_core.ops.plans.sites import site_of
 from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing import trusted as trusted_module
 from kafkalog_core.storage.changing.attributes import Attributes
+from kafkalog_core.storage.changing.fingerprint import pieces
 from kafkalog_core.storage.changing.journal_file import parse_journal
 from kafkalog_core.storage.changing.journals import find_journals
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
@@ -446,6 +447,21 @@ def test_a_directory_that_becomes_a_link_between_any_two_steps(tmp_path: Path, o
         shutil.rmtree(root)
 
 
+def test_what_is_read_is_of_the_directory_that_was_checked(tmp_path: Path, outside: Path) -> None:
+    """A directory that somebody replaces by a link afterwards leads nowhere else."""
+    place = tmp_path / "named" / "t-0"
+    place.mkdir(parents=True)
+    (place / "file").write_bytes(b"mine")
+    (outside / "file").write_bytes(b"theirs")
+    trusted = TrustedDirectories([str(tmp_path / "named")])
+    assert trusted.exists(f"{place}/file")
+    place.rename(tmp_path / "moved")
+    place.symlink_to(outside)
+    assert b"".join(bytes(piece) for piece in pieces(f"{place}/file", trusted=trusted)) == b"mine"
+    with pytest.raises(RefusedError):
+        next(pieces(f"{place}/file", trusted=TrustedDirectories([str(tmp_path / "named")])))
+
+
 def test_a_directory_that_this_process_makes_again_is_no_other_one(tmp_path: Path) -> None:
     disk, place, own = Disk(), tmp_path / "t-0", Attributes.of(str(tmp_path))
     with disk.within(TrustedDirectories([str(tmp_path)])):
@@ -566,3 +582,25 @@ def test_what_a_killed_run_left_elsewhere_is_freed_from_the_log_directory(tmp_pa
         shutil.rmtree(elsewhere)
         shutil.rmtree(root)
     assert found > 2
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_what_others_may_have_left_elsewhere_is_freed_only_where_it_is_named(tmp_path: Path, is_named: bool) -> None:
+    """A pointer in a log directory must not make root delete what it leads to."""
+    elsewhere = tmp_path / "undo"
+    elsewhere.mkdir()
+    counting = CountingDisk()
+    apply_to(make_dir(tmp_path / "count"), counting, undo_to=elsewhere)
+    for at in range(5, len(counting.steps)):
+        shutil.rmtree(elsewhere)
+        elsewhere.mkdir()
+        root = make_dir(tmp_path / f"{at}")
+        with suppress(Killed):
+            apply_to(root, DyingDisk(at), undo_to=elsewhere)
+        left = [path for path in elsewhere.rglob("*") if path.is_file()]
+        if left and scope_of(str(root)).found.remains:
+            break
+    (run,) = elsewhere.iterdir()
+    run.chmod(0o777)
+    apply_prune(plan_prune(scope_of(str(root), [str(elsewhere)] if is_named else [])), Disk())
+    assert [path for path in elsewhere.rglob("*") if path.is_file()] == ([] if is_named else left)
