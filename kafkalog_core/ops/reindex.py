@@ -19,6 +19,7 @@ from kafkalog_core.format.names import SEGMENT_KINDS, DirectoryState, FileKind
 from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
 from kafkalog_core.ops.logdirs.context import PartitionContext
 from kafkalog_core.ops.plans.plan import Outcome
+from kafkalog_core.ops.plans.sheet import MENDED_BY_PLAN
 from kafkalog_core.ops.pool import Pool
 from kafkalog_core.ops.recovery.rules import RecoveryRules, recovery_rules
 from kafkalog_core.ops.reindexing.partition import PartitionReindex
@@ -46,6 +47,7 @@ __all__ = ["plan_reindex", "rebuild"]
 _SHARED_BYTES: Final = 64 * 1024 * 1024
 """Less log than this is read before other processes have started."""
 _USED: Final = ("index.interval.bytes", "segment.index.bytes", "max.message.bytes")
+_MISSING: Final = {"segment.index-missing": ".index", "segment.timeindex-missing": ".timeindex"}
 _FIRST: Final = Release(0, 8, 0)
 """Before it there were no indexes."""
 
@@ -75,9 +77,13 @@ class _Planner:
         said: list[Said] = []
         tasks = list(self._tasks())
         for steps, partition_said in self._results(tasks):
+            written: set[str] = set()
             for step in steps:
-                changes += self._take(step)
-            said.append(partition_said())
+                is_taken = self._take(step)
+                changes += is_taken
+                if is_taken and step.kind != "cut":
+                    written.add(step.path)
+            said.append(_with_mended(partition_said(), written))
         return Outcome(
             findings=(*self._other_files, *(finding for each in said for finding in each.findings)),
             refusals=(*self._refusals, *(finding for each in said for finding in each.refusals)),
@@ -164,6 +170,23 @@ class _Planner:
             max_batch_bytes=limit if isinstance(limit, int) else MAX_BATCH_BYTES,
             now_ms=self._request.now_ms,
         )
+
+
+def _with_mended(said: Said, written: set[str]) -> Said:
+    """Return what is said of a partition, with the plan as the cure of what it finds wrong with files that it writes."""
+    findings = tuple(
+        replace(each, cure=MENDED_BY_PLAN, next_step=None)
+        if each.severity != "info" and (each.path in written or _missing_index(each) in written)
+        else each
+        for each in said.findings
+    )
+    return replace(said, findings=findings)
+
+
+def _missing_index(finding: Finding) -> str | None:
+    """Return the path of the index that a finding about a segment's log says is missing; None: it says something else."""
+    suffix = _MISSING.get(finding.code)
+    return None if suffix is None else f"{os.path.splitext(finding.path)[0]}{suffix}"
 
 
 def rebuild(task: ReindexTask, scratch: str, advance: Callable[[int], None]) -> tuple[list[Step], Said]:

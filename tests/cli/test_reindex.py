@@ -56,6 +56,30 @@ def test_there_and_back_again(partition: Path) -> None:
     assert names(partition) == {f"{FIRST}.log"}
 
 
+def test_what_a_run_has_mended_is_no_error_any_more(partition: Path) -> None:
+    """A wrong index, a missing one among others, a producer snapshot and leader epochs that a broker refuses."""
+    second = "00000000000000000006"
+    (partition / f"{second}.log").write_bytes(batch_v2([Record(offset=6, timestamp_ms=6)]))
+    assert run(partition, "--apply").exit_code == 0
+    (partition / f"{FIRST}.index").write_bytes(offset_index([(1, 5)]))
+    (partition / f"{second}.timeindex").unlink()
+    (partition / "00000000000000000007.snapshot").write_bytes(b"xx")
+    with (partition / "leader-epoch-checkpoint").open("a") as epochs:
+        epochs.write("garbage\n")
+    wrong = {"index.wrong-position", "segment.timeindex-missing", "snapshot.corrupt", "checkpoint.malformed-line"}
+    planned, applied = run(partition), run(partition, "--apply")
+    for result, severities, cure in (
+        (planned, {"error", "warning"}, "This plan mends it."),
+        (applied, {"info"}, "This run has mended it."),
+    ):
+        found = [row for row in rows(result, "finding") if row["code"] in wrong]
+        assert {row["code"] for row in found} == wrong
+        assert {row["severity"] for row in found} == severities
+        assert {(row["cure"], row["next_command"]) for row in found} == {(cure, None)}
+    assert rows(applied, "summary")[0]["severities"].keys() == {"info"}
+    assert not wrong & {row["code"] for row in rows(run(partition), "finding")}
+
+
 def test_a_wrong_index_is_an_error_until_it_is_mended(partition: Path) -> None:
     run(partition, "--apply")
     (partition / f"{FIRST}.index").write_bytes(offset_index([(1, 7)]))
