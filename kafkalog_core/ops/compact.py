@@ -16,7 +16,7 @@ from kafkalog_core.ops.cleaning.settings_check import check_cleaner_settings
 from kafkalog_core.ops.cleaning.simulation import CompactTask, simulate
 from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
 from kafkalog_core.ops.logdirs.segment_views import check_now, read_partition_view
-from kafkalog_core.ops.plans.sites import sites_of
+from kafkalog_core.ops.plans.sites import not_assigned, sites_of
 from kafkalog_core.ops.pool import Pool
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
 from kafkalog_core.ops.releases.release_evidence import infer_release
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
     from kafkalog_core.command_lines import CommandLine
+    from kafkalog_core.findings import Finding
     from kafkalog_core.ops.cleaning.forecast import CompactForecast
     from kafkalog_core.ops.logdirs.brokerdir import BrokerDir
     from kafkalog_core.ops.logdirs.segment_views import PartitionView
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.selecting.targets import Target
     from kafkalog_core.storage.logdir import PartitionPath
 
-__all__ = ["CompactRequest", "compact", "count_forecast", "tasks_of"]
+__all__ = ["CompactRequest", "compact", "count_forecast", "tasks_of", "with_stray"]
 
 _NO_SETTINGS: Final = SettingsRequest()
 _DRAFTS_A_PIECE: Final = 32
@@ -103,9 +104,15 @@ def compact(
         forecasts = _forecasts(tasks, size_bytes, request.jobs, progress)
     else:
         forecasts = workers.map(simulate, ((task.light(),) for task in tasks))
-    for forecast in forecasts:
-        count_forecast(forecast, report)
-        yield forecast
+    for task, forecast in zip(tasks, forecasts, strict=True):
+        told = with_stray(task, forecast)
+        count_forecast(told, report)
+        yield told
+
+
+def with_stray(task: CompactTask, forecast: CompactForecast) -> CompactForecast:
+    """Return a forecast that says first where no cleaner takes the log, as the broker does not keep the partition."""
+    return forecast if task.stray is None else replace(forecast, findings=(task.stray, *forecast.findings))
 
 
 def _forecasts(tasks: list[CompactTask], size_bytes: int, jobs: int, progress: Progress) -> Iterator[CompactForecast]:
@@ -134,7 +141,7 @@ def _drafts_of(site: Site, request: CompactRequest) -> Iterator[CompactTask]:
     log_dir = site.log_dir
     settings = read_settings(request.kafka, guess.release, site.log_dir_path, site.beside)
     broker_dir = None if log_dir is None else read_broker_dir(log_dir)
-    around = _Around(guess, settings, broker_dir)
+    around = _Around(guess, settings, broker_dir, not_assigned(site, settings.server, request.kafka.kafka))
     for place in site.partitions:
         if place.name.state is not DirectoryState.DELETE:
             yield _draft(place, request, around)
@@ -146,6 +153,7 @@ class _Around(NamedTuple):
     guess: ReleaseGuess
     settings: Settings
     broker_dir: BrokerDir | None
+    strays: dict[str, Finding]
 
 
 def _draft(place: PartitionPath, request: CompactRequest, around: _Around) -> CompactTask:
@@ -171,6 +179,7 @@ def _draft(place: PartitionPath, request: CompactRequest, around: _Around) -> Co
         max_batch_bytes=request.max_batch_bytes,
         assume_defaults=request.kafka.assume_defaults,
         command_line=request.command_line,
+        stray=around.strays.get(place.path),
     )
     if never is None:
         check_cleaner_settings(settings, topic)

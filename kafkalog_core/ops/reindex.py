@@ -20,6 +20,7 @@ from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
 from kafkalog_core.ops.logdirs.context import PartitionContext
 from kafkalog_core.ops.plans.plan import Outcome
 from kafkalog_core.ops.plans.sheet import MENDED_BY_PLAN
+from kafkalog_core.ops.plans.sites import not_assigned
 from kafkalog_core.ops.pool import Pool
 from kafkalog_core.ops.recovery.rules import RecoveryRules, recovery_rules
 from kafkalog_core.ops.reindexing.partition import PartitionReindex
@@ -85,13 +86,23 @@ class _Planner:
                     written.add(step.path)
             said.append(_with_mended(partition_said(), written))
         return Outcome(
-            findings=(*self._other_files, *(finding for each in said for finding in each.findings)),
+            findings=(
+                *self._other_files,
+                *self._strays(tasks),
+                *(finding for each in said for finding in each.findings),
+            ),
             refusals=(*self._refusals, *(finding for each in said for finding in each.refusals)),
             losses=tuple(loss for each in said for loss in each.losses),
             settings=tuple(self._used.values()) if tasks else (),
             release=self._guess if tasks else None,
             needs_release=changes > 0 and not self._guess.agree(_rules),
         )
+
+    def _strays(self, tasks: list[ReindexTask]) -> Iterator[Finding]:
+        """Yield which of the partitions the broker does not keep at its next start."""
+        kafka = self._request.settings.kafka
+        strays = not_assigned(self._request.site, self._settings.server, kafka) if tasks else {}
+        yield from (strays[task.path] for task in tasks if task.path in strays)
 
     def _take(self, step: Step) -> bool:
         """Whether a step can be staged: a link to an index, say, is not changed."""
@@ -173,7 +184,7 @@ class _Planner:
 
 
 def _with_mended(said: Said, written: set[str]) -> Said:
-    """Return what is said of a partition, with the plan as the cure of what it finds wrong with files that it writes."""
+    """Return what is said of a partition, with the plan as the cure of what is wrong with files that it writes."""
     findings = tuple(
         replace(each, cure=MENDED_BY_PLAN, next_step=None)
         if each.severity != "info" and (each.path in written or _missing_index(each) in written)
@@ -184,7 +195,7 @@ def _with_mended(said: Said, written: set[str]) -> Said:
 
 
 def _missing_index(finding: Finding) -> str | None:
-    """Return the path of the index that a finding about a segment's log says is missing; None: it says something else."""
+    """Return the path of the index that a finding about a segment's log says is missing; None: none."""
     suffix = _MISSING.get(finding.code)
     return None if suffix is None else f"{os.path.splitext(finding.path)[0]}{suffix}"
 

@@ -95,12 +95,18 @@ def told(
         events = () if request.until_ms is None else tuple(play(each.question, schedule, request.until_ms))
         yield Retained(
             forecast=each,
-            findings=tuple(findings_of(each)),
+            findings=(*_strays(each, survey), *findings_of(each)),
             outcomes=tuple(_outcomes(each, survey.settings, request.scenarios)),
             events=events,
             schedule=schedule,
             assumptions=tuple(_assumptions_of(each, survey.settings)),
         )
+
+
+def _strays(forecast: Forecast, survey: Survey) -> tuple[Finding, ...]:
+    """What there is to say of a partition that the broker does not keep: the forecast is as if it did."""
+    stray = survey.strays.get(forecast.question.view.path)
+    return () if stray is None else (stray,)
 
 
 def schedule_of(forecast: Forecast, settings: Settings) -> Schedule:
@@ -142,7 +148,7 @@ def plan_retain(request: PlanRequest, stage: Stage, progress: Progress) -> PlanO
             findings.append(each)
         else:
             forecasts.append(each)
-            findings += findings_of(each)
+            findings += (*_strays(each, survey), *findings_of(each))
     release = survey.guess.release
     snapshots = SnapshotOptions.of_release(
         release,

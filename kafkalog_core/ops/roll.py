@@ -15,7 +15,7 @@ from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
 from kafkalog_core.ops.cleaning.rules import cleaning_rules
 from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
 from kafkalog_core.ops.logdirs.untouched import check_not_running, check_untouched
-from kafkalog_core.ops.plans.sites import sites_of
+from kafkalog_core.ops.plans.sites import not_assigned, sites_of
 from kafkalog_core.ops.pool import Pool
 from kafkalog_core.ops.progress import NO_PROGRESS, Progress
 from kafkalog_core.ops.recovery.rules import recovery_rules
@@ -102,7 +102,13 @@ def roll(
     report.expect(partitions=len(tasks))
     size_bytes = sum(task.size_bytes for task in tasks)
     progress.expect(size_bytes)
-    yield from _counted(_forecasts(tasks, size_bytes, request.jobs, progress), report)
+    forecasts = zip(tasks, _forecasts(tasks, size_bytes, request.jobs, progress), strict=True)
+    yield from _counted((_told(task, each) for task, each in forecasts), report)
+
+
+def _told(task: RollTask, told: RollForecast) -> RollForecast:
+    """Return a forecast that says first where no broker appends to the log, as it does not keep the partition."""
+    return told if task.stray is None else replace(told, findings=(task.stray, *told.findings))
 
 
 def _only(sites: list[Site]) -> Site:
@@ -126,6 +132,7 @@ def _tasks(site: Site, request: RollRequest) -> Iterator[tuple[RollTask, Partiti
     if guess.release < _FIRST:
         guess = replace(guess, release=_FIRST)
     settings = read_settings(request.kafka, guess.release, site.log_dir_path, site.beside)
+    strays = not_assigned(site, settings.server, request.kafka.kafka)
     for place in _rolled(site):
         partition = read_partition(place.path)
         task = RollTask(
@@ -135,6 +142,7 @@ def _tasks(site: Site, request: RollRequest) -> Iterator[tuple[RollTask, Partiti
             seed=request.seed,
             max_batch_bytes=request.max_batch_bytes,
             size_bytes=_log_bytes(partition),
+            stray=strays.get(place.path),
         )
         yield task, partition
 
@@ -199,7 +207,7 @@ class _Writing:
         needs_bytes = size_bytes + _NEW_FILES_BYTES * len(work)
         with NewDir(self._to, disk=self._disk, like=work[0][1].path, needs_bytes=needs_bytes) as new:
             for task, partition in work:
-                done.append(self._write(new, task, partition, progress))
+                done.append(_told(task, self._write(new, task, partition, progress)))
             for place in self._metadata_log():
                 copy_directory(new, place.path, place.name.raw)
             write_broker_files(new, self._broker_dir, self._ends, cleaned=self._cleaned)

@@ -6,7 +6,6 @@ the top of the log directory say. A plan says what is lost, and when a healthy r
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -16,12 +15,11 @@ from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
 from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
 from kafkalog_core.ops.logdirs.context import PartitionContext
 from kafkalog_core.ops.plans.plan import Outcome
+from kafkalog_core.ops.plans.sites import not_assigned
 from kafkalog_core.ops.pool import Pool
 from kafkalog_core.ops.recovery.loader_rules import rules_of
 from kafkalog_core.ops.recovery.rules import recovery_rules
 from kafkalog_core.ops.releases.assumptions import assumed_of_topic
-from kafkalog_core.ops.releases.cluster_assignments import DirectoryOwners, metadata_path, read_topic_id
-from kafkalog_core.ops.releases.cluster_dirs import related_dirs
 from kafkalog_core.ops.releases.release_evidence import infer_release
 from kafkalog_core.ops.releases.settings import read_settings
 from kafkalog_core.ops.truncation.aftermath import Surroundings
@@ -107,7 +105,7 @@ class _Planner:
         for completion in completions:
             stage_completion(completion, self._stage)
         changed = {answer.partition.path for answer in answers if answer.changes}
-        not_assigned = self._not_assigned()
+        assigned_otherwise = self._assigned_otherwise()
         hidden = [each for each in cuts if self._ends_below_start(each[0])]
         for cut, aftermath in [each for each in cuts if each not in hidden]:
             stage_cut(cut, aftermath, self._stage)
@@ -124,12 +122,12 @@ class _Planner:
         return Outcome(
             findings=(
                 *(finding for answer in answers for finding in answer.findings),
-                *(finding for path, finding in not_assigned.items() if path in changed),
+                *(finding for path, finding in assigned_otherwise.items() if path in changed),
                 *(_of_metadata(cut.partition) for cut, _ in cuts if cut.partition.topic == METADATA_TOPIC),
             ),
             refusals=(
                 *(finding for answer in answers for finding in answer.refusals),
-                *(finding for path, finding in not_assigned.items() if path not in changed),
+                *(finding for path, finding in assigned_otherwise.items() if path not in changed),
             ),
             losses=tuple(loss for answer in answers for loss in answer.losses),
             settings=(*self._used.values(), *expiration),
@@ -139,24 +137,10 @@ class _Planner:
             assumptions=tuple(dict.fromkeys(each for cut, _ in cuts for each in self._assumed(cut))),
         )
 
-    def _not_assigned(self) -> dict[str, Finding]:
-        """What the metadata log assigns otherwise, by the path of the partition or log directory that it is about."""
-        site = self._request.site
-        if site.log_dir is None or not self._question.as_broker:
-            return {}
-        own = site.log_dir.path
-        _, dirs = related_dirs(own, site.beside, self._settings.server)
-        together = frozenset([each.path for each in dirs])
-        owners = site.beside.once(("owners", together), lambda: DirectoryOwners(each.path for each in dirs))
-        found = {own: owners.other_node(own)}
-        assignments = owners.assignments(owners.of_same_node(own), kafka=self._request.settings.kafka)
-        if assignments is not None and found[own] is None:
-            served = [place for place in site.partitions if place.name.state is DirectoryState.CURRENT]
-            held = [(place, topic_id) for place in served if (topic_id := read_topic_id(place)) is not None]
-            bare = [(place, None) for place in served if not os.path.lexists(metadata_path(place))]
-            found |= {place.path: assignments.stray(place, topic_id) for place, topic_id in (*held, *bare)}
-            found[own] = assignments.other_directory(own, held)
-        return {path: finding for path, finding in found.items() if finding is not None}
+    def _assigned_otherwise(self) -> dict[str, Finding]:
+        """What the metadata log assigns otherwise, where the question is what a broker will do."""
+        site, kafka = self._request.site, self._request.settings.kafka
+        return not_assigned(site, self._settings.server, kafka) if self._question.as_broker else {}
 
     def _is_sound(self, answers: list[Answer]) -> bool:
         """Whether damage was looked for, and none found."""

@@ -119,6 +119,7 @@ class _Planner:
 
     def _clean(self, task: CompactTask) -> None:
         name = f"{task.topic}-{task.partition}"
+        self._findings += () if task.stray is None else (task.stray,)
         if task.never is not None or task.view is None:
             self._left.append(f"{name}: {'no segment can be read' if task.never is None else task.never[1]}")
             return

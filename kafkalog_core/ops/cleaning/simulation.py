@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog_core.command_lines import CommandLine
+    from kafkalog_core.findings import Finding
     from kafkalog_core.ops.cleaning.bounds import Cleanability
     from kafkalog_core.ops.cleaning.config import CleanConfig
     from kafkalog_core.ops.cleaning.course import CleanPass
@@ -72,6 +73,7 @@ class CompactTask:
         max_batch_bytes: the largest batch that is read, inflated too.
         assume_defaults: a clean may depend on assumed values.
         command_line: what was typed, for commands to paste; None: unknown.
+        stray: why the broker does not keep the partition at its next start; None: it does.
     """
 
     path: str
@@ -92,6 +94,7 @@ class CompactTask:
     max_batch_bytes: int
     assume_defaults: bool = False
     command_line: CommandLine | None = None
+    stray: Finding | None = None
 
     @property
     def expected_bytes(self) -> int:

@@ -20,7 +20,7 @@ from kafkalog_core.ops.cleaning.planning import (
 )
 from kafkalog_core.ops.cleaning.simulation import simulate
 from kafkalog_core.ops.cleaning.staging import NewSegment, groups_of, replaced_files
-from kafkalog_core.ops.compact import count_forecast, tasks_of
+from kafkalog_core.ops.compact import count_forecast, tasks_of, with_stray
 from kafkalog_core.ops.logdirs.segment_views import check_now, read_partition_view
 from kafkalog_core.ops.logdirs.untouched import check_not_running, check_untouched
 from kafkalog_core.ops.plans.sites import sites_of
@@ -122,7 +122,7 @@ class _Writing:
             check_untouched(file for partition in partitions for file in partition.files)
             check_not_running(self._site.log_dir)
             new.commit()
-        return [each.forecast for each in written]
+        return [with_stray(task, each.forecast) for task, each in zip(self._tasks, written, strict=True)]
 
     def _write(self, new: NewDir, partitions: Sequence[Partition], progress: Progress) -> list[Written]:
         pairs = list(zip(self._tasks, partitions, strict=True))

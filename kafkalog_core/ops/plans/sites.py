@@ -10,20 +10,22 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import DeniedError
-from kafkalog_core.format.names import METADATA_TOPIC, FileKind
-from kafkalog_core.ops.releases.cluster_dirs import NamedDirs
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
+from kafkalog_core.ops.releases.cluster_assignments import DirectoryOwners, metadata_path, read_topic_id
+from kafkalog_core.ops.releases.cluster_dirs import NamedDirs, related_dirs
 from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, PartitionTarget, resolve
 from kafkalog_core.storage.listing import list_directory, stat_path
 from kafkalog_core.storage.logdir import BROKER_KINDS, is_broker_dir, read_log_dir
 from kafkalog_core.storage.rights import denial, may_list
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from kafkalog_core.findings import Finding
     from kafkalog_core.ops.selecting.targets import Target
     from kafkalog_core.storage.logdir import LogDir, PartitionPath
 
-__all__ = ["Site", "site_of", "sites_of"]
+__all__ = ["Site", "not_assigned", "site_of", "sites_of"]
 
 _TOP_KINDS: Final = BROKER_KINDS | {FileKind.KRAFT_SNAPSHOT}
 """Files at the top of a log directory that decide what a broker does with the partitions, without its lock."""
@@ -110,6 +112,31 @@ def _needed(site: Site) -> Iterator[tuple[str, bool]]:
 def site_of(paths: Iterable[str], beside: Iterable[str] = ()) -> Site:
     """The one site that paths lead to, as `Site.paths` and `Site.beside.paths` gave them. Raises NotFoundError, ..."""
     return replace(sites_of(resolve(list(paths)))[0], beside=NamedDirs(beside))
+
+
+def not_assigned(site: Site, server: Mapping[str, str], kafka: str | None) -> dict[str, Finding]:
+    """Return what the metadata log assigns otherwise, by the path of the partition or log directory that it is about.
+
+    Args:
+        site: the partitions that are meant, and the log directory that they are in.
+        server: the properties of the broker's server.properties that were given.
+        kafka: the release of the broker; None: as the directory of the metadata log shows.
+    """
+    if site.log_dir is None:
+        return {}
+    own = site.log_dir.path
+    _, dirs = related_dirs(own, site.beside, server)
+    together = frozenset(each.path for each in dirs)
+    owners = site.beside.once(("owners", together), lambda: DirectoryOwners(each.path for each in dirs))
+    found = {own: owners.other_node(own)}
+    assignments = owners.assignments(owners.of_same_node(own), kafka=kafka)
+    if assignments is not None and found[own] is None:
+        served = [place for place in site.partitions if place.name.state is DirectoryState.CURRENT]
+        held = [(place, topic_id) for place in served if (topic_id := read_topic_id(place)) is not None]
+        bare = [(place, None) for place in served if not os.path.lexists(metadata_path(place))]
+        found |= {place.path: assignments.stray(place, topic_id) for place, topic_id in (*held, *bare)}
+        found[own] = assignments.other_directory(own, held)
+    return {path: finding for path, finding in found.items() if finding is not None}
 
 
 def _root_of(target: Target) -> str:

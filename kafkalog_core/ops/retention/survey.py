@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import RefusedError, SelectionError, StorageError
@@ -11,6 +12,7 @@ from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
 from kafkalog_core.ops.logdirs.segment_views import PartitionView, check_now, read_partition_view
+from kafkalog_core.ops.plans.sites import not_assigned
 from kafkalog_core.ops.releases.release_evidence import infer_release
 from kafkalog_core.ops.releases.settings import read_settings
 from kafkalog_core.ops.retention.custom import load_policies
@@ -79,6 +81,11 @@ class Survey:
         self.broker_dir: BrokerDir | None = None if log_dir is None else read_broker_dir(log_dir)
         self._wanted = wanted
         self._policies = load_policies(wanted.policies)
+
+    @cached_property
+    def strays(self) -> dict[str, Finding]:
+        """Partitions that the broker does not keep at its next start, by path: nothing is deleted of them by then."""
+        return not_assigned(self.site, self.settings.server, self._wanted.kafka.kafka)
 
     def forecasts(self, progress: Progress, jobs: int = 1) -> Iterator[Forecast | Finding]:
         """A forecast of each partition that a broker serves or fills, and what is to be said of others.

@@ -49,6 +49,7 @@ class RollTask:
         seed: of the jitter; null: none is taken off, and the most is told beside it.
         max_batch_bytes: the largest batch that is read.
         size_bytes: of its logs.
+        stray: why the broker does not keep the partition at its next start; None: it does.
     """
 
     path: str
@@ -57,6 +58,7 @@ class RollTask:
     seed: int | None
     max_batch_bytes: int
     size_bytes: int = 0
+    stray: Finding | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

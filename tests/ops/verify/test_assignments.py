@@ -224,6 +224,35 @@ def test_truncate_as_broker_says_what_verify_says(tmp_path: Path) -> None:
             assert [each.code for each in findings(partition_dir)] == [code]
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("retain", ("--now", "1700000000000")),
+        ("compact", ("--now", "1700000000000", "--topic-config", "t:cleanup.policy=compact")),
+        ("roll", ()),
+        ("reindex", ("--all",)),
+    ],
+)
+def test_what_is_planned_for_a_stray_partition_says_so_first(
+    tmp_path: Path, command: str, words: tuple[str, ...]
+) -> None:
+    """Once, in the words of verify; what is planned is what it is without the metadata log."""
+    path = disk(tmp_path / "a", *GOOD, topic_id=an_id(7))
+    (told,) = findings(path)
+    rows = rows_of(command, path / "t-0", "--kafka", "4.3", *words)
+    found = [row for row in rows if row["type"] == "finding"]
+    assert found[0] == {"type": "finding", **told.row()}
+    assert [row["code"] for row in found].count(told.code) == 1
+    assert rows[-1]["codes"][told.code] == 1
+    shutil.rmtree(path / "__cluster_metadata-0")
+    alone = rows_of(command, path / "t-0", "--kafka", "4.3", *words)
+    assert [row for row in alone if row["type"] in CHANGING] == [row for row in rows if row["type"] in CHANGING]
+    assert told.code not in alone[-1]["codes"]
+
+
+CHANGING = {"change", "retained_segment", "cleaned_segment", "rolled_segment"}
+
+
 def test_the_metadata_log_of_another_directory_counts(tmp_path: Path) -> None:
     first = disk(tmp_path / "a", *GOOD)
     second = disk(tmp_path / "b", directory=OTHER)
