@@ -195,11 +195,12 @@ class DyingDisk(Disk):
 class PlacingDisk(Disk):
     """Ends before a file of one directory is put in place: the intent and what is staged are on the disk by then."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, how: str = "link") -> None:
         self._directory = str(directory)
+        self._how = how
 
     def step(self, what: str, path: str) -> None:
-        if what == "link" and path.endswith(".tmp") and os.path.dirname(path) == self._directory:
+        if what == self._how and path.endswith(".tmp") and os.path.dirname(path) == self._directory:
             raise Killed
 
 

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.ops.apply import resume
+from kafkalog_core.ops.apply import apply_draft, resume
+from kafkalog_core.ops.plans import plan as plan_module
+from kafkalog_core.ops.plans.plan import Outcome, PlanRequest, make_plan
+from kafkalog_core.ops.plans.sites import site_of
 from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import (
+    LATER,
     LOG,
+    NOW_MS,
     OWNER,
     Killed,
+    PlacingDisk,
     UnlinkingDisk,
     apply_to,
     interrupt,
@@ -26,6 +34,9 @@ from tests.storage.repairs import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from kafkalog_core.ops.progress import Progress
+    from kafkalog_core.storage.changing.changes import Stage
 
 pytestmark = pytest.mark.usefixtures("fake_planner", "no_waiting")
 
@@ -188,6 +199,71 @@ def test_what_an_interrupted_step_left_next_to_a_file_is_taken_away(root: Path, 
     assert snapshot(root) == old
 
 
+class SecondNameDisk(Disk):
+    """Is killed when the first new file is in place, and before the journal's own name of it is gone."""
+
+    def step(self, what: str, path: str) -> None:
+        if what == "unlink" and os.path.basename(path).startswith("new-"):
+            raise Killed
+
+
+@pytest.mark.parametrize("is_wide", [False, True])
+def test_a_name_that_an_interrupted_run_left_is_taken_away_by_resume(root: Path, is_wide: bool) -> None:
+    with pytest.raises(Killed):
+        apply_to(root, SecondNameDisk(), is_wide=is_wide)
+    index = root / "t-0" / "00000000000000000000.index"
+    assert index.stat().st_nlink == 2
+    (journal,) = scope_of(str(root)).interrupted()
+    resume(journal, Disk())
+    assert {path.stat().st_nlink for path in root.glob("t-?/0*")} == {1}
+
+
+def test_an_index_is_there_at_every_moment_where_there_is_room_for_both(root: Path) -> None:
+    index = root / "t-0" / "00000000000000000000.index"
+
+    class Looking(Disk):
+        looks = 0
+
+        def step(self, what: str, path: str) -> None:
+            self.looks += 1
+            assert index.exists(), (what, path)
+
+    disk = Looking()
+    apply_to(root, disk)
+    apply_undo(plan_undo(scope_of(str(root))), disk)
+    assert disk.looks > 100
+
+
+def plan_removal(request: PlanRequest, stage: Stage, progress: Progress) -> Outcome:
+    """A plan that writes nothing."""
+    del progress
+    first = f"{request.site.root}/t-0" if request.site.log_dir else request.site.root
+    stage.remove(f"{first}/{LATER}", why="old")
+    return Outcome()
+
+
+@pytest.mark.parametrize("keeps_undo", [False, True])
+def test_a_run_that_only_deletes(root: Path, keeps_undo: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its journal has a directory, though nothing is staged in it."""
+    monkeypatch.setitem(plan_module.PLANNERS, "reindex", f"{__name__}:plan_removal")
+    request = PlanRequest(site=site_of([str(root / "t-0")]), options={}, now_ms=NOW_MS)
+    draft = make_plan("reindex", request, keeps_undo=keeps_undo)
+    with pytest.raises(Killed):
+        apply_draft(draft, RemovingDisk(), now_ms=NOW_MS)
+    (journal,) = scope_of(str(root)).interrupted()
+    resume(journal, Disk())
+    assert not (root / "t-0" / LATER).exists()
+    assert bool(names_of_ours(root)) == keeps_undo
+
+
+class RemovingDisk(Disk):
+    """Is killed before a file of a broker is deleted."""
+
+    def step(self, what: str, path: str) -> None:
+        if what == "unlink" and path.endswith(".log"):
+            raise Killed
+
+
 # --- owners -----------------------------------------------------------------------------------------------------------
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
 @pytest.mark.parametrize("witness", ["a file", "a link", "a directory", "nothing"])
@@ -236,3 +312,26 @@ def test_a_guarded_attribute_that_only_the_directory_has(root: Path, is_known: b
             RefusedError, match=r"would give it the extended attribute trusted\.note, which no file there"
         ):
             apply_undo(plan_undo(scope_of(str(root))), Disk())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+def test_a_copy_from_another_file_system_needs_a_witness_of_its_owner(root: Path) -> None:
+    other, path = (OWNER[0] + 1, OWNER[1] + 1), root / "t-0" / "00000000000000000000.index"
+    os.chown(path, *other)
+    places = [each for each in ("/dev/shm", "/var/tmp") if os.path.isdir(each)]  # noqa: S108 -- other file systems
+    far = next((each for each in places if os.stat(each).st_dev != os.stat(root).st_dev), None)
+    if far is None:
+        pytest.skip("no second file system at hand")
+    undo_to = Path(mkdtemp(dir=far))
+    try:
+        with pytest.raises(Killed):
+            apply_to(root, PlacingDisk(root / "t-0", "create"), undo_to=undo_to)
+        os.chown(path, *OWNER)
+        (journal,) = scope_of(str(root), [str(undo_to)]).interrupted()
+        with pytest.raises(RefusedError, match=f"would give it to user {other[0]}, group {other[1]}"):
+            resume(journal, Disk())
+        os.chown(root / "t-0", *other)
+        resume(journal, Disk())
+        assert (path.stat().st_uid, path.stat().st_gid) == other
+    finally:
+        shutil.rmtree(undo_to)

@@ -11,7 +11,7 @@ import pytest
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.storage.changing import space as space_module
 from kafkalog_core.storage.changing.ahead import Contents, make_ahead
-from kafkalog_core.storage.changing.changes import Change, Fingerprint
+from kafkalog_core.storage.changing.changes import Change, Fingerprint, grouped
 from kafkalog_core.storage.changing.space import Space, existing_directory, freed_bytes, made_ahead, spaces_for
 from kafkalog_core.storage.changing.writer import Disk
 
@@ -151,6 +151,17 @@ def test_replaced_indexes_of_a_segment_make_way_for_each_other(two_disks: tuple[
     larger = replace(offsets, size_bytes=20 * KIB)
     assert needed([larger, times], other)[patient] == 12 * KIB
     assert needed([replace(offsets, swap=0), replace(times, swap=0)], other)[patient] == 8 * KIB
+
+
+def test_only_indexes_of_one_segment_are_a_group() -> None:
+    paths = ("/a/0.index", "/a/0.timeindex", "/a/5.index", "/b/5.index", "/b/5.log", "/b/5.timeindex")
+    changes = [change(path, "replace", 8, 8) for path in paths]
+    assert [[each.path for each in group] for group in grouped(changes)] == [
+        ["/a/0.index", "/a/0.timeindex"],
+        *([path] for path in paths[2:]),
+    ]
+    removed = [change(path, "remove", 8, None) for path in paths[:2]]
+    assert [len(group) for group in grouped(removed)] == [1, 1]
 
 
 def test_what_there_is(tmp_path: Path) -> None:

@@ -206,7 +206,11 @@ def report(results: Sequence[dict[str, Any]], known: dict[Identity, str], at_lea
     for result in results:
         identity: Identity = tuple(result[name] for name in IDENTITY)
         word = known.get(identity, "")
-        kind = "killed" if result["outcome"] == "killed" else word.partition(":")[0] or "new"
+        kind = (
+            "killed"
+            if result["outcome"] == "killed" or word.startswith("elsewhere")
+            else word.partition(":")[0] or "new"
+        )
         rows.setdefault(_room(result["path"]), Counter())[kind] += 1
         if kind == "new":
             print(f"{result['outcome']} (line {result['line']})\n{table.entry(identity, '?')}")

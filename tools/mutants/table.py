@@ -7,7 +7,8 @@ An entry survives changes elsewhere in its module: it names the module, the func
       + the line as the mutant has it
       equivalent: why nothing that a test may look at differs
 
-The word is `equivalent` where behaviour is the same, or `left` where it differs and no test is worth its cost.
+The word is `equivalent` where behaviour is the same, `elsewhere` where tests find it that no run here includes, `left`
+where it differs and no test is worth its cost.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     Identity = tuple[str, str, str, str]
 
-WORDS: Final = ("equivalent", "left")
+WORDS: Final = ("equivalent", "elsewhere", "left")
 
 
 def read(path: Path) -> dict[Identity, str]:
