@@ -330,6 +330,11 @@ STATS: Final = new_table(
     "stats",
     *PLACE[:2],
     Column("segments", "int64", "log files"),
+    Column(
+        "unread_segments",
+        "int64",
+        "those that could not be opened: the figures are of the others, and null where there is no other",
+    ),
     Column("bytes", "int64", "bytes of whole batches"),
     Column("batches", "int64", "whole batches"),
     Column("records", "int64", "records, control records included"),

@@ -22,6 +22,14 @@ def stats_lines(row: Mapping[str, object], encoding: str) -> list[Text]:
     """One block: a bold heading, the figures, then a chart for each spread that has anything in it."""
     solid = encoding.lower().replace("-", "") == "utf8"
     lines = [Text(), Text(place_of(row) or "(no partition)", "bold cyan")]
+    unread = row.get("unread_segments")
+    if unread:
+        of_all = f"{unread} of {count_of(row.get('segments'), 'segment')} could not be read"
+        lines.append(
+            Text(f"  {of_all}{'' if row.get('batches') is None else '; the figures are of the rest'}", "bold red")
+        )
+    if row.get("batches") is None:
+        return lines
     read = ", ".join(count_of(row.get(f"{name}s"), name) for name in ("segment", "record"))
     lines.append(Text(f"  {read}, {count_of(row.get('batches'), 'batch')}, {human_bytes(row.get('bytes'))}"))
     lines.append(Text(f"  offsets  {span(row.get('first_offset'), row.get('last_offset'))}"))

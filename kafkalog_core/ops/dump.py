@@ -35,7 +35,7 @@ from kafkalog_core.storage.partition import Partition, read_partition
 from kafkalog_core.storage.scan import ScanOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
     from kafkalog_core.findings import Severity
     from kafkalog_core.ops.reading.logfiles import LogFile
@@ -235,8 +235,11 @@ class Dumper:
         )
         return view, committed_findings(view, unit)
 
-    def _guarded(self, chunks: Iterator[Chunk], path: str, unit: Unit) -> Iterator[Chunk]:
-        """What goes wrong with one file of a partition is a finding; with a file that was named itself, an error."""
+    def _guarded(self, chunks: Iterator[Chunk], path: str, unit: Unit) -> Generator[Chunk, None, bool]:
+        """What goes wrong with one file of a partition is a finding; with a file that was named itself, an error.
+
+        Returns whether the file could be read.
+        """
         try:
             yield from chunks
         except StorageError as error:
@@ -245,6 +248,8 @@ class Dumper:
             code = code_of_error(error)
             finding = found(code, path, reason=error.message, topic=unit.topic, partition=unit.partition)
             yield self._finding_rows([finding])  # a harmless one too, as rows are missing
+            return False
+        return True
 
     def _segments(self, partition: Partition, unit: Unit) -> Iterator[Chunk]:
         files = segment_files(partition, unit, with_path=self._request.path)
@@ -260,7 +265,8 @@ class Dumper:
         stats = LogStats()
         for file in unit.files:
             stats.segments += 1
-            yield from self._guarded(self._reader.measure(file, unit, stats), file.path, unit)
+            is_read = yield from self._guarded(self._reader.measure(file, unit, stats), file.path, unit)
+            stats.unread_segments += not is_read
         if self._reader.take(1):
             place = Place(unit.topic, unit.partition, "", path if self._request.path else None)
             yield rows_at(place, tables.STATS, [stats.row(unit.topic, unit.partition)])

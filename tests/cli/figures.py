@@ -49,7 +49,7 @@ _NONE: Final = {
     "batch": {"resynced": False},
     "record": {"resynced": False},
     "segment": {"damage_count": 0, "damage_bytes": 0},
-    "stats": {"damage_count": 0, "damage_bytes": 0},
+    "stats": {"damage_count": 0, "damage_bytes": 0, "unread_segments": 0},
     "partition": {"damage_count": 0, "damage_bytes": 0},
     "summary": {
         "unchanged_bytes": 0,

@@ -271,6 +271,7 @@ STATS = {
     "topic": "orders",
     "partition": 0,
     "segments": 2,
+    "unread_segments": 0,
     "bytes": 3072,
     "batches": 3,
     "records": 30,

@@ -155,6 +155,29 @@ def test_of_a_log_that_was_not_read_no_figures_are_told(demo: Path) -> None:
     assert summary["bytes_total"] - summary["bytes"] == path.stat().st_size
 
 
+def test_the_figures_of_dump_are_of_what_was_read(demo: Path) -> None:
+    """Not zeros, where no segment could be read; and how many could not."""
+    first, second = (demo / "orders-1" / f"{base:020d}.log" for base in (0, 39))
+
+    def shown() -> str:
+        with as_nobody():
+            result = CliRunner().invoke(cli, ["dump", "--stats", "--output", "table", str(demo / "orders-1")])
+        return " ".join(result.stdout.partition("Findings")[0].split())
+
+    with closed(second):
+        (row,) = (row for row in rows(run("dump", "--stats", str(demo / "orders-1"))) if row["type"] == "stats")
+        text = shown()
+    assert (row["segments"], row["unread_segments"], row["bytes"]) == (2, 1, first.stat().st_size)
+    assert "1 of 2 segments could not be read; the figures are of the rest" in text
+    with closed(first), closed(second):
+        (row,) = (row for row in rows(run("dump", "--stats", str(demo / "orders-1"))) if row["type"] == "stats")
+        text = shown()
+    known = {"type": "stats", "topic": "orders", "partition": 1, "segments": 2, "unread_segments": 2}
+    assert {name: value for name, value in row.items() if value is not None} == known
+    assert "2 of 2 segments could not be read" in text
+    assert "record" not in text
+
+
 @pytest.mark.parametrize("command", [("dump",), ("dump", "--committed"), ("dump", "--files"), ("seek", "--earliest")])
 def test_what_reads_logs_says_what_it_may_not_read(demo: Path, command: tuple[str, ...]) -> None:
     before = run(*command, str(demo))

@@ -23,6 +23,7 @@ class LogStats:
 
     def __init__(self) -> None:
         self.segments = 0
+        self.unread_segments = 0
         self.batches = 0
         self.bytes = 0
         self.records = 0
@@ -114,16 +115,17 @@ class LogStats:
                 self.producers[producer] += count
 
     def row(self, topic: str | None, partition: int | None) -> dict[str, object]:
-        """The `stats` row."""
+        """The `stats` row; of a partition of which nothing could be read it has no figures."""
+        known: dict[str, object] = {"topic": topic, "partition": partition}
+        known |= {"segments": self.segments, "unread_segments": self.unread_segments}
+        if 0 < self.segments == self.unread_segments:
+            return known
         shown = self.producers.most_common(PRODUCERS_SHOWN)
         producers = {str(producer): count for producer, count in shown}
         rest = sum(self.producers.values()) - sum(count for _, count in shown)
         if rest:
             producers["other"] = rest
-        return {
-            "topic": topic,
-            "partition": partition,
-            "segments": self.segments,
+        return known | {
             "bytes": self.bytes,
             "batches": self.batches,
             "records": self.records,
