@@ -38,10 +38,17 @@ SUBSETS = 6
 
 @dataclass(frozen=True)
 class State:
-    """What is there afterwards; `label`: of which moment, and what is missing."""
+    """What is there afterwards.
+
+    Args:
+        label: of which moment, and what is missing.
+        tree: what is there.
+        is_last: whether the command has ended, and has said that it is done.
+    """
 
     label: str
     tree: Tree
+    is_last: bool
 
 
 class Unit(NamedTuple):
@@ -54,7 +61,8 @@ class Unit(NamedTuple):
 def with_unsynced(recording: Recording, path: str, size_bytes: int) -> Recording:
     """Return the recording as if a broker had appended to a file shortly before, and had synced `size_bytes` of it."""
     tree = recording.before.copy()
-    number = _find(tree, path)
+    number = tree.find(path)
+    assert number is not None, path
     inode = tree.inodes[number]
     tree.inodes[number] = replace(inode, data=inode.data[:size_bytes])
     write = Operation(
@@ -85,7 +93,7 @@ def ordered(recording: Recording, seed: int = 0) -> Iterator[State]:
                         tree.apply(operation)
                     else:
                         tree.begin(operation)
-                yield State(f"{moment}: names up to {prefixes}, {name}", tree)
+                yield State(f"{moment}: names up to {prefixes}, {name}", tree, moment == len(operations))
 
 
 def strict(recording: Recording, seed: int = 0) -> Iterator[State]:
@@ -99,14 +107,16 @@ def strict(recording: Recording, seed: int = 0) -> Iterator[State]:
         for operation in operations[start:first]:
             base.apply(operation)
         start = max(start, first)
-        chance = random.Random(f"{seed} {moment}")
+        chance, is_last = random.Random(f"{seed} {moment}"), moment == len(operations)
         for name, missing in _subsets(pending, chance):
-            yield State(f"{moment}: {name}", _built(base, operations, start, moment, missing, {}))
+            yield State(f"{moment}: {name}", _built(base, operations, start, moment, missing, {}), is_last)
         for name, writes in _variants(recording, moment, done_at, _torn_anywhere):
             if writes:
                 names = {unit for unit in pending if unit.part >= 0}
-                yield State(f"{moment}: {name}", _built(base, operations, start, moment, set(), writes))
-                yield State(f"{moment}: {name}, no names", _built(base, operations, start, moment, names, writes))
+                yield State(f"{moment}: {name}", _built(base, operations, start, moment, set(), writes), is_last)
+                yield State(
+                    f"{moment}: {name}, no names", _built(base, operations, start, moment, names, writes), is_last
+                )
 
 
 MODELS: Mapping[str, Callable[[Recording, int], Iterator[State]]] = {"ordered": ordered, "strict": strict}
@@ -139,7 +149,7 @@ def _last_touch(operations: Sequence[Operation], inode: int) -> int:
     """Return how many operations an ordered journal has committed once an inode is synced."""
     for at in range(len(operations) - 1, -1, -1):
         operation = operations[at]
-        if operation.kind not in {"fsync", "write"} and (
+        if operation.kind not in {"fsync", "lost", "write"} and (
             operation.inode == inode or any(name.directory == inode for name in operation.names)
         ):
             return at + 1
@@ -239,13 +249,3 @@ def _built(
 def _write(tree: Tree, operation: Operation, data: bytes | None) -> None:
     if data is not None:
         tree.set_content(operation, data)
-
-
-def _find(tree: Tree, path: str) -> int:
-    for root, number in tree.roots.items():
-        if path.startswith(f"{root}/"):
-            found = number
-            for name in path.removeprefix(f"{root}/").split("/"):
-                found = tree.inodes[found].names[name]
-            return found
-    raise AssertionError(path)

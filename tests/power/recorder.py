@@ -17,14 +17,17 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from kafkalog_core.storage.changing import writer
 from tests.power.tree import Attributes, Inode, Name, Operation, Tree, read_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from types import FrameType
 
-__all__ = ["Recording", "recorded"]
+__all__ = ["CHANGING", "Recording", "recorded"]
 
-CHANGING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+CHANGING = os.path.dirname(writer.__file__)
+OPENED = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 AUDITED = frozenset({"open", "os.rename", "os.remove", "os.link", "os.mkdir", "os.rmdir", "os.truncate"})
 
 
@@ -113,7 +116,7 @@ class _Recorder:
         if inode is None:
             really(number)
         else:
-            self._add("fsync", inode)  # the model decides what is on the disk: the real one need not
+            self._add("fsync", inode, callers=_callers())  # the model decides what is on the disk, not the real one
 
     def utime(self, really: Callable[..., None], target: int | str, *rest: Any, ns: tuple[int, int]) -> None:
         really(target, *rest, ns=ns)
@@ -164,6 +167,17 @@ class _Recorder:
         parent, name = self._parent(path, dir_fd)
         if parent is not None:
             self._born("mkdir", path, parent, name, dir_fd)
+
+
+def _callers() -> tuple[tuple[str, int], ...]:
+    found = []
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        directory, _, name = frame.f_code.co_filename.rpartition("/")
+        if directory == CHANGING:
+            found.append((name, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(found)
 
 
 _CALLS = {
@@ -226,7 +240,7 @@ _HEARD: list[object] = []
 def _hear(event: str, values: tuple[Any, ...]) -> None:
     if not _active or event not in AUDITED or _active[-1].is_inside:
         return
-    if event == "open" and (not isinstance(values[2], int) or not values[2] & CHANGING):
+    if event == "open" and (not isinstance(values[2], int) or not values[2] & OPENED):
         return
     path = values[0]
     if isinstance(path, str) and path.startswith(tuple(f"{root}/" for root in _active[-1].roots)):

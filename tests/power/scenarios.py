@@ -7,9 +7,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from click.testing import CliRunner
-
-from kafkalog_cli.main import cli
 from kafkalog_core.storage.changing.writer import Disk
 from tests import build
 from tests.ops.truncating import EPOCHS, write_log, write_tops
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = ["SCENARIOS", "Place", "Scenario", "command", "killed"]
+__all__ = ["SCENARIOS", "Place", "Scenario", "killed", "write_patient"]
 
 PARTITIONS = ("t-0", "u-0")
 VALUE_BYTES = 1500
@@ -51,6 +48,11 @@ class Case:
     """Below the log directory; a partition outside of any has none."""
     is_new_dir: bool = False
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is used on a partition that is outside of any log directory."""
+        return self.write is _alone
+
 
 @dataclass(frozen=True)
 class Scenario:
@@ -58,10 +60,15 @@ class Scenario:
 
     Args:
         case: its name.
-        phase: `apply`, `undo`, `prune` or `resume`: what is recorded.
+        phase: what is recorded: `apply`, `undo`, `prune`; `resume` and `back`: `apply --resume` and `undo` of a run
+            that was killed.
         journal: `next`: next to the files; `same`, `other`: `--undo-to` on that file system; `none`: `--no-undo`.
         is_split: whether the second partition is a file system of its own.
         unsynced: a file that a broker had appended to and not synced, below the log directory.
+        killed_at: after which share of its steps.
+        linked: a file of which a backup is made by a hard link after the run, below the log directory.
+        sampled_bytes: how much is hashed at both ends of a file; `None`: all of it.
+        is_full: whether 0 bytes are free when the command starts; for an undo, no more than it asks for.
     """
 
     case: str
@@ -69,13 +76,27 @@ class Scenario:
     journal: str = "next"
     is_split: bool = False
     unsynced: str | None = None
+    linked: str | None = None
+    sampled_bytes: int | None = None
+    is_full: bool = False
+    killed_at: float = 0.85
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the first changes are made without an intent, which there is no room for."""
+        return self.is_full and self.journal == "none"
 
     def __str__(self) -> str:
         """Its name in tables."""
         words = {"next": "", "same": " --undo-to the same file system", "other": " --undo-to another file system"}
         phase = "" if self.phase == "apply" else f", {self.phase}"
+        if self.phase == "back":
+            phase = f", undo of a run that was killed after {self.killed_at:.0%}"
         more = ", a partition on a file system of its own" if self.is_split else ""
-        more += ", a file that the broker had not synced" if self.unsynced else ""
+        more += f", {self.unsynced} not synced by the broker" if self.unsynced else ""
+        more += f", {self.linked} linked since" if self.linked else ""
+        more += ", large files" if self.sampled_bytes else ""
+        more += ", 0 bytes free" if self.is_full else ""
         return f"{self.case}{words.get(self.journal, ' --no-undo')}{phase}{more}"
 
     def devices(self, place: Place) -> dict[str, str]:
@@ -104,18 +125,14 @@ class Scenario:
             return place.other / "undo"
         return place.top / "undo" if self.journal == "same" else None
 
-    def named(self, place: Place) -> list[str]:
-        """The directories that a user names to take the run back."""
+    def named(self, place: Place, exists: Callable[[Path], bool] = os.path.exists) -> list[str]:
+        """The directories that a user names to take the run back.
+
+        The first leads to the journal: a full disk has no room for the pointer to one on another file system.
+        """
         elsewhere = self.undo_to(place)
-        return [str(place.root), *([str(elsewhere)] if elsewhere is not None and elsewhere.exists() else [])]
-
-
-def command(*line: str) -> tuple[int, str]:
-    """Run the command line in this process; its exit status and what it printed."""
-    result = CliRunner().invoke(cli, list(line))
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, result.output
+        named = [str(place.root), *([str(elsewhere)] if elsewhere is not None and exists(elsewhere) else [])]
+        return named[::-1] if self.is_full else named
 
 
 @contextmanager
@@ -213,6 +230,15 @@ def _unindexed(root: Path) -> None:
     (root / PARTITIONS[1] / f"{0:020}.index").write_bytes(b"\1" * 16)
 
 
+def _misindexed(root: Path) -> None:
+    """Indexes that lead beyond their logs: none is missing, so that each can make way for its successor."""
+    _plain(root)
+    for partition, base in zip(PARTITIONS, (10, 0), strict=True):
+        (root / partition / f"{base:020}.index").write_bytes(build.offset_index([(5000, 5000000)]))
+        (root / partition / f"{base:020}.timeindex").write_bytes(build.time_index([(10**12, 5000)]))
+        (root / partition / f"{26:020}.snapshot").write_bytes(build.snapshot([]))
+
+
 def _malformed(root: Path) -> None:
     _plain(root)
     (root / "recovery-point-offset-checkpoint").write_bytes(b"0\n2\nt 0 0\nnonsense\n")
@@ -223,13 +249,22 @@ def _alone(root: Path) -> None:
     _log(root)
 
 
+def _without_epochs(root: Path) -> None:
+    """Nothing is written to a partition after its old segments are deleted."""
+    _plain(root)
+    for partition in PARTITIONS:
+        (root / partition / EPOCHS).unlink()
+
+
 RETAIN = ("retain", "{path}", "--set", "retention.bytes=14000", "--set", "cleanup.policy=delete", "--set")
 CASES = {
     "truncate": Case(("truncate", "{path}", "--at-damage"), _damaged),
     "truncate without a lock file": Case(("truncate", "{path}", "--at-damage"), _unlocked),
     "truncate a partition": Case(("truncate", "{path}", "--to-offset", "13"), _alone),
     "reindex": Case(("reindex", "{path}"), _unindexed),
+    "reindex of wrong indexes": Case(("reindex", "{path}"), _misindexed),
     "retain": Case((*RETAIN, "retention.ms=-1"), _plain),
+    "retain without leader epochs": Case((*RETAIN, "retention.ms=-1"), _without_epochs),
     "compact": Case(("compact", "{path}", *CLEANER), _plain),
     "compact a partition": Case(("compact", "{path}", *CLEANER), _alone),
     "checkpoint": Case(("checkpoint", "{path}"), _malformed),
@@ -248,7 +283,7 @@ def write_patient(scenario: Scenario, place: Place) -> None:
 
 def _scenarios() -> Iterator[Scenario]:
     for name, case in CASES.items():
-        if case.is_new_dir:
+        if case.is_new_dir or name in {"reindex of wrong indexes", "retain without leader epochs"}:
             yield Scenario(name)
             continue
         for journal in ("next", "same", "other"):
@@ -257,13 +292,28 @@ def _scenarios() -> Iterator[Scenario]:
         if name not in {"checkpoint", "truncate without a lock file"}:
             yield Scenario(name, "apply", "none")
             yield Scenario(name, "resume", "none")
+
+
+def _more() -> Iterator[Scenario]:
     for name in ("truncate", "reindex", "retain", "compact"):
+        for journal in ("next", "other"):
+            yield Scenario(name, "back", journal)
         for phase in ("apply", "undo", "prune"):
             yield Scenario(name, phase, is_split=True)
+    for share in (0.68, 0.7, 0.72, 0.84):  # where the new files of a replacement are laid down
+        yield Scenario("compact", "back", killed_at=share)
+    for name, phase in (("truncate", "undo"), ("truncate", "back"), ("compact", "undo")):
+        yield Scenario(name, phase, sampled_bytes=64)
+    yield Scenario("truncate", "undo", linked=f"u-0/{20:020}.log")
+    for name in ("truncate", "retain", "reindex of wrong indexes"):
+        for phase in ("apply", "undo", "prune", "resume"):
+            yield Scenario(name, phase, "other", is_full=True)
+        yield Scenario(name, "apply", "none", is_full=True)
+        yield Scenario(name, "prune", "next", is_full=True)
     yield Scenario("truncate", unsynced=f"t-0/{20:020}.log")
     yield Scenario("truncate", unsynced=f"u-0/{20:020}.log")
     yield Scenario("retain", unsynced=f"t-0/{0:020}.log")
     yield Scenario("compact", unsynced=f"t-0/{10:020}.log")
 
 
-SCENARIOS = tuple(_scenarios())
+SCENARIOS = (*_scenarios(), *_more())

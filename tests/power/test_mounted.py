@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.storage.changing.writer import Disk
-from tests.power.scenarios import PARTITIONS, Place, Scenario, command, write_patient
+from tests.power.player import command
+from tests.power.scenarios import PARTITIONS, Place, Scenario, write_patient
 from tests.storage.repairs import names_of_ours, snapshot
 
 if TYPE_CHECKING:

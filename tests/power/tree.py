@@ -11,12 +11,18 @@ import shutil
 import stat
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+from kafkalog_core.format.names import journal_run
+from kafkalog_core.storage.changing.journal import INTENT
 
-__all__ = ["Attributes", "Inode", "Name", "Operation", "Tree", "read_tree"]
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+
+__all__ = ["BLOCK", "Attributes", "Inode", "Name", "Operation", "Tree", "is_of_journal", "read_tree"]
+
+BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,16 @@ class Inode:
     mtime_ns: int = 0
     names: Mapping[str, int] = field(default_factory=dict)
 
+    @cached_property
+    def key(self) -> int:
+        """The same number for files with the same bytes, attributes and time."""
+        return hash((self.is_directory, self.attributes, self.data, self.mtime_ns))
+
+    @cached_property
+    def untimed_key(self) -> int:
+        """The same, whatever their times are."""
+        return hash((self.is_directory, self.attributes, self.data))
+
 
 @dataclass(frozen=True)
 class Name:
@@ -65,7 +81,7 @@ class Operation:
 
     Args:
         kind: `create`, `mkdir`, `link`, `unlink`, `rmdir`, `rename`, `write`, `truncate`, `dress` (owner, permissions,
-            extended attributes), `utime` or `fsync`.
+            extended attributes), `utime`, `fsync`, or `lost`: an fsync that is left out.
         inode: the file or directory that it is about.
         device: the file system.
         names: the names that change, in order.
@@ -74,6 +90,7 @@ class Operation:
         data: the bytes.
         attributes: those that the inode has now.
         mtime_ns: the modification time of the file from now on.
+        callers: of an fsync: the modules of `storage/changing` and their lines that lead to it, the nearest first.
     """
 
     kind: str
@@ -85,6 +102,7 @@ class Operation:
     data: bytes = b""
     attributes: Attributes | None = None
     mtime_ns: int = 0
+    callers: tuple[tuple[str, int], ...] = ()
 
     @property
     def is_of_content(self) -> bool:
@@ -103,6 +121,7 @@ class Tree:
     def __init__(self, roots: Mapping[str, int], inodes: dict[int, Inode]) -> None:
         self.roots = roots
         self.inodes = inodes
+        self._key: int | None = None
 
     def copy(self) -> Tree:
         """Return a tree that changes by itself."""
@@ -111,11 +130,13 @@ class Tree:
     # --- operations ---------------------------------------------------------------------------------------------------
     def begin(self, operation: Operation) -> None:
         """Add the inode that an operation makes, which no name leads to yet."""
+        self._key = None
         if operation.begins is not None:
             self.inodes[operation.inode] = operation.begins
 
     def set_name(self, name: Name) -> None:
         """Let a name lead to an inode, or to nothing."""
+        self._key = None
         directory = self.inodes[name.directory]
         names = dict(directory.names)
         if name.inode is None:
@@ -126,6 +147,7 @@ class Tree:
 
     def set_content(self, operation: Operation, data: bytes | None = None) -> None:
         """Change an inode as an operation did; `data`: what of the bytes of a write came to the disk."""
+        self._key = None
         inode = self.inodes[operation.inode]
         if operation.kind == "write":
             piece = operation.data if data is None else data
@@ -149,36 +171,80 @@ class Tree:
         if operation.is_of_content:
             self.set_content(operation)
 
+    def without(self, root: str, names: Iterable[str]) -> Tree:
+        """Return a tree in which these names of a root are gone."""
+        tree = self.copy()
+        for name in names:
+            tree.set_name(Name(self.roots[root], name, None))
+        return tree
+
     # --- disks --------------------------------------------------------------------------------------------------------
     def key(self) -> int:
-        """Return the same number for trees that look the same from outside."""
-        return hash(tuple(self._seen()))
+        """Return the same number for trees that a command cannot tell apart.
 
-    def _seen(self) -> Iterator[object]:
-        for path, number in self._walk():
-            inode = self.inodes[number]
-            yield path, number if not inode.is_directory else 0, inode.attributes, inode.data, inode.mtime_ns
+        Those are their names, links, bytes and attributes, and the times of all files but those of journals, which are
+        never compared.
+        """
+        if self._key is None:
+            numbers: dict[int, int] = {}
+            seen = []
+            for path, number in self.walk():
+                inode = self.inodes[number]
+                key = inode.untimed_key if is_of_journal(path.rpartition("/")[2]) else inode.key
+                seen.append((path, numbers.setdefault(number, len(numbers)), key))
+            self._key = hash(tuple(seen))
+        return self._key
 
-    def _walk(self) -> Iterator[tuple[str, int]]:
+    def find(self, path: str) -> int | None:
+        """Return the inode that a path leads to; `None`: there is none."""
+        for root, number in self.roots.items():
+            if path == root:
+                return number
+            if path.startswith(f"{root}/"):
+                found: int | None = number
+                for name in path.removeprefix(f"{root}/").split("/"):
+                    found = None if found is None else self.inodes[found].names.get(name)
+                return found
+        return None
+
+    def used_bytes(self, device: str) -> int:
+        """Return what files and directories take on a file system with blocks of 4096 bytes."""
+        numbers = {number for _, number in self.walk()}
+        inodes = [self.inodes[number] for number in numbers]
+        return sum(blocks_of(inode) for inode in inodes if inode.device == device)
+
+    def walk(self) -> Iterator[tuple[str, int]]:
         """Yield every path and its inode, directories before what is in them."""
         waiting = sorted(self.roots.items(), reverse=True)
         while waiting:
             path, number = waiting.pop()
             yield path, number
-            waiting += sorted(((f"{path}/{name}", inner) for name, inner in self.inodes[number].names.items()))[::-1]
+            names = self.inodes[number].names
+            waiting += [(f"{path}/{name}", names[name]) for name in sorted(names, reverse=True)]
 
-    def write(self) -> None:
-        """Make the directories on the disk what the tree says; what else is in them is deleted."""
+    def write(self, there: Tree | None = None) -> None:
+        """Make the directories on the disk what the tree says; what else is in them is deleted.
+
+        `there`: what is on the disk, where that is known: what is the same is left.
+        """
+        if there is None:
+            for root in self.roots:
+                _empty(root)
+            there = Tree({}, {})
+        now, wanted = there._seen(), self._seen()
+        same = {path for path, seen in wanted.items() if now.get(path) == seen} | {*self.roots}
+        kept = {path for path in now if path in same or (there._is_directory(path) and self._is_directory(path))}
+        for path in reversed([path for path in now if path not in kept]):
+            (os.rmdir if there._is_directory(path) else os.unlink)(path)
+        self._make([(path, number) for path, number in self.walk() if path not in same or path in self.roots], kept)
+
+    def _make(self, paths: Sequence[tuple[str, int]], kept: Container[str]) -> None:
         made: dict[int, str] = {}
-        directories = []
-        for root in self.roots:
-            _empty(root)
-        for path, number in self._walk():
+        for path, number in paths:
             inode = self.inodes[number]
             if inode.is_directory:
-                if path not in self.roots:
+                if path not in kept and path not in self.roots:
                     os.mkdir(path)
-                directories.append((path, inode))
             elif number in made:
                 os.link(made[number], path)
             else:
@@ -187,8 +253,30 @@ class Tree:
                     file.write(inode.data)
                 _dress(path, inode)
                 os.utime(path, ns=(inode.mtime_ns, inode.mtime_ns))
-        for path, inode in reversed(directories):
-            _dress(path, inode)
+        for path, number in reversed(paths):
+            if self.inodes[number].is_directory:
+                _dress(path, self.inodes[number])
+
+    def _seen(self) -> dict[str, tuple[int, tuple[str, ...]]]:
+        """Return what is at each path, directories first, and its names."""
+        walked, names = list(self.walk()), dict[int, list[str]]()
+        for path, number in walked:
+            names.setdefault(number, []).append(path)
+        return {path: (self.inodes[number].key, tuple(names[number])) for path, number in walked}
+
+    def _is_directory(self, path: str) -> bool:
+        number = self.find(path)
+        return number is not None and self.inodes[number].is_directory
+
+
+def is_of_journal(name: str) -> bool:
+    """Whether a name is that of an intent or a pointer, whose times nothing reads."""
+    return name == INTENT or journal_run(name) == name
+
+
+def blocks_of(inode: Inode) -> int:
+    """Return the bytes of the blocks of a file or directory."""
+    return BLOCK if inode.is_directory else -(-len(inode.data) // BLOCK) * BLOCK
 
 
 def _dress(path: str, inode: Inode) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.power.scenarios import Place, Scenario, command, killed, write_patient
+from tests.power.player import command
+from tests.power.scenarios import Place, Scenario, killed, write_patient
 from tests.storage.repairs import snapshot
 
 if TYPE_CHECKING:
