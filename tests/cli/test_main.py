@@ -14,7 +14,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.exits import EXIT_STATUS_HELP, ExitStatus
 from kafkalog_cli.main import COMMANDS, cli
 from kafkalog_core.errors import NotFoundError
 from tests import build
@@ -76,6 +76,8 @@ def test_every_command_explains_itself(name):
     with click.Context(cli) as context:
         command = cli.get_command(context, name)
     assert command.help
+    told = " ".join(result.stdout.partition("Exit status:\n")[2].split())
+    assert [status for status in EXIT_STATUS_HELP if EXIT_STATUS_HELP[status] in told] == sorted(command.exit_statuses)
     for parameter in command.params:
         assert isinstance(parameter, click.Argument) or parameter.help, parameter.name
 

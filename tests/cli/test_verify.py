@@ -101,6 +101,14 @@ def test_damage_ends_with_4(healthy, damaged):
     assert [row["state"] for row in rows(result) if row["type"] == "partition"] == ["clean", "damaged"]
 
 
+def test_more_partitions_than_are_shown_are_counted(healthy, damaged, tmp_path, monkeypatch):
+    monkeypatch.setattr("kafkalog_cli.render.verdict_table.KEPT_PARTITIONS", 1)
+    copies = [shutil.copytree(damaged, tmp_path / f"copy-{number}") for number in range(2)]
+    assert "more partition" not in run("--output", "table", healthy, damaged).stdout
+    text = run("--output", "table", healthy, damaged, *copies).stdout
+    assert "... and 2 more partitions: --output ndjson names them all" in text
+
+
 def test_a_warning_ends_with_4_where_it_is_to(suspicious):
     result = run("--output", "ndjson", suspicious)
     assert result.exit_code == 0

@@ -9,6 +9,7 @@ import string
 import pytest
 
 from kafkalog_core.findings import FINDING_TYPES, NOT_SHOWN, found
+from kafkalog_core.findings.messages_elsewhere import ELSEWHERE
 from kafkalog_core.storage.source import UnreadableError, open_error
 
 PROBLEMS = [
@@ -65,3 +66,9 @@ def test_records_that_are_not_shown() -> None:
     assert (plain.hides_records, hiding.hides_records) == (False, True)
     assert hiding.message == f"{plain.message} {NOT_SHOWN}"
     assert plain.row().keys() == hiding.row().keys()
+
+
+def test_every_message_from_elsewhere_says_why_it_comes() -> None:
+    usual = "It comes with starts, stops and elections."
+    assert all(message.why.endswith(".") for message in ELSEWHERE)
+    assert {message.why == usual for message in ELSEWHERE} == {True, False}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalog_core.format.properties import read_meta_properties, read_partition_metadata
+from kafkalog_core.format.properties import logical_lines, read_meta_properties, read_partition_metadata
 from kafkalog_core.format.property_text import encode_meta_properties, encode_partition_metadata, mend_meta_properties
 
 META = (
@@ -34,3 +34,11 @@ def test_a_continued_line_goes_as_a_whole_and_a_cut_one_gets_its_end() -> None:
     content, edits = mend_meta_properties(b"node.id=\\\n  x\nversion=1", {1: "no number"}, {"node.id": ("7", "why")})
     assert content == b"version=1\nnode.id=7\n"
     assert edits[0].old == "node.id=\\\n  x"
+
+
+def test_a_continued_line_at_the_end_of_a_file() -> None:
+    """It is a line where it has any text, as `Properties.LineReader` has it."""
+    assert [text for _, text in logical_lines(b"\\")] == []
+    assert [text for _, text in logical_lines(b"a=1\n  \\\n")] == ["a=1"]
+    assert [text for _, text in logical_lines(b"a=1\\")] == ["a=1"]
+    assert [text for _, text in logical_lines(b"a=1,\\\n  2\\\n")] == ["a=1,2"]

@@ -171,6 +171,14 @@ def test_one_that_is_missing_is_made_for_the_broker(log_dir: Path) -> None:
     assert not (log_dir / ".lock").exists()
 
 
+def test_what_a_killed_process_of_the_same_number_left_is_replaced(log_dir: Path) -> None:
+    left = log_dir / f"{lock._PREFIX}{os.getpid()}{lock._SUFFIX}"
+    left.write_text("left")
+    with LogDirLocks([str(log_dir)], Disk()):
+        assert (log_dir / ".lock").read_bytes() == b""
+        assert not left.exists()
+
+
 def test_somebody_else_makes_it_at_the_same_moment(log_dir: Path) -> None:
     class Racing(Disk):
         def step(self, what: str, path: str) -> None:

@@ -153,6 +153,44 @@ def test_an_undo_goes_on_with_its_own_bytes_and_not_with_those_of_somebody_else(
     assert snapshot(root) == old
 
 
+@pytest.mark.parametrize(
+    ("first", "until", "is_torn"),
+    [
+        (4608, 5120, True),
+        (4608, 5632, True),
+        (4100, 4608, True),
+        (6144, 6550, True),
+        (4608, 5119, False),
+        (4700, 4800, False),
+    ],
+)
+def test_zeros_in_place_of_whole_sectors_are_what_a_loss_of_power_leaves(
+    root: Path, first: int, until: int, is_torn: bool
+) -> None:
+    old, log = snapshot(root), root / "t-0" / LOG
+    apply_to(root, Disk())
+    with pytest.raises(Killed):
+        apply_undo(plan_undo(scope_of(str(root))), HalfwayDisk())
+    half = log.read_bytes()
+    assert len(half) == 6550
+    log.write_bytes(half[:first] + bytes(until - first) + half[until:])
+    obstacles = plan_undo(scope_of(str(root))).obstacles
+    assert ("has changed since" in " ".join(obstacles)) == (not is_torn)
+    if is_torn:
+        apply_undo(plan_undo(scope_of(str(root))), Disk())
+        assert snapshot(root) == old
+
+
+def test_a_pointer_that_leads_to_no_journal(root: Path, tmp_path: Path) -> None:
+    journal = apply_to(root, Disk(), undo_to=tmp_path / "undo")
+    pointer = journal.pointer
+    assert pointer is not None
+    shutil.copyfile(pointer, journal.layout.intent)
+    found = scope_of(str(root)).found
+    assert found.journals == ()
+    assert "leads to a file that is not the journal of this run" in found.remains[0].reason
+
+
 def test_bytes_of_the_tail_that_no_undo_has_put_back_are_of_somebody_else(root: Path) -> None:
     log = root / "t-0" / LOG
     tail = log.read_bytes()[4100:]
@@ -266,9 +304,9 @@ class RemovingDisk(Disk):
 
 # --- owners -----------------------------------------------------------------------------------------------------------
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
-@pytest.mark.parametrize("witness", ["a file", "a link", "a directory", "nothing"])
+@pytest.mark.parametrize("witness", ["a file", "a backup", "a link", "a directory", "nothing"])
 def test_an_owner_whom_only_another_file_has(root: Path, witness: str) -> None:
-    """Root gives a file back to who owned it where another regular file of this directory, with one name, is theirs."""
+    """Root gives a file back to who owned it where another regular file of this directory is theirs."""
     other, path = (OWNER[0] + 1, OWNER[1] + 1), root / "recovery-point-offset-checkpoint"
     os.chown(path, *other)
     (root / "0").mkdir()
@@ -279,14 +317,16 @@ def test_an_owner_whom_only_another_file_has(root: Path, witness: str) -> None:
     elif witness == "a directory":
         there.mkdir()
         os.chown(there, *other)
-    elif witness == "a file":
+    elif witness in {"a file", "a backup"}:
         there.touch()
         os.chown(there, *other)
+        if witness == "a backup":
+            os.link(there, root.parent / "backup")
     old = snapshot(root)
     apply_to(root, UnlinkingDisk(), is_wide=True)
     os.chown(path, *OWNER)
     now = snapshot(root)
-    if witness == "a file":
+    if witness in {"a file", "a backup"}:
         apply_undo(plan_undo(scope_of(str(root))), Disk())
         assert snapshot(root) == old
     else:

@@ -86,6 +86,7 @@ def test_what_is_not_freed_is_not_counted(two_disks: tuple[str, str]) -> None:
     os.truncate(sparse.path, 10 * KIB * KIB)
     assert freed_bytes(replace(sparse, before=Fingerprint(10 * KIB * KIB, 0, ""))) == 0
     assert freed_bytes(change(f"{patient}/cut", "cut", 64 * KIB, 5 * KIB)) == 56 * KIB
+    assert freed_bytes(change(f"{patient}/cut", "cut", 64 * KIB, 0)) == 64 * KIB
     assert freed_bytes(change(f"{patient}/not-there", "create", None, 1)) == 0
 
 

@@ -462,6 +462,11 @@ def test_what_is_read_is_of_the_directory_that_was_checked(tmp_path: Path, outsi
         next(pieces(f"{place}/file", trusted=TrustedDirectories([str(tmp_path / "named")])))
 
 
+def test_a_name_that_the_system_refuses_is_no_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(KafkalogError, match="too long"):
+        TrustedDirectories([str(tmp_path)]).status(f"{tmp_path}/{'x' * 300}")
+
+
 def test_a_directory_that_this_process_makes_again_is_no_other_one(tmp_path: Path) -> None:
     disk, place, own = Disk(), tmp_path / "t-0", Attributes.of(str(tmp_path))
     with disk.within(TrustedDirectories([str(tmp_path)])):
