@@ -19,7 +19,8 @@ from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.lock import OWN_LOCK
 from kafkalog_core.storage.changing.writer import Disk
 from tests import build
-from tests.power.scenarios import Place, Scenario, command, write_patient
+from tests.power.player import command
+from tests.power.scenarios import Place, Scenario, write_patient
 from tests.storage.repairs import Killed, names_of_ours, snapshot
 from tests.storage.test_swap import carry_out, started
 
