@@ -7,6 +7,7 @@ change anywhere else, by any user who runs `kafkalog undo` there.
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import json
 import os
@@ -20,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkalog_core.errors import FieldError, KafkalogError, RefusedError
+from kafkalog_core.errors import FieldError, KafkalogError, RefusedError, UnfinishedError
 from kafkalog_core.format.json_form import json_text
 from kafkalog_core.ops.apply import apply_draft, resume
 from kafkalog_core.ops.plans import plan as plan_module
@@ -40,6 +41,7 @@ from tests.storage.repairs import (
     OWNER,
     CountingDisk,
     DyingDisk,
+    FailingDisk,
     Killed,
     UnlinkingDisk,
     apply_to,
@@ -362,6 +364,29 @@ def test_a_root_that_only_the_journal_names(root: Path, outside: Path) -> None:
         assert f"changed files in {outside}, which was not named" in obstacle
         shutil.rmtree(forged) if forged.is_dir() else forged.unlink()
     assert snapshot(outside) == seen
+
+
+def test_a_run_that_only_the_journal_leads_to_is_not_finished_either(root: Path, outside: Path) -> None:
+    interrupt(root, is_wide=True)
+    (journal,) = scope_of(str(root)).interrupted()
+    forge(journal.layout.intent, put("root", str(outside)))
+    seen = snapshot(outside)
+    (journal,) = scope_of(str(root)).interrupted()
+    with pytest.raises(RefusedError, match=rf"changed files in {outside}, which was not named.* name all directories"):
+        resume(journal, Disk())
+    assert snapshot(outside) == seen
+
+
+@pytest.mark.parametrize("step", [0, 3])
+def test_an_undo_that_fails_says_how_to_go_on(root: Path, step: int) -> None:
+    old = snapshot(root)
+    journal = small(root, Disk())
+    with pytest.raises(UnfinishedError, match=r"The undo is not finished: .* run kafkalog undo .* again") as caught:
+        apply_undo(plan_undo(scope_of(str(root))), FailingDisk(step, errno.EIO, forever=True))
+    assert f"kafkalog undo {root}" in str(caught.value)
+    assert journal.run in str(caught.value)
+    apply_undo(plan_undo(scope_of(str(root))), Disk())
+    assert snapshot(root) == old
 
 
 def test_a_link_to_a_directory_in_the_way(root: Path, outside: Path) -> None:
