@@ -82,6 +82,14 @@ def test_a_few_states_of_indexes_that_make_way_on_a_full_disk(place: Place, phas
         assert checker.check("ordered", state) == []
 
 
+def test_a_file_that_was_linked_since_is_on_the_disk_before_its_saved_tail_is_deleted(place: Place) -> None:
+    checker = Checker(Scenario("truncate", "undo", linked=f"u-0/{20:020}.log"), place)
+    last = len(checker.recording.operations) - 12
+    states = [state for state in checker.states("strict") if int(state.label.partition(":")[0]) > last]
+    assert len(states) > 20
+    assert [problem for state in states for problem in checker.check("strict", state)] == []
+
+
 def test_changes_that_are_made_ahead_have_no_intent_and_are_finished_by_the_same_command(place: Place) -> None:
     checker = Checker(Scenario("retain", journal="none", is_full=True), place)
     assert all(name.name != "intent.json" for operation in checker.recording.operations for name in operation.names)

@@ -390,20 +390,19 @@ def _take_back(disk: Disk, journal: Journal, entry: Entry) -> None:
         _write_beside(disk, journal, entry, [entry.inline or b""])
     else:
         saved = journal.layout.saved(path, entry.number, entry.saved)
-        if entry.saved == "tail":
-            size_bytes = entry.after.size_bytes if entry.after else 0
-            content = pieces(saved, trusted=journal.trusted)
-            if journal.trusted.has_other_names(path):  # it was linked to a backup since, which keeps its bytes
-                start = pieces(path, 0, size_bytes, trusted=journal.trusted)
-                _write_beside(disk, journal, entry, chain(start, content))
-            else:
-                now = status_of(path, journal.trusted)
-                if now is not None and now.st_size > entry.before.size_bytes:  # a start has made it longer
-                    disk.cut(path, size_bytes, entry.before.mtime_ns)
-                disk.extend(path, size_bytes, content, entry.before.mtime_ns)
+        if entry.saved != "tail":
+            _put(disk, journal, entry, saved, entry.had, entry.before.mtime_ns)
             return
-        _put(disk, journal, entry, saved, entry.had, entry.before.mtime_ns)
-        return
+        size_bytes = entry.after.size_bytes if entry.after else 0
+        content = pieces(saved, trusted=journal.trusted)
+        if not journal.trusted.has_other_names(path):
+            now = status_of(path, journal.trusted)
+            if now is not None and now.st_size > entry.before.size_bytes:  # a start has made it longer
+                disk.cut(path, size_bytes, entry.before.mtime_ns)
+            disk.extend(path, size_bytes, content, entry.before.mtime_ns)
+            return
+        start = pieces(path, 0, size_bytes, trusted=journal.trusted)  # it was linked to a backup, which keeps its bytes
+        _write_beside(disk, journal, entry, chain(start, content))
     disk.sync_directory(os.path.dirname(path))
 
 
