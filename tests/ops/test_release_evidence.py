@@ -100,6 +100,16 @@ def test_a_cluster_id_in_meta_properties_is_of_2_4_and_later(
     assert infer_release(_write(tmp_path, files)).describe().startswith(f"Kafka {span} (")
 
 
+@pytest.mark.parametrize(("ending", "first"), [("future", Release(1, 0)), ("stray", Release(3, 0))])
+def test_a_directory_that_only_later_releases_make(tmp_path: Path, ending: str, first: Release) -> None:
+    log = {"t-0/00000000000000000000.log": _data(), "meta.properties": build.meta_properties({"broker.id": "1"})}
+    before = infer_release(_write(tmp_path / "before", log)).candidates
+    moved = {f"t-1.{'0' * 32}-{ending}/00000000000000000000.log": _data()}
+    after = infer_release(_write(tmp_path / "after", log | moved)).candidates
+    assert min(before) < first
+    assert after == tuple(release for release in before if release >= first)
+
+
 def test_what_is_missing_from_a_partition_by_itself_says_nothing(tmp_path: Path) -> None:
     guess = infer_release(_write(tmp_path / "t-0", {"00000000000000000000.log": MESSAGE}))
     assert not guess.is_certain
