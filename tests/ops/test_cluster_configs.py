@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.ops.releases.cluster_configs import ClusterConfigs, read_copies
-from kafkalog_core.ops.releases.cluster_dirs import NamedDirs, related_dirs
+from kafkalog_core.ops.releases.cluster_dirs import NamedDirs, node_of_config, related_dirs
 from kafkalog_core.ops.releases.release import LATEST
 from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
 from tests.ops.clusters import (
@@ -125,3 +125,9 @@ def test_a_cluster_id_may_be_any_text_and_an_empty_one_is_none(cluster: str, tmp
         own, dirs = related_dirs(paths[0], NamedDirs(paths), {})
         assert own.cluster_id == (cluster or None)
         assert [each.path for each in dirs] == (paths if cluster else paths[:1])
+
+
+def test_the_number_of_a_node_under_either_name() -> None:
+    assert node_of_config({"broker.id": "3"}) == "3"
+    assert node_of_config({"node.id": "4", "process.roles": "broker"}) == "4"
+    assert node_of_config({"log.dirs": "/data"}) is None
