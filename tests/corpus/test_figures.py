@@ -31,7 +31,13 @@ def _log_dirs() -> list[str]:
 def logs(request: pytest.FixtureRequest, corpus: Path) -> list[Path]:
     """Its partitions with nothing in them but live segments; none of Kafka 0.7, whose files are no `.log`."""
     paths = sorted(path for path in (corpus / request.param).iterdir() if path.name[-1].isdigit() and path.is_dir())
-    return [path for path in paths if segments(path) and not [*path.glob("*.deleted"), *path.glob("*.checkpoint")]]
+    return [path for path in paths if segments(path) and _is_sound(path)]
+
+
+def _is_sound(path: Path) -> bool:
+    """Whether offsets rise, which no checksum of magic 0 protects, and no file waits to be deleted or is a snapshot."""
+    offsets = [batch.last_offset for batch in log_of(path)]
+    return offsets == sorted(offsets) and not [*path.glob("*.deleted"), *path.glob("*.checkpoint")]
 
 
 def test_rows_of_logs(logs: list[Path]) -> None:
