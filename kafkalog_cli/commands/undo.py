@@ -68,8 +68,9 @@ def undo_command(
     """Take back what kafkalog has changed: bytes, owner, permissions and modification times.
 
     DIR is the log directory or a partition directory. A run is taken back as a whole, and only where each of its files
-    is as the run left it: later runs on the same files first, and not once a broker has written to them. A run that was
-    interrupted can be taken back too. The broker must be stopped.
+    is as the run left it: later runs on the same files first, and not once a broker has written to them (--partial puts
+    back the other files). A run that was interrupted can be taken back too; one that can be neither finished nor taken
+    back is given up with --prune and --run. The broker must be stopped.
 
     Anyone who can write to a log directory can write a journal there, so kafkalog changes files only below the
     directories that you name. Name more than one where a partition is a symbolic link (the directory that it leads

@@ -15,19 +15,22 @@ import pytest
 
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops.apply import resume
+from kafkalog_core.ops.plans import plan as plan_module
+from kafkalog_core.ops.plans.plan import Outcome, PlanRequest
 from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.lock import OWN_LOCK
 from kafkalog_core.storage.changing.writer import Disk
 from tests import build
 from tests.power.player import command
 from tests.power.scenarios import Place, Scenario, write_patient
-from tests.storage.repairs import Killed, names_of_ours, snapshot
+from tests.storage.repairs import Killed, apply_to, make_dir, names_of_ours, snapshot
 from tests.storage.test_swap import carry_out, started
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.changing.journal import Journal
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
@@ -249,3 +252,48 @@ def test_a_broker_that_appended_gives_the_run_up(patients: Patients) -> None:
         assert "dir.interrupted" not in command("verify", str(root))[1]
         stuck += 1
     assert stuck
+
+
+def mark(request: PlanRequest, stage: Stage, progress: object) -> Outcome:
+    """Changes a file of a partition, and marks the log directory clean at the end."""
+    del progress
+    root = request.site.root
+    stage.write(f"{root}/t-0/{0:020}.index", [b"12345678"], why="index", like=f"{root}/t-0/{0:020}.log")
+    stage.write(f"{root}/.kafka_cleanshutdown", [b"{}"], why="all is whole", like=f"{root}/meta.properties")
+    return Outcome()
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+def test_no_log_directory_is_marked_clean_after_a_broker(
+    is_started: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would keep a start from recovering what that broker wrote before it died."""
+    monkeypatch.setitem(plan_module.PLANNERS, "reindex", f"{__name__}:mark")
+    counting = Counting(monkeypatch)
+    seen = 0
+    for at in range(1000):
+        root = make_dir(tmp_path / f"{at}")
+        (root / ".kafka_cleanshutdown").unlink()
+        old = snapshot(root)
+        steps = counting.run(at, lambda root=root: apply_to(root, Disk()))  # type: ignore[misc]
+        interrupted = scope_of(str(root)).interrupted()
+        is_marked = (root / ".kafka_cleanshutdown").exists()
+        if interrupted and is_started:
+            checkpoint = root / "recovery-point-offset-checkpoint"
+            os.utime(checkpoint, ns=(LATER_NS, LATER_NS))
+            if not is_marked:
+                with pytest.raises(
+                    RefusedError, match=r"a broker has been at work.*; take the run back: kafkalog undo "
+                ):
+                    resume(interrupted[0], Disk())
+                seen += 1
+            os.utime(checkpoint, ns=(LATER_NS, old[checkpoint.name][5]))  # type: ignore[arg-type]
+            apply_undo(plan_undo(scope_of(str(root))), Disk())
+            assert snapshot(root) == old
+        elif interrupted:
+            resume(interrupted[0], Disk())
+            assert (root / ".kafka_cleanshutdown").exists()
+            seen += 1
+        if steps <= at:
+            break
+    assert seen > 3

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from kafkalog_core.errors import DeniedError, NotFoundError, RefusedError, StorageError
 from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.changes import INDEXES, is_offset_index, makes_way
-from kafkalog_core.storage.changing.derived import is_made_again
+from kafkalog_core.storage.changing.derived import CLEAN_MARK, is_broker_seen, is_made_again
 from kafkalog_core.storage.changing.fingerprint import (
     fingerprint,
     fingerprint_of_bytes,
@@ -129,6 +129,11 @@ def check_resumed(journal: Journal) -> States:
     A broker may have started since.
     """
     states = _checked_new(journal, _states(journal, journal.entries))
+    for entry, state in states:
+        is_mark = os.path.basename(entry.path) == CLEAN_MARK and entry.after is not None
+        if is_mark and state != "after" and is_broker_seen(journal):
+            problem = "would say that all logs are whole, and a broker has been at work since the run was interrupted"
+            raise RefusedError(f"{problem}; {_undo_first(journal)}", path=journal.path_of(entry))
     copied = [entry for entry, state in states if state != "after" and _is_copied(journal, entry)]
     check_owners(journal, [(entry, entry.has) for entry in copied])
     return states

@@ -29,10 +29,20 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.journal import Entry, Journal
     from kafkalog_core.storage.changing.trusted import TrustedDirectories
 
-__all__ = ["bases_of_logs", "is_derived", "is_made_again", "logs_beside"]
+__all__ = [
+    "CLEAN_MARK",
+    "bases_of_logs",
+    "checkpoints_beside",
+    "is_broker_seen",
+    "is_derived",
+    "is_made_again",
+    "logs_beside",
+]
 
 _LOG: Final = re.compile(r"\d{20}\.log")
 _EPOCHS: Final = "leader-epoch-checkpoint"
+_CHECKPOINT: Final = "-offset-checkpoint"
+CLEAN_MARK: Final = ".kafka_cleanshutdown"
 _OF_PARTITION: Final = (".snapshot", _EPOCHS)
 
 
@@ -58,6 +68,30 @@ def logs_beside(paths: Iterable[str], trusted: TrustedDirectories) -> dict[str, 
                 if now is not None:
                     found[log] = now
     return found
+
+
+def checkpoints_beside(paths: Iterable[str], trusted: TrustedDirectories) -> dict[str, Fingerprint]:
+    """Return the checkpoints next to a clean shutdown file that is made, but for those among the paths.
+
+    A broker that serves writes its high watermarks every few seconds, so that they tell whether one was at work before
+    an interrupted run comes to that file, which says that all logs are whole. Raises AccessError.
+    """
+    changed = set(paths)
+    directories = {os.path.dirname(path) for path in changed if os.path.basename(path) == CLEAN_MARK}
+    found = {}
+    for directory in directories:
+        for name in trusted.names(directory):
+            now = fingerprint(f"{directory}/{name}", trusted) if name.endswith(_CHECKPOINT) else None
+            if now is not None and f"{directory}/{name}" not in changed:
+                found[f"{directory}/{name}"] = now
+    return found
+
+
+def is_broker_seen(journal: Journal) -> bool:
+    """Whether a checkpoint of `checkpoints_beside` is not as it was."""
+    root = journal.layout.root
+    known = {f"{root}/{path}": log for path, log in journal.logs.items() if path.endswith(_CHECKPOINT)}
+    return any(fingerprint(path, journal.trusted) != file for path, file in known.items())
 
 
 def is_made_again(journal: Journal, entry: Entry, is_known: Callable[[Entry], bool]) -> bool:

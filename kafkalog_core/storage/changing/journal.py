@@ -155,7 +155,7 @@ class Journal:
         trusted: the directories that its files are reached from.
         keeps_old: whether it holds old content, so that the run can be taken back.
         logs: logs that the run does not change, by their paths relative to the root, as they were when it was staged:
-            those that files which it changes are made of (`derived`).
+            those that files which it changes are made of, and checkpoints that tell of a broker (`derived`).
         left: numbers of the entries that the undo which is at work leaves as they are (`partial`).
     """
 

@@ -23,7 +23,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.storage.changing.changes import INDEXES
-from kafkalog_core.storage.changing.derived import bases_of_logs, is_derived
+from kafkalog_core.storage.changing.derived import CLEAN_MARK, bases_of_logs, is_derived
 from kafkalog_core.storage.logdir import is_broker_dir
 
 if TYPE_CHECKING:
@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.storage.changing.journal import Entry, Journal
 
-__all__ = ["CLEAN_MARK", "left_out"]
+__all__ = ["left_out"]
 
-CLEAN_MARK: Final = ".kafka_cleanshutdown"
 _STARTS: Final = "log-start-offset-checkpoint"
 _SEGMENT_FILE: Final = re.compile(rf"(\d{{20}})(\.log|{'|'.join(map(re.escape, INDEXES))})")
 _SNAPSHOT: Final = re.compile(r"(\d{20})\.snapshot")
