@@ -580,3 +580,21 @@ def test_anything_in_a_plan(root: Path, tmp_path: Path, name: str) -> None:
             if inner != "why" and each != kept:
                 assert run("apply", file).status == 3, (inner, each)
     assert snapshot(root) == old
+
+
+def test_a_run_that_is_given_up_shows_each_file_and_what_is_deleted_of_it(interrupted: Path) -> None:
+    """Neither finished nor taken back: a log that the run had cut was changed by somebody else."""
+    log = interrupted / "t-0" / repairs.LOG
+    with open(log, "ab") as file:
+        file.write(b"x")
+    (journal,) = (path.name for path in (interrupted / "t-0").glob("kafkalog-undo-*"))
+    said = run("undo", interrupted, "--prune", "--run", journal)
+    rows = {(row["file"], row["kind"]): row for row in said.rows if row["type"] == "change"}
+    kept = rows[str(log), "keep"]
+    assert (kept["topic"], kept["partition"], kept["bytes_before"], kept["bytes_after"]) == ("t", 0, 4101, 4101)
+    assert kept["why"].startswith("neither as it was before ")
+    deleted = [
+        row for row in rows.values() if row["kind"] == "remove" and row["why"] == f"what was saved of {repairs.LOG}"
+    ]
+    assert [row["bytes_before"] for row in deleted] == [9000 - 4100, 4000], "a tail, and the log of t-1"
+    assert [(row["topic"], row["partition"]) for row in deleted] == [("t", 0), ("t", 1)]

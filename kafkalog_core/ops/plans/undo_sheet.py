@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.format.names import parse_directory_name
+from kafkalog_core.format.names import journal_run, parse_directory_name
 from kafkalog_core.ops.plans.obstacles import interrupted_sentence
 from kafkalog_core.ops.plans.sheet import Sheet, change_row, counted_changes
 from kafkalog_core.storage.changing.journals import Remains, held_bytes, undo_command
@@ -113,7 +113,10 @@ def _kept_row(path: str, size_bytes: int | None, why: str, *, is_done: bool) -> 
 
 
 def _file_row(path: str) -> Row:
-    around = parse_directory_name(os.path.basename(os.path.dirname(path)))
+    directory = os.path.dirname(path)
+    if journal_run(os.path.basename(directory)) is not None:  # a file of the journal is of the partition that holds it
+        directory = os.path.dirname(directory)
+    around = parse_directory_name(os.path.basename(directory))
     return {"file": path, "topic": around.topic, "partition": around.partition}
 
 
