@@ -38,6 +38,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 IDENTITY: Final = ("path", "function", "old", "new")
 SURVIVORS: Final = ROOT / "docs" / "mutants.txt"
 _PYTEST: Final = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
+_FEWEST: Final = 20
+"""Of how many mutants a share says something."""
 _MARKS: Final = "not java and not spark and not slow"
 _ROOMS: Final = ("kafkalog_core/storage/changing", "kafkalog_core/storage", "kafkalog_core/format", "kafkalog_core/ops")
 
@@ -78,7 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--results", type=Path, metavar="FILE", help="append each mutant's result as a line of JSON")
     add("--workers", type=int, default=2, help="processes")
     add("--minutes", type=float, default=600, help="begin no mutant after this time")
-    add("--at-least", type=float, default=0, metavar="PERCENT", help="fail where fewer are killed")
+    add(
+        "--at-least", type=float, default=0, metavar="PERCENT", help=f"fail where fewer of {_FEWEST} or more are killed"
+    )
     return parser
 
 
@@ -219,7 +223,7 @@ def report(results: Sequence[dict[str, Any]], known: dict[Identity, str], at_lea
     print(f"{'room':32}{'made':>8}" + "".join(f"{kind:>12}" for kind in kinds) + f"{'% killed':>10}")
     for room, row in [*sorted(rows.items()), ("all", total)]:
         print(f"{room:32}{row.total():8}" + "".join(f"{row[kind]:12}" for kind in kinds) + f"{_share(row):10.1f}")
-    return int(_share(total) < at_least)
+    return int(total.total() >= _FEWEST and _share(total) < at_least)
 
 
 def _share(row: Counter[str]) -> float:
