@@ -86,7 +86,7 @@ def run(*arguments: object, output: str = "ndjson") -> Ran:
     words = [str(word) for word in arguments]
     result = CliRunner(env={"COLUMNS": "200"}).invoke(cli, [*words, "--output", output], catch_exceptions=False)
     rows = [json.loads(line) for line in result.stdout.splitlines()] if output == "ndjson" else []
-    return Ran(result.exit_code, rows, result.stdout + result.stderr)
+    return Ran(result.exit_code, rows, result.stderr + result.stdout)  # a summary is the last line of stdout
 
 
 def check(row: Row, expected: Row) -> None:
