@@ -69,7 +69,9 @@ def play(question: Question, schedule: Schedule, until_ms: int) -> list[Event]:
     log, time_ms = question.log, schedule.first_ms
     if question.custom and (until_ms - time_ms) // schedule.interval_ms >= MAX_CHECKS:  # each of them is made
         raise LimitError(f"more than {MAX_CHECKS:,} checks up to then; choose a nearer time, or a longer interval")
-    while time_ms <= until_ms:
+    for _ in range(MAX_CHECKS):
+        if time_ms > until_ms:
+            break
         checked = check(log, question.rules, time_ms, question.custom)
         events += _events(checked, time_ms, schedule, sum(segment.size_bytes for segment in log.segments))
         log = checked.log
@@ -77,6 +79,8 @@ def play(question: Question, schedule: Schedule, until_ms: int) -> list[Event]:
         if again_ms is None:
             break
         time_ms = again_ms
+    else:
+        raise LimitError(f"more than {MAX_CHECKS:,} checks up to then; choose a nearer time, or a longer interval")
     order = {"new-segment": 0, "renamed": 1, "removed": 2}
     return sorted(
         (event for event in events if event.time_ms <= until_ms),

@@ -68,6 +68,15 @@ def test_a_policy_of_ones_own_is_asked_at_each_check(monkeypatch: pytest.MonkeyP
         play(asked, SCHEDULE, 10**6)
 
 
+def test_more_checks_that_delete_something_than_anybody_waits_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = question(segments(*[1] * 6, times=[0, 1000, 2000, 3000, 4000, 5000]), 970, retention_ms="100")
+    checks = len({event.time_ms for event in play(asked, SCHEDULE, 9000) if event.kind == "renamed"})
+    assert checks > 3
+    monkeypatch.setattr(playing, "MAX_CHECKS", 3)
+    with pytest.raises(LimitError, match="choose a nearer time"):
+        play(asked, SCHEDULE, 9000)
+
+
 @given(
     times=st.lists(st.integers(0, 5000), min_size=1, max_size=6),
     sizes=st.lists(st.integers(0, 50), min_size=6, max_size=6),
