@@ -22,7 +22,7 @@ def check_not_running(log_dir: LogDir | None) -> None:
     holder = None if log_dir is None else lock_holder(log_dir.path)
     if log_dir is not None and holder is not None:
         raise LockedError(
-            f"held by {holder.sentence}: a copy of what it writes meanwhile is no log. {holder.advice}, and run the "
+            f"held by {holder.sentence}: a copy made while it writes does not form a log. {holder.advice}, and run the "
             "same command again",
             path=log_dir.path,
         )

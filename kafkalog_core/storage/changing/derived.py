@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 __all__ = [
     "CLEAN_MARK",
     "bases_of_logs",
-    "checkpoints_beside",
+    "checkpoints_next_to_mark",
     "is_broker_seen",
     "is_derived",
     "is_made_again",
-    "logs_beside",
+    "logs_of_derived",
 ]
 
 _LOG: Final = re.compile(r"\d{20}\.log")
@@ -51,7 +51,7 @@ def is_derived(path: str) -> bool:
     return path.endswith((*INDEXES, *_OF_PARTITION))
 
 
-def logs_beside(paths: Iterable[str], trusted: TrustedDirectories) -> dict[str, Fingerprint]:
+def logs_of_derived(paths: Iterable[str], trusted: TrustedDirectories) -> dict[str, Fingerprint]:
     """Return the logs that the derived files among some paths come from and that are not among these paths.
 
     Of an index it is that of its segment; of every partition it is the last one too, as nothing can be appended or
@@ -70,7 +70,7 @@ def logs_beside(paths: Iterable[str], trusted: TrustedDirectories) -> dict[str, 
     return found
 
 
-def checkpoints_beside(paths: Iterable[str], trusted: TrustedDirectories) -> dict[str, Fingerprint]:
+def checkpoints_next_to_mark(paths: Iterable[str], trusted: TrustedDirectories) -> dict[str, Fingerprint]:
     """Return the checkpoints next to a clean shutdown file that is made, but for those among the paths.
 
     A broker that serves writes its high watermarks every few seconds, so that they tell whether one was at work before
@@ -88,7 +88,7 @@ def checkpoints_beside(paths: Iterable[str], trusted: TrustedDirectories) -> dic
 
 
 def is_broker_seen(journal: Journal) -> bool:
-    """Whether a checkpoint of `checkpoints_beside` is not as it was."""
+    """Whether a checkpoint of `checkpoints_next_to_mark` is not as it was."""
     root = journal.layout.root
     known = {f"{root}/{path}": log for path, log in journal.logs.items() if path.endswith(_CHECKPOINT)}
     return any(fingerprint(path, journal.trusted) != file for path, file in known.items())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import RefusedError, StorageError
 from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.changes import Fingerprint
-from kafkalog_core.storage.changing.derived import checkpoints_beside, logs_beside
+from kafkalog_core.storage.changing.derived import checkpoints_next_to_mark, logs_of_derived
 from kafkalog_core.storage.changing.fingerprint import WHOLE_BYTES, fingerprint_start, pieces
 from kafkalog_core.storage.changing.journal import OF_SEVERAL, Entry, Journal, Layout, Saved
 from kafkalog_core.storage.changing.journal_file import write_beginning, write_intent
@@ -86,10 +86,10 @@ class Staging(Outline):
     def prepare(self) -> Journal:
         """Bring what was staged and the intent to the disk: from now on the changes can be made, and taken back."""
         entries = tuple(self._entries)
-        beside = logs_beside((change.path for change in self.changes), self._trusted)
+        known = logs_of_derived((change.path for change in self.changes), self._trusted)
         made = [change.path for change in self.changes if change.size_bytes is not None]
-        beside |= checkpoints_beside(made, self._trusted)
-        logs = {os.path.relpath(path, self._layout.root): log for path, log in beside.items()}
+        known |= checkpoints_next_to_mark(made, self._trusted)
+        logs = {os.path.relpath(path, self._layout.root): log for path, log in known.items()}
         journal = replace(self.journal, entries=entries, logs=logs)
         if entries and self._layout.place != "top":
             self._directory_for(journal.path_of(entries[0]))
