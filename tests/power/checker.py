@@ -12,7 +12,8 @@ Of each state of a run, and of its `apply --resume`:
 
 Once a command has ended, what it has done is there.
 
-Of each state of an undo the first two, of a prune that nothing of the broker's has changed, that what is left can be
+Of each state of an undo the first two; of `undo --partial`, that it leads to the same files, and that all come back
+once the saved file is whole again; of a prune, that nothing of the broker's has changed, that what is left can be
 freed, and that the next command is not refused. A new directory (`--to`) is there whole or not at all.
 
 Not compared: the times of files that the run writes, and the lock file, which a broker makes by itself.
@@ -26,6 +27,7 @@ import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalog_core.format.names import JOURNAL_PREFIX, journal_run
@@ -107,6 +109,8 @@ class Checker:
         run()
         done = self._read()
         self._after, self._logs_after = self._shown(done), self._logs(done)
+        self._partly: Files = {}
+        self._saved = "", b""
         self._new = _files(done, f"{place.top}/new") if CASES[scenario.case].is_new_dir else {}
         self._reset()
         recording = self._record(run)
@@ -139,6 +143,8 @@ class Checker:
             yield from self._of_new_dir(tree)
         elif phase == "prune":
             yield from self._of_prune(tree)
+        elif phase == "partial":
+            yield from self._taken_back_in_part(tree)
         else:
             has_begun = None
             if self.scenario.journal != "none":
@@ -157,8 +163,22 @@ class Checker:
             self._player.forget()
             if scenario.linked is not None:
                 os.link(self.place.root / scenario.linked, self.place.top / "backup")
+            if scenario.damaged is not None:
+                self._damage(scenario.damaged)
 
         return run
+
+    def _damage(self, name: str) -> None:
+        """Shorten what the run saved of a file."""
+        first, *also = self.scenario.named(self.place)
+        (journal,) = scope_of(first, also).found.journals
+        path = f"{self.place.root}/{name}"
+        (entry,) = (each for each in journal.entries if journal.path_of(each) == path)
+        saved = journal.layout.saved(path, entry.number, entry.saved)
+        self._saved = saved, Path(saved).read_bytes()
+        status = os.stat(saved)
+        os.truncate(saved, status.st_size - 1)
+        os.utime(saved, ns=(status.st_atime_ns, status.st_mtime_ns))
 
     @contextmanager
     def _conditions(self, *, is_full: bool = True) -> Iterator[None]:
@@ -191,10 +211,13 @@ class Checker:
             run()
             if scenario.is_full:
                 self._room_bytes = self._least_room()
-            line = ["undo", *named(self.place), *(["--prune"] if scenario.phase == "prune" else []), "--apply"]
+            option = {"prune": ["--prune"], "partial": ["--partial"]}.get(scenario.phase, [])
+            line = ["undo", *named(self.place), *option, "--apply"]
         with self._conditions(), recorded(self._devices) as recording:
             status, output = command(*line)
-        assert status == 0, output
+        assert status == (3 if scenario.phase == "partial" else 0), output
+        if scenario.phase == "partial":
+            self._partly = self._shown(self._read())
         assert recording.operations, f"{scenario}: nothing is left to do"
         return recording
 
@@ -279,7 +302,7 @@ class Checker:
             if tree.find(f"{self.place.top}/new") is None:
                 yield "the new directory is not there, and the command has ended"
             return
-        wanted = self._before if phase in {"undo", "back"} else self._after
+        wanted = {"undo": self._before, "back": self._before, "partial": self._partly}.get(phase, self._after)
         ours = [each for path, _ in tree.walk() if (each := os.path.basename(path)).startswith(JOURNAL_PREFIX)]
         if now != _without_lock(wanted):
             yield "a file is not what it is to be, and the command has ended"
@@ -347,6 +370,23 @@ class Checker:
         tree = yield from self._pruned(undone.tree)
         yield from self._differences(tree, "undo", begun=has_begun)
         return has_begun
+
+    def _taken_back_in_part(self, tree: Tree) -> Iterator[str]:
+        """Go on as the messages say; then mend what was saved, and take back the rest."""
+        named = self._named(tree)
+        undone = self._player.play(tree, "undo", *named, "--apply")
+        if "--partial" in undone.output:
+            undone = self._player.play(undone.tree, "undo", *named, "--partial", "--apply")
+        if undone.status != 3 or self._shown(undone.tree) != _without_lock(self._partly):
+            yield f"undo --partial leads to other files: {undone.status} {undone.last_line}"
+        path, whole = self._saved
+        tree = undone.tree.with_content(path, whole)
+        undone = self._player.play(tree, "undo", *named, "--apply")
+        if undone.status:
+            yield f"undo of the rest: {undone.status} {undone.last_line}"
+            return
+        tree = yield from self._pruned(undone.tree)
+        yield from self._differences(tree, "undo of the rest", begun=True)
 
     def _finished(self, tree: Tree, has_begun: bool | None) -> Iterator[str]:
         finished = self._player.play(tree, "apply", "--resume", *self._named(tree))

@@ -61,12 +61,13 @@ class Scenario:
     Args:
         case: its name.
         phase: what is recorded: `apply`, `undo`, `prune`; `resume` and `back`: `apply --resume` and `undo` of a run
-            that was killed.
+            that was killed; `partial`: `undo --partial`.
         journal: `next`: next to the files; `same`, `other`: `--undo-to` on that file system; `none`: `--no-undo`.
         is_split: whether the second partition is a file system of its own.
         unsynced: a file that a broker had appended to and not synced, below the log directory.
         killed_at: after which share of its steps.
         linked: a file of which a backup is made by a hard link after the run, below the log directory.
+        damaged: a file of which what was saved loses its last byte after the run, below the log directory.
         sampled_bytes: how much is hashed at both ends of a file; `None`: all of it.
         is_full: whether 0 bytes are free when the command starts; for an undo, no more than it asks for.
     """
@@ -77,6 +78,7 @@ class Scenario:
     is_split: bool = False
     unsynced: str | None = None
     linked: str | None = None
+    damaged: str | None = None
     sampled_bytes: int | None = None
     is_full: bool = False
     killed_at: float = 0.85
@@ -95,6 +97,7 @@ class Scenario:
         more = ", a partition on a file system of its own" if self.is_split else ""
         more += f", {self.unsynced} not synced by the broker" if self.unsynced else ""
         more += f", {self.linked} linked since" if self.linked else ""
+        more += f", what was saved of {self.damaged} is damaged" if self.damaged else ""
         more += ", large files" if self.sampled_bytes else ""
         more += ", 0 bytes free" if self.is_full else ""
         return f"{self.case}{words.get(self.journal, ' --no-undo')}{phase}{more}"
@@ -300,6 +303,15 @@ def _more() -> Iterator[Scenario]:
             yield Scenario(name, "back", journal)
         for phase in ("apply", "undo", "prune"):
             yield Scenario(name, phase, is_split=True)
+    segments = {base: f"t-0/{base:020}" for base in (0, 10, 20)}
+    for journal in ("next", "same", "other"):
+        yield Scenario("truncate", "partial", journal, damaged=f"{segments[20]}.log")
+        yield Scenario("retain", "partial", journal, damaged=f"{segments[0]}.log")
+        yield Scenario("reindex", "partial", journal, damaged=f"{segments[0]}.timeindex")
+    yield Scenario("truncate", "partial", damaged=f"{segments[10]}.log")
+    yield Scenario("compact", "partial", damaged=f"{segments[10]}.log")
+    yield Scenario("compact", "partial", "other", damaged=f"{segments[10]}.log")
+    yield Scenario("truncate", "partial", damaged=f"u-0/{20:020}.log", is_split=True)
     for share in (0.68, 0.7, 0.72, 0.84):  # where the new files of a replacement are laid down
         yield Scenario("compact", "back", killed_at=share)
     for name, phase in (("truncate", "undo"), ("truncate", "back"), ("compact", "undo")):

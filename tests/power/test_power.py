@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SHM = "/dev/shm"  # noqa: S108 -- a quick file system, and another one than that of the test's own directory
 SAMPLE = 300
+PARTIAL = Scenario("truncate", "partial", damaged=f"t-0/{20:020}.log")
 NAMED = {str(scenario): scenario for scenario in SCENARIOS}
 
 
@@ -80,6 +81,13 @@ def test_a_few_states_of_indexes_that_make_way_on_a_full_disk(place: Place, phas
     states = list(checker.states("ordered"))
     for state in random.Random(phase).sample(states, 4):
         assert checker.check("ordered", state) == []
+
+
+def test_a_few_states_of_an_undo_of_what_is_whole(place: Place) -> None:
+    assert PARTIAL in SCENARIOS
+    checker = Checker(PARTIAL, place)
+    for state in random.Random(2).sample([*checker.states("strict")], 6):
+        assert checker.check("strict", state) == []
 
 
 def test_a_file_that_was_linked_since_is_on_the_disk_before_its_saved_tail_is_deleted(place: Place) -> None:
@@ -157,8 +165,11 @@ def test_a_sample_of_the_long_run(place: Place) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("directories", [False, True], ids=["files", "directories"])
-def test_it_finds_that_no_file_or_no_directory_is_fsynced(place: Place, *, directories: bool) -> None:
-    assert Mutants(Checker(Scenario("truncate"), place)).without_all(directories=directories) is not None
+@pytest.mark.parametrize("scenario", [Scenario("truncate"), PARTIAL], ids=["truncate", "undo --partial"])
+def test_it_finds_that_no_file_or_no_directory_is_fsynced(
+    place: Place, scenario: Scenario, *, directories: bool
+) -> None:
+    assert Mutants(Checker(scenario, place)).without_all(directories=directories) is not None
 
 
 @pytest.mark.slow

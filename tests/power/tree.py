@@ -178,6 +178,13 @@ class Tree:
             tree.set_name(Name(self.roots[root], name, None))
         return tree
 
+    def with_content(self, path: str, data: bytes) -> Tree:
+        """Return a tree in which a file that is there has this content."""
+        tree, number = self.copy(), self.find(path)
+        assert number is not None, path
+        tree.inodes[number] = replace(tree.inodes[number], data=data)
+        return tree
+
     # --- disks --------------------------------------------------------------------------------------------------------
     def key(self) -> int:
         """Return the same number for trees that a command cannot tell apart.

@@ -155,7 +155,7 @@ def _again(results: Path) -> Iterator[Mutant]:
 def _job(mutant: Mutant, tests: Tests) -> dict[str, Any]:
     names, is_imported = tests.of(mutant)
     job = {"mutant": mutant.as_dict(), "text": mutant.text, "tests": names, "fresh": is_imported}
-    return {**job, "seconds": tests.seconds(names)}
+    return {**job, "slowest": tests.slowest(names)}
 
 
 def _run(jobs: Iterable[dict[str, Any]], scratch: Path, workers: int, minutes: float) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A pytest plugin that keeps the tests that a file names, in its order, and writes which one failed."""
+"""A pytest plugin that keeps the tests that a file names, in its order, and writes which one runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [found[name] for name in names if name in found]
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Write the name of a test that failed."""
-    if report.failed:
-        Path(os.environ["MUTANTS_REPORT"]).write_text(report.nodeid, encoding="utf-8")
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """Write the name of a test that begins: with `-x`, the last one is the one that failed."""
+    Path(os.environ["MUTANTS_REPORT"]).write_text(nodeid, encoding="utf-8")

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     """What a module's code objects belong to: by file, qualified name and line."""
 
 _LATER_NS: Final = 10**10
+_TEST_SECONDS: Final = 15
+_IMPORT_SECONDS: Final = 30
 _KILLED: Final = 1
 _FRESH: Final = 2
 
@@ -75,6 +77,7 @@ class Runner:
         self._sound: set[str] = set()
         self._broken: set[str] = set()
         self._functions: dict[tuple[str, str, int], list[types.FunctionType]] = {}
+        self._killers: dict[tuple[str, str], dict[str, None]] = {}
 
     def warm(self) -> None:
         """Set up what all tests of a session share, once."""
@@ -87,15 +90,25 @@ class Runner:
         gc.freeze()
 
     def run(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Return the outcome of one mutant: killed (by which test), survived, or uncovered."""
+        """Return the outcome of one mutant: killed (by which test), survived, or uncovered.
+
+        The tests that killed other mutants of the function, then those of the module, run first.
+        """
         began = time.monotonic()
+        path, function = job["mutant"]["path"], job["mutant"]["function"]
+        of_function, of_module = self._killers.get((path, function), {}), self._killers.get((path, ""), {})
+        first = [*of_function, *of_module]
         tests = [name for name in job["tests"] if name in self._items and name not in self._broken]
+        tests.sort(key=lambda name: first.index(name) if name in first else len(first))
         outcome, killer = "uncovered", ""
         while tests:
             outcome, killer = self._mutated(job, tests)
             if outcome != "killed" or self._passes(killer):
                 break
             tests = [name for name in tests if name not in self._broken]
+        if outcome == "killed" and killer in self._items:
+            for place in ((path, function), (path, "")):
+                self._killers.setdefault(place, {})[killer] = None
         return {
             **job["mutant"],
             "outcome": outcome,
@@ -110,14 +123,14 @@ class Runner:
         path.write_text(job["text"], encoding="utf-8")
         os.utime(path, ns=(times + _LATER_NS, times + _LATER_NS))
         try:
-            limit = 20 + 5 * job["seconds"]
+            limit = _TEST_SECONDS + 5 * job["slowest"]
             if not job["fresh"]:
                 code, report = self._forked(
                     lambda report: self._patched(path, original, job["text"], tests, report), limit
                 )
                 if code != _FRESH:
                     return _outcome(code, report)
-            return _outcome(*self._forked(lambda _: _anew(tests, self._scratch), limit + 20))
+            return _outcome(*self._forked(lambda _: _anew(tests, self._scratch), limit + _IMPORT_SECONDS))
         finally:
             path.write_bytes(original)
             os.utime(path, ns=(times, times))
@@ -130,7 +143,10 @@ class Runner:
         return name not in self._broken
 
     def _forked(self, work: Callable[[Callable[[str], None]], int], limit: float) -> tuple[int | None, str]:
-        """Run something in a child; return its exit status, `None` after the limit, and what it reported last."""
+        """Run something in a child; return its exit status, `None` after the limit, and what it reported last.
+
+        The limit, in seconds, is of each test: a report begins one.
+        """
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir()
         said = self._scratch / "report"
@@ -146,7 +162,7 @@ class Runner:
                 status = work(lambda text: said.write_text(text, encoding="utf-8") and None)
             finally:
                 os._exit(status)
-        code = _wait(pid, limit)
+        code = _wait(pid, limit, said)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
         if code is None:
@@ -187,14 +203,16 @@ def _outcome(code: int | None, report: str) -> tuple[str, str]:
     return ("killed", report) if code else ("survived", "")
 
 
-def _wait(pid: int, limit: float) -> int | None:
-    ends, pause = time.monotonic() + limit, 0.005
-    while time.monotonic() < ends:
+def _wait(pid: int, limit: float, report: Path) -> int | None:
+    began, pause = time.time(), 0.005
+    while time.time() < began + limit:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status)
         time.sleep(pause)
         pause = min(pause * 1.3, 0.2)
+        with contextlib.suppress(FileNotFoundError):
+            began = max(began, report.stat().st_mtime)
     return None
 
 
