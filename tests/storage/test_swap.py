@@ -334,3 +334,30 @@ def test_a_replacement_of_somebody_else_stands_in_the_way(patient: Patient) -> N
     other.unlink()
     undo_all(root, patient.door())
     assert snapshot(root) == patient.old
+
+
+def same_planner(request: PlanRequest, stage: Stage, progress: Progress) -> Outcome:
+    """A replacement of a segment by what it is already."""
+    del progress
+    stem = f"{request.site.root}/{0:020d}"
+    for suffix in (".log", ".index", ".timeindex"):
+        content, mtime_ns = Path(stem + suffix).read_bytes(), os.stat(stem + suffix).st_mtime_ns
+        stage.write(stem + suffix, [content], why="cleaned", like=f"{stem}.log", mtime_ns=mtime_ns, swap=0)
+    return Outcome()
+
+
+def test_a_replacement_that_changes_nothing_is_finished_from_any_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing but its own files tells how far it has got: none of them is left."""
+    monkeypatch.setitem(plan_module.PLANNERS, "reindex", f"{__name__}:same_planner")
+    patient = Patient(tmp_path, "partition", None)
+    assert patient.is_new(patient.fresh())
+    assert {"link", "rename"} <= {*patient.steps}
+    for number, root in enumerate(patient.killed()):
+        if number % 3 == 2:
+            undo_all(root)
+            assert names_of_ours(root) == []
+        elif names_of_ours(root):
+            resume_or_apply(root)
+        assert snapshot(root) == patient.old, number

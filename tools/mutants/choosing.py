@@ -40,10 +40,10 @@ class Tests:
         imported = "" in names or not mutant.function
         if not names - {""}:  # a default, a constant: what uses it may run anywhere in the module
             names = set().union(*lines.values())
-        if not names - {""}:  # all of it runs while modules are imported: the folder of tests of its name
-            folder = f"tests/{mutant.site.path.split('/')[1]}/"
+        folder = _folder(mutant.site.path)
+        if not names - {""}:  # all of it runs while modules are imported
             names = {name for name in self._durations if name.startswith(folder)}
-        return self._ordered(names - {""}), imported
+        return self._ordered(names - {""}, folder), imported
 
     def slowest(self, names: Iterable[str]) -> float:
         """Return how long the slowest of these tests takes, in seconds."""
@@ -56,16 +56,20 @@ class Tests:
             self._lines[path] = {line: {name.partition("|")[0] for name in names} for line, names in contexts.items()}
         return self._lines[path]
 
-    def _ordered(self, names: set[str]) -> list[str]:
-        """Return the tests within the limits: one case of each test function before a second case of any."""
+    def _ordered(self, names: set[str], folder: str) -> list[str]:
+        """Return the tests within the limits.
+
+        Those of the room come first: they are about what they run. Of each test function one case comes before a second
+        one of any.
+        """
         cases: dict[str, int] = {}
         ranked = []
         for name in sorted(names, key=lambda each: (self._durations.get(each, 1.0), each)):
             function = name.partition("[")[0]
             cases[function] = cases.get(function, -1) + 1
-            ranked.append((cases[function], self._durations.get(name, 1.0), name))
+            ranked.append((not name.startswith(folder), cases[function], self._durations.get(name, 1.0), name))
         chosen, seconds = [], 0.0
-        for _, duration, name in sorted(ranked):
+        for _, _, duration, name in sorted(ranked):
             if len(chosen) == _MOST_TESTS:
                 break
             if chosen and seconds + duration > self._most_seconds:
@@ -73,3 +77,9 @@ class Tests:
             chosen.append(name)
             seconds += duration
         return chosen
+
+
+def _folder(path: str) -> str:
+    """The tests of a room: `tests/storage/` for kafkalog_core/storage, `tests/cli/` for kafkalog_cli."""
+    package, room = path.split("/")[:2]
+    return f"tests/{room if package == 'kafkalog_core' else 'cli'}/"

@@ -102,11 +102,10 @@ class Replacement:
     def make(self) -> None:
         """Put the new files in place of the old ones, or go on where an earlier run has stopped."""
         new = sorted((entry for entry in self._entries if entry.after is not None), key=self._order)
-        is_over = self.extent == "after" or (not self._told and not any(map(self._waits, new)))
-        is_over = is_over and not self._made_again()
+        is_over = (self.extent == "after" or not self._told) and not self._made_again()
         if not is_over:
-            if self.extent == "before":
-                self._lay_down(new, is_back=False)
+            if self.extent == "before":  # parts that stay as they are may be laid down and put in place already
+                self._lay_down([entry for entry in new if self._waits(entry)], is_back=False)
             for entry in self._entries:
                 if entry.after is None:
                     self._take_away(self._path(entry))
