@@ -61,11 +61,12 @@ def left_out(journal: Journal, problems: Mapping[int, str]) -> dict[int, str]:
     for directory, entries in partitions.items():
         bases = bases_of_logs(directory, journal.trusted)
         left |= _left_in_partition(entries, problems, bases, has_starts=has_starts)
+    is_partial = bool(left)
     for entry in top:
         name = os.path.basename(entry.path)
         if entry.number in problems:
             left[entry.number] = problems[entry.number]
-        elif left and name != _STARTS:
+        elif is_partial and name != _STARTS:
             left[entry.number] = _OF_ALL
     for entry in top:
         if left and os.path.basename(entry.path) == CLEAN_MARK:
