@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -15,7 +16,7 @@ from kafkalog_core.errors import NotFoundError, RefusedError
 from kafkalog_core.storage.changing import new_dir
 from kafkalog_core.storage.changing.new_dir import NewDir, new_dir_problem
 from kafkalog_core.storage.changing.writer import Disk, WriteError
-from tests.storage.repairs import CountingDisk, DyingDisk, FailingDisk, Killed
+from tests.storage.repairs import OWNER, CountingDisk, DyingDisk, FailingDisk, Killed
 
 ROOT = Path(__file__).resolve().parents[2]
 MTIME_NS = 1_700_000_000_123_456_789
@@ -78,13 +79,15 @@ def test_owner_and_permissions_are_those_of_what_it_is_like(tmp_path: Path) -> N
     like = tmp_path / "like"
     like.mkdir(mode=0o750)
     like.chmod(0o550)
+    os.chown(like, *OWNER)
     with NewDir(str(tmp_path / "new"), disk=Disk(), like=str(like)) as new:
         new.directory("t-0")
         new.add("t-0/0.log", b"")
         new.commit()
     modes = [stat.S_IMODE((tmp_path / path).stat().st_mode) for path in ("new", "new/t-0", "new/t-0/0.log")]
     assert modes == [0o750, 0o750, 0o640]
-    assert (tmp_path / "new/t-0/0.log").stat().st_uid == like.stat().st_uid
+    made = [tmp_path / "new", *(tmp_path / "new").rglob("*")]
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in made} == {OWNER}
 
 
 def test_who_is_not_root_owns_what_he_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,6 +96,21 @@ def test_who_is_not_root_owns_what_he_makes(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(os, "getgroups", list)
     new = NewDir(str(tmp_path / "new"), disk=Disk(), like=str(tmp_path))
     assert (new._of_files.uid, new._of_files.gid) == (4711, 4712)
+
+
+def test_all_is_on_the_disk_before_it_has_its_name_and_nothing_is_done_afterwards(tmp_path: Path) -> None:
+    class Noting(Disk):
+        steps: ClassVar[list[tuple[str, str]]] = []
+
+        def step(self, what: str, path: str) -> None:
+            self.steps.append((what, os.path.relpath(path, tmp_path)))
+
+    make(tmp_path / "new", Noting())
+    seen = [(what, path.replace(".kafkalog-unfinished", "*")) for what, path in Noting.steps]
+    ends = [(what, path) for what, path in seen if what in {"fsync", "rename"}]
+    assert [path for what, path in ends[:-2]] == ["new*/t-0/0.log", "new*/t-0/0.index", "new*/top", "new*/t-0", "new*"]
+    assert ends[-2:] == [("rename", "new"), ("fsync", ".")]
+    assert seen[-1] == ends[-1]
 
 
 def test_without_a_commit_nothing_is_left(tmp_path: Path) -> None:
@@ -181,6 +199,20 @@ def test_among_the_files_of_a_broker(tmp_path: Path) -> None:
 
 def test_too_little_room(tmp_path: Path) -> None:
     refuse(tmp_path / "new", "bytes are needed, and", needs_bytes=2**62)
+
+
+def test_room_is_enough_to_the_last_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(new_dir, "free_bytes", lambda _: 700)
+    assert new_dir_problem(str(tmp_path / "new"), 700) is None
+    assert new_dir_problem(str(tmp_path / "new"), 701) == (
+        f"701 bytes are needed, and 700 are free on the file system of {tmp_path}; name a directory on another one"
+    )
+    make(tmp_path / "new", Disk())
+    monkeypatch.setattr(new_dir, "free_bytes", lambda _: 99)
+    refuse(tmp_path / "other", "^.*100 bytes are needed, and 99 are free", needs_bytes=100)
+    monkeypatch.setattr(new_dir, "free_bytes", lambda _: 0)
+    with NewDir(str(tmp_path / "other"), disk=Disk(), like=str(tmp_path)) as new:
+        new.commit()
 
 
 def test_what_may_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from kafkalog_core.storage.changing.trusted import TrustedDirectories
 
-__all__ = ["PERMISSIONS", "Attributes", "extended_attributes"]
+__all__ = ["Attributes", "extended_attributes"]
 
-PERMISSIONS: Final = 0o777
+_PERMISSIONS: Final = 0o777
 """Set-user-id, set-group-id and sticky mean nothing on a file of Kafka's, and are given to none."""
 _NO_SUCH_THING: Final = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
@@ -81,6 +81,6 @@ def _read(path: str, trusted: TrustedDirectories) -> tuple[Attributes, bool]:
             os.close(number)
     except OSError as error:
         raise open_error(path, error) from error
-    mode = status.st_mode & PERMISSIONS
+    mode = status.st_mode & _PERMISSIONS
     attributes = Attributes(uid=status.st_uid, gid=status.st_gid, mode=mode, extended=extended)
     return attributes, stat.S_ISDIR(status.st_mode)

@@ -165,8 +165,8 @@ class Journal:
     state: State
     entries: tuple[Entry, ...]
     pointer_is_directory: bool = False
-    trusted: TrustedDirectories = field(default=ANYWHERE, compare=False, repr=False)
-    keeps_old: bool = True
+    trusted: TrustedDirectories = field(default=ANYWHERE, compare=False)
+    keeps_old: bool
     logs: Mapping[str, Fingerprint] = field(default_factory=dict, hash=False)
     left: frozenset[int] = frozenset()
 

@@ -17,7 +17,7 @@ from kafkalog_core.errors import FieldError
 from kafkalog_core.format.json_form import json_text
 from kafkalog_core.format.names import journal_run
 from kafkalog_core.format.strict_json import Fields, load_fields, path_problem
-from kafkalog_core.storage.changing.attributes import PERMISSIONS, Attributes
+from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.changes import ChangeKind, Fingerprint
 from kafkalog_core.storage.changing.journal import Entry, Journal, Layout, Saved, State
 
@@ -40,6 +40,7 @@ _MOST_ID: Final = 2**32 - 2
 _MOST_ENTRIES: Final = 10**9
 _DEEPEST: Final = 2
 _COMMAND: Final = re.compile("[a-z-]{1,40}")
+_MODE: Final = re.compile("0[0-7]{3}")  # as `Attributes.to_json` writes it
 _WHOLE_FILES: Final = frozenset({"replace", "create"})
 
 
@@ -259,10 +260,6 @@ def _attributes(fields: Fields | None) -> Attributes | None:
 
 
 def _mode(text: str) -> int:
-    try:
-        mode = int(text, 8)
-    except ValueError:
-        mode = -1
-    if mode < 0 or mode & ~PERMISSIONS:
+    if _MODE.fullmatch(text) is None:
         raise FieldError("the permissions of a file are no octal number up to 0777")
-    return mode
+    return int(text, 8)

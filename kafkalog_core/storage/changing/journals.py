@@ -17,7 +17,7 @@ from kafkalog_core.errors import FieldError, NotFoundError, RefusedError, Storag
 from kafkalog_core.format.names import JOURNAL_PREFIX, journal_run
 from kafkalog_core.storage.changing.journal import FREED, INTENT, OF_SEVERAL, Journal
 from kafkalog_core.storage.changing.journal_file import MOST_BYTES, parse_journal
-from kafkalog_core.storage.changing.trusted import ANYWHERE, LinkError, TrustedDirectories
+from kafkalog_core.storage.changing.trusted import LinkError, TrustedDirectories
 from kafkalog_core.storage.source import open_error
 
 if TYPE_CHECKING:
@@ -56,15 +56,15 @@ class Remains:
         run: the name.
         paths: files and directories of it, those that are in others last.
         reason: why it is no journal, one clause.
-        is_unreadable: a journal is there that cannot be read; what it holds may be needed.
         trusted: the directories that its files are reached from.
+        is_unreadable: a journal is there that cannot be read; what it holds may be needed.
     """
 
     run: str
     paths: tuple[str, ...]
     reason: str
+    trusted: TrustedDirectories
     is_unreadable: bool = False
-    trusted: TrustedDirectories = field(default=ANYWHERE, compare=False, repr=False)
 
     @property
     def is_new_content(self) -> bool:
@@ -321,11 +321,11 @@ class _Search:
         paths = tuple(inner for path in traces.paths for inner in _with_content(trusted, path))
         if traces.problem is not None:
             reason = f"its journal cannot be read ({traces.problem})"
-            return Remains(run, paths, reason, is_unreadable=True, trusted=trusted)
+            return Remains(run, paths, reason, trusted, is_unreadable=True)
         holds_old = any(os.path.basename(path).startswith(_OLD_CONTENT) for path in paths)
         if holds_old and not traces.is_begun:
-            return Remains(run, paths, _WITHOUT_INTENT, trusted=trusted)
-        return Remains(run, paths, "it ended before it had changed anything", trusted=trusted)
+            return Remains(run, paths, _WITHOUT_INTENT, trusted)
+        return Remains(run, paths, "it ended before it had changed anything", trusted)
 
 
 def _directories(root: str) -> list[str]:

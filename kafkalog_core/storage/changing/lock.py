@@ -197,7 +197,6 @@ class LogDirLocks:
         self._directories = tuple(directories)
         self._outside = tuple(outside)
         self._disk = disk
-        self._open = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -220,7 +219,6 @@ class _BrokerLock:
         self._path = f"{directory}/{_NAME}"
         self._disk = disk
         self._trusted = TrustedDirectories([directory])
-        self._number = -1
 
     def __enter__(self) -> Self:
         with self._disk.within(self._trusted):
@@ -305,7 +303,6 @@ class _OwnLock:
         self._path = f"{directory}/{OWN_LOCK}"
         self._disk = disk
         self._trusted = TrustedDirectories([directory])
-        self._number = -1
 
     def __enter__(self) -> Self:
         with self._disk.within(self._trusted):
