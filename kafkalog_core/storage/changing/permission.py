@@ -21,7 +21,10 @@ _SUPERUSER: Final = 0
 
 
 def write_problems(changes: Iterable[Change]) -> Iterator[str]:
-    """Why some changes may not be made, a sentence each; each directory and each owner once."""
+    """Yield why some changes may not be made, a sentence each; each directory and each owner once.
+
+    Raises NotFoundError or AccessError for a file or directory that has gone since the changes were planned.
+    """
     seen: set[object] = set()
     for change in changes:
         around = os.path.dirname(change.path)
@@ -56,7 +59,11 @@ def broker_files_around(directory: str) -> str | None:
 
 
 def _directory_problem(directory: str) -> str | None:
-    if os.statvfs(directory).f_flag & os.ST_RDONLY:
+    try:
+        flags = os.statvfs(directory).f_flag
+    except OSError as error:  # it has gone since the plan was made
+        raise open_error(directory, error) from error
+    if flags & os.ST_RDONLY:
         return f"{directory}: its file system is mounted read-only"
     if not os.access(directory, os.W_OK | os.X_OK):
         return f"{directory}: no permission to make files in it; run this as its owner, or as root"
