@@ -115,7 +115,47 @@ def test_replay(root: Path, kept_bytes: int) -> None:
         assert again.changes == []
 
 
-@pytest.mark.parametrize("name", ["a/b/c", "../x", "t-0/../../x", ""])
+def test_replay_of_a_part_makes_the_changes_of_that_part(root: Path) -> None:
+    """A run without undo makes the first changes ahead of its intent, and stages the others."""
+    partition, outline = root / "t-0", Outline(str(root))
+    log = str(partition / LOG)
+    outline.write(str(partition / "a"), [b"a"], why="w", like=log)
+    same = partition / "leader-epoch-checkpoint"
+    outline.write(str(same), [same.read_bytes()], why="same", like=log)
+    outline.cut(log, 100, why="c")
+    outline.remove(str(partition / LATER), why="r")
+    outline.write(str(partition / "b"), [b"b"], why="w", like=log)
+    outline.write(str(root / "c"), [b"c"], why="w", like=str(root / "meta.properties"))
+    assert len(outline.changes) == 5
+    for skip in range(6):
+        for most in (None, *range(6)):
+            again = Outline(str(root))
+            assert outline.replay(again, skip=skip, most=most)
+            assert again.changes == outline.changes[skip:most], (skip, most)
+
+
+def test_new_content_is_kept_for_a_replay_up_to_32_mib(root: Path) -> None:
+    """More would fill the memory; an apply reads the logs a second time then."""
+    log, piece = str(root / "t-0" / LOG), bytes(1024 * 1024)
+    outline = Outline(str(root))
+    outline.write(str(root / "t-0" / "large"), (piece for _ in range(32)), why="w", like=log)
+    assert outline.is_kept
+    outline.write(str(root / "t-0" / "small"), [b"x"], why="w", like=log)
+    assert not outline.is_kept
+    assert not outline.replay(Outline(str(root)))
+
+
+@pytest.mark.parametrize(("kept_bytes", "is_kept"), [(11, True), (10, False)])
+def test_new_content_of_exactly_the_size_that_is_kept_is_kept(root: Path, kept_bytes: int, is_kept: bool) -> None:
+    outline, again = Outline(str(root), kept_bytes=kept_bytes), Outline(str(root))
+    log = str(root / "t-0" / LOG)
+    outline.write(str(root / "t-0" / "a"), iter([b"abc", bytearray(b"defgh")]), why="w", like=log)
+    outline.write(str(root / "t-0" / "b"), [b"ijk"], why="w", like=log)
+    assert [outline.is_kept, outline.replay(again)] == [is_kept, is_kept]
+    assert again.changes == (outline.changes if is_kept else [])
+
+
+@pytest.mark.parametrize("name", ["a/b/c", "../x", "t-0/../../x", "", "./x", "t-0//x", "x/"])
 def test_nowhere_else(root: Path, name: str) -> None:
     with pytest.raises(RefusedError, match="is not a file of"):
         Outline(str(root)).write(f"{root}/{name}", [], why="w", like=str(root / "t-0" / LOG))
