@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import gc
 import os
 import stat
 import subprocess
@@ -77,6 +79,12 @@ def holder(log_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
         assert child.stdout.readline() == b"held\n"
         yield child
         child.communicate()
+
+
+def open_files() -> int:
+    """How many files this process has open."""
+    gc.collect()  # directories are closed with what holds them
+    return len(os.listdir("/dev/fd"))
 
 
 def may_lock(log_dir: Path) -> bool:
@@ -256,6 +264,73 @@ def test_a_disk_that_is_mounted_read_only(log_dir: Path, monkeypatch: pytest.Mon
         raise AssertionError
 
 
+def test_a_lock_has_its_owner_before_it_has_its_name_and_its_name_is_fsynced(log_dir: Path) -> None:
+    """A broker that starts at any moment finds none, or one that it can open."""
+
+    class Noting(Disk):
+        def __init__(self) -> None:
+            self.steps: list[tuple[str, str]] = []
+
+        def step(self, what: str, path: str) -> None:
+            self.steps.append((what, path))
+
+    disk = Noting()
+    with LogDirLocks([str(log_dir)], disk):
+        made = [what for what, _ in disk.steps]
+        assert {path for _, path in disk.steps[: made.index("link")]} == {f"{log_dir}/kafkalog-lock.{os.getpid()}.tmp"}
+        assert made.index("create") < made.index("chmod") < made.index("fsync") < made.index("link")
+        assert disk.steps[-1] == ("fsync", str(log_dir))
+        assert made[made.index("link") :] == ["link", "unlink", "open", "fsync"]
+
+
+@pytest.mark.usefixtures("no_waiting")
+@pytest.mark.parametrize("has_links", [True, False])
+def test_an_error_at_the_first_lock_leaves_nothing_that_keeps_a_broker_out(log_dir: Path, has_links: bool) -> None:
+    class Failing(Disk):
+        def __init__(self, at: int) -> None:
+            self.left, self.failed = at, ""
+
+        def step(self, what: str, path: str) -> None:
+            self.left -= 1
+            if self.left == -1:
+                self.failed = f"{what} {os.path.relpath(path, log_dir)}"
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+        def link(self, path: str, new_path: str) -> bool:
+            return has_links and super().link(path, new_path)
+
+    before, failed = open_files(), []
+    temporary = f"kafkalog-lock.{os.getpid()}.tmp"
+    for at in range(30):
+        disk = Failing(at)
+        try:
+            with LogDirLocks([str(log_dir)], disk):
+                break
+        except WriteError:
+            failed.append(disk.failed)
+        is_left, is_half_left = (log_dir / ".lock").exists(), (log_dir / temporary).exists()
+        assert is_left == (disk.failed in {f"unlink {temporary}", "open .", "fsync ."}), disk.failed
+        assert is_half_left == (disk.failed == f"unlink {temporary}")
+        if is_left:
+            status = (log_dir / ".lock").stat()
+            assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (*OWNER, 0o644)
+        for name in (".lock", temporary):
+            (log_dir / name).unlink(missing_ok=True)
+    assert "fsync ." in failed
+    assert open_files() == before
+    assert (f"chmod {temporary}" if has_links else "chmod .lock") in failed
+
+
+def test_only_what_was_to_become_a_lock_is_swept_away(log_dir: Path) -> None:
+    """The broker has files that end in `.tmp` next to it, and reads some of them."""
+    kept = ["recovery-point-offset-checkpoint.tmp", "kafkalog-lock.1", "kafkalog-lock", "x.kafkalog-lock.1.tmp"]
+    for name in (*kept, "kafkalog-lock.1.tmp"):
+        (log_dir / name).touch()
+    with LogDirLocks([str(log_dir)], Disk()):
+        pass
+    assert sorted(os.listdir(log_dir)) == sorted([*kept, "meta.properties", "t-0"])
+
+
 def test_a_kill_at_the_first_lock_leaves_nothing_for_ever(log_dir: Path) -> None:
     """At each step of making the lock: the next run takes away what is left, and leaves no lock that was not there."""
     left = 0
@@ -292,14 +367,50 @@ def test_a_lock_is_held_until_nobody_has_it_open_any_more(log_dir: Path) -> None
     assert broker.returncode == 7
 
 
+@pytest.mark.skipif(not hasattr(fcntl, "F_SETLEASE"), reason="only Linux tells whether a file is open elsewhere")
+@pytest.mark.parametrize(("waits", "seconds"), [(3, 0.03), (None, 2.0)])
+def test_it_is_asked_often_and_not_for_ever_who_has_it_open(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch, waits: int | None, seconds: float
+) -> None:
+    opened: list[int] = []
+    waited: list[float] = []
+
+    class Clock:
+        def wait(self, seconds: float) -> None:
+            assert not (log_dir / ".lock").exists()
+            waited.append(seconds)
+            if len(waited) == waits:
+                os.close(opened.pop())
+
+    monkeypatch.setattr(lock, "Event", Clock)
+    before = open_files()
+    with LogDirLocks([str(log_dir)], Disk()):
+        opened.append(os.open(log_dir / ".lock", os.O_RDONLY))
+    assert sum(waited) == pytest.approx(seconds)
+    assert open_files() == before + len(opened)
+    assert len(opened) == (waits is None)
+    for number in opened:
+        os.close(number)
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_SETLEASE"), reason="only Linux tells whether a file is open elsewhere")
+def test_asking_who_has_a_file_open_leaves_no_lease(tmp_path: Path) -> None:
+    """The signal that a lease ends with ends the process."""
+    with open(tmp_path / "file", "wb") as file:
+        assert lock._is_alone(file.fileno())
+        assert fcntl.fcntl(file, fcntl.F_GETLEASE) == fcntl.F_UNLCK
+
+
 @pytest.mark.parametrize("kind", ["link", "fifo", "directory"])
 def test_what_is_no_lock_is_not_opened(log_dir: Path, tmp_path: Path, kind: str) -> None:
     victim = tmp_path / "victim"
     victim.write_text("secret")
     path = log_dir / ".lock"
     {"link": lambda: path.symlink_to(victim), "fifo": lambda: os.mkfifo(path), "directory": path.mkdir}[kind]()
+    before = open_files()
     with pytest.raises(AccessError, match=r"\.lock: (cannot be locked: it is|the system cannot read it)"):
         LogDirLocks([str(log_dir)], Disk()).__enter__()
+    assert open_files() == before
     assert victim.read_text() == "secret"
 
 
@@ -351,6 +462,28 @@ def test_our_own_that_its_last_holder_deletes_is_made_again(tmp_path: Path) -> N
         command = [sys.executable, "-c", TRIER, str(tmp_path / OWN_LOCK)]
         assert subprocess.run(command, check=False).returncode == 7
     assert (disk.times, os.listdir(tmp_path)) == (-1, [])
+
+
+def test_our_own_that_is_deleted_while_it_is_opened_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever held it deletes it at its end: a lock on a file without a name keeps nobody out."""
+    really, deleted, before = fcntl.lockf, [0], open_files()
+
+    def late(number: int, command: int) -> None:
+        deleted[0] += 1
+        if deleted[0] < 4:
+            os.unlink(tmp_path / OWN_LOCK)
+        really(number, command)
+
+    monkeypatch.setattr(lock.fcntl, "lockf", late)
+    with LogDirLocks([], Disk(), [str(tmp_path)]):
+        assert (os.listdir(tmp_path), deleted) == ([OWN_LOCK], [4])
+        monkeypatch.undo()
+        command = [sys.executable, "-c", TRIER, str(tmp_path / OWN_LOCK)]
+        assert subprocess.run(command, check=False).returncode == 7
+        assert open_files() <= before + 2  # the lock, and the directory
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/locks"), reason="the system does not tell who holds a lock")

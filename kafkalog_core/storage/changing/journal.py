@@ -75,7 +75,7 @@ class Entry:
     had: Attributes | None = None
     has: Attributes | None = None
     saved: Saved = "nothing"
-    inline: bytes | None = field(default=None, repr=False)
+    inline: bytes | None = None
     saved_sha256: str | None = None
     new_sha256: str | None = None
     swap: int | None = None
@@ -167,7 +167,7 @@ class Journal:
     pointer_is_directory: bool = False
     trusted: TrustedDirectories = field(default=ANYWHERE, compare=False)
     keeps_old: bool
-    logs: Mapping[str, Fingerprint] = field(default_factory=dict, hash=False)
+    logs: Mapping[str, Fingerprint] = field(default_factory=dict)
     left: frozenset[int] = frozenset()
 
     @property

@@ -252,20 +252,33 @@ class _BrokerLock:
         temporary = f"{self._directory}/{_PREFIX}{os.getpid()}{_SUFFIX}"
         if self._trusted.exists(temporary):  # of an earlier process of this number, which was killed
             self._disk.unlink(temporary)
-        self._disk.write_file(temporary, (), attributes, None)
-        is_ours = True
         try:
-            if not self._disk.link(temporary, self._path):
-                self._disk.write_file(self._path, (), attributes, None)
-        except WriteError as error:
-            is_ours = False
-            if error.errno != errno.EEXIST and not self._trusted.exists(self._path):
-                raise
+            self._disk.write_file(temporary, (), attributes, None)
+            is_ours = self._put(temporary, attributes)
         finally:
             if self._trusted.exists(temporary):
                 self._disk.unlink(temporary)
         self._disk.sync_directory(self._directory)
         return is_ours
+
+    def _put(self, temporary: str, attributes: Attributes) -> bool:
+        """Give the lock its name, or make it where no link can be made; false where another process has made one."""
+        try:
+            if self._disk.link(temporary, self._path):
+                return True
+            file = self._disk.new_file(self._path)
+        except WriteError as error:
+            if error.errno == errno.EEXIST:
+                return False
+            raise
+        try:
+            with file:
+                file.finish(attributes, None)
+        except WriteError:  # a broker that cannot open what is left takes the directory offline
+            with suppress(WriteError):
+                self._disk.unlink(self._path)
+            raise
+        return True
 
     def _sweep(self) -> None:
         """Delete what a process that was killed while it made a lock left; a process that makes one now finds ours."""
@@ -380,7 +393,7 @@ def _locked(trusted: TrustedDirectories, path: str) -> int:
 def _opened(trusted: TrustedDirectories, path: str) -> int:
     name, directory = trusted.at(path)
     try:
-        number = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+        number = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
     except OSError as error:
         if error.errno == errno.EROFS:
             raise AccessError("cannot be locked: the file system is mounted read-only", path=path) from error
