@@ -304,10 +304,20 @@ class RemovingDisk(Disk):
 
 # --- owners -----------------------------------------------------------------------------------------------------------
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
-@pytest.mark.parametrize("witness", ["a file", "a backup", "a link", "a directory", "nothing"])
-def test_an_owner_whom_only_another_file_has(root: Path, witness: str) -> None:
-    """Root gives a file back to who owned it where another regular file of this directory is theirs."""
-    other, path = (OWNER[0] + 1, OWNER[1] + 1), root / "recovery-point-offset-checkpoint"
+@pytest.mark.parametrize(
+    ("witness", "is_root"),
+    [
+        *((witness, False) for witness in ("a file", "a backup", "a link", "a directory", "nothing")),
+        *(("a file", True), ("a backup", True)),
+    ],
+)
+def test_an_owner_whom_only_another_file_has(root: Path, witness: str, is_root: bool) -> None:
+    """Root gives a file back to who owned it where another regular file of this directory is theirs.
+
+    A file of root that has another hard link may have been linked by anybody.
+    """
+    other = (0, 0) if is_root else (OWNER[0] + 1, OWNER[1] + 1)
+    path = root / "recovery-point-offset-checkpoint"
     os.chown(path, *other)
     (root / "0").mkdir()
     there = root / "replication-offset-checkpoint"
@@ -326,7 +336,7 @@ def test_an_owner_whom_only_another_file_has(root: Path, witness: str) -> None:
     apply_to(root, UnlinkingDisk(), is_wide=True)
     os.chown(path, *OWNER)
     now = snapshot(root)
-    if witness in {"a file", "a backup"}:
+    if witness == "a file" or (witness == "a backup" and not is_root):
         apply_undo(plan_undo(scope_of(str(root))), Disk())
         assert snapshot(root) == old
     else:
@@ -336,15 +346,19 @@ def test_an_owner_whom_only_another_file_has(root: Path, witness: str) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root sets these attributes")
-@pytest.mark.parametrize("is_known", [False, True])
-def test_a_guarded_attribute_that_only_the_directory_has(root: Path, is_known: bool) -> None:
-    path = root / "recovery-point-offset-checkpoint"
+@pytest.mark.parametrize("witness", ["the directory", "a file", "a backup", "nothing"])
+def test_a_guarded_attribute_that_only_another_file_or_the_directory_has(root: Path, witness: str) -> None:
+    path, there = root / "recovery-point-offset-checkpoint", root / "replication-offset-checkpoint"
+    there.touch()
+    if witness == "a backup":
+        os.link(there, root.parent / "backup")
     os.setxattr(path, "trusted.note", b"of root")
+    if witness != "nothing":
+        os.setxattr(root if witness == "the directory" else there, "trusted.note", b"of root")
     old = snapshot(root)
     apply_to(root, UnlinkingDisk(), is_wide=True)
     os.removexattr(path, "trusted.note")
-    if is_known:
-        os.setxattr(root, "trusted.note", b"of root")
+    if witness in {"the directory", "a file"}:
         apply_undo(plan_undo(scope_of(str(root))), Disk())
         assert snapshot(root) == old
     else:

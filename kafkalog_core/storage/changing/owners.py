@@ -56,14 +56,12 @@ class _Known:
         self._directory = directory
         self._owners: set[tuple[int, int]] = set()
         self._labels: set[tuple[str, bytes]] = set()
-        self._is_listed = False
         self._add(directory)
 
     def problem(self, attributes: Attributes) -> str | None:
         """Return which of some attributes no file here has; None: files here have all of them."""
         problem = self._missing(attributes)
-        if problem is not None and not self._is_listed:
-            self._is_listed = True
+        if problem is not None:
             for name in self._trusted.names(self._directory):
                 path = f"{self._directory}/{name}"
                 status = self._trusted.status(path)
