@@ -225,7 +225,7 @@ def unfinished_files(journal: Journal) -> list[str]:
 
 def saved_problem(journal: Journal, entry: Entry, state: FileState) -> str | None:
     """Return why the old content of a change that has been made cannot be put back; None: it can, or need not be."""
-    if state == "before" or entry.before is None:
+    if entry.before is None or (state == "before" and not entry.is_same):
         return None
     path, layout = journal.path_of(entry), journal.layout
     if entry.saved == "nothing":
@@ -311,7 +311,7 @@ def _halfway_made(disk: Disk, journal: Journal, states: States) -> States:
     known: States = []
     for is_swap, steps in in_groups(states):
         replacement = Replacement(disk, journal, steps) if is_swap else None
-        if replacement is not None and replacement.extent == "mixed":
+        if replacement is not None and replacement.is_mixed:
             replacement.make()
             known += [(entry, state_of(journal, entry)) for entry, _ in steps]
         else:

@@ -28,7 +28,7 @@ snapshot of the base offset, which is of no use to it.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.format.names import FileKind, FileState, segment_file_name
@@ -88,27 +88,25 @@ class Replacement:
         self._guard = f"{self._directory}/{segment_file_name(base, FileKind.LOG, FileState.CLEANED)}"
 
     @property
-    def extent(self) -> Literal["before", "after", "mixed"]:
-        """Whether all files are as before, all as afterwards, or it is between; where none tells, as before.
+    def is_mixed(self) -> bool:
+        """Whether some files are as before and others as afterwards; what a start has made again does not count."""
+        return len({state for _, state in self._told}) > 1
 
-        Indexes that a start has made again tell nothing: their log does.
-        """
-        states = {state for _, state in self._told}
-        if states == {"after"}:
-            return "after"
-        return "before" if states <= {"before"} else "mixed"
+    @property
+    def _is_old(self) -> bool:
+        """Whether no file tells that it is as afterwards."""
+        return all(state == "before" for _, state in self._told)
 
     # --- there --------------------------------------------------------------------------------------------------------
     def make(self) -> None:
         """Put the new files in place of the old ones, or go on where an earlier run has stopped."""
         new = sorted((entry for entry in self._entries if entry.after is not None), key=self._order)
-        is_over = (self.extent == "after" or not self._told) and not self._made_again()
-        if not is_over:
-            if self.extent == "before":  # parts that stay as they are may be laid down and put in place already
-                self._lay_down([entry for entry in new if self._waits(entry)], is_back=False)
-            for entry in self._entries:
-                if entry.after is None:
-                    self._take_away(self._path(entry))
+        waiting = [entry for entry in new if self._waits(entry)]  # without parts that are in place and stay as they are
+        if self._is_old and (waiting or self._told):
+            self._lay_down(waiting, is_back=False)
+        for entry in self._entries:
+            if entry.after is None:
+                self._take_away(self._path(entry))
         self._put_in_place(new, is_back=False)
         for entry in new:
             self._take_away(self._staged(entry))
@@ -118,7 +116,7 @@ class Replacement:
         """Put the old files in place of the new ones, or go on where an earlier run has stopped."""
         old = sorted((entry for entry in self._entries if entry.before is not None), key=self._order)
         swapped = [entry for entry in old if not entry.path.endswith(_SNAPSHOT)]
-        if self.extent == "before" and self._told:
+        if self._is_old and self._told:
             self._withdraw()
             again = self._made_again()
             if again:
@@ -127,7 +125,7 @@ class Replacement:
                         self._take_away(self._path(entry))
                 self._put_in_place([entry for entry in old if entry in again], is_back=True)
             return
-        if self.extent != "mixed":
+        if not self.is_mixed:
             self._lay_down(swapped, is_back=True)
         for entry in self._entries:
             if entry.before is None:
