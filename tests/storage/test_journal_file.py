@@ -167,6 +167,15 @@ def test_permissions_that_no_run_writes(mode: str) -> None:
         changed(put(mode, "entries", 0, "has", "mode"))
 
 
+@pytest.mark.parametrize("name", ["", "a\0b", "\ud800"])
+def test_an_extended_attribute_has_a_name_that_the_system_takes(name: str) -> None:
+    assert changed(put({"user.a": "AA=="}, "entries", 0, "had", "extended")).entries[0].had == replace(
+        OWNED, extended={"user.a": b"\0"}
+    )
+    with pytest.raises(FieldError, match="the name of an extended attribute cannot be one"):
+        changed(put({"user.a": "AA==", name: "AA=="}, "entries", 0, "had", "extended"))
+
+
 def test_a_command_has_up_to_forty_letters() -> None:
     for command in ("a", "-" * 40):
         assert changed(put(command, "command")).command == command

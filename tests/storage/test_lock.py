@@ -130,6 +130,15 @@ def test_what_a_holder_is_by_its_command_line(comm: str, line: str, expected: tu
     assert lock._kind_of(comm, line.split(" ")) == expected
 
 
+@pytest.mark.parametrize(("pid", "name"), [("999999999", "process 999999999"), ("0", "another process"), ("-1", None)])
+def test_a_holder_that_cannot_be_looked_at(pid: str, name: str | None) -> None:
+    """It is in another PID namespace: it has a number of this one, or none, which is 0 or -1."""
+    if pid == "0" and os.path.exists("/proc/0"):
+        pytest.skip("the system has a process 0")
+    holder = lock._process(pid)
+    assert (holder.sentence, holder.advice) == (name or "another process", "Stop it")
+
+
 @pytest.mark.skipif(not os.path.exists("/proc/locks"), reason="the system does not tell who holds a lock")
 def test_another_run_of_kafkalog_is_no_broker(log_dir: Path, tmp_path: Path) -> None:
     (log_dir / ".lock").touch()

@@ -120,6 +120,19 @@ def test_without_a_commit_nothing_is_left(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
+def test_only_what_was_put_in_is_taken_away_again(tmp_path: Path) -> None:
+    """Somebody else's file in it is left, with the directories that lead to it; what was being written is closed."""
+    before = len(os.listdir("/dev/fd"))
+    with NewDir(str(tmp_path / "new"), disk=Disk(), like=str(tmp_path)) as new:
+        for name in ("t-0", "t-1"):
+            new.directory(name)
+            new.begin(f"{name}/0.log").write(b"half")
+        (tmp_path / "new.kafkalog-unfinished/t-0/theirs").write_text("theirs")
+    assert files(tmp_path) == {"new.kafkalog-unfinished/t-0/theirs": b"theirs"}
+    assert [path.name for path in tmp_path.rglob("*")] == ["new.kafkalog-unfinished", "t-0", "theirs"]
+    assert len(os.listdir("/dev/fd")) == before
+
+
 @pytest.mark.parametrize("name", ["", "/etc/x", "../x", "a//b", "a/./b"])
 def test_names_lead_nowhere_else(tmp_path: Path, name: str) -> None:
     with NewDir(str(tmp_path / "new"), disk=Disk(), like=str(tmp_path)) as new, pytest.raises(NotFoundError):
@@ -211,13 +224,15 @@ def test_room_is_enough_to_the_last_byte(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(new_dir, "free_bytes", lambda _: 99)
     refuse(tmp_path / "other", "^.*100 bytes are needed, and 99 are free", needs_bytes=100)
     monkeypatch.setattr(new_dir, "free_bytes", lambda _: 0)
+    assert new_dir_problem(str(tmp_path / "other")) is None
     with NewDir(str(tmp_path / "other"), disk=Disk(), like=str(tmp_path)) as new:
         new.commit()
 
 
 def test_what_may_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    refuse(tmp_path / "new", "no permission")
+    for needed in (os.W_OK, os.X_OK):
+        monkeypatch.setattr(os, "access", lambda _, mode, needed=needed: not mode & needed)
+        refuse(tmp_path / "new", "no permission to make a directory in")
     monkeypatch.undo()
     (tmp_path / "mount").mkdir()
     monkeypatch.setattr(os.path, "ismount", lambda path: path == str(tmp_path / "mount"))
