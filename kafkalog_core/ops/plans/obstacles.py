@@ -174,7 +174,7 @@ def _way_out(plan: Plan, space: Space) -> str:
     """The options with which the same plan fits; where none does, how many bytes are to be freed, and how."""
     ways = []
     copies = sum(change.before.size_bytes for change in plan.changes if change.before and change.kind != "cut")
-    elsewhere = spaces_for(plan.changes, None, is_other_device=True)
+    elsewhere = spaces_for(plan.changes, None, keeps_old=True, is_other_device=True)
     without = spaces_for(plan.changes, None, keeps_old=False)
     if all(each.is_enough for each in elsewhere):
         other = "another file system" if plan.undo_to is None else "a third file system"

@@ -86,7 +86,7 @@ def spaces_for(
     changes: Sequence[Change],
     undo_to: str | None,
     *,
-    keeps_old: bool = True,
+    keeps_old: bool,
     is_other_device: bool = False,
     makes_ahead: bool = True,
 ) -> tuple[Space, ...]:
