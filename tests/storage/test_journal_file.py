@@ -57,6 +57,7 @@ JOURNAL: Final = Journal(
             saved_sha256="4" * 64,
         ),
     ),
+    pointer_is_directory=False,
     keeps_old=True,
     logs={"t-0/00000000000000000050.log": Fingerprint(700, 4, "5" * 64)},
     left=frozenset({3}),

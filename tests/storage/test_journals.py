@@ -1,44 +1,304 @@
-"""Where journals are looked for, and what is not read."""
+"""Where journals go, how they are found again, what they hold, and the commands that name them."""
 
 from __future__ import annotations
 
+import json
 import os
-from typing import TYPE_CHECKING
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from kafkalog_core.ops.undo import scope_of
-from kafkalog_core.storage.changing import journals
+from kafkalog_core.command_lines import shell_path
+from kafkalog_core.errors import NotFoundError
+from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
+from kafkalog_core.storage.changing import journals as journals_module
+from kafkalog_core.storage.changing.changes import Change
+from kafkalog_core.storage.changing.journal import layout_for
+from kafkalog_core.storage.changing.journals import (
+    find_journals,
+    held_bytes,
+    leading_directory,
+    prune_command,
+    remains_bytes,
+    resume_command,
+    undo_command,
+)
+from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Disk
-from tests.storage.repairs import apply_to, make_dir
+from tests.storage.repairs import Killed, UnlinkingDisk, apply_to, make_dir, snapshot
+from tests.storage.test_untrusted import sealed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 pytestmark = pytest.mark.usefixtures("fake_planner", "no_waiting")
 
-
-def test_only_directories_are_searched_each_by_its_own_name(tmp_path: Path) -> None:
-    for name in ("t-0", "t-1"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "meta.properties").touch()
-    (tmp_path / "a-link").symlink_to("t-0")
-    (tmp_path / "itself").symlink_to(".")
-    (tmp_path / "nowhere").symlink_to("gone")
-    assert journals._directories(str(tmp_path)) == [f"{tmp_path}/t-0", f"{tmp_path}/t-1"]
+RUN: Final = "kafkalog-undo-20260102T030405Z-1"
 
 
-def test_a_journal_of_the_most_bytes_is_read_and_a_larger_one_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = make_dir(tmp_path / "disk")
-    journal = apply_to(root, Disk())
-    size = os.path.getsize(journal.layout.intent)
-    monkeypatch.setattr(journals, "MOST_BYTES", size)
-    assert [each.run for each in scope_of(str(root)).found.journals] == [journal.run]
-    monkeypatch.setattr(journals, "MOST_BYTES", size - 1)
-    found = scope_of(str(root)).found
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_dir(tmp_path / "log")
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    (tmp_path / "undo").mkdir(mode=0o755)
+    return tmp_path / "undo"
+
+
+def reason(root: Path, *also: Path) -> str:
+    """Why the one that is there is no journal."""
+    found = find_journals(str(root), [str(each) for each in also])
     assert found.journals == ()
     (remains,) = found.remains
-    assert remains.is_unreadable
-    assert "is larger than any journal" in remains.reason
+    return remains.reason
+
+
+# --- where they go ----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("paths", "is_log_dir", "undo_to", "expected"),
+    [
+        (["/log/t-0/a"], True, None, ("partition", "/log/t-0", "/log/t-0")),
+        (["/log/t-0/a", "/log/t-0/b"], True, None, ("partition", "/log/t-0", "/log/t-0")),
+        (["/log/t-0/a", "/log/t-1/a"], True, None, ("top", "/log", "/log")),
+        (["/log/a"], True, None, ("top", "/log", "/log")),
+        (["/log/t-0/a", "/log/a"], True, None, ("top", "/log", "/log")),
+        (["/log/a"], False, None, ("partition", "/log", "/log")),
+        (["/log/t-0/a", "/log/t-1/a"], True, "/undo", ("elsewhere", "/log", "/undo")),
+        (["/log/t-0/a"], True, "/undo", ("elsewhere", "/log", "/undo")),
+        (["/log/a"], False, "/undo", ("elsewhere", "/log", "/undo")),
+    ],
+)
+def test_a_journal_is_in_the_partition_where_that_is_the_only_one(
+    paths: list[str], is_log_dir: bool, undo_to: str | None, expected: tuple[str, str, str]
+) -> None:
+    changes = [Change(kind="remove", path=path, before=None, size_bytes=None, sha256=None, why="") for path in paths]
+    layout = layout_for(RUN, "/log", changes, is_log_dir=is_log_dir, undo_to=undo_to)
+    assert (layout.place, layout.root, layout.home) == expected
+
+
+# --- what names them --------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("is_wide", [True, False])
+def test_a_journal_next_to_its_files_is_named_by_the_directory_that_leads_to_it(root: Path, is_wide: bool) -> None:
+    apply_to(root, Disk(), is_wide=is_wide)
+    (journal,) = find_journals(str(root)).journals
+    assert undo_command(str(root), journal) == f"kafkalog undo {shell_path(str(root))} --run {RUN} --apply"
+    assert undo_command(str(root), journal, "--partial").endswith(f" --run {RUN} --partial --apply")
+    assert prune_command(str(root), journal) == f"kafkalog undo {shell_path(str(root))} --prune --run {RUN} --apply"
+    assert resume_command(str(root), journal) == f"kafkalog apply --resume {shell_path(str(root))}"
+    assert leading_directory(journal) == str(root if is_wide else root / "t-0")
+
+
+def test_one_elsewhere_is_named_with_what_it_changes_and_with_what_others_can_write(
+    root: Path, elsewhere: Path
+) -> None:
+    apply_to(root, Disk(), undo_to=elsewhere)
+    (journal,) = find_journals(str(root)).journals
+    command = f"kafkalog undo {root} --run {RUN} --apply"
+    assert undo_command(str(root), journal) == command
+    assert undo_command(str(elsewhere), journal) == command.replace(str(root), f"{elsewhere} {root}")
+    assert leading_directory(journal) == str(root)
+    (elsewhere / RUN).chmod(0o777)
+    assert undo_command(str(root), journal) == command.replace(str(root), f"{root} {elsewhere}")
+    (elsewhere / RUN).chmod(0o755)
+    (root / RUN).unlink()
+    assert leading_directory(journal) == str(elsewhere)
+
+
+def test_a_directory_whose_name_begins_as_another_is_not_in_it(tmp_path: Path, elsewhere: Path) -> None:
+    """A command names both: the journals' directory does not hold the log directory."""
+    root = make_dir(tmp_path / "undo-of")
+    apply_to(root, Disk(), undo_to=elsewhere)
+    (journal,) = find_journals(str(root)).journals
+    assert undo_command(str(elsewhere), journal) == f"kafkalog undo {elsewhere} {root} --run {RUN} --apply"
+
+
+# --- how they are found -----------------------------------------------------------------------------------------------
+def test_a_directory_that_is_a_link_to_the_log_directory_shows_nothing_twice(root: Path) -> None:
+    (root / "again-0").symlink_to(".")
+    (root / "t-2").symlink_to("t-0")
+    (root / f"{RUN}.new-0001").write_bytes(b"new")
+    (root / "t-0" / f"{RUN[:-1]}2").mkdir()
+    found = find_journals(str(root))
+    assert [remains.paths for remains in found.remains] == [
+        (f"{root}/{RUN}.new-0001",),
+        (f"{root}/t-0/{RUN[:-1]}2",),
+    ]
+
+
+def test_what_is_no_directory_and_what_is_not_there(root: Path) -> None:
+    for name in ("meta.properties", "none", "meta.properties/none"):
+        with pytest.raises(NotFoundError) as caught:
+            find_journals(f"{root}/{name}")
+        assert str(caught.value) == f"{root}/{name}: no such file or directory"
+
+
+@pytest.mark.parametrize("of_partition", [False, True])
+def test_a_link_in_place_of_a_journal_is_not_one(root: Path, tmp_path: Path, of_partition: bool) -> None:
+    apply_to(root, Disk(), is_wide=not of_partition)
+    path = root / "t-0" / RUN if of_partition else root / RUN
+    path.rename(tmp_path / "moved")
+    path.symlink_to(tmp_path / "moved")
+    assert reason(root) == f"its journal cannot be read ({path}: is a symbolic link, which kafkalog does not make)"
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_file_as_large_as_the_largest_journal_is_read_and_a_larger_one_is_not(
+    root: Path, monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
+    intent = f"{root}/t-0/{RUN}/intent.json"
+    apply_to(root, Disk())
+    monkeypatch.setattr(journals_module, "MOST_BYTES", os.stat(intent).st_size - more)
+    if more:
+        assert reason(root) == f"its journal cannot be read ({intent}: is larger than any journal)"
+    else:
+        assert len(find_journals(str(root)).journals) == 1
+
+
+def test_a_file_of_more_than_256_mib_is_not_read(root: Path) -> None:
+    with open(root / RUN, "wb") as file:
+        file.truncate(256 * 1024 * 1024 + 1)
+    assert reason(root) == f"its journal cannot be read ({root}/{RUN}: is larger than any journal)"
+
+
+def test_a_part_of_a_journal_whose_rest_is_missing(root: Path) -> None:
+    apply_to(root, Disk(), is_wide=True)
+    (root / RUN).unlink()
+    assert reason(root) == f"its journal cannot be read ({root}/{RUN} is missing, of which this is a part)"
+
+
+def test_runs_are_in_the_order_of_their_times_and_of_their_numbers(root: Path) -> None:
+    """The tenth run of a second is after the second, and its partition is before that of the first."""
+    apply_to(root, Disk())
+    value = json.loads((root / "t-0" / RUN / "intent.json").read_bytes())
+    runs = [RUN, f"{RUN[:-1]}2", f"{RUN[:-1]}10", "kafkalog-undo-20260102T030406Z-1"]
+    for partition, run in zip(("a-3", "a-1", "a-0"), runs[1:], strict=True):
+        (root / partition / run).mkdir(parents=True)
+        (root / partition / run / "intent.json").write_bytes(sealed(value | {"run": run}))
+    assert [journal.run for journal in find_journals(str(root)).journals] == runs
+
+
+# --- elsewhere --------------------------------------------------------------------------------------------------------
+def test_a_pointer_to_what_is_gone(root: Path, elsewhere: Path) -> None:
+    apply_to(root, Disk(), undo_to=elsewhere)
+    elsewhere.rename(elsewhere.parent / "moved")
+    expected = f"its journal cannot be read ({elsewhere}: is not there; if it is on a disk, mount it)"
+    assert reason(root) == expected
+    assert reason(root, root / "t-1") == expected
+
+
+@pytest.mark.parametrize("of_partition", [False, True])
+def test_a_pointer_that_was_copied_or_is_of_another_kind(root: Path, elsewhere: Path, of_partition: bool) -> None:
+    """Of a log directory it is a file, and of a partition outside of any a directory with a file."""
+    place, other = root.parent / ("t-0" if of_partition else "log"), root.parent / "other"
+    if of_partition:
+        shutil.copytree(root / "t-0", place)
+    apply_to(place, Disk(), undo_to=elsewhere)
+    shutil.copytree(place, other)
+    kept = f"{elsewhere}/{RUN}"
+    why = f"{other}/{RUN}: is of {place}, of which this is a copy, and is kept in {kept}"
+    assert reason(other) == f"its journal cannot be read ({why})"
+    pointer = place / RUN
+    pointer.rename(root.parent / "moved")
+    if of_partition:
+        (root.parent / "moved" / "intent.json").rename(pointer)
+    else:
+        pointer.mkdir()
+        (root.parent / "moved").rename(pointer / "intent.json")
+    why = f"{pointer}: leads to a journal of another kind of directory, {kept}"
+    assert reason(place) == f"its journal cannot be read ({why})"
+
+
+def test_a_directory_that_was_moved_is_the_one_that_is_named_for_it(root: Path, elsewhere: Path) -> None:
+    """The journal has the path of then; where the command names the same directory by another path, that counts."""
+    old = snapshot(root)
+    apply_to(root, Disk(), undo_to=elsewhere)
+    (root.parent / "name").symlink_to(root)
+    (root / RUN).unlink()
+    (journal,) = find_journals(str(elsewhere)).journals
+    assert journal.layout.root == str(root)
+    (journal,) = find_journals(str(elsewhere), [f"{root}/t-0", f"{root.parent}/name"]).journals
+    assert journal.layout.root == f"{root.parent}/name"
+    apply_undo(plan_undo(scope_of(str(elsewhere), [f"{root.parent}/name"])), Disk())
+    assert snapshot(root) == old
+
+
+def test_a_journal_next_to_its_files_is_of_the_directory_that_it_is_in(root: Path) -> None:
+    apply_to(root, Disk())
+    (root.parent / "name").symlink_to(root / "t-0")
+    (journal,) = find_journals(str(root), [f"{root.parent}/name"]).journals
+    assert (journal.layout.root, journal.layout.home) == (f"{root}/t-0", f"{root}/t-0")
+
+
+# --- what is no journal -----------------------------------------------------------------------------------------------
+def test_why_something_is_no_journal(root: Path) -> None:
+    run = root / "t-0" / RUN
+    run.mkdir()
+    (run / "new-0001").write_bytes(b"n" * 5000)
+    assert reason(root) == "it ended before it had changed anything"
+    (found,) = find_journals(str(root)).remains
+    assert (found.is_new_content, found.is_unreadable) == (True, False)
+    (run / "old-0002").write_bytes(b"o" * 100)
+    assert reason(root) == (
+        "it holds old content of files and has no intent: either it ended while it saved them, before it had changed "
+        "anything, or its intent was deleted"
+    )
+    (found,) = find_journals(str(root)).remains
+    assert (found.is_new_content, found.is_unreadable) == (False, False)
+    (run / "intent.json").write_bytes(b"x")
+    assert reason(root) == f"its journal cannot be read ({run}/intent.json: is not JSON, or is damaged)"
+    (found,) = find_journals(str(root)).remains
+    assert (found.is_new_content, found.is_unreadable) == (False, True)
+
+
+def test_a_run_that_had_begun_to_save_and_says_so_changed_nothing(root: Path) -> None:
+    class Stopping(Disk):
+        def step(self, what: str, path: str) -> None:
+            if what == "rename" and path == f"{root}/{RUN}" and list(root.glob(f"t-0/{RUN}/old-*")):
+                raise Killed
+
+    with pytest.raises(Killed):
+        apply_to(root, Stopping(), is_wide=True)
+    assert reason(root) == "it ended before it had changed anything"
+
+
+# --- what they hold ---------------------------------------------------------------------------------------------------
+def size(path: Path) -> int:
+    return path.stat().st_size
+
+
+@pytest.mark.parametrize("door", [Disk, UnlinkingDisk])
+def test_what_pruning_frees_is_what_has_no_other_name(root: Path, door: type[Disk]) -> None:
+    apply_to(root, door(), is_wide=True)
+    (journal,) = find_journals(str(root)).journals
+    kept = [root / RUN, *root.glob(f"t-*/{RUN}/*")]
+    assert held_bytes(journal) == sum(size(path) for path in kept if path.stat().st_nlink == 1) > 9000
+    os.link(max(kept, key=size), root.parent / "backup")
+    assert held_bytes(journal) == sum(size(path) for path in kept) - size(root.parent / "backup")
+
+
+def test_a_pointer_is_freed_too_and_a_directory_that_is_gone_holds_nothing(root: Path, elsewhere: Path) -> None:
+    apply_to(root, Disk(), undo_to=elsewhere)
+    (journal,) = find_journals(str(root), [str(elsewhere)]).journals
+    held = held_bytes(journal)
+    assert held == size(root / RUN) + sum(size(path) for path in (elsewhere / RUN).iterdir())
+    pointer = size(root / RUN)
+    (root / RUN).unlink()
+    assert held_bytes(journal) == held - pointer
+    (elsewhere / RUN).rename(elsewhere / "moved")
+    assert held_bytes(replace(journal, trusted=TrustedDirectories([str(root), str(elsewhere)]))) == 0
+
+
+def test_what_the_next_run_frees_is_counted_in_blocks(root: Path) -> None:
+    run = root / "t-0" / RUN
+    run.mkdir()
+    (run / "new-0001").write_bytes(b"n" * 5000)
+    (root / f"{RUN[:-1]}2.new-0001").write_bytes(b"n" * 70_000)
+    (root / "t-1" / f"{RUN[:-1]}3").mkdir()
+    (root / "t-1" / f"{RUN[:-1]}3" / "old-0001").write_bytes(b"o" * 90_000)
+    paths = [run, run / "new-0001", root / f"{RUN[:-1]}2.new-0001"]
+    assert remains_bytes(find_journals(str(root))) == 512 * sum(path.stat().st_blocks for path in paths) >= 75_000

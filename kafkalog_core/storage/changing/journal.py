@@ -164,7 +164,7 @@ class Journal:
     created_ms: int
     state: State
     entries: tuple[Entry, ...]
-    pointer_is_directory: bool = False
+    pointer_is_directory: bool
     trusted: TrustedDirectories = field(default=ANYWHERE, compare=False)
     keeps_old: bool
     logs: Mapping[str, Fingerprint] = field(default_factory=dict)

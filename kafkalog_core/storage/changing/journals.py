@@ -118,9 +118,8 @@ def untrusted_places(journal: Journal) -> list[UntrustedPlace]:
     """The directories that a journal leads to and that were not named, each once."""
     layout = journal.layout
     around = (os.path.dirname(journal.path_of(entry)) for entry in journal.entries)
-    inside = [f"{layout.home}/{layout.run}"] if layout.place == "elsewhere" else []
     found = []
-    for path in dict.fromkeys((layout.root, layout.home, *around, *journal.directories(), *inside)):
+    for path in dict.fromkeys((layout.root, layout.home, *around, *journal.directories())):
         try:
             journal.trusted.directory(path)
         except LinkError as error:
