@@ -12,7 +12,7 @@ import pytest
 from kafkalog_core.errors import NotFoundError, RefusedError
 from kafkalog_core.storage.changing import space as space_module
 from kafkalog_core.storage.changing.ahead import Contents, make_ahead
-from kafkalog_core.storage.changing.changes import Change, Fingerprint, grouped
+from kafkalog_core.storage.changing.changes import Change, Fingerprint, grouped, makes_way
 from kafkalog_core.storage.changing.space import (
     Move,
     Space,
@@ -299,6 +299,21 @@ def test_only_root_may_write_to_the_blocks_that_are_reserved(
 
 def test_what_is_needed_may_be_all_that_is_free() -> None:
     assert [Space("x", size_bytes, 2).is_enough for size_bytes in (1, 2, 3)] == [True, True, False]
+
+
+def test_a_file_makes_way_only_where_a_start_builds_its_successor_again() -> None:
+    """An undo deletes a new index, and an old one that was missing has no successor to be built."""
+    for kind, name, swap, expected in (
+        ("replace", "0.index", None, (True, True)),
+        ("create", "0.index", None, (True, False)),
+        ("remove", "0.index", None, (False, False)),
+        ("replace", "0.timeindex", None, (False, False)),
+        ("replace", "0.index", 0, (False, False)),
+        ("replace", "0.log", None, (False, False)),
+    ):
+        index = Change(kind=kind, path=f"/t-0/{name}", before=None, size_bytes=8, sha256=None, why="", swap=swap)  # type: ignore[arg-type]
+        other = replace(index, path="/t-0/0.timeindex")
+        assert (makes_way([other, index]), makes_way([other, index], is_back=True)) == expected, (kind, name, swap)
 
 
 def test_what_there_is(tmp_path: Path) -> None:
