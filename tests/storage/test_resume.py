@@ -317,12 +317,13 @@ def test_an_owner_whom_only_another_file_has(root: Path, witness: str, is_root: 
     A file of root that has another hard link may have been linked by anybody.
     """
     other = (0, 0) if is_root else (OWNER[0] + 1, OWNER[1] + 1)
-    path = root / "recovery-point-offset-checkpoint"
-    os.chown(path, *other)
+    paths = [root / "recovery-point-offset-checkpoint", root / ".kafka_cleanshutdown"]
+    for path in paths:
+        os.chown(path, *other)
     (root / "0").mkdir()
     there = root / "replication-offset-checkpoint"
     if witness == "a link":
-        there.symlink_to(path.name)
+        there.symlink_to(paths[0].name)
         os.lchown(there, *other)
     elif witness == "a directory":
         there.mkdir()
@@ -334,7 +335,7 @@ def test_an_owner_whom_only_another_file_has(root: Path, witness: str, is_root: 
             os.link(there, root.parent / "backup")
     old = snapshot(root)
     apply_to(root, UnlinkingDisk(), is_wide=True)
-    os.chown(path, *OWNER)
+    os.chown(paths[0], *OWNER)
     now = snapshot(root)
     if witness == "a file" or (witness == "a backup" and not is_root):
         apply_undo(plan_undo(scope_of(str(root))), Disk())

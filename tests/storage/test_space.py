@@ -243,12 +243,12 @@ def test_replaced_indexes_of_a_segment_make_way_for_each_other(two_disks: tuple[
 
 def test_only_indexes_of_one_segment_are_a_group() -> None:
     paths = ("/a/0.index", "/a/0.timeindex", "/a/5.index", "/b/5.index", "/b/5.log", "/b/5.timeindex")
-    changes = [change(path, "replace", 8, 8) for path in paths]
+    changes = [change(path, "replace", None, 8) for path in paths]
     assert [[each.path for each in group] for group in grouped(changes)] == [
         ["/a/0.index", "/a/0.timeindex"],
         *([path] for path in paths[2:]),
     ]
-    removed = [change(path, "remove", 8, None) for path in paths[:2]]
+    removed = [change(path, "remove", None, None) for path in paths[:2]]
     assert [len(group) for group in grouped(removed)] == [1, 1]
 
 

@@ -8,6 +8,7 @@ import hashlib
 import os
 import sys
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -177,13 +178,13 @@ def test_nobody_else_can_open_what_is_being_made(tmp_path: Path) -> None:
                 seen[what] = mode(tmp_path / path)
 
     with no_mask():
-        Watching().write_file(f"{tmp_path}/file", [b"abc"], Attributes(uid=MINE.uid, gid=MINE.gid, mode=0o664), None)
+        Watching().write_file(f"{tmp_path}/file", [b"abc"], replace(MINE, mode=0o664), None)
         assert (seen, mode(tmp_path / "file")) == (
             {"write": 0o600, "chmod": 0o600, "fsync": 0o664, "read": 0o664},
             0o664,
         )
         seen.clear()
-        Watching().make_directory(f"{tmp_path}/made", Attributes(uid=MINE.uid, gid=MINE.gid, mode=0o775))
+        Watching().make_directory(f"{tmp_path}/made", replace(MINE, mode=0o775))
         assert (seen, mode(tmp_path / "made")) == ({"open": 0o700, "chmod": 0o700}, 0o775)
         Disk().make_directory(f"{tmp_path}/mine", None)
         assert mode(tmp_path / "mine") == 0o777
@@ -240,7 +241,7 @@ def takes_attributes(tmp_path: Path) -> None:
 def test_extended_attributes_are_set_but_those_that_are_there_already(tmp_path: Path) -> None:
     """A default access list of a directory gives its new files theirs; to set it again can be refused."""
     wanted = {"user.a": b"1", "user.b": b"2"}
-    like = Attributes(uid=MINE.uid, gid=MINE.gid, mode=0o600, extended=wanted)
+    like = replace(MINE, extended=wanted)
     disk = CountingDisk()
     disk.write_file(f"{tmp_path}/file", [], like, None)
     assert disk.steps.count("setxattr") == 2
@@ -386,7 +387,7 @@ def test_a_directory_that_was_removed_may_be_made_again(tmp_path: Path) -> None:
     disk = Disk()
     with disk.within(TrustedDirectories([str(tmp_path)])):
         for _ in range(2):
-            disk.make_directory(f"{tmp_path}/made", MINE)
+            disk.make_directory(f"{tmp_path}/made", replace(MINE, mode=0o750))
             disk.write_file(f"{tmp_path}/made/file", [b"x"], MINE, None)
             disk.unlink(f"{tmp_path}/made/file")
             disk.remove_directory(f"{tmp_path}/made")
