@@ -30,6 +30,14 @@ CONTENT = b"0123456789" * 20
 MINE = Attributes(uid=os.geteuid(), gid=os.getegid(), mode=0o640)
 
 
+@pytest.fixture(autouse=True)
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What was fsynced; the disk is not waited for."""
+    numbers: list[int] = []
+    monkeypatch.setattr(os, "fsync", numbers.append)
+    return numbers
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     file = tmp_path / "file"
@@ -92,12 +100,10 @@ STEPS = {
 
 @pytest.mark.parametrize("method", METHODS)
 def test_each_method_takes_its_steps_in_order_and_leaves_no_file_open(
-    tmp_path: Path, path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, path: Path, method: str, synced: list[int]
 ) -> None:
     """The time of a file is set after its bytes are on the disk, and fsynced too."""
     (tmp_path / "empty").mkdir()
-    synced: list[int] = []
-    monkeypatch.setattr(os, "fsync", synced.append)
     disk, before = CountingDisk(), open_files()
     METHODS[method](disk, path.parent)
     assert disk.steps == STEPS[method]
