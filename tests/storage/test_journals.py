@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -11,12 +12,14 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from kafkalog_core.command_lines import shell_path
-from kafkalog_core.errors import NotFoundError
+from kafkalog_core.errors import DeniedError, NotFoundError
 from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing import journals as journals_module
 from kafkalog_core.storage.changing.changes import Change
 from kafkalog_core.storage.changing.journal import layout_for
 from kafkalog_core.storage.changing.journals import (
+    Found,
+    UntrustedPlace,
     find_journals,
     held_bytes,
     leading_directory,
@@ -24,6 +27,7 @@ from kafkalog_core.storage.changing.journals import (
     remains_bytes,
     resume_command,
     undo_command,
+    untrusted_places,
 )
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Disk
@@ -135,6 +139,38 @@ def test_what_is_no_directory_and_what_is_not_there(root: Path) -> None:
         with pytest.raises(NotFoundError) as caught:
             find_journals(f"{root}/{name}")
         assert str(caught.value) == f"{root}/{name}: no such file or directory"
+
+
+@pytest.mark.parametrize("is_root", [False, True])
+def test_a_partition_that_cannot_be_listed_has_none_and_the_directory_itself_has_to_be(
+    root: Path, monkeypatch: pytest.MonkeyPatch, is_root: bool
+) -> None:
+    apply_to(root, Disk())
+    denied, really = os.stat(root if is_root else root / "t-0"), os.listdir
+
+    def deny(path: int) -> list[str]:
+        if os.path.samestat(os.fstat(path), denied):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return really(path)
+
+    monkeypatch.setattr(os, "listdir", deny)
+    if is_root:
+        with pytest.raises(DeniedError):
+            find_journals(str(root))
+    else:
+        assert find_journals(str(root)) == Found()
+
+
+def test_a_link_is_the_one_place_that_was_not_named(root: Path, tmp_path: Path) -> None:
+    """Not what is behind it as well: who names its target names all."""
+    apply_to(root, Disk())
+    (root / "t-0").rename(tmp_path / "t-0")
+    (root / "t-0").symlink_to(tmp_path / "t-0")
+    (journal,) = find_journals(str(root)).journals
+    assert untrusted_places(journal) == [UntrustedPlace(f"{root}/t-0", f"{tmp_path}/t-0")]
+    assert undo_command(leading_directory(journal), journal) == f"kafkalog undo {root}/t-0 --run {RUN} --apply"
+    (journal,) = find_journals(str(root), [f"{tmp_path}/t-0"]).journals
+    assert untrusted_places(journal) == []
 
 
 @pytest.mark.parametrize("of_partition", [False, True])

@@ -245,6 +245,7 @@ def test_found_from_a_partition_and_through_links(log_dir: Path, tmp_path: Path)
     (second / ".lock").touch()
     (second / "t-0").symlink_to(log_dir / "t-0")
     assert locked_dirs([str(second / "t-0")]) == [str(log_dir), str(second)]
+    assert locked_dirs([str(log_dir / "t-0/a/b"), str(log_dir / "t-0/a/b/c")]) == [str(log_dir)]
 
 
 def test_a_lock_above_one_path_and_far_above_another(tmp_path: Path) -> None:
@@ -402,6 +403,30 @@ def test_it_is_asked_often_and_not_for_ever_who_has_it_open(
         os.close(number)
 
 
+@pytest.mark.parametrize(("number", "waits"), [(errno.EAGAIN, 200), (errno.EACCES, 200), (errno.EINVAL, 0), (None, 0)])
+def test_a_system_or_a_file_system_that_knows_no_leases_is_not_waited_for(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch, number: int | None, waits: int
+) -> None:
+    waited: list[float] = []
+
+    class Clock:
+        def wait(self, seconds: float) -> None:
+            waited.append(seconds)
+
+    def lease(*_: int) -> None:
+        raise OSError(number, "")
+
+    monkeypatch.setattr(lock, "Event", Clock)
+    if number is None:
+        monkeypatch.delattr(lock.fcntl, "F_SETLEASE", raising=False)
+    else:
+        monkeypatch.setattr(lock.fcntl, "F_SETLEASE", 1024, raising=False)
+        monkeypatch.setattr(lock.fcntl, "fcntl", lease)
+    with LogDirLocks([str(log_dir)], Disk()):
+        pass
+    assert (len(waited), (log_dir / ".lock").exists()) == (waits, False)
+
+
 @pytest.mark.skipif(not hasattr(fcntl, "F_SETLEASE"), reason="only Linux tells whether a file is open elsewhere")
 def test_asking_who_has_a_file_open_leaves_no_lease(tmp_path: Path) -> None:
     """The signal that a lease ends with ends the process."""
@@ -493,6 +518,7 @@ def test_our_own_that_is_deleted_while_it_is_opened_is_made_again(
         assert subprocess.run(command, check=False).returncode == 7
         assert open_files() <= before + 2  # the lock, and the directory
     assert os.listdir(tmp_path) == []
+    assert open_files() == before
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/locks"), reason="the system does not tell who holds a lock")
@@ -510,6 +536,34 @@ def test_who_holds_what_a_repair_takes(log_dir: Path, tmp_path: Path, is_outside
         assert str(holder_at_work(str(place))).startswith(f"process {child.pid} (")
         child.communicate()
     assert holder_at_work(str(place)) is None
+
+
+@pytest.mark.parametrize("is_outside", [False, True])
+def test_where_the_system_does_not_tell_who_holds_it(
+    log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_outside: bool
+) -> None:
+    """A lock of kafkalog's is held by kafkalog; one of a log directory may be held by anything."""
+
+    def held(number: int, command: int) -> None:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(lock, "_LOCKS", os.devnull)
+    monkeypatch.setattr(lock.fcntl, "lockf", held)
+    locks = LogDirLocks([], Disk(), [str(tmp_path)]) if is_outside else LogDirLocks([str(log_dir)], Disk())
+    path, whose, advice = (
+        (tmp_path / OWN_LOCK, ", another run of kafkalog", "Wait for its end")
+        if is_outside
+        else (log_dir / ".lock", "", "Stop it")
+    )
+    path.touch()
+    before = open_files()
+    with pytest.raises(LockedError) as caught:
+        locks.__enter__()
+    assert str(caught.value) == (
+        f"{path}: held by another process{whose}. {advice}, and run the same command again; nothing has been changed"
+    )
+    del locks, caught
+    assert open_files() == before
 
 
 def test_a_system_without_locks_says_so(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

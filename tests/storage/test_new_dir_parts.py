@@ -57,6 +57,21 @@ def test_what_was_adopted_is_there_and_no_attempt_is_left(tmp_path: Path) -> Non
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_dir()) == ["new", "t-0", "t-1"]
 
 
+def test_who_is_still_at_work_finds_no_place_though_an_earlier_run_left_something(tmp_path: Path) -> None:
+    """Parts get another name before anything of them is deleted."""
+    parts, ended = tmp_path / "new.kafkalog-parts", tmp_path / "new.kafkalog-ended-parts"
+    (ended / "t-0.1").mkdir(parents=True)
+    (ended / "t-0.1" / "left").touch()
+
+    class Watching(Disk):
+        def step(self, what: str, path: str) -> None:
+            assert what not in {"unlink", "rmdir"} or not path.startswith(f"{parts}/")
+
+    make(tmp_path / "new", Watching())
+    assert files(tmp_path / "new") == WHOLE
+    assert os.listdir(tmp_path) == ["new"]
+
+
 def test_attempts_at_the_same_do_not_meet(tmp_path: Path) -> None:
     with NewDir(str(tmp_path / "new"), disk=Disk(), like=str(tmp_path)) as new:
         parts = new.parts()

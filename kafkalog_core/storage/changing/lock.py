@@ -220,13 +220,12 @@ class _BrokerLock:
         self._disk = disk
         self._trusted = TrustedDirectories([directory])
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> None:
         with self._disk.within(self._trusted):
             is_made = not self._trusted.exists(self._path) and self._make()
             self._number = _locked(self._trusted, self._path)
             self._is_made = is_made
             self._sweep()
-        return self
 
     def __exit__(self, *error: object) -> None:
         try:
@@ -317,7 +316,7 @@ class _OwnLock:
         self._disk = disk
         self._trusted = TrustedDirectories([directory])
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> None:
         with self._disk.within(self._trusted):
             for _ in range(_TRIES):
                 self._make()
@@ -326,7 +325,7 @@ class _OwnLock:
                 except NotFoundError:
                     continue  # the process that held it has deleted it
                 if self._is_there():
-                    return self
+                    return
                 os.close(self._number)
         raise LockedError("held by one process after another; run the same command again", path=self._path)
 

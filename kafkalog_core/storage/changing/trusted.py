@@ -26,8 +26,7 @@ __all__ = ["ANYWHERE", "LinkError", "TrustedDirectories"]
 
 _KEPT_OPEN: Final = 64
 """A log directory may have more partitions than a process may have open files."""
-_DIRECTORY: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
-_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY
 _LINK_ERRNOS: Final = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
 
 Identity = tuple[int, int]
@@ -98,7 +97,7 @@ class TrustedDirectories:
     def open_anything(self, path: str) -> int:
         """A descriptor of a regular file or a directory that the caller closes. Raises OSError or RefusedError."""
         if self._is_anywhere:
-            return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            return os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         status = self.status(path)
         if status is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -151,7 +150,7 @@ class TrustedDirectories:
             )
         above, name = self._directory(os.path.dirname(path)), os.path.basename(path)
         try:
-            return os.open(name, _DIRECTORY | _NO_LINK, dir_fd=above)
+            return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
         except OSError as error:
             if error.errno not in _LINK_ERRNOS or not _is_link(name, above):
                 raise
