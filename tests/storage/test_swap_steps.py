@@ -13,7 +13,6 @@ from kafkalog_core.ops.plans import plan as plan_module
 from kafkalog_core.ops.plans.plan import Outcome, PlanRequest
 from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing import fingerprint as fingerprint_module
-from kafkalog_core.storage.changing import staging as staging_module
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import LATER, LOG, OWNER, Killed, UnlinkingDisk, apply_to, make_dir, snapshot
 
@@ -276,8 +275,7 @@ def test_a_log_that_differs_in_its_middle_alone_is_replaced(
     root: Path, monkeypatch: pytest.MonkeyPatch, is_undone: bool, limit: int | None
 ) -> None:
     """A large one is known by its ends: only what waits in the journal tells how far the run has got."""
-    for module in (fingerprint_module, staging_module):
-        monkeypatch.setattr(module, "WHOLE_BYTES", 600)
+    monkeypatch.setattr(fingerprint_module, "WHOLE_BYTES", 600)
     monkeypatch.setattr(fingerprint_module, "SAMPLE_BYTES", 100)
     monkeypatch.setitem(plan_module.PLANNERS, "reindex", f"{__name__}:middle_planner")
     old = snapshot(root)
