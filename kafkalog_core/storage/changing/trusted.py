@@ -26,7 +26,8 @@ __all__ = ["ANYWHERE", "LinkError", "TrustedDirectories"]
 
 _KEPT_OPEN: Final = 64
 """A log directory may have more partitions than a process may have open files."""
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY
+_DIRECTORY: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
+_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 _LINK_ERRNOS: Final = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
 
 Identity = tuple[int, int]
@@ -150,7 +151,7 @@ class TrustedDirectories:
             )
         above, name = self._directory(os.path.dirname(path)), os.path.basename(path)
         try:
-            return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+            return os.open(name, _DIRECTORY | _NO_LINK, dir_fd=above)
         except OSError as error:
             if error.errno not in _LINK_ERRNOS or not _is_link(name, above):
                 raise
