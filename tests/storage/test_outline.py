@@ -5,20 +5,24 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkalog_core.errors import AccessError, RefusedError
+from kafkalog_core.ops.plans.plan import PLANNERS, Outcome
 from kafkalog_core.storage.changing import fingerprint as fingerprint_module
 from kafkalog_core.storage.changing.changes import Change, Fingerprint
 from kafkalog_core.storage.changing.fingerprint import fingerprint
 from kafkalog_core.storage.changing.outline import Outline
+from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.source import Source  # noqa: TC001 -- patched
-from tests.storage.repairs import LATER, LOG, make_dir, snapshot
+from tests.storage.repairs import LATER, LOG, apply_to, make_dir, snapshot, undo_all
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from kafkalog_core.ops.plans.plan import PlanRequest
+    from kafkalog_core.storage.changing.changes import Stage
 
 
 @pytest.fixture
@@ -65,6 +69,30 @@ def test_what_is_so_already_is_no_change(root: Path) -> None:
     assert outline.remove(str(root / "t-0" / "none"), why="r") is None
     assert outline.changes == []
     assert outline.replay(Outline(str(root)))
+
+
+def plan_same(request: PlanRequest, stage: Stage, progress: object) -> Outcome:
+    """The planner: a file that has its content already, before a new file and after it."""
+    del progress
+    partition = f"{request.site.root}/t-0"
+    same, log = f"{partition}/leader-epoch-checkpoint", f"{partition}/{LOG}"
+    content = Path(same).read_bytes()
+    stage.write(same, [content], why="same", like=log)
+    stage.write(f"{partition}/new", [b"abc"], why="new", like=log)
+    stage.write(same, [content], why="same", like=log)
+    return Outcome()
+
+
+@pytest.mark.usefixtures("no_waiting")
+def test_what_is_so_already_leaves_nothing_in_the_journal(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was written next to the journal to be compared, under the number of the change that comes next."""
+    monkeypatch.setitem(PLANNERS, "reindex", "tests.storage.test_outline:plan_same")
+    before = snapshot(root)
+    journal = apply_to(root, Disk())
+    assert [entry.path for entry in journal.entries] == ["new"]
+    assert os.listdir(os.path.dirname(journal.layout.intent)) == [os.path.basename(journal.layout.intent)]
+    undo_all(root)
+    assert snapshot(root) == before
 
 
 def test_a_part_of_a_replacement_is_taken_even_where_it_is_so_already(root: Path) -> None:
