@@ -109,6 +109,9 @@ def test_one_elsewhere_is_named_with_what_it_changes_and_with_what_others_can_wr
     (elsewhere / RUN).chmod(0o777)
     assert undo_command(str(root), journal) == command.replace(str(root), f"{root} {elsewhere}")
     (elsewhere / RUN).chmod(0o755)
+    (elsewhere / RUN).rename(elsewhere / "moved")
+    assert undo_command(str(root), journal) == command.replace(str(root), f"{root} {elsewhere}")
+    (elsewhere / "moved").rename(elsewhere / RUN)
     (root / RUN).unlink()
     assert leading_directory(journal) == str(elsewhere)
 
@@ -171,6 +174,15 @@ def test_a_link_is_the_one_place_that_was_not_named(root: Path, tmp_path: Path) 
     assert undo_command(leading_directory(journal), journal) == f"kafkalog undo {root}/t-0 --run {RUN} --apply"
     (journal,) = find_journals(str(root), [f"{tmp_path}/t-0"]).journals
     assert untrusted_places(journal) == []
+
+
+def test_a_partition_that_is_gone_hides_no_link_after_it(root: Path, tmp_path: Path) -> None:
+    apply_to(root, Disk(), is_wide=True)
+    shutil.rmtree(root / "t-0")
+    (root / "t-1").rename(tmp_path / "t-1")
+    (root / "t-1").symlink_to(tmp_path / "t-1")
+    (journal,) = find_journals(str(root)).journals
+    assert untrusted_places(journal) == [UntrustedPlace(f"{root}/t-1", f"{tmp_path}/t-1")]
 
 
 @pytest.mark.parametrize("of_partition", [False, True])

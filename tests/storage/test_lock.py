@@ -94,7 +94,9 @@ def may_lock(log_dir: Path) -> bool:
 
 def test_it_is_held_and_let_go(log_dir: Path) -> None:
     (log_dir / ".lock").touch()
-    with LogDirLocks([str(log_dir)], Disk()):
+    locks = LogDirLocks([str(log_dir)], Disk())
+    with locks as entered:
+        assert entered is locks
         assert not may_lock(log_dir)
     assert may_lock(log_dir)
 
@@ -119,6 +121,8 @@ def test_held_by_another(log_dir: Path, holder: subprocess.Popen[bytes]) -> None
         ("python3", "python3 -I -m kafkalog_cli", ("kafkalog", "kafkalog")),
         ("python3", "python3 -m other kafkalog", ("python3", "other")),
         ("python3", "python3 -m", ("python3", "other")),
+        ("python3", "python3 -m other kafkalog_cli undo", ("python3", "other")),
+        ("python3", "kafkalog_cli -m other undo", ("python3", "other")),
         ("python3", "python3 /a/other /a/kafkalog", ("python3", "other")),
         ("java", "java -cp kafkalog -Xmx1g kafka.Kafka server.properties", ("java", "broker")),
         ("java", "java", ("java", "broker")),
@@ -206,6 +210,17 @@ def test_somebody_else_makes_it_at_the_same_moment(log_dir: Path) -> None:
         assert not may_lock(log_dir)
     assert (log_dir / ".lock").read_text() == "theirs"
     assert names_of_ours(log_dir) == []
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_one_that_is_deleted_or_replaced_while_it_is_held_is_not_ours_to_delete(
+    log_dir: Path, is_replaced: bool
+) -> None:
+    with LogDirLocks([str(log_dir)], Disk()):
+        (log_dir / ".lock").unlink()
+        if is_replaced:
+            (log_dir / ".lock").write_text("theirs")
+    assert [path.read_text() for path in log_dir.glob(".lock")] == ["theirs"] * is_replaced
 
 
 def test_without_hard_links(log_dir: Path) -> None:

@@ -72,6 +72,24 @@ def test_who_is_still_at_work_finds_no_place_though_an_earlier_run_left_somethin
     assert os.listdir(tmp_path) == ["new"]
 
 
+def test_what_was_adopted_is_fsynced_under_its_new_name_before_the_whole_has_its_own(tmp_path: Path) -> None:
+    class Noting(Disk):
+        def __init__(self) -> None:
+            self.steps: list[str] = []
+
+        def step(self, what: str, path: str) -> None:
+            if what in {"fsync", "rename"}:
+                self.steps.append(f"{what} {os.path.relpath(path, tmp_path)}")
+
+    disk = Noting()
+    make(tmp_path / "new", disk)
+    home = "new.kafkalog-unfinished"
+    adopted = disk.steps.index(f"rename {home}/t-1")
+    ends = [f"fsync {home}/{name}" for name in ("top", "t-1", "t-0")]
+    assert disk.steps[adopted + 1 :] == [*ends, f"fsync {home}", "rename new", "fsync .", *disk.steps[-1:]]
+    assert disk.steps[-1] == "rename new.kafkalog-ended-parts"
+
+
 def test_attempts_at_the_same_do_not_meet(tmp_path: Path) -> None:
     with NewDir(str(tmp_path / "new"), disk=Disk(), like=str(tmp_path)) as new:
         parts = new.parts()

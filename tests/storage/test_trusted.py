@@ -155,8 +155,12 @@ def test_what_is_not_below_a_named_directory_by_its_text_is_refused(root: Path, 
     (root.parent / "log-2").mkdir()
     (root.parent / "log-2" / "file").touch()
     trusted = TrustedDirectories([str(root)])
-    with pytest.raises(RefusedError, match="is outside of the directories that were named on the command line"):
-        trusted.exists(path.format(root=root))
+    path = path.format(root=root)
+    with pytest.raises(
+        RefusedError, match="is outside of the directories that were named on the command line"
+    ) as caught:
+        trusted.exists(path)
+    assert caught.value.path == os.path.dirname(path)
 
 
 def test_which_paths_are_held(root: Path) -> None:

@@ -28,7 +28,6 @@ _KEPT_OPEN: Final = 64
 """A log directory may have more partitions than a process may have open files."""
 _DIRECTORY: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
-_LINK_ERRNOS: Final = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
 
 Identity = tuple[int, int]
 
@@ -152,8 +151,8 @@ class TrustedDirectories:
         above, name = self._directory(os.path.dirname(path)), os.path.basename(path)
         try:
             return os.open(name, _DIRECTORY | _NO_LINK, dir_fd=above)
-        except OSError as error:
-            if error.errno not in _LINK_ERRNOS or not _is_link(name, above):
+        except OSError:
+            if not _is_link(name, above):
                 raise
         number = os.open(name, _DIRECTORY, dir_fd=above)
         status = os.fstat(number)
