@@ -92,6 +92,16 @@ def test_a_directory_that_was_removed_is_closed(root: Path) -> None:
         assert not trusted.exists(f"{root}/t-0/file")
 
 
+def test_a_directory_that_is_forgotten_may_be_another_one(root: Path) -> None:
+    trusted = TrustedDirectories([str(root)])
+    assert trusted.names(f"{root}/t-0") == ["file"]
+    (root / "t-0").rename(root / "t-7")
+    (root / "t-0").mkdir()
+    assert trusted.names(f"{root}/t-0") == ["file"]  # the one that is open
+    trusted.forget(f"{root}/t-0")
+    assert trusted.names(f"{root}/t-0") == []
+
+
 # --- links ----------------------------------------------------------------------------------------------------------
 def test_a_file_that_is_a_link_is_followed_only_where_the_user_named_no_directory(root: Path) -> None:
     target = root.parent / "outside" / "file"
