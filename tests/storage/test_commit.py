@@ -11,20 +11,34 @@ import pytest
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops.apply import apply_draft, resume
 from kafkalog_core.ops.plans import plan as plan_module
-from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
+from kafkalog_core.ops.plans.plan import Outcome, PlanRequest, make_plan
 from kafkalog_core.ops.plans.sites import site_of
-from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
+from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
+from kafkalog_core.storage.changing import commit
 from kafkalog_core.storage.changing import fingerprint as fingerprint_module
 from kafkalog_core.storage.changing import pointer as pointer_module
 from kafkalog_core.storage.changing import staging as staging_module
-from kafkalog_core.storage.changing.commit import check_old, is_stuck, state_of
+from kafkalog_core.storage.changing.commit import check_old, is_stuck, roll_back, state_of
+from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Disk
-from tests.storage.repairs import LATER, LOG, NOW_MS, OWNER, Killed, apply_to, interrupt, make_dir, snapshot
+from tests.storage.repairs import (
+    LATER,
+    LOG,
+    NOW_MS,
+    OWNER,
+    Killed,
+    apply_to,
+    interrupt,
+    make_dir,
+    names_of_ours,
+    snapshot,
+)
 from tests.storage.test_steps import Watching
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.changing.journal import Journal, State
 
 pytestmark = pytest.mark.usefixtures("fake_planner", "no_waiting")
@@ -73,6 +87,7 @@ def zeros(data: bytes, first: int, until: int) -> bytes:
         ("whole", True),
         ("sector", True),
         ("part of a sector", False),
+        ("first byte", False),
         ("other byte", False),
         ("other last byte", False),
         ("other start", False),
@@ -95,6 +110,7 @@ def test_what_follows_a_cut_is_what_an_undo_has_written(
         "whole": old,
         "sector": zeros(part, 5632, 6144),
         "part of a sector": zeros(part, 5632, 6130),
+        "first byte": flipped(part, KEPT),
         "other byte": flipped(part, 5500),
         "other last byte": flipped(part, 6499),
         "other start": flipped(part, 10),
@@ -389,6 +405,68 @@ def test_a_pointer_is_written_at_the_end_at_the_latest(
     assert (root / journal_of(root).run).exists()
 
 
+def test_an_undo_that_needs_the_room_of_the_pointer_writes_it_again_at_the_end(root: Path, tmp_path: Path) -> None:
+    apply_to(root, Disk(), undo_to=tmp_path / "undo")
+    journal, disk = journal_of(root), Watching(root)
+    roll_back(disk, journal, check_old(journal), gives_up_pointer=True)
+    steps = [step for line in disk.lines for step in line]
+    changes = [step for step in steps if step.startswith("rename t-0/")]
+    at = [steps.index(step) for step in ("unlink J", changes[0], changes[-1], POINTER)]
+    assert at == sorted(at)
+    assert journal_of(root).state == "undone"
+
+
+def test_what_a_run_left_that_had_not_begun_is_deleted_with_its_directory_last(root: Path) -> None:
+    old = snapshot(root)
+    with pytest.raises(Killed):
+        apply_to(root, Watching(root, "create t-0/J/tail-0003", Killed()))
+    disk = Watching(root)
+    apply_prune(plan_prune(scope_of(str(root))), disk)
+    (steps,) = disk.lines
+    assert sorted(steps[:-1]) == [f"unlink t-0/J/{name}" for name in ("new-0001", "new-0002", "old-0001")]
+    assert steps[-1] == "rmdir t-0/J"
+    assert snapshot(root) == old
+    assert names_of_ours(root) == []
+
+
+def test_what_is_left_of_a_run_is_still_a_part_of_it(root: Path) -> None:
+    """Without its marker the part of a journal in a partition means nothing."""
+    apply_to(root, Disk(), is_wide=True)
+    run = journal_of(root).run
+    os.truncate(root / "t-1" / run / "old-0006", 3)
+    apply_undo(plan_undo(scope_of(str(root)), is_partial=True), Disk())
+    assert {path.name for path in (root / "t-1" / run).iterdir()} == {"old-0006", "of-several"}
+    assert not (root / "t-0" / run).exists()
+
+
+def create_planner(request: PlanRequest, stage: Stage, progress: object) -> Outcome:
+    """A missing offset index is made with a new time index."""
+    del progress
+    stem = f"{request.site.root}/t-0/{INDEX.removesuffix('.index')}"
+    for suffix in (".index", ".timeindex"):
+        stage.write(stem + suffix, [b"\1" * 24], why="index", like=f"{stem}.log")
+    return Outcome()
+
+
+def test_a_time_index_makes_way_for_an_offset_index_that_is_missing_and_not_on_the_way_back(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as that is missing a start builds both; once it is there a missing time index is one of zeros."""
+    monkeypatch.setitem(plan_module.PLANNERS, "reindex", f"{__name__}:create_planner")
+    monkeypatch.setattr(TrustedDirectories, "device", lambda self, path: path.startswith(f"{tmp_path}/undo"))
+    monkeypatch.setattr(commit, "free_bytes", lambda path: 0)
+    (root / "t-0" / INDEX).unlink()
+    old, disk = snapshot(root), Watching(root, links=False)
+    apply_to(root, disk, undo_to=tmp_path / "undo")
+    changes = [step for line in disk.lines for step in line if step.startswith(("unlink t-0/~", "rename t-0/~"))]
+    assert changes == ["unlink t-0/~0000.timeindex", "rename t-0/~0000.timeindex", "rename t-0/~0000.index"]
+    disk = Watching(root, links=False)
+    apply_undo(plan_undo(scope_of(str(root))), disk)
+    changes = [step for line in disk.lines for step in line if step.startswith(("unlink t-0/~", "rename t-0/~"))]
+    assert changes == ["rename t-0/~0000.timeindex", "unlink t-0/~0000.index"]
+    assert snapshot(root) == old
+
+
 # --- owners -----------------------------------------------------------------------------------------------------------
 @only_root
 @pytest.mark.parametrize("name", [INDEX, LATER])
@@ -415,6 +493,20 @@ def test_a_file_that_is_made_is_not_given_to_an_owner_whom_only_the_journal_know
     os.link(log, root / "backup")
     with pytest.raises(RefusedError, match=f"would give it to user {OTHER[0]}, group {OTHER[1]}, who own neither"):
         apply_undo(plan_undo(scope_of(str(root))), Disk())
+
+
+@only_root
+def test_content_in_the_intent_is_not_given_to_an_owner_whom_only_the_journal_knows(root: Path) -> None:
+    """Wherever the file is: anybody who can write to a partition can write a journal there."""
+    content = (root / "t-0" / INDEX).read_bytes()
+    apply_to(root, Disk())
+    journal = journal_of(root)
+    entry = replace(journal.entries[0], saved="inline", inline=content)
+    assert check_old(replace(journal, entries=(entry,))) == [(entry, "after")]
+    assert entry.had is not None
+    entry = replace(entry, had=replace(entry.had, uid=OTHER[0]))
+    with pytest.raises(RefusedError, match=f"would give it to user {OTHER[0]}"):
+        check_old(replace(journal, entries=(entry,)))
 
 
 @only_root
