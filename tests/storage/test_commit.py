@@ -416,10 +416,19 @@ def test_an_undo_that_needs_the_room_of_the_pointer_writes_it_again_at_the_end(r
     assert journal_of(root).state == "undone"
 
 
+class Dead(Watching):
+    """Takes no step any more after the one where it ends."""
+
+    def step(self, what: str, path: str) -> None:
+        if self._error is None:
+            raise Killed
+        super().step(what, path)
+
+
 def test_what_a_run_left_that_had_not_begun_is_deleted_with_its_directory_last(root: Path) -> None:
     old = snapshot(root)
     with pytest.raises(Killed):
-        apply_to(root, Watching(root, "create t-0/J/tail-0003", Killed()))
+        apply_to(root, Dead(root, "create t-0/J/tail-0003", Killed()))
     disk = Watching(root)
     apply_prune(plan_prune(scope_of(str(root))), disk)
     (steps,) = disk.lines
