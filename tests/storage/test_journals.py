@@ -213,6 +213,16 @@ def test_a_file_of_more_than_256_mib_is_not_read(root: Path) -> None:
     assert reason(root) == f"its journal cannot be read ({root}/{RUN}: is larger than any journal)"
 
 
+def test_a_partition_leads_to_the_journal_of_all_that_its_run_changed(root: Path) -> None:
+    apply_to(root, Disk(), is_wide=True)
+    (journal,) = find_journals(str(root / "t-0")).journals
+    assert (journal.run, journal.layout.place, journal.layout.root) == (RUN, "top", str(root))
+    assert {entry.path.partition("/")[0] for entry in journal.entries} > {"t-0", "t-1"}
+    (root / RUN).unlink()
+    why = f"{root}/{RUN} is missing, of which this is a part"
+    assert reason(root / "t-0") == f"its journal cannot be read ({why})"
+
+
 def test_a_part_of_a_journal_whose_rest_is_missing(root: Path) -> None:
     apply_to(root, Disk(), is_wide=True)
     (root / RUN).unlink()

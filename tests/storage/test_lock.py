@@ -232,6 +232,7 @@ def test_without_hard_links(log_dir: Path) -> None:
     with LogDirLocks([str(log_dir)], Unlinking()):
         assert not may_lock(log_dir)
         assert (log_dir / ".lock").stat().st_uid == OWNER[0]
+    assert not (log_dir / ".lock").exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")

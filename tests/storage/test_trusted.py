@@ -213,3 +213,7 @@ def test_what_is_not_there(root: Path) -> None:
             trusted.directory(path)
         with pytest.raises(NotFoundError), trusted.source(path):
             pass
+        for each in (trusted, ANYWHERE):
+            with pytest.raises(NotFoundError) as caught:
+                Attributes.of(path, each)
+            assert caught.value.path == path

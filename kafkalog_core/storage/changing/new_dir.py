@@ -246,8 +246,9 @@ class Parts:
             raise
 
     def _begun(self, name: str, disk: Disk) -> NewTree:
-        for number in count(1):
-            tree = NewTree(f"{self.path}/{name}.{number}", disk=disk, like=self.like)
+        numbers = count(1)
+        while True:
+            tree = NewTree(f"{self.path}/{name}.{next(numbers)}", disk=disk, like=self.like)
             try:
                 tree.make_home()
             except WriteError as error:
@@ -255,7 +256,6 @@ class Parts:
                     raise
                 continue  # another attempt at the same has begun, and may have died
             return tree
-        raise AssertionError  # numbers do not end
 
 
 def _remove_all(disk: Disk, path: str) -> None:
