@@ -103,6 +103,8 @@ def journal_of(root: Path, *entries: Entry, state: State = "prepared", logs: Ite
         entries=entries,
         trusted=trusted(root),
         logs=known,
+        pointer_is_directory=False,
+        keeps_old=True,
     )
 
 

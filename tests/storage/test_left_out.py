@@ -42,7 +42,16 @@ def entry(number: int, word: str) -> Entry:
 def journal_of(root: Path, entries: tuple[Entry, ...]) -> Journal:
     layout = Layout(run="kafkalog-undo-20260102T030405Z-1", root=str(root), place="top", home=str(root))
     trusted = TrustedDirectories((str(root),))
-    return Journal(layout=layout, command="", created_ms=0, state="complete", entries=entries, trusted=trusted)
+    return Journal(
+        layout=layout,
+        command="",
+        created_ms=0,
+        state="complete",
+        entries=entries,
+        trusted=trusted,
+        pointer_is_directory=False,
+        keeps_old=True,
+    )
 
 
 def left(root: Path, there: str, changes: str, bad: str) -> dict[str, str]:
