@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import sys
 import time
 import types
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     Functions = Mapping[tuple[str, str, int], Sequence[types.FunctionType]]
     """What a module's code objects belong to: by file, qualified name and line."""
 
+_SHARED: Final = tuple(path for path in ("/dev/shm", "/tmp", "/var/tmp") if os.path.isdir(path))  # noqa: S108 -- as named
+"""Directories of the machine next to which tests make their own: a mutant may give one other permissions."""
 _LATER_NS: Final = 10**10
 _TEST_SECONDS: Final = 15
 _IMPORT_SECONDS: Final = 30
@@ -77,6 +80,7 @@ class Runner:
         self._sound: set[str] = set()
         self._broken: set[str] = set()
         self._functions: dict[tuple[str, str, int], list[types.FunctionType]] = {}
+        self._shared = {path: os.stat(path) for path in _SHARED}
         self._killers: dict[tuple[str, str], dict[str, None]] = {}
 
     def warm(self) -> None:
@@ -165,11 +169,24 @@ class Runner:
         code = _wait(pid, limit, said)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
+        self._restore()
         if code is None:
             os.waitpid(pid, 0)
         report = said.read_text(encoding="utf-8") if said.exists() else ""
         shutil.rmtree(self._scratch, ignore_errors=True)
         return code, report
+
+    def _restore(self) -> None:
+        """Give directories that are not ours alone their permissions and owners back."""
+        for path, before in self._shared.items():
+            now = os.stat(path)
+            if os.geteuid() == 0 and (now.st_mode, now.st_uid, now.st_gid) != (
+                before.st_mode,
+                before.st_uid,
+                before.st_gid,
+            ):
+                os.chown(path, before.st_uid, before.st_gid)
+                os.chmod(path, stat.S_IMODE(before.st_mode))
 
     def _patched(
         self, path: Path, original: bytes, text: str, tests: Sequence[str], report: Callable[[str], None]
