@@ -217,7 +217,7 @@ READING: Final = {
         "--jobs 1 --at-damage --apply",
     ),
     "checkpoint": ("--jobs 1", "--jobs 1 --mark-clean"),
-    "retain": ("--jobs 1", "--jobs 1 --apply", "--jobs 1 --what-if retention.ms=1 --until 2026-12-21"),
+    "retain": ("--jobs 1", "--jobs 1 --apply", "--jobs 1 --now 2026-11-21 --what-if retention.ms=1 --until 2026-12-21"),
     "compact": ("--jobs 1", "--jobs 1 --force"),
 }
 """What reads logs, and how."""
