@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops.undo import scope_of
+from kafkalog_core.storage.changing import fingerprint as fingerprints
 from kafkalog_core.storage.changing import staging as staging_module
 from kafkalog_core.storage.changing.fingerprint import fingerprint
 from kafkalog_core.storage.changing.journal import OF_SEVERAL, Layout
@@ -18,6 +19,8 @@ from kafkalog_core.storage.changing.writer import Disk
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from kafkalog_core.storage.changing.changes import Fingerprint
 
 RUN = "kafkalog-undo-20260102T030405Z-1"
 CHECKPOINT, LOG, INDEX = "checkpoint", "t-0/00000000000000000000.log", "t-0/00000000000000000000.index"
@@ -208,10 +211,25 @@ def test_what_a_broker_left_unsynced_is_fsynced_before_it_is_saved(tmp_path: Pat
     assert steps.index(("fsync", f"data/{LOG}")) < steps.index(("link", f"data/t-0/{RUN}/old-0001"))
 
 
-def test_the_new_file_is_known_by_what_was_staged(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("size_bytes", "reads"), [(100, 0), (101, 1)])
+def test_a_new_file_is_known_by_what_was_staged_and_a_small_one_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int, reads: int
+) -> None:
+    monkeypatch.setattr(staging_module, "WHOLE_BYTES", 100)
+    monkeypatch.setattr(fingerprints, "WHOLE_BYTES", 100)
+    monkeypatch.setattr(fingerprints, "SAMPLE_BYTES", 10)
+    read: list[str] = []
+    really = staging_module.fingerprint_start
+
+    def noted(path: str, *rest: Any) -> Fingerprint:
+        read.append(os.path.basename(path))
+        return really(path, *rest)
+
+    monkeypatch.setattr(staging_module, "fingerprint_start", noted)
     run = Run(tmp_path, "partition")
-    run.write(INDEX, b"n" * 10_000)
+    run.write(INDEX, bytes(range(size_bytes)))
     (entry,) = run.staging.prepare().entries
+    assert read == ["new-0001"] * reads
     assert entry.after == fingerprint(str(run.root / "t-0" / RUN / "new-0001"))
 
 
