@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -159,6 +160,47 @@ def resume_or_apply(root: Path, disk: Disk | None = None, **options: Any) -> Non
 
 class Killed(BaseException):
     """The process has been killed; nothing of it runs any more."""
+
+
+NOTED = ("create", "link", "rename", "unlink", "fsync", "truncate", "rmdir", "mkdir", "write")
+
+
+class NotingDisk(Disk):
+    """Notes its steps by short names, and may end or fail at one of them.
+
+    Args:
+        root: directory that names are relative to.
+        at: the step, as it is noted.
+        error: what it ends with.
+        links: whether the file system has hard links.
+    """
+
+    def __init__(self, root: Path, at: str = "", error: BaseException | None = None, *, links: bool = True) -> None:
+        self.lines: list[list[str]] = [[]]
+        self._root = root
+        self._at = at
+        self._error = error
+        self._links = links
+
+    def step(self, what: str, path: str) -> None:
+        if what not in NOTED:
+            return
+        name = os.path.relpath(path, self._root).replace("0" * 16, "~")
+        name = re.sub(r"kafkalog-undo-[0-9TZ]+-1", "J", name)
+        line, step = self.lines[-1], f"{what} {name}"
+        if what != "write" or (line[-1:] != [f"create {name}"] and line[-1:] != [step]):
+            line.append(step)
+        if what == "fsync":
+            self.lines.append([])
+        if self._error is not None and step == self._at:
+            error, self._error, self.lines = self._error, None, [[]]
+            raise error
+
+    def link(self, path: str, new_path: str) -> bool:
+        return self._links and super().link(path, new_path)
+
+    def text(self) -> str:
+        return "\n".join(", ".join(line) for line in self.lines if line)
 
 
 class CountingDisk(Disk):

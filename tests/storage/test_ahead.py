@@ -27,7 +27,7 @@ BLOCK_BYTES = 4096
 SHOWN = ("create", "truncate", "rename", "unlink", "fsync")
 
 
-class Watching(UnlinkingDisk):
+class AheadDisk(UnlinkingDisk):
     """Notes the steps that change names or sizes, and every fsync; fails at one of them."""
 
     def __init__(self, fails_at: tuple[str, str] = ("", ""), error: BaseException | None = None) -> None:
@@ -54,7 +54,7 @@ def change(path: Path, kind: str, size_bytes: int | None = None) -> Change:
     return Change(kind=kind, path=str(path), before=before, size_bytes=size_bytes, sha256=None, why="")  # type: ignore[arg-type]
 
 
-def make(disk: Watching, changes: list[Change], contents: Contents | None = None) -> list[tuple[str, str]]:
+def make(disk: AheadDisk, changes: list[Change], contents: Contents | None = None) -> list[tuple[str, str]]:
     """The steps, and before those of a change `next` with its file."""
     for each in make_ahead(disk, RUN, changes, contents or Contents()):
         disk.seen.append(("next", os.path.basename(each.path)))
@@ -80,7 +80,7 @@ def test_each_change_is_on_the_disk_before_the_next_one_and_files_keep_what_they
     ]
     contents.cut(str(partition / LOG), 4100, why="")
     contents.remove(str(partition / LATER), why="")
-    assert make(Watching(), changes, contents) == [
+    assert make(AheadDisk(), changes, contents) == [
         *(("next", LATER), ("unlink", LATER), ("fsync", "t-0")),
         *(("next", LOG), ("truncate", LOG), ("fsync", LOG)),
         *(("next", TIMES), ("truncate", TIMES), ("fsync", TIMES)),
@@ -116,13 +116,13 @@ def test_indexes_make_way_for_each_other_where_there_is_one_byte_less_than_both_
         return asked.pop(0)
 
     monkeypatch.setattr(ahead, "free_bytes", free_bytes)
-    seen = make(Watching(), changes, contents)
+    seen = make(AheadDisk(), changes, contents)
     assert seen == [*written(INDEX, 1), *written(TIMES, 2)]
     changes = [replace(each, kind="replace", before=fingerprint(each.path)) for each in changes]
     if is_new:
         (partition / TIMES).unlink()
         changes[1] = change(partition / TIMES, "create", BLOCK_BYTES + 12)
-    seen = make(Watching(), changes, contents)
+    seen = make(AheadDisk(), changes, contents)
     assert seen == [
         *(("next", INDEX), ("unlink", INDEX), ("fsync", "t-0")),
         *([] if is_new else [("next", TIMES), ("unlink", TIMES), ("fsync", "t-0")]),
@@ -139,7 +139,7 @@ def test_other_files_do_not_make_way_on_a_full_disk(partition: Path, monkeypatch
     monkeypatch.setattr(ahead, "free_bytes", lambda path: 0)
     contents = Contents()
     contents.write(str(partition / EPOCHS), [b"0\n0\n"], why="", like=str(partition / LOG))
-    assert make(Watching(), [change(partition / EPOCHS, "replace", 4)], contents) == written(EPOCHS, 1)
+    assert make(AheadDisk(), [change(partition / EPOCHS, "replace", 4)], contents) == written(EPOCHS, 1)
 
 
 @pytest.mark.parametrize("size_bytes", [0, 3])
@@ -148,7 +148,7 @@ def test_of_a_file_with_a_second_name_a_shorter_copy_takes_the_place(partition: 
     old = snapshot(partition)
     backup = partition.parent / "backup"
     os.link(partition / LOG, backup)
-    assert make(Watching(), [change(partition / LOG, "replace", size_bytes)]) == written(LOG, 1)
+    assert make(AheadDisk(), [change(partition / LOG, "replace", size_bytes)]) == written(LOG, 1)
     new = snapshot(partition)
     assert new[LOG] == (old[LOG][0][:size_bytes], *old[LOG][1:])  # type: ignore[index]
     assert (backup.read_bytes(), backup.stat().st_mtime_ns, backup.stat().st_nlink) == (old[LOG][0], old[LOG][-1], 1)
@@ -159,7 +159,7 @@ def test_a_new_file_at_the_top_is_of_the_owner_of_the_directory(partition: Path)
     top.chmod(0o750)
     path = top / "cleaner-offset-checkpoint"
     contents.write(str(path), [b"0\n0\n"], why="", like=str(top))
-    make(Watching(), [change(path, "create", 4)], contents)
+    make(AheadDisk(), [change(path, "create", 4)], contents)
     status = path.stat()
     assert (status.st_uid, status.st_gid, status.st_mode & 0o7777) == (*OWNER, 0o640)
 
@@ -175,7 +175,7 @@ def test_a_file_that_cannot_be_finished_leaves_nothing_but_after_a_kill(
     old, contents = snapshot(partition), Contents()
     contents.write(str(partition / EPOCHS), [b"0\n0\n"], why="", like=str(partition / LOG))
     temporary = f"{RUN}.0001.tmp"
-    disk = Watching((step, EPOCHS if step == "rename" else temporary), error)
+    disk = AheadDisk((step, EPOCHS if step == "rename" else temporary), error)
     with pytest.raises(WriteError if isinstance(error, OSError) else type(error)):
         make(disk, [change(partition / EPOCHS, "replace", 4)], contents)
     assert snapshot(partition) == old
@@ -202,7 +202,7 @@ def test_an_index_that_changed_is_neither_deleted_nor_replaced(
     contents, planned = Contents(), change(partition / INDEX, "replace", 8)
     contents.write(planned.path, [b"\1" * 8], why="", like=str(partition / LOG))
     (partition / INDEX).write_bytes(b"other")
-    disk = Watching()
+    disk = AheadDisk()
     with pytest.raises(RefusedError, match="has changed since it was planned") as caught:
         make(disk, [planned], contents)
     assert caught.value.path == planned.path

@@ -27,13 +27,13 @@ from tests.storage.repairs import (
     NOW_MS,
     OWNER,
     Killed,
+    NotingDisk,
     apply_to,
     interrupt,
     make_dir,
     names_of_ours,
     snapshot,
 )
-from tests.storage.test_steps import Watching
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -155,8 +155,8 @@ def test_bytes_that_are_all_back_are_not_cut_again(root: Path) -> None:
     old = snapshot(root)
     apply_to(root, Disk())
     with pytest.raises(Killed):
-        apply_undo(plan_undo(scope_of(str(root))), Watching(root, "fsync t-0/~0000.log", Killed()))
-    disk = Watching(root)
+        apply_undo(plan_undo(scope_of(str(root))), NotingDisk(root, "fsync t-0/~0000.log", Killed()))
+    disk = NotingDisk(root)
     apply_undo(plan_undo(scope_of(str(root))), disk)
     assert "truncate" not in disk.text()
     assert snapshot(root) == old
@@ -290,7 +290,7 @@ def interrupt_without_undo(root: Path) -> Journal:
     request = PlanRequest(site=site_of([str(root)]), options={}, now_ms=NOW_MS)
     draft = make_plan("reindex", request, keeps_undo=False)
     with pytest.raises(Killed):
-        apply_draft(draft, Watching(root, "rename t-0/~0060.snapshot", Killed()), now_ms=NOW_MS)
+        apply_draft(draft, NotingDisk(root, "rename t-0/~0060.snapshot", Killed()), now_ms=NOW_MS)
     return journal_of(root)
 
 
@@ -311,7 +311,7 @@ def test_a_run_that_keeps_nothing_is_finished_or_given_up(root: Path) -> None:
 def test_a_run_is_stuck_where_neither_way_is_open(root: Path, state_now: State, old: bool, new: bool) -> None:
     """`old` and `new`: what is damaged."""
     with pytest.raises(Killed):
-        apply_to(root, Watching(root, "rename t-0/~0060.snapshot", Killed()))
+        apply_to(root, NotingDisk(root, "rename t-0/~0060.snapshot", Killed()))
     journal = journal_of(root, state_now)
     directory = f"{root}/t-0/{journal.run}"
     if old:
@@ -344,7 +344,7 @@ def test_only_a_mark_that_is_still_to_be_made_is_refused_after_a_broker(
     monkeypatch.setitem(plan_module.PLANNERS, "reindex", "tests.storage.test_started:mark")
     (root / ".kafka_cleanshutdown").unlink()
     with pytest.raises(Killed):
-        apply_to(root, Watching(root, at, Killed()))
+        apply_to(root, NotingDisk(root, at, Killed()))
     if is_seen:
         os.utime(root / "recovery-point-offset-checkpoint", ns=(7, 7))
     if is_seen and not MARKED[at]:
@@ -388,7 +388,7 @@ def test_a_pointer_is_written_as_soon_as_it_takes_no_room_of_the_rest(
         return 0 if asked[0] == 1 else room  # the first time it is before the intent
 
     monkeypatch.setattr(pointer_module, "free_bytes", free_bytes)
-    disk = Watching(root)
+    disk = NotingDisk(root)
     apply_to(root, disk, undo_to=tmp_path / "undo")
     changes = [step for line in disk.lines for step in line if step.startswith(("create J", "link t-0/J", "truncate"))]
     assert changes[changes.index(POINTER) + 1] == before
@@ -407,7 +407,7 @@ def test_a_pointer_is_written_at_the_end_at_the_latest(
 
 def test_an_undo_that_needs_the_room_of_the_pointer_writes_it_again_at_the_end(root: Path, tmp_path: Path) -> None:
     apply_to(root, Disk(), undo_to=tmp_path / "undo")
-    journal, disk = journal_of(root), Watching(root)
+    journal, disk = journal_of(root), NotingDisk(root)
     roll_back(disk, journal, check_old(journal), gives_up_pointer=True)
     steps = [step for line in disk.lines for step in line]
     changes = [step for step in steps if step.startswith("rename t-0/")]
@@ -416,7 +416,7 @@ def test_an_undo_that_needs_the_room_of_the_pointer_writes_it_again_at_the_end(r
     assert journal_of(root).state == "undone"
 
 
-class Dead(Watching):
+class Dead(NotingDisk):
     """Takes no step any more after the one where it ends."""
 
     def step(self, what: str, path: str) -> None:
@@ -429,7 +429,7 @@ def test_what_a_run_left_that_had_not_begun_is_deleted_with_its_directory_last(r
     old = snapshot(root)
     with pytest.raises(Killed):
         apply_to(root, Dead(root, "create t-0/J/tail-0003", Killed()))
-    disk = Watching(root)
+    disk = NotingDisk(root)
     apply_prune(plan_prune(scope_of(str(root))), disk)
     (steps,) = disk.lines
     assert sorted(steps[:-1]) == [f"unlink t-0/J/{name}" for name in ("new-0001", "new-0002", "old-0001")]
@@ -465,11 +465,11 @@ def test_a_time_index_makes_way_for_an_offset_index_that_is_missing_and_not_on_t
     monkeypatch.setattr(TrustedDirectories, "device", lambda self, path: path.startswith(f"{tmp_path}/undo"))
     monkeypatch.setattr(commit, "free_bytes", lambda path: 0)
     (root / "t-0" / INDEX).unlink()
-    old, disk = snapshot(root), Watching(root, links=False)
+    old, disk = snapshot(root), NotingDisk(root, links=False)
     apply_to(root, disk, undo_to=tmp_path / "undo")
     changes = [step for line in disk.lines for step in line if step.startswith(("unlink t-0/~", "rename t-0/~"))]
     assert changes == ["unlink t-0/~0000.timeindex", "rename t-0/~0000.timeindex", "rename t-0/~0000.index"]
-    disk = Watching(root, links=False)
+    disk = NotingDisk(root, links=False)
     apply_undo(plan_undo(scope_of(str(root))), disk)
     changes = [step for line in disk.lines for step in line if step.startswith(("unlink t-0/~", "rename t-0/~"))]
     assert changes == ["rename t-0/~0000.timeindex", "unlink t-0/~0000.index"]
@@ -521,7 +521,7 @@ def test_content_in_the_intent_is_not_given_to_an_owner_whom_only_the_journal_kn
 @only_root
 def test_a_change_that_has_been_made_is_not_asked_for_its_owner_again(root: Path) -> None:
     with pytest.raises(Killed):
-        apply_to(root, Watching(root, "rename log-start-offset-checkpoint", Killed()), is_wide=True)
+        apply_to(root, NotingDisk(root, "rename log-start-offset-checkpoint", Killed()), is_wide=True)
     journal = journal_of(root)
     entries = tuple(
         replace(entry, has=replace(entry.has, uid=OTHER[0])) if entry.has and entry.number in {1, 2, 6, 7} else entry

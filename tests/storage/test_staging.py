@@ -27,7 +27,7 @@ CHECKPOINT, LOG, INDEX = "checkpoint", "t-0/00000000000000000000.log", "t-0/0000
 CHANGES = {"create", "mkdir", "rename", "unlink", "rmdir", "link", "truncate"}
 
 
-class Steps(Disk):
+class StagingDisk(Disk):
     """Knows its changes, and the directories and files of a broker that it fsyncs."""
 
     def __init__(self, top: Path) -> None:
@@ -55,7 +55,7 @@ class Run:
             (self.root / name).write_bytes(name.encode() * 3)
         self.root.chmod(modes[0])
         (self.root / "t-0").chmod(modes[1])
-        self.disk = Steps(top)
+        self.disk = StagingDisk(top)
         root = self.root / "t-0" if place == "partition" else self.root
         home = self.far / "undo" if place == "elsewhere" else root
         self.layout = Layout(run=RUN, root=str(root), place=place, home=str(home))  # type: ignore[arg-type]
@@ -215,7 +215,6 @@ def test_what_a_broker_left_unsynced_is_fsynced_before_it_is_saved(tmp_path: Pat
 def test_a_new_file_is_known_by_what_was_staged_and_a_small_one_is_not_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int, reads: int
 ) -> None:
-    monkeypatch.setattr(staging_module, "WHOLE_BYTES", 100)
     monkeypatch.setattr(fingerprints, "WHOLE_BYTES", 100)
     monkeypatch.setattr(fingerprints, "SAMPLE_BYTES", 10)
     read: list[str] = []

@@ -6,7 +6,6 @@ A line of that file ends with an fsync: a change is on the disk before the next 
 from __future__ import annotations
 
 import errno
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,14 +20,13 @@ from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_und
 from kafkalog_core.storage.changing import commit
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Disk
-from tests.storage.repairs import NOW_MS, Killed, make_dir, names_of_ours, snapshot
+from tests.storage.repairs import NOW_MS, Killed, NotingDisk, make_dir, names_of_ours, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 pytestmark = pytest.mark.usefixtures("fake_planner", "no_waiting")
 
-SHOWN = ("create", "link", "rename", "unlink", "fsync", "truncate", "rmdir", "mkdir", "write")
 LAYOUTS = ("partition", "top", "elsewhere", "no-links", "no-undo", "other-disk")
 BLOCK_BYTES = 4096
 INDEX = "t-0/00000000000000000000.index"
@@ -45,44 +43,6 @@ def sections() -> dict[str, str]:
     return Sections(zip(parts[::2], (part.strip() for part in parts[1::2]), strict=True))
 
 
-class Watching(Disk):
-    """Notes its steps by short names, and may end or fail at one of them.
-
-    Args:
-        root: directory that names are relative to.
-        at: the step, as it is noted.
-        error: what it ends with.
-        links: whether the file system has hard links.
-    """
-
-    def __init__(self, root: Path, at: str = "", error: BaseException | None = None, *, links: bool = True) -> None:
-        self.lines: list[list[str]] = [[]]
-        self._root = root
-        self._at = at
-        self._error = error
-        self._links = links
-
-    def step(self, what: str, path: str) -> None:
-        if what not in SHOWN:
-            return
-        name = os.path.relpath(path, self._root).replace("0" * 16, "~")
-        name = re.sub(r"kafkalog-undo-[0-9TZ]+-1", "J", name)
-        line, step = self.lines[-1], f"{what} {name}"
-        if what != "write" or (line[-1:] != [f"create {name}"] and line[-1:] != [step]):
-            line.append(step)
-        if what == "fsync":
-            self.lines.append([])
-        if self._error is not None and step == self._at:
-            error, self._error, self.lines = self._error, None, [[]]
-            raise error
-
-    def link(self, path: str, new_path: str) -> bool:
-        return self._links and super().link(path, new_path)
-
-    def text(self) -> str:
-        return "\n".join(", ".join(line) for line in self.lines if line)
-
-
 class Patient:
     """A log directory, and how a run on it keeps its journal."""
 
@@ -97,8 +57,8 @@ class Patient:
             (place / "undo").mkdir()
             self._undo_to = str(place / "undo")
 
-    def disk(self, at: str = "", error: BaseException | None = None) -> Watching:
-        return Watching(self.root, at, error, links=self._links)
+    def disk(self, at: str = "", error: BaseException | None = None) -> NotingDisk:
+        return NotingDisk(self.root, at, error, links=self._links)
 
     def apply(self, disk: Disk) -> None:
         request = PlanRequest(site=site_of([str(self.root)]), options={"is_wide": self._is_wide}, now_ms=NOW_MS)

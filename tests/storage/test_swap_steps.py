@@ -63,7 +63,7 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-class Watching(Disk):
+class SwapDisk(Disk):
     """Notes the steps of the replacement, and ends before the one after a number of others."""
 
     def __init__(self, limit: int | None = None, guard: str = GUARD) -> None:
@@ -80,7 +80,7 @@ class Watching(Disk):
             self.changes.append((what, name))
 
 
-class Unlinking(Watching, UnlinkingDisk):
+class Unlinking(SwapDisk, UnlinkingDisk):
     """Ends at a step, on a file system without hard links."""
 
 
@@ -123,12 +123,12 @@ TAKE_BACK = [
 
 def test_the_steps_of_a_replacement_and_of_its_undo(root: Path) -> None:
     old, new = snapshot(root), new_of(root)
-    disk = Watching()
+    disk = SwapDisk()
     apply_to(root, disk)
     assert disk.changes == MAKE
     assert snapshot(root) == new
     assert {(root / name).stat().st_nlink for name in new} == {1}, "a backup of hard links follows"
-    disk = Watching()
+    disk = SwapDisk()
     undo(root, disk)
     assert disk.changes == TAKE_BACK
     assert snapshot(root) == old
@@ -145,7 +145,7 @@ def alone_planner(request: PlanRequest, stage: Stage, progress: object) -> Outco
 
 def test_a_replacement_of_one_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(plan_module.PLANNERS, "reindex", f"{__name__}:alone_planner")
-    old, disk = snapshot(root), Watching(guard=f"{LATER}.cleaned")
+    old, disk = snapshot(root), SwapDisk(guard=f"{LATER}.cleaned")
     apply_to(root, disk)
     guard = [(what, name.replace(LOG, LATER)) for what, name in (*LAY_GUARD, *DROP_GUARD)]
     assert disk.changes == [*guard[:3], *swaps(LATER), *guard[3:], SYNC, ("rename", LATER), SYNC]
@@ -158,7 +158,7 @@ def test_a_replacement_of_one_file(root: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_killed_at_any_step_it_is_finished_or_taken_back(root: Path, is_undone: bool, limit: int) -> None:
     old, new = snapshot(root), new_of(root)
     with pytest.raises(Killed):
-        apply_to(root, Watching(limit))
+        apply_to(root, SwapDisk(limit))
     (journal,) = scope_of(str(root)).interrupted()
     if is_undone:
         undo(root, Disk())
@@ -189,7 +189,7 @@ def start(partition: Path) -> None:
 def test_after_a_start_every_file_is_put_back_or_replaced(root: Path, is_undone: bool, limit: int) -> None:
     old, new = snapshot(root), new_of(root)
     with pytest.raises(Killed):
-        apply_to(root, Watching(limit))
+        apply_to(root, SwapDisk(limit))
     start(root / "t-0")
     (journal,) = scope_of(str(root)).interrupted()
     if is_undone:
@@ -205,7 +205,7 @@ def test_an_undo_that_was_killed_goes_on(root: Path, is_started: bool, limit: in
     old = snapshot(root)
     apply_to(root, Disk())
     with pytest.raises(Killed):
-        undo(root, Watching(limit))
+        undo(root, SwapDisk(limit))
     if is_started:
         start(root / "t-0")
     undo(root, Disk())
@@ -229,9 +229,9 @@ def test_a_run_that_is_finished_takes_the_steps_that_are_left(
     root: Path, limit: int, steps: list[tuple[str, str]]
 ) -> None:
     with pytest.raises(Killed):
-        apply_to(root, Watching(limit))
+        apply_to(root, SwapDisk(limit))
     (journal,) = scope_of(str(root)).interrupted()
-    disk = Watching()
+    disk = SwapDisk()
     disk.changes.append(("", ""))
     resume(journal, disk)
     assert disk.changes[1:] == steps
@@ -250,8 +250,8 @@ def test_what_was_laid_down_and_never_took_a_place_goes_under_the_guard(
 ) -> None:
     """Without it a start would put some of the new files in place."""
     with pytest.raises(Killed):
-        apply_to(root, Watching(limit))
-    disk = Watching()
+        apply_to(root, SwapDisk(limit))
+    disk = SwapDisk()
     disk.changes.append(("", ""))
     undo(root, disk)
     assert disk.changes[1:] == steps
@@ -262,7 +262,7 @@ def test_what_was_laid_down_and_never_took_a_place_goes_under_the_guard(
 )
 def test_files_of_another_replacement_are_not_mixed_with_this_one(root: Path, name: str) -> None:
     (root / "t-0" / name).write_bytes(b"of a broker")
-    old, disk = snapshot(root), Watching()
+    old, disk = snapshot(root), SwapDisk()
     with pytest.raises(UnfinishedError, match="belongs to another replacement of segments, which is not finished"):
         apply_to(root, disk)
     assert disk.changes == []
@@ -283,7 +283,7 @@ def test_a_log_that_differs_in_its_middle_alone_is_replaced(
         apply_to(root, Disk())
     else:
         with pytest.raises(Killed):
-            apply_to(root, Watching(limit))
+            apply_to(root, SwapDisk(limit))
     for journal in scope_of(str(root)).interrupted():
         if not is_undone:
             resume(journal, Disk())

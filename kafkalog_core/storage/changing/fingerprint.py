@@ -24,6 +24,7 @@ __all__ = [
     "fingerprint",
     "fingerprint_of_bytes",
     "fingerprint_start",
+    "is_hashed_whole",
     "pieces",
     "status_of",
     "whole_hash",
@@ -54,6 +55,11 @@ def fingerprint(path: str, trusted: TrustedDirectories = ANYWHERE) -> Fingerprin
     """Fingerprint of a file; null: there is none of that name. Raises AccessError."""
     status = status_of(path, trusted)
     return None if status is None else fingerprint_start(path, status.st_size, status.st_mtime_ns, trusted)
+
+
+def is_hashed_whole(size_bytes: int) -> bool:
+    """Whether the fingerprint of a file of this size has the hash of all its bytes."""
+    return size_bytes <= WHOLE_BYTES
 
 
 def fingerprint_start(path: str, size_bytes: int, mtime_ns: int, trusted: TrustedDirectories = ANYWHERE) -> Fingerprint:
@@ -94,7 +100,7 @@ def pieces(
 
 
 def _hashed(size_bytes: int) -> tuple[tuple[int, int], ...]:
-    if size_bytes <= WHOLE_BYTES:
+    if is_hashed_whole(size_bytes):
         return ((0, size_bytes),)
     return ((0, SAMPLE_BYTES), (size_bytes - SAMPLE_BYTES, size_bytes))
 

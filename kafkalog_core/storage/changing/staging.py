@@ -14,7 +14,7 @@ from kafkalog_core.errors import RefusedError, StorageError
 from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.changes import Fingerprint
 from kafkalog_core.storage.changing.derived import checkpoints_next_to_mark, logs_of_derived
-from kafkalog_core.storage.changing.fingerprint import WHOLE_BYTES, fingerprint_start, pieces
+from kafkalog_core.storage.changing.fingerprint import fingerprint_start, is_hashed_whole, pieces
 from kafkalog_core.storage.changing.journal import OF_SEVERAL, Entry, Journal, Layout, Saved
 from kafkalog_core.storage.changing.journal_file import write_beginning, write_intent
 from kafkalog_core.storage.changing.outline import Outline
@@ -169,7 +169,7 @@ class Staging(Outline):
         staged = self._layout.staged(change.path, self._number)
         status = self._trusted.status(staged)
         mtime_ns = 0 if status is None else status.st_mtime_ns
-        if change.size_bytes <= WHOLE_BYTES and change.sha256 is not None:  # it was read back when it was written
+        if change.sha256 is not None and is_hashed_whole(change.size_bytes):  # it was read back when it was written
             return Fingerprint(change.size_bytes, mtime_ns, change.sha256)
         return fingerprint_start(staged, change.size_bytes, mtime_ns, self._trusted)
 
