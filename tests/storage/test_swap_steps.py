@@ -84,6 +84,15 @@ class Unlinking(SwapDisk, UnlinkingDisk):
     """Ends at a step, on a file system without hard links."""
 
 
+def go_on(root: Path, *, is_undone: bool) -> None:
+    """Take the run that was interrupted back, or finish it."""
+    (journal,) = scope_of(str(root)).interrupted()
+    if is_undone:
+        undo(root, Disk())
+    else:
+        resume(journal, Disk())
+
+
 def undo(root: Path, disk: Disk) -> None:
     apply_undo(plan_undo(scope_of(str(root))), disk)
 
@@ -159,11 +168,7 @@ def test_killed_at_any_step_it_is_finished_or_taken_back(root: Path, is_undone: 
     old, new = snapshot(root), new_of(root)
     with pytest.raises(Killed):
         apply_to(root, SwapDisk(limit))
-    (journal,) = scope_of(str(root)).interrupted()
-    if is_undone:
-        undo(root, Disk())
-    else:
-        resume(journal, Disk())
+    go_on(root, is_undone=is_undone)
     assert snapshot(root) == (old if is_undone else new)
 
 
@@ -191,11 +196,7 @@ def test_after_a_start_every_file_is_put_back_or_replaced(root: Path, is_undone:
     with pytest.raises(Killed):
         apply_to(root, SwapDisk(limit))
     start(root / "t-0")
-    (journal,) = scope_of(str(root)).interrupted()
-    if is_undone:
-        undo(root, Disk())
-    else:
-        resume(journal, Disk())
+    go_on(root, is_undone=is_undone)
     assert snapshot(root) == (old if is_undone else new)
 
 

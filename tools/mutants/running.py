@@ -80,7 +80,7 @@ class Runner:
         self._sound: set[str] = set()
         self._broken: set[str] = set()
         self._functions: dict[tuple[str, str, int], list[types.FunctionType]] = {}
-        self._shared = {path: os.stat(path) for path in _SHARED}
+        self._shared = {path: _rights(path) for path in _SHARED}
         self._killers: dict[tuple[str, str], dict[str, None]] = {}
 
     def warm(self) -> None:
@@ -179,14 +179,10 @@ class Runner:
     def _restore(self) -> None:
         """Give directories that are not ours alone their permissions and owners back."""
         for path, before in self._shared.items():
-            now = os.stat(path)
-            if os.geteuid() == 0 and (now.st_mode, now.st_uid, now.st_gid) != (
-                before.st_mode,
-                before.st_uid,
-                before.st_gid,
-            ):
-                os.chown(path, before.st_uid, before.st_gid)
-                os.chmod(path, stat.S_IMODE(before.st_mode))
+            if os.geteuid() == 0 and _rights(path) != before:
+                mode, user, group = before
+                os.chown(path, user, group)
+                os.chmod(path, mode)
 
     def _patched(
         self, path: Path, original: bytes, text: str, tests: Sequence[str], report: Callable[[str], None]
@@ -212,6 +208,11 @@ class Runner:
         with contextlib.suppress(BaseException):
             item.session._setupstate.teardown_exact(None)  # noqa: SLF001 -- the test that would do so comes no more
         return status
+
+
+def _rights(path: str) -> tuple[int, int, int]:
+    status = os.stat(path)
+    return stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid
 
 
 def _outcome(code: int | None, report: str) -> tuple[str, str]:
