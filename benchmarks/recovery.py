@@ -29,12 +29,11 @@ from benchmarks.reindex import write_shape
 from benchmarks.run import RESULTS, size_of
 from kafkalog_core.format import kernels
 from kafkalog_core.format.names import JOURNAL_PREFIX
-from kafkalog_core.ops import bench
-from kafkalog_core.ops.apply import apply_draft
-from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
-from kafkalog_core.ops.plans.sites import site_of
-from kafkalog_core.ops.reading.seeded import FIRST_TIMESTAMP_MS
-from kafkalog_core.ops.releases.settings import SettingsRequest
+from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.ops.bench import bench
+from kafkalog_core.ops.bench.seeded import FIRST_TIMESTAMP_MS
+from kafkalog_core.ops.repair.apply import apply_draft
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
 from kafkalog_core.storage.changing.writer import Disk
 from tests.integration import clients, jars
 from tests.integration.broker import Broker

@@ -33,15 +33,14 @@ from kafkalog_core.format.layout import (
     V2_ATTRIBUTES,
     V2_CRC,
 )
-from kafkalog_core.ops import bench
-from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
-from kafkalog_core.ops.plans.sites import site_of
-from kafkalog_core.ops.producing.producers import ProducerStates
-from kafkalog_core.ops.reading.seeded import FIRST_TIMESTAMP_MS, Recipe
-from kafkalog_core.ops.recovery.rules import recovery_rules
-from kafkalog_core.ops.recovery.segment import recover_segment
-from kafkalog_core.ops.releases.release import LATEST
-from kafkalog_core.ops.releases.settings import Settings, SettingsRequest
+from kafkalog_core.kafka.producers import ProducerStates
+from kafkalog_core.kafka.releases import LATEST
+from kafkalog_core.kafka.rules import recovery_rules
+from kafkalog_core.kafka.settings import Settings, SettingsRequest
+from kafkalog_core.kafka.start.segment import recover_segment
+from kafkalog_core.ops.bench import bench
+from kafkalog_core.ops.bench.seeded import FIRST_TIMESTAMP_MS, Recipe
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:

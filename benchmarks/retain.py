@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any, Final
 from benchmarks import machine, report
 from benchmarks.run import RESULTS
 from kafkalog_core.format import kernels
-from kafkalog_core.ops.plans.sites import site_of
-from kafkalog_core.ops.progress import NO_PROGRESS
-from kafkalog_core.ops.releases.settings import SettingsRequest
-from kafkalog_core.ops.retain import Retained, RetainRequest, retain
-from kafkalog_core.ops.retention.rows import partition_rows, segment_rows
-from kafkalog_core.ops.retention.survey import Survey, Wanted
+from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.ops.repair.plan import site_of
+from kafkalog_core.ops.retain.retain import Retained, RetainRequest, retain
+from kafkalog_core.ops.retain.rows import partition_rows, segment_rows
+from kafkalog_core.ops.retain.survey import Survey, Wanted
+from kafkalog_core.progress import NO_PROGRESS
 from tests.build import Record, batch_v2, epoch_checkpoint, offset_checkpoint, offset_index, snapshot, time_index
 
 if TYPE_CHECKING:

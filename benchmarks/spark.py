@@ -29,18 +29,17 @@ from benchmarks import machine
 from benchmarks.run import RESULTS
 from benchmarks.spark_data import RECORDS_A_BATCH, Disk, write_disk
 from kafkalog_core.format import kernels
-from kafkalog_core.ops.compact import CompactRequest
-from kafkalog_core.ops.reading.seeded import FIRST_TIMESTAMP_MS
-from kafkalog_core.ops.releases.settings import SettingsRequest
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.ops.verify.request import VerifyRequest
-from kafkalog_core.spark.compact import compact
-from kafkalog_core.spark.export import ExportRequest, export
-from kafkalog_core.spark.schema import RECORDS, ddl
-from kafkalog_core.spark.session import SessionSettings, spark_session
-from kafkalog_core.spark.verify import verify
-from kafkalog_core.spark.workers import SparkWorkers
+from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.ops.bench.seeded import FIRST_TIMESTAMP_MS
+from kafkalog_core.ops.compact.compact import CompactRequest
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.verify.engine import VerifyRequest
+from kafkalog_core.spark.export.export import ExportRequest, export
+from kafkalog_core.spark.jobs import compact, verify
+from kafkalog_core.spark.session.arrow import RECORDS, ddl
+from kafkalog_core.spark.session.session import SessionSettings, spark_session
+from kafkalog_core.spark.session.workers import SparkWorkers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,8 @@
-"""The command classes of kafkalog: click's, with examples and exit statuses, for --help and man page alike."""
+"""Which kafkalog this is."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -14,7 +15,17 @@ from kafkalog_core.errors import DeniedError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Command", "CommandGroup", "Example", "Explained", "OptionalValue", "command_line"]
+__all__ = ["Command", "CommandGroup", "Example", "Explained", "OptionalValue", "command_line", "version"]
+
+
+def version() -> str:
+    """The version of the installed package."""
+    metadata = import_module("importlib.metadata")  # not before it is asked for: it costs as much as all of click
+    try:
+        return str(metadata.version("kafkalog"))
+    except metadata.PackageNotFoundError:
+        return "from a source tree"
+
 
 _TYPED: Final = "kafkalog.typed"
 

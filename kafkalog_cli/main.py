@@ -130,7 +130,7 @@ def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) 
     del parameter
     if not value or ctx.resilient_parsing:
         return
-    version = import_module("kafkalog_cli.version").version()
+    version = import_module("kafkalog_cli.command").version()
     try:
         compiled = import_module("kafkalog_core.format.kernels").COMPILED
     except ImportError as error:  # one that was compiled from another text

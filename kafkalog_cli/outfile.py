@@ -12,14 +12,14 @@ import tempfile
 from typing import IO, TYPE_CHECKING, Final
 
 from kafkalog_core.errors import AccessError, NotFoundError
-from kafkalog_core.ops.selecting.targets import FileTarget
-from kafkalog_core.storage.changing.permission import broker_files_around
+from kafkalog_core.ops.reading.targets import FileTarget
+from kafkalog_core.storage.changing.space import broker_files_around
 from kafkalog_core.storage.logdir import is_broker_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kafkalog_core.ops.selecting.targets import Target
+    from kafkalog_core.ops.reading.targets import Target
 
 __all__ = ["OutFile"]
 

@@ -11,23 +11,21 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from kafkalog_cli import options as shared
 from kafkalog_cli.command import command_line
+from kafkalog_cli.ending import Interruption, StoppableProgress
 from kafkalog_cli.exits import ExitStatus
-from kafkalog_cli.interrupt import Interruption, StoppableProgress
+from kafkalog_cli.options import common as shared
+from kafkalog_cli.options.common import resolve_all
 from kafkalog_cli.outfile import OutFile
 from kafkalog_cli.render import open_plans, open_progress
-from kafkalog_cli.targets import resolve_all
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.ops.apply import apply_draft, draft_to_apply
-from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
-from kafkalog_core.ops.plans.plan_file import is_plan_file, plan_file
-from kafkalog_core.ops.plans.sheet import plan_sheet
-from kafkalog_core.ops.plans.sites import sites_of
-from kafkalog_core.ops.releases.settings import SettingsRequest
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.partitions import check_topics
-from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.targets import check_topics, resolve
+from kafkalog_core.ops.repair.apply import apply_draft, draft_to_apply
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, sites_of
+from kafkalog_core.ops.repair.plan_file import is_plan_file, plan_file
+from kafkalog_core.ops.repair.sheet import plan_sheet
 from kafkalog_core.storage.changing.journals import untrusted_places
 from kafkalog_core.storage.changing.lock import LogDirLocks, lock_holder, locked_dirs, unlocked_dirs
 from kafkalog_core.storage.changing.writer import Disk
@@ -35,11 +33,10 @@ from kafkalog_core.storage.changing.writer import Disk
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kafkalog_core.ops.plans.plan import Draft, Json, Plan
-    from kafkalog_core.ops.plans.sheet import Sheet
-    from kafkalog_core.ops.plans.sites import Site
-    from kafkalog_core.ops.progress import Progress
-    from kafkalog_core.ops.selecting.selection import Selection
+    from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.ops.repair.plan import Draft, Json, Plan, Site
+    from kafkalog_core.ops.repair.sheet import Sheet
+    from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.journal import Journal
 
 __all__ = [

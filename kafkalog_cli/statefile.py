@@ -14,14 +14,14 @@ import click
 
 from kafkalog_cli.outfile import OutFile
 from kafkalog_core.errors import AccessError, KafkalogError
-from kafkalog_core.ops.verify.state import StateError, head_line, head_problem, place_of
+from kafkalog_core.ops.verify.resume import StateError, head_line, head_problem, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import TracebackType
 
-    from kafkalog_core.ops.report import Report
-    from kafkalog_core.ops.verify.request import VerifyRequest
+    from kafkalog_core.ops.reading.report import Report
+    from kafkalog_core.ops.verify.engine import VerifyRequest
 
 __all__ = ["StateFile"]
 

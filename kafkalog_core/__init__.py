@@ -39,28 +39,23 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import FINDING_TYPES, Finding
     from kafkalog_core.format.columns import BatchColumns, RecordColumns
     from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_run
-    from kafkalog_core.ops.apply import apply_draft, resume
-    from kafkalog_core.ops.cleaning.forecast import CompactForecast
-    from kafkalog_core.ops.cleaning.to_dir import compact_to
-    from kafkalog_core.ops.compact import CompactRequest, compact
-    from kafkalog_core.ops.dump import DumpRequest, dump
-    from kafkalog_core.ops.follow import follow
-    from kafkalog_core.ops.logdirs.segment_views import PartitionView, SegmentView
-    from kafkalog_core.ops.plans.plan import Draft, Loss, Outcome, Plan, PlanRequest, make_plan
-    from kafkalog_core.ops.plans.sites import Site, sites_of
-    from kafkalog_core.ops.reading.entries import entries
-    from kafkalog_core.ops.reading.rows import RowChunk, json_line, json_object
-    from kafkalog_core.ops.releases.release_evidence import ReleaseGuess, infer_release
-    from kafkalog_core.ops.releases.settings import SettingsRequest
-    from kafkalog_core.ops.report import Report
-    from kafkalog_core.ops.retain import Retained, RetainRequest, retain
-    from kafkalog_core.ops.retention.survey import Survey
-    from kafkalog_core.ops.roll import RollRequest, roll
-    from kafkalog_core.ops.rolling.forecast import RollForecast
-    from kafkalog_core.ops.seek import Question, SeekRequest, seek
-    from kafkalog_core.ops.selecting.select import Filters
-    from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, PartitionTarget, Selection, resolve
-    from kafkalog_core.ops.undo import (
+    from kafkalog_core.kafka.evidence import ReleaseGuess, infer_release
+    from kafkalog_core.kafka.logdir.segment_views import PartitionView, SegmentView
+    from kafkalog_core.kafka.settings import SettingsRequest
+    from kafkalog_core.ops.compact.compact import CompactRequest, compact
+    from kafkalog_core.ops.compact.forecast import CompactForecast
+    from kafkalog_core.ops.compact.to_dir import compact_to
+    from kafkalog_core.ops.dump.dump import dump
+    from kafkalog_core.ops.dump.entries import entries
+    from kafkalog_core.ops.dump.follow import follow
+    from kafkalog_core.ops.reading.report import Report
+    from kafkalog_core.ops.reading.runs import DumpRequest
+    from kafkalog_core.ops.reading.selection import Filters
+    from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, Selection, resolve
+    from kafkalog_core.ops.repair.apply import apply_draft, resume
+    from kafkalog_core.ops.repair.loss import Loss
+    from kafkalog_core.ops.repair.plan import Draft, Outcome, Plan, PlanRequest, Site, make_plan, sites_of
+    from kafkalog_core.ops.repair.undo import (
         PrunePlan,
         Scope,
         UndoPlan,
@@ -70,19 +65,24 @@ if TYPE_CHECKING:
         plan_undo,
         scope_of,
     )
-    from kafkalog_core.ops.verify.engine import verify
-    from kafkalog_core.ops.verify.request import VerifyRequest
+    from kafkalog_core.ops.retain.retain import Retained, RetainRequest, retain
+    from kafkalog_core.ops.retain.survey import Survey
+    from kafkalog_core.ops.roll.forecast import RollForecast
+    from kafkalog_core.ops.roll.roll import RollRequest, roll
+    from kafkalog_core.ops.seek.seek import Question, SeekRequest, seek
+    from kafkalog_core.ops.verify.engine import VerifyRequest, verify
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict
+    from kafkalog_core.rows.chunk import RowChunk, json_line, json_object
+    from kafkalog_core.rows.tables import TABLES
     from kafkalog_core.storage.changing.changes import Change
     from kafkalog_core.storage.changing.journal import Journal
     from kafkalog_core.storage.changing.lock import LogDirLocks, locked_dirs
     from kafkalog_core.storage.changing.writer import Disk, WriteError
     from kafkalog_core.storage.logdir import LogDir, read_log_dir
-    from kafkalog_core.storage.lookups.lookup import PartitionLookup
+    from kafkalog_core.storage.lookup import PartitionLookup
     from kafkalog_core.storage.partition import Partition, read_partition
     from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
     from kafkalog_core.storage.source import Source
-    from kafkalog_core.tables import TABLES
 
 __all__ = [
     "FINDING_TYPES",
@@ -194,41 +194,41 @@ _HOMES = {
     "findings": "FINDING_TYPES Finding",
     "format.columns": "BatchColumns RecordColumns",
     "format.decode": "PayloadDamage RecordRun decode_run",
-    "ops.apply": "apply_draft resume",
-    "ops.cleaning.forecast": "CompactForecast",
-    "ops.cleaning.to_dir": "compact_to",
-    "ops.compact": "CompactRequest compact",
-    "ops.dump": "DumpRequest dump",
-    "ops.reading.entries": "entries",
-    "ops.follow": "follow",
-    "ops.logdirs.segment_views": "PartitionView SegmentView",
-    "ops.plans.plan": "Draft Loss Outcome Plan PlanRequest make_plan",
-    "ops.releases.release_evidence": "ReleaseGuess infer_release",
-    "ops.report": "Report",
-    "ops.retain": "RetainRequest Retained retain",
-    "ops.retention.survey": "Survey",
-    "ops.roll": "RollRequest roll",
-    "ops.rolling.forecast": "RollForecast",
-    "ops.reading.rows": "RowChunk json_line json_object",
-    "ops.seek": "Question SeekRequest seek",
-    "ops.selecting.select": "Filters",
-    "ops.releases.settings": "SettingsRequest",
-    "ops.plans.sites": "Site sites_of",
-    "ops.selecting.targets": "FileTarget LogDirTarget PartitionTarget Selection resolve",
-    "ops.undo": "PrunePlan Scope UndoPlan apply_prune apply_undo plan_prune plan_undo scope_of",
-    "ops.verify.engine": "verify",
-    "ops.verify.request": "VerifyRequest",
+    "ops.repair.apply": "apply_draft resume",
+    "ops.compact.forecast": "CompactForecast",
+    "ops.compact.to_dir": "compact_to",
+    "ops.compact.compact": "CompactRequest compact",
+    "ops.dump.dump": "dump",
+    "ops.dump.entries": "entries",
+    "ops.dump.follow": "follow",
+    "kafka.logdir.segment_views": "PartitionView SegmentView",
+    "ops.repair.loss": "Loss",
+    "kafka.evidence": "ReleaseGuess infer_release",
+    "ops.reading.report": "Report",
+    "ops.retain.retain": "RetainRequest Retained retain",
+    "ops.retain.survey": "Survey",
+    "ops.roll.roll": "RollRequest roll",
+    "ops.roll.forecast": "RollForecast",
+    "rows.chunk": "RowChunk json_line json_object",
+    "ops.seek.seek": "Question SeekRequest seek",
+    "ops.reading.runs": "DumpRequest",
+    "ops.reading.selection": "Filters",
+    "kafka.settings": "SettingsRequest",
+    "ops.repair.plan": "Draft Outcome Plan PlanRequest Site make_plan sites_of",
+    "ops.reading.targets": "FileTarget LogDirTarget PartitionTarget Selection resolve",
+    "ops.repair.undo": "PrunePlan Scope UndoPlan apply_prune apply_undo plan_prune plan_undo scope_of",
+    "ops.verify.engine": "VerifyRequest verify",
     "ops.verify.verdict": "PartitionVerdict PlaceVerdict SegmentVerdict",
     "storage.changing.changes": "Change",
     "storage.changing.journal": "Journal",
     "storage.changing.lock": "LogDirLocks locked_dirs",
     "storage.logdir": "LogDir read_log_dir",
-    "storage.lookups.lookup": "PartitionLookup",
+    "storage.lookup": "PartitionLookup",
     "storage.partition": "Partition read_partition",
     "storage.scan": "Damage Run ScanOptions scan",
     "storage.source": "Source",
     "storage.changing.writer": "Disk WriteError",
-    "tables": "TABLES",
+    "rows.tables": "TABLES",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

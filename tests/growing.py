@@ -21,7 +21,7 @@ from tests.build import (
     txn_index,
     txn_marker,
 )
-from tests.ops.clusters import TOPIC, config_record, topic_record, write_meta, write_metadata_log
+from tests.kafka.clusters import TOPIC, config_record, topic_record, write_meta, write_metadata_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -10,7 +10,7 @@ import pytest
 
 import kafkalog_core
 from kafkalog_core import PlanRequest, SettingError, make_plan, resolve, sites_of
-from tests.ops.mending.dirs import NOW_MS, write_log_dir
+from tests.ops.checkpoint.dirs import NOW_MS, write_log_dir
 
 
 def test_every_promised_name_can_be_imported() -> None:

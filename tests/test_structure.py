@@ -15,11 +15,11 @@ LAYOUT_LINES = 500
 FUNCTION_LINES = 70
 WRITERS = {
     "kafkalog_cli/commands/bench.py": "makes a file of its own in a temporary place",
-    "kafkalog_core/ops/verify/handover.py": "removes the temporary files that processes of one run make for each other",
-    "kafkalog_core/ops/reindexing/steps.py": "removes the temporary files that its own processes make",
-    "kafkalog_core/ops/cleaning/spool.py": "temporary files of its own: what a simulated clean leaves for the next one",
+    "kafkalog_core/ops/verify/spool.py": "removes the temporary files that processes of one run make for each other",
+    "kafkalog_core/ops/reindex/steps.py": "removes the temporary files that its own processes make",
+    "kafkalog_core/ops/compact/simulation.py": "temporary files of its own, from one simulated clean to the next",
     "kafkalog_core/storage/changing/writer.py": "the one door through which a broker's files are changed",
-    "kafkalog_core/spark/parquet.py": "writes a Parquet file of a job's output, and removes it where that fails",
+    "kafkalog_core/spark/session/parquet.py": "writes the Parquet file of a job, and removes it where that fails",
     "kafkalog_cli/outfile.py": "writes the file that a user asked for, never among those of a broker",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog_core.words import duration, moment, size
+from kafkalog_core.text import duration, moment, size
 
 
 @pytest.mark.parametrize(

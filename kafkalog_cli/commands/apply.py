@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
 from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.options import common
 from kafkalog_cli.repair import Showing, apply_all, clock_ms, cores, locked, places_of_journal, watched
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import FieldError, RefusedError
-from kafkalog_core.ops.apply import check_drift, replan_advice, resume
-from kafkalog_core.ops.plans.plan import make_plan
-from kafkalog_core.ops.plans.plan_file import parse_plans
-from kafkalog_core.ops.plans.resume import is_of_plan, resumed_sheet
-from kafkalog_core.ops.undo import scope_of
+from kafkalog_core.ops.repair.apply import check_drift, is_of_plan, replan_advice, resume, resumed_sheet
+from kafkalog_core.ops.repair.plan import make_plan
+from kafkalog_core.ops.repair.plan_file import parse_plans
+from kafkalog_core.ops.repair.undo import scope_of
 from kafkalog_core.storage.changing.journals import leading_directory, undo_command
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.source import open_error
@@ -26,9 +25,9 @@ from kafkalog_core.storage.source import open_error
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog_core.ops.plans.plan import Draft
-    from kafkalog_core.ops.plans.plan_file import StoredPlan
-    from kafkalog_core.ops.progress import Progress
+    from kafkalog_core.ops.repair.plan import Draft
+    from kafkalog_core.ops.repair.plan_file import StoredPlan
+    from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.journal import Journal
 
 __all__ = ["apply_command"]
@@ -65,7 +64,7 @@ EXAMPLES = (
     metavar="N",
     help="Processes that read at the same time.  [default: as many as there are cores]",
 )
-@options.verdict_output_option
+@common.verdict_output_option
 def apply_command(path: str, also: tuple[str, ...], is_resume: bool, jobs: int | None, output: str | None) -> int:
     """Carry out a plan.
 
@@ -75,7 +74,7 @@ def apply_command(path: str, also: tuple[str, ...], is_resume: bool, jobs: int |
     """
     if also and not is_resume:
         raise click.UsageError("name one FILE; directories are named with --resume")
-    showing = Showing(options.chosen_output(output))
+    showing = Showing(common.chosen_output(output))
     if os.path.isdir(path):
         if not is_resume:
             raise click.UsageError(f"{path} is a directory; name a plan, or say --resume to finish an interrupted run")

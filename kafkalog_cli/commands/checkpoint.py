@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
 from kafkalog_cli.exits import ExitStatus
-from kafkalog_cli.kafka_options import kafka_options
+from kafkalog_cli.options import common
+from kafkalog_cli.options.kafka import kafka_options
 from kafkalog_cli.repair import Manner, repair_options, run_repair
 from kafkalog_core.storage.logdir import is_broker_dir
 
 if TYPE_CHECKING:
-    from kafkalog_core.ops.releases.settings import SettingsRequest
-    from kafkalog_core.ops.selecting.selection import Selection
+    from kafkalog_core.kafka.settings import SettingsRequest
+    from kafkalog_core.ops.reading.selection import Selection
 
 __all__ = ["checkpoint_command"]
 
@@ -35,8 +35,8 @@ EXAMPLES = (
     examples=EXAMPLES,
     exit_statuses=(ExitStatus.CLEAN, ExitStatus.CRASH, ExitStatus.USAGE, ExitStatus.REFUSED, ExitStatus.DAMAGE),
 )
-@options.targets_argument
-@options.selection_options
+@common.targets_argument
+@common.selection_options
 @click.option(
     "--mark-clean",
     is_flag=True,

@@ -8,27 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example, command_line
-from kafkalog_cli.compacting import check_memory, cleaning_options, warn_of_interpreted, write_forecasts
+from kafkalog_cli.commands.shared import check_memory, cleaning_options, warn_of_interpreted, write_forecasts
 from kafkalog_cli.exits import ExitStatus
-from kafkalog_cli.kafka_options import kafka_options
+from kafkalog_cli.options import common
+from kafkalog_cli.options.common import resolve_readable
+from kafkalog_cli.options.kafka import kafka_options, now_option
 from kafkalog_cli.render import open_compactions
 from kafkalog_cli.repair import repair_options, run_repair, watched
-from kafkalog_cli.setting_options import now_option
-from kafkalog_cli.targets import resolve_readable
-from kafkalog_core.ops.cleaning.to_dir import compact_to
-from kafkalog_core.ops.compact import CompactRequest, compact
-from kafkalog_core.ops.report import Report
+from kafkalog_core.ops.compact.compact import CompactRequest, compact
+from kafkalog_core.ops.compact.to_dir import compact_to
+from kafkalog_core.ops.reading.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from kafkalog_cli.repair import Manner
-    from kafkalog_core.ops.cleaning.forecast import CompactForecast
-    from kafkalog_core.ops.progress import Progress
-    from kafkalog_core.ops.releases.settings import SettingsRequest
-    from kafkalog_core.ops.selecting.selection import Selection
+    from kafkalog_core.kafka.settings import SettingsRequest
+    from kafkalog_core.ops.compact.forecast import CompactForecast
+    from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.progress import Progress
 
 __all__ = ["compact_command"]
 
@@ -54,7 +53,7 @@ EXAMPLES = (
 
 
 @click.command(name="compact", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
-@options.targets_argument
+@common.targets_argument
 @cleaning_options
 @click.option(
     "--to",
@@ -63,9 +62,9 @@ EXAMPLES = (
     help="With --apply: write the cleaned log as a new log directory here, and change nothing else.",
 )
 @now_option
-@options.selection_options
+@common.selection_options
 @kafka_options
-@options.limit_options
+@common.limit_options
 @repair_options
 def compact_command(
     paths: tuple[str, ...],

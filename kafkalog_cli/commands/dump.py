@@ -7,31 +7,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example, OptionalValue
-from kafkalog_cli.ending import early_end
+from kafkalog_cli.ending import Interruption, StoppableProgress, early_end
 from kafkalog_cli.exits import ExitStatus
-from kafkalog_cli.interrupt import Interruption, StoppableProgress
+from kafkalog_cli.options import common
+from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.render import Settings, open_progress, open_writer
 from kafkalog_cli.render.cells import safe_text
-from kafkalog_cli.targets import resolve_readable
-from kafkalog_core import tables
 from kafkalog_core.format import kernels
 from kafkalog_core.format.names import LOG_KINDS
-from kafkalog_core.ops.dump import DumpRequest, dump
-from kafkalog_core.ops.follow import follow
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.partitions import same_partitions
-from kafkalog_core.ops.selecting.select import Filters
-from kafkalog_core.ops.selecting.targets import FileTarget, resolve
+from kafkalog_core.ops.dump.dump import dump
+from kafkalog_core.ops.dump.follow import follow
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.runs import DumpRequest
+from kafkalog_core.ops.reading.selection import Filters
+from kafkalog_core.ops.reading.targets import FileTarget, resolve, same_partitions
+from kafkalog_core.rows import tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kafkalog_cli.render import Writer
-    from kafkalog_core.ops.reading.rows import Chunk
-    from kafkalog_core.ops.selecting.selection import Selection
-    from kafkalog_core.tables import Table
+    from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.rows.chunk import Chunk
+    from kafkalog_core.rows.tables import Table
 
 __all__ = ["dump_command"]
 
@@ -53,7 +52,7 @@ EXAMPLES = (
 
 
 @click.command(name="dump", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
-@options.targets_argument
+@common.targets_argument
 @click.option("--segments", "level", flag_value="segments", help="One row a segment.")
 @click.option("--batches", "level", flag_value="batches", help="One row a batch. This is the default for logs.")
 @click.option(
@@ -70,8 +69,8 @@ EXAMPLES = (
         "filters do not reach them."
     ),
 )
-@options.selection_options
-@options.filter_options
+@common.selection_options
+@common.filter_options
 @click.option(
     "--committed",
     cls=OptionalValue,
@@ -112,13 +111,13 @@ EXAMPLES = (
     metavar="MS",
     help="With --follow: milliseconds between two looks.",
 )
-@options.limit_options
+@common.limit_options
 @click.option(
     "--path",
     is_flag=True,
     help="A further column: the path of the file that a row comes from. Two directories of one partition need it.",
 )
-@options.output_options
+@common.output_options
 def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters, **given: Any) -> int:
     """Show what Kafka's files hold: batches, records, index entries, damage.
 
@@ -126,7 +125,7 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
     dump: a row stands for it, and the exit status is 4. It is 3 where one of several PATHs could not be read; the
     others are shown all the same.
     """
-    output = options.chosen_output(given.pop("output"))
+    output = common.chosen_output(given.pop("output"))
     settings_of = {"bytes_mode": given.pop("bytes_mode"), "live": given["follow"]}
     given["level"] = _level(given["level"], filters)
     _check_together(given, filters)

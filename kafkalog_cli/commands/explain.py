@@ -13,19 +13,19 @@ from kafkalog_cli.command import Command, Example
 from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.render import Settings, open_writer
 from kafkalog_cli.render.explanations import code_lines, digest_lines, entry_lines, heading_lines
-from kafkalog_core import tables
 from kafkalog_core.errors import AccessError
-from kafkalog_core.ops.explain import LINE_CHARACTERS, Digest, entries, explained, near
-from kafkalog_core.ops.reading.rows import RowChunk
-from kafkalog_core.ops.releases.release import LATEST
-from kafkalog_core.ops.report import Report
+from kafkalog_core.kafka.releases import LATEST
+from kafkalog_core.ops.explain.explain import LINE_CHARACTERS, Digest, entries, explained, near
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.rows import tables
+from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.source import open_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog_core.ops.explain import Entry, Heading
-    from kafkalog_core.tables import Table
+    from kafkalog_core.ops.explain.explain import Entry, Heading
+    from kafkalog_core.rows.tables import Table
 
 __all__ = ["explain_command"]
 

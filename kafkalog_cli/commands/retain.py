@@ -7,28 +7,32 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
+from kafkalog_cli.commands.shared import (
+    check_until,
+    find_policies,
+    forecast_options,
+    requests_of,
+    write_retention_forecasts,
+)
 from kafkalog_cli.exits import ExitStatus
-from kafkalog_cli.kafka_options import kafka_options
+from kafkalog_cli.options import common
+from kafkalog_cli.options.common import resolve_all
+from kafkalog_cli.options.kafka import kafka_options, now_option, retention_options
 from kafkalog_cli.render import open_retention
 from kafkalog_cli.repair import repair_options, run_repair, watched
-from kafkalog_cli.retaining import check_until, find_policies, forecast_options, requests_of, write_forecasts
-from kafkalog_cli.retention_options import retention_options
-from kafkalog_cli.setting_options import now_option
-from kafkalog_cli.targets import resolve_all
-from kafkalog_core.ops.retain import retain
-from kafkalog_core.ops.retention.survey import Survey
+from kafkalog_core.ops.retain.retain import retain
+from kafkalog_core.ops.retain.survey import Survey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog_cli.repair import Manner
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.progress import Progress
-    from kafkalog_core.ops.releases.settings import SettingsRequest
-    from kafkalog_core.ops.retain import Retained, RetainRequest
-    from kafkalog_core.ops.selecting.selection import Selection
+    from kafkalog_core.kafka.settings import SettingsRequest
+    from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.ops.retain.retain import Retained, RetainRequest
+    from kafkalog_core.progress import Progress
 
 __all__ = ["retain_command"]
 
@@ -57,11 +61,11 @@ EXAMPLES = (
     examples=EXAMPLES,
     exit_statuses=(ExitStatus.CLEAN, ExitStatus.CRASH, ExitStatus.USAGE, ExitStatus.REFUSED, ExitStatus.DAMAGE),
 )
-@options.targets_argument
+@common.targets_argument
 @retention_options
 @forecast_options
 @now_option
-@options.selection_options
+@common.selection_options
 @kafka_options
 @repair_options
 def retain_command(
@@ -92,7 +96,9 @@ def retain_command(
     check_until(given["until"], now_ms)
     requests = requests_of(resolve_all(list(paths), selection), request, now_ms, given, jobs=manner.asked_jobs or 1)
     with watched() as progress:
-        return write_forecasts(open_retention(manner.output, until_ms=given["until"]), _forecasts(requests, progress))
+        return write_retention_forecasts(
+            open_retention(manner.output, until_ms=given["until"]), _forecasts(requests, progress)
+        )
 
 
 def _forecasts(

@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
 from kafkalog_cli.ending import early_end
 from kafkalog_cli.exits import ExitStatus
-from kafkalog_cli.kafka_options import kafka_options
+from kafkalog_cli.options import common
+from kafkalog_cli.options.common import resolve_readable
+from kafkalog_cli.options.kafka import kafka_options, setting_options
 from kafkalog_cli.render import open_rolls
 from kafkalog_cli.repair import cores, watched
-from kafkalog_cli.setting_options import setting_options
-from kafkalog_cli.targets import resolve_readable
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.roll import RollRequest, roll
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.roll.roll import RollRequest, roll
 
 if TYPE_CHECKING:
-    from kafkalog_core.ops.releases.settings import SettingsRequest
-    from kafkalog_core.ops.selecting.selection import Selection
+    from kafkalog_core.kafka.settings import SettingsRequest
+    from kafkalog_core.ops.reading.selection import Selection
 
 __all__ = ["roll_command"]
 
@@ -40,7 +39,7 @@ EXAMPLES = (
 
 
 @click.command(name="roll", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
-@options.targets_argument
+@common.targets_argument
 @setting_options(
     segment_bytes="A segment's log may have so many bytes. Kafka 4 takes nothing below 1 MiB; its own tests set "
     "internal.segment.bytes with --set.",
@@ -64,11 +63,11 @@ EXAMPLES = (
     type=click.Path(readable=False),
     help="With --apply: the new log directory to write. What is there stays as it is.",
 )
-@options.selection_options
+@common.selection_options
 @kafka_options
-@options.limit_options
+@common.limit_options
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes that read.  [default: cores]")
-@options.verdict_output_option
+@common.verdict_output_option
 def roll_command(paths: tuple[str, ...], selection: Selection, request: SettingsRequest, **given: Any) -> int:
     """Tell where logs would have begun new segments, by the append rules of the release.
 
@@ -93,7 +92,7 @@ def roll_command(paths: tuple[str, ...], selection: Selection, request: Settings
         jobs=given["jobs"] or cores(),
         max_batch_bytes=given["max_batch_bytes"],
     )
-    return _show(asked, report, options.chosen_output(given["output"]))
+    return _show(asked, report, common.chosen_output(given["output"]))
 
 
 def _show(request: RollRequest, report: Report, output: str) -> int:

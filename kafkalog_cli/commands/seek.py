@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
-from kafkalog_cli import options, params
 from kafkalog_cli.command import Command, Example
-from kafkalog_cli.ending import early_end
+from kafkalog_cli.ending import Interruption, early_end
 from kafkalog_cli.exits import ExitStatus
-from kafkalog_cli.interrupt import Interruption
-from kafkalog_cli.kafka_options import kafka_option
+from kafkalog_cli.options import common
+from kafkalog_cli.options.common import resolve_all
+from kafkalog_cli.options.kafka import kafka_option
 from kafkalog_cli.render import Settings, open_writer
-from kafkalog_cli.targets import resolve_all
-from kafkalog_core import tables
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.seek import Question, SeekRequest, seek
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.seek.seek import Question, SeekRequest, seek
+from kafkalog_core.rows import tables
 
 if TYPE_CHECKING:
     from kafkalog_cli.render import Writer
-    from kafkalog_core.ops.selecting.selection import Selection
+    from kafkalog_core.ops.reading.selection import Selection
 
 __all__ = ["seek_command"]
 
@@ -52,11 +51,11 @@ _ANSWERS: Final = frozenset({"found", "end"})
 
 def parse_before(text: str) -> int:
     """`-1` (latest), `-2` (earliest), or a time."""
-    return int(text) if _BEFORE.fullmatch(text.strip()) else params.parse_time_ms(text)
+    return int(text) if _BEFORE.fullmatch(text.strip()) else common.parse_time_ms(text)
 
 
 @click.command(name="seek", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
-@options.targets_argument
+@common.targets_argument
 @click.option(
     "--offset",
     type=click.IntRange(min=0),
@@ -65,7 +64,7 @@ def parse_before(text: str) -> int:
 )
 @click.option(
     "--timestamp",
-    type=params.parse_time_ms,
+    type=common.parse_time_ms,
     metavar="T",
     help=(
         "The first record, in the order of offsets, that is not earlier than T: ISO 8601, UTC unless a zone is given, "
@@ -98,7 +97,7 @@ def parse_before(text: str) -> int:
 @click.option(
     "--read",
     "read_bytes",
-    type=params.parse_size,
+    type=common.parse_size,
     metavar="SIZE",
     help=(
         "Also what a fetch of this size from there on returns: its whole batches, and the slice with the cut batch at "
@@ -107,7 +106,7 @@ def parse_before(text: str) -> int:
 )
 @click.option(
     "--max-read-bytes",
-    type=params.parse_size,
+    type=common.parse_size,
     default=DEFAULT_MAX_READ_BYTES,
     show_default=True,
     metavar="SIZE",
@@ -115,9 +114,9 @@ def parse_before(text: str) -> int:
 )
 @click.option("--explain", is_flag=True, help="Show each step: segments, index slots and 4 KiB pages, bytes read.")
 @kafka_option
-@options.selection_options
-@options.limit_options
-@options.verdict_output_option
+@common.selection_options
+@common.limit_options
+@common.verdict_output_option
 def seek_command(paths: tuple[str, ...], selection: Selection, **given: Any) -> int:
     """Find a record: by its offset, its time or a byte, through the indexes.
 
@@ -141,7 +140,7 @@ def seek_command(paths: tuple[str, ...], selection: Selection, **given: Any) -> 
     )
     shown = (tables.SEEK, tables.FETCH, tables.BATCH) if request.read_bytes is not None else (tables.SEEK,)
     writer = open_writer(
-        options.chosen_output(given["output"]), Settings(tables=(*shown, tables.DAMAGE, tables.FINDING))
+        common.chosen_output(given["output"]), Settings(tables=(*shown, tables.DAMAGE, tables.FINDING))
     )
     return _write_all(writer, request)
 

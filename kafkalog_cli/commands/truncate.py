@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
 from kafkalog_cli.exits import ExitStatus
-from kafkalog_cli.kafka_options import kafka_options
+from kafkalog_cli.options import common
+from kafkalog_cli.options.kafka import kafka_options
 from kafkalog_cli.repair import repair_options, run_repair
 
 if TYPE_CHECKING:
     from kafkalog_cli.repair import Manner
-    from kafkalog_core.ops.releases.settings import SettingsRequest
-    from kafkalog_core.ops.selecting.selection import Selection
+    from kafkalog_core.kafka.settings import SettingsRequest
+    from kafkalog_core.ops.reading.selection import Selection
 
 __all__ = ["truncate_command"]
 
@@ -28,7 +28,7 @@ EXAMPLES = (
 
 
 @click.command(name="truncate", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
-@options.targets_argument
+@common.targets_argument
 @click.option(
     "--to-offset",
     type=click.IntRange(min=0),
@@ -44,7 +44,7 @@ EXAMPLES = (
         "shutdown file; .swap files that it puts in place, and what it deletes with the segments that they replace."
     ),
 )
-@options.selection_options
+@common.selection_options
 @kafka_options
 @repair_options
 def truncate_command(

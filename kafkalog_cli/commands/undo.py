@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
 from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.options import common
 from kafkalog_cli.repair import Showing, locked, places_of_journal, watched
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.ops.plans.obstacles import trust_problem
-from kafkalog_core.ops.plans.undo_sheet import list_sheet, prune_sheet, undo_sheet
-from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, refusal_of, scope_of
+from kafkalog_core.ops.repair.obstacles import trust_problem
+from kafkalog_core.ops.repair.sheet import list_sheet, prune_sheet, undo_sheet
+from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, refusal_of, scope_of
 from kafkalog_core.storage.changing.writer import Disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog_core.ops.undo import Scope
+    from kafkalog_core.ops.repair.undo import Scope
     from kafkalog_core.storage.changing.journal import Journal
 
 __all__ = ["undo_command"]
@@ -54,7 +54,7 @@ EXAMPLES = (
     ),
 )
 @click.option("--apply", "is_apply", is_flag=True, help="Do it. Without this nothing is changed.")
-@options.verdict_output_option
+@common.verdict_output_option
 def undo_command(
     directory: str,
     also: tuple[str, ...],
@@ -81,7 +81,7 @@ def undo_command(
         raise click.UsageError("--list stands alone")
     if is_prune and is_partial:
         raise click.UsageError("--prune takes nothing back; leave --partial out")
-    showing = Showing(options.chosen_output(output))
+    showing = Showing(common.chosen_output(output))
     if is_list:
         showing.show(list_sheet(scope_of(directory, also)))
         return showing.finish()

@@ -10,26 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli import options
-from kafkalog_cli.command import Command, Example
+from kafkalog_cli.command import Command, Example, version
+from kafkalog_cli.commands.shared import verdict_options, write_all
+from kafkalog_cli.ending import Interruption, StoppableProgress
 from kafkalog_cli.exits import ExitStatus
-from kafkalog_cli.interrupt import Interruption, StoppableProgress
+from kafkalog_cli.options import common
+from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.outfile import OutFile
 from kafkalog_cli.render import RunFacts, VerdictWriter, open_progress, open_report, open_verdicts
 from kafkalog_cli.statefile import StateFile
-from kafkalog_cli.targets import resolve_readable
-from kafkalog_cli.verifying import verdict_options, write_all
-from kafkalog_cli.version import version
 from kafkalog_core.format import kernels
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.verify.engine import verify
-from kafkalog_core.ops.verify.request import VerifyRequest
-from kafkalog_core.ops.verify.size import log_bytes
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.verify.engine import VerifyRequest, log_bytes, verify
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from kafkalog_core.ops.selecting.selection import Selection
+    from kafkalog_core.ops.reading.selection import Selection
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 
 __all__ = ["verify_command"]
@@ -44,7 +41,7 @@ EXAMPLES = (
 
 
 @click.command(name="verify", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
-@options.targets_argument
+@common.targets_argument
 @verdict_options
 @click.option(
     "--report",
@@ -66,9 +63,9 @@ EXAMPLES = (
         "included. Not among the files of a broker."
     ),
 )
-@options.selection_options
-@options.limit_options
-@options.verdict_output_option
+@common.selection_options
+@common.limit_options
+@common.verdict_output_option
 def verify_command(paths: tuple[str, ...], selection: Selection, **given: Any) -> int:
     """Check everything on a disk: logs, indexes, snapshots, checkpoints, names, owners.
 
@@ -89,7 +86,7 @@ def verify_command(paths: tuple[str, ...], selection: Selection, **given: Any) -
     )
     if not kernels.COMPILED:
         click.echo("kafkalog: no compiled kernels here; the interpreted ones are about 100 times slower", err=True)
-    output = "quiet" if given["quiet"] else options.chosen_output(given["output"])
+    output = "quiet" if given["quiet"] else common.chosen_output(given["output"])
     with ExitStack() as stack:
         state = _open_state(given["resume"], request, report, stack)
         facts = _run_facts(paths, selection, request, report)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.words import moment, size
+from kafkalog_core.text import moment, size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

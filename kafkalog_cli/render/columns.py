@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final, NamedTuple
+from itertools import compress
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from kafkalog_cli.render.cells import (
     NONE,
+    SHOWN_HEADERS,
     bytes_cell,
     headers_cell,
     human_bytes,
@@ -16,20 +18,34 @@ from kafkalog_cli.render.cells import (
     span,
     time_cell,
 )
+from kafkalog_core.format.columns import FORMAT_V07
+from kafkalog_core.format.layout import CONTROL_BIT, DELETE_HORIZON_BIT, MAGIC_V0, MAGIC_V2, TRANSACTIONAL_BIT
+from kafkalog_core.ops.reading.chunks import BatchChunk, RecordChunk, control_type_name
+from kafkalog_core.text import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from kafkalog_core.format.columns import BatchColumns, RecordColumns
+    from kafkalog_core.ops.reading.chunks import ChunkColumns
+    from kafkalog_core.rows.chunk import Chunk
 
 __all__ = [
     "DAMAGE_STYLE",
+    "EVENTS",
+    "PARTITIONS",
+    "SEGMENTS",
     "SHOWN",
     "Shown",
+    "column_cells",
+    "directory_of",
     "heading_of",
     "kind_of",
     "partition_of",
     "producer_cell",
     "record_notes",
     "row_style",
+    "word",
 ]
 
 
@@ -265,3 +281,234 @@ def partition_of(row: Mapping[str, object]) -> str:
     if row.get("path") is not None:
         return safe_text(os.path.dirname(str(row["path"])) or ".")
     return place_of({"topic": row.get("topic"), "partition": row.get("partition")})
+
+
+def _columns_number(title: str, name: str, rank: int = 0) -> Shown:
+    return Shown(title, lambda row: f"{row[name]:,}" if isinstance(row.get(name), int) else NONE, right=True, rank=rank)
+
+
+def word(title: str, name: str, rank: int = 0) -> Shown:
+    """A column of a word."""
+    return Shown(title, lambda row: plain(row.get(name)), rank=rank)
+
+
+def directory_of(row: Mapping[str, object]) -> str:
+    """`orders-0`, or `orders-0.<uuid>-future`: the directory's own name, as it is."""
+    return os.path.basename(str(row["path"]))
+
+
+def _partition_of(row: Mapping[str, object]) -> str:
+    return safe_text(f"{row.get('topic')}-{row.get('partition')}") if row.get("topic") else plain(row.get("path"))
+
+
+def _largest(row: Mapping[str, object]) -> str:
+    text = time_cell(row.get("largest_timestamp_ms")).replace(".000Z", "Z")
+    return text if row.get("is_record_timestamp") else f"{text} (file)"
+
+
+def _due(row: Mapping[str, object]) -> str:
+    due_ms, now_ms = row.get("due_ms"), row.get("now_ms")
+    if row.get("verdict") == "delete":
+        return "now"
+    if not isinstance(due_ms, int) or not isinstance(now_ms, int):
+        return NONE
+    return f"in {duration(due_ms - now_ms)}"
+
+
+PARTITIONS: Final = (
+    Shown("partition", lambda row: safe_text(directory_of(row))),
+    word("state", "state"),
+    _columns_number("segments", "segments", 2),
+    _columns_number("go", "deleted_segments"),
+    _size("log", "bytes", 1),
+    _size("goes", "deleted_bytes"),
+    _time("next due", "next_due_ms", 3),
+    Shown("what", lambda row: plain(row.get("message")), flexible=True),
+)
+SEGMENTS: Final = (
+    word("verdict", "verdict"),
+    word("segment", "segment"),
+    _size("log", "size_bytes", 2),
+    Shown("largest time", _largest, rank=3),
+    word("rule", "rule"),
+    Shown("due", _due, rank=1),
+    word("why", "reason"),
+)
+EVENTS: Final = (
+    _time("time", "time_ms"),
+    word("event", "event"),
+    Shown("segment", lambda row: f"{_partition_of(row)}/{plain(row.get('segment'))}"),
+    _size("size", "size_bytes"),
+    word("rule", "rule"),
+    _columns_number("log start", "log_start_offset", 1),
+    _size("log then", "log_bytes", 2),
+)
+
+
+Cells = tuple[str, ...]
+_Row = TypeVar("_Row")
+
+_COLUMN_CELLS_RECORD: Final = (
+    "batch",
+    "offset",
+    "timestamp_ms",
+    "key_start",
+    "key_size",
+    "value_start",
+    "value_size",
+    "first_header",
+    "header_count",
+)
+_OWN: Final = ("position", "size_bytes", "base_offset", "last_offset", "record_count", "max_timestamp_ms")
+_COLUMN_CELLS_PRODUCER: Final = ("producer_id", "producer_epoch", "base_sequence")
+_SHARED: Final = ("attributes", "leader_epoch", "crc_stored", "crc_computed", "base_timestamp_ms")
+
+
+def column_cells(chunk: Chunk) -> Iterator[tuple[Cells, str]] | None:
+    """The cells of each row in the order of `SHOWN`, and its style; None: the rows are to be taken one by one."""
+    if not isinstance(chunk, BatchChunk | RecordChunk):
+        return None
+    columns = chunk.columns()
+    if columns.records is not None:
+        is_v07 = bool(columns.batches.count) and columns.batches.column("format")[0] == FORMAT_V07
+        return None if is_v07 else _record_cells(columns, columns.records)
+    return _batch_cells(chunk, columns) if columns.batches.holds_only("format", MAGIC_V2) else None
+
+
+def _values(columns: BatchColumns | RecordColumns, names: tuple[str, ...]) -> Iterator[tuple[int, ...]]:
+    return zip(*(columns.column(name).tolist() for name in names), strict=True)
+
+
+class _Times:
+    """`time_cell`, which makes the text of a second once for all times in it."""
+
+    def __init__(self) -> None:
+        self._second: int | None = None
+        self._prefix = ""
+
+    def cell(self, timestamp_ms: int) -> str:
+        """The text of a timestamp."""
+        if timestamp_ms < 0:
+            return time_cell(timestamp_ms)
+        second, rest_ms = divmod(timestamp_ms, 1000)
+        if second != self._second:
+            text = time_cell(second * 1000)
+            if not text.endswith("Z"):  # beyond the year 9999
+                return time_cell(timestamp_ms)
+            self._second, self._prefix = second, text.removesuffix("000Z")
+        return f"{self._prefix}{rest_ms:03d}Z"
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+def _batch_cells(chunk: BatchChunk | RecordChunk, columns: ChunkColumns) -> Iterator[tuple[Cells, str]]:
+    """Cells of batches of magic 2; most of a log has the same attributes and leader epoch."""
+    batches, times = columns.batches, _Times()
+    shared: dict[tuple[object, ...], tuple[Cells, str]] = {}
+    rows = zip(
+        range(batches.count),
+        _values(batches, _OWN),
+        _values(batches, _COLUMN_CELLS_PRODUCER),
+        _values(batches, _SHARED),
+        strict=True,
+    )
+    for number, own, producer, (attributes, epoch, stored, computed, base_ms) in _shown(columns, rows):
+        horizon_ms = base_ms if attributes & DELETE_HORIZON_BIT else None
+        key = attributes, epoch, computed < 0, stored == computed, horizon_ms
+        if key not in shared:
+            row = chunk.row_view(number)
+            shared[key] = tuple(column.cell(row) for column in SHOWN["batch"]), row_style(row)
+        (_, _, _, _, format_cell, codec, _time, epoch_cell, _producer, crc, notes), style = shared[key]
+        position, size, first, last, count, newest_ms = own
+        yield (
+            (
+                str(position),
+                human_bytes(size),
+                f"{first}..{last}",
+                str(count),
+                format_cell,
+                codec,
+                times.cell(newest_ms),
+                epoch_cell,
+                NONE if producer[0] == -1 else producer_cell(dict(zip(_COLUMN_CELLS_PRODUCER, producer, strict=True))),
+                crc,
+                notes,
+            ),
+            style,
+        )
+
+
+def _shown(columns: ChunkColumns, rows: Iterator[_Row]) -> Iterator[_Row]:
+    """The rows that are selected."""
+    return rows if columns.selection is None else compress(rows, columns.selection)
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+class _Batches:
+    """What the records of a batch have in common: where it starts, whether they have times, and their notes."""
+
+    def __init__(self, columns: ChunkColumns) -> None:
+        names = ("position", "format", "attributes", "producer_id", "producer_epoch")
+        self._rows = [columns.batches.column(name) for name in names]
+        self._resynced = columns.resynced
+        self._notes: dict[tuple[object, ...], str] = {}
+
+    def of(self, number: int) -> tuple[str, bool, str, bool]:
+        """Position, whether there are times, notes, and whether each record has a key to show."""
+        position, batch_format, attributes, producer_id, epoch = [column[number] for column in self._rows]
+        is_v2 = batch_format == MAGIC_V2
+        is_control = is_v2 and bool(attributes & CONTROL_BIT)
+        notes = self._noted(is_v2 and bool(attributes & TRANSACTIONAL_BIT), producer_id if is_v2 else None, epoch)
+        return str(position), batch_format != MAGIC_V0, notes, is_control
+
+    def of_marker(self, number: int, key: memoryview | None) -> str:
+        """The notes of one record of a control batch."""
+        _, _, attributes, producer_id, epoch = [column[number] for column in self._rows]
+        control_type = control_type_name(None if key is None else bytes(key))
+        return self._noted(bool(attributes & TRANSACTIONAL_BIT), producer_id, epoch, control_type)
+
+    def _noted(self, is_transactional: bool, producer_id: int | None, epoch: int, control_type: str = "") -> str:
+        key = is_transactional, producer_id, epoch, control_type
+        if key not in self._notes:
+            row = {"is_transactional": is_transactional, "producer_id": producer_id, "producer_epoch": epoch}
+            self._notes[key] = record_notes({**row, "control_type": control_type, "resynced": self._resynced})
+        return self._notes[key]
+
+
+def _record_cells(columns: ChunkColumns, records: RecordColumns) -> Iterator[tuple[Cells, str]]:
+    memory, times, batches = columns.memory, _Times(), _Batches(columns)
+    style = row_style({"resynced": columns.resynced})
+    current, position, has_times, notes, is_control = -1, "", False, "", False
+    for batch, offset, timestamp_ms, key_start, key_size, value_start, value_size, first, count in _shown(
+        columns, _values(records, _COLUMN_CELLS_RECORD)
+    ):
+        if batch != current:
+            current = batch
+            position, has_times, notes, is_control = batches.of(batch)
+        key = memory[key_start : key_start + key_size] if key_size >= 0 else None
+        yield (
+            (
+                str(offset),
+                NONE,
+                position,
+                times.cell(timestamp_ms) if has_times else NONE,
+                batches.of_marker(batch, key) if is_control else notes,
+                bytes_cell(key),
+                _headers(columns, records, first, count) if count else NONE,
+                bytes_cell(memory[value_start : value_start + value_size] if value_size >= 0 else None),
+            ),
+            style,
+        )
+
+
+def _headers(columns: ChunkColumns, records: RecordColumns, first: int, count: int) -> str:
+    """`headers_cell` of no more of them than it shows."""
+    found = []
+    for number in range(first, first + min(count, SHOWN_HEADERS + 1)):
+        header = records.headers.row(number)
+        key, value = (
+            None if header[f"{name}_size"] < 0 else columns.memory[start : start + header[f"{name}_size"]]
+            for name in ("key", "value")
+            for start in [header[f"{name}_start"]]
+        )
+        found.append((key, value))
+    return headers_cell(found)

@@ -7,13 +7,13 @@ import textwrap
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_cli.render.cells import safe_text
-from kafkalog_cli.render.sentences import command_text
-from kafkalog_core.words import count_of
+from kafkalog_cli.render.text import command_text
+from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog_core.ops.explain import Digest, Entry, Heading
+    from kafkalog_core.ops.explain.explain import Digest, Entry, Heading
 
 __all__ = ["code_lines", "digest_lines", "entry_lines", "heading_lines"]
 

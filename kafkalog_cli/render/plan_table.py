@@ -11,17 +11,15 @@ from rich.text import Text
 
 from kafkalog_cli.render.cells import NONE, human_bytes, plain, safe_text, span, time_cell
 from kafkalog_cli.render.columns import Shown
-from kafkalog_cli.render.findings import finding_lines
-from kafkalog_cli.render.sentences import closed, command_text, sentence_lines
-from kafkalog_cli.render.table import open_console
-from kafkalog_cli.render.widths import choose_layout
-from kafkalog_core import tables
-from kafkalog_core.words import count_of, sizes
+from kafkalog_cli.render.table import choose_layout, open_console
+from kafkalog_cli.render.text import closed, command_text, finding_lines, sentence_lines
+from kafkalog_core.rows import tables
+from kafkalog_core.text import count_of, sizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kafkalog_core.ops.plans.sheet import Sheet
+    from kafkalog_core.ops.repair.sheet import Sheet
 
 __all__ = ["PlanTable"]
 

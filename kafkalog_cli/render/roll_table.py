@@ -11,17 +11,16 @@ from rich.text import Text
 
 from kafkalog_cli.render.cells import NONE, counts_cell, human_bytes, plain, safe_text, time_cell
 from kafkalog_cli.render.columns import Shown
-from kafkalog_cli.render.compact_detail import table_lines, wrapped
-from kafkalog_cli.render.findings import finding_lines
-from kafkalog_cli.render.summary import summary_sentence, verdict
+from kafkalog_cli.render.compact_table import table_lines, wrapped
 from kafkalog_cli.render.table import VERDICT_STYLES, open_console
-from kafkalog_core.words import count_of
+from kafkalog_cli.render.text import finding_lines, summary_sentence, verdict
+from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.rolling.forecast import RollForecast
+    from kafkalog_core.ops.roll.forecast import RollForecast
 
 __all__ = ["RollTable"]
 

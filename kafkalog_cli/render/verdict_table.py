@@ -10,15 +10,12 @@ from rich.text import Text
 
 from kafkalog_cli.render.cells import NONE, human_bytes, plain, safe_text, span
 from kafkalog_cli.render.columns import Shown
-from kafkalog_cli.render.findings import finding_lines
-from kafkalog_cli.render.summary import verdict as verdict_word
-from kafkalog_cli.render.summary import verdict_sentence
-from kafkalog_cli.render.table import VERDICT_STYLES, open_console
-from kafkalog_cli.render.widths import choose_layout
-from kafkalog_core.ops.verify.rows import partition_row, state_of
-from kafkalog_core.ops.verify.spans import damage_map
-from kafkalog_core.ops.verify.verdict import PartitionVerdict
-from kafkalog_core.words import count_of
+from kafkalog_cli.render.table import VERDICT_STYLES, choose_layout, open_console
+from kafkalog_cli.render.text import finding_lines, verdict_sentence
+from kafkalog_cli.render.text import verdict as verdict_word
+from kafkalog_core.ops.verify.engine import partition_row, state_of
+from kafkalog_core.ops.verify.verdict import PartitionVerdict, damage_map
+from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog_core.findings.messages_dirs import DIRECTORIES
-from kafkalog_core.findings.messages_elsewhere import ELSEWHERE
+from kafkalog_core.findings.messages_dirs import DIRECTORIES, ELSEWHERE
 from kafkalog_core.findings.messages_files import FILES
 from kafkalog_core.findings.messages_recovery import RECOVERY
 from kafkalog_core.findings.messages_running import RUNNING

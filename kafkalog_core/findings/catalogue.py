@@ -9,28 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.findings.catalogs import CATALOGS
-from kafkalog_core.findings.checkpoints import CHECKPOINTS
-from kafkalog_core.findings.compactions import COMPACTIONS
-from kafkalog_core.findings.exports import EXPORTS
-from kafkalog_core.findings.files import FILES
-from kafkalog_core.findings.indexes import INDEXES
+from kafkalog_core.findings.files import FILES, INDEXES, SMALL_FILES
+from kafkalog_core.findings.jobs import CATALOGS, EXPORTS, LOOKUPS, REPLICAS
 from kafkalog_core.findings.kinds import Finding
-from kafkalog_core.findings.logdirs import LOG_DIRS
-from kafkalog_core.findings.logs import LOGS
-from kafkalog_core.findings.lookups import LOOKUPS
-from kafkalog_core.findings.metadata_log import METADATA_LOG
+from kafkalog_core.findings.logdirs import CHECKPOINTS, LOG_DIRS, METADATA_LOG
+from kafkalog_core.findings.logs import LOGS, V07_SUFFIX, in_07
 from kafkalog_core.findings.next_commands import NEXT_COMMANDS
-from kafkalog_core.findings.of_07 import V07_SUFFIX, in_07
-from kafkalog_core.findings.ownership import BROKER_DIRS
-from kafkalog_core.findings.partitions import PARTITIONS
+from kafkalog_core.findings.partitions import BROKER_DIRS, PARTITIONS
+from kafkalog_core.findings.plans import COMPACTIONS, REINDEXING, RETENTION, ROLLING, TRUNCATIONS
 from kafkalog_core.findings.producers import PRODUCERS
-from kafkalog_core.findings.reindexing import REINDEXING
-from kafkalog_core.findings.replicas import REPLICAS
-from kafkalog_core.findings.retention import RETENTION
-from kafkalog_core.findings.rolling import ROLLING
-from kafkalog_core.findings.small_files import SMALL_FILES
-from kafkalog_core.findings.truncations import TRUNCATIONS
 
 if TYPE_CHECKING:
     from kafkalog_core.findings.kinds import Severity

@@ -11,21 +11,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format import kernels
-from kafkalog_core.format.arena import PayloadDamage
 from kafkalog_core.format.clean_terms import (
+    COPIED_FORMS,
+    FLAT,
     Filtered,
     FilterRules,
+    Form,
     Tally,
+    flatten,
+    mark_rewritten,
+    rewrap,
 )
-from kafkalog_core.format.clean_wrappers import COPIED_FORMS, FLAT, Form, flatten, mark_rewritten, rewrap
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
-from kafkalog_core.format.deflate import compress
+from kafkalog_core.format.compression import PayloadDamage, compress
 from kafkalog_core.format.kernels import clean_numbers as n
 from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, RECORD_BATCH_OVERHEAD
-from kafkalog_core.format.whole_batches import CLEAN_ROWS, Piece, whole_batches
+from kafkalog_core.format.offset_map import CLEAN_ROWS, Piece, whole_batches
 
 if TYPE_CHECKING:
-    from kafkalog_core.format.heavy_keys import HeavyKeys
+    from kafkalog_core.format.clean_terms import HeavyKeys
     from kafkalog_core.format.offset_map import OffsetMap
 
 __all__ = ["RunFilter"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import FieldError, TruncatedError, UnsupportedError
 from kafkalog_core.format import layout
-from kafkalog_core.format.bounded import MAX_PARTS, PIECE_BYTES, Buffer, TrailingError, gather, over_limit, over_parts
+from kafkalog_core.format.codecs import MAX_PARTS, PIECE_BYTES, Buffer, TrailingError, gather, over_limit, over_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

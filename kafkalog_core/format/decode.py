@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.format import kernels
-from kafkalog_core.format.arena import Arena, PayloadDamage, codec_name, first_offset, lost_offsets
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
+from kafkalog_core.format.compression import Arena, PayloadDamage, codec_name, first_offset, lost_offsets
+from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = [
+    "Contradiction",
     "PayloadDamage",
     "RecordRun",
     "codec_name",
@@ -26,8 +28,11 @@ __all__ = [
     "decode_backwards",
     "decode_run",
     "decode_some",
+    "header_contradictions",
+    "records_outside",
     "state_at",
 ]
+
 
 GROUP_BYTES: Final = 64 * 1024  # of compressed batches that are inflated together on the way back
 MAX_HEADERS: Final = 1024 * 1024  # of one record; 32 bytes each in the columns
@@ -231,3 +236,44 @@ def damage_at(batches: BatchColumns, state: array[int], result: int, next_offset
     lost_from = next_offset if ordinal else first_offset(batches, row)
     lost = lost_offsets(batches, row, lost_from)
     return PayloadDamage(row, reason, f"{detail}, though the checksum agrees{lost}", ordinal, lost_from)
+
+
+class Contradiction(NamedTuple):
+    """The batch in row `batch` says what cannot be true; `reason` is a word of the catalogue of damage."""
+
+    batch: int
+    reason: str
+    detail: str
+
+
+def header_contradictions(batches: BatchColumns) -> Iterator[Contradiction]:
+    """Those that the headers alone show, by row. Healthy batches cost one pass of a kernel."""
+    row = kernels.find_contradiction(batches, 0)
+    while row < batches.count:
+        base, last = batches.column("base_offset")[row], batches.column("last_offset")[row]
+        yield Contradiction(row, "header-contradiction", _sentence(base, last, batches.column("record_count")[row]))
+        row = kernels.find_contradiction(batches, row + 1)
+
+
+def _sentence(base: int, last: int, count: int) -> str:
+    if count < 0:
+        return f"its header counts {count} records"
+    if last < base and last + 2 * (MAX_INT64 + 1) - base <= MAX_INT32:
+        return f"its offsets start at {base} and pass 2^63-1, the largest that there is"
+    if last < base:
+        return f"its header says that it starts at offset {base} and ends before it, at {last}"
+    return f"its header counts {count} records in the {last - base + 1} offsets {base} to {last}"
+
+
+def records_outside(batches: BatchColumns, records: RecordColumns) -> Iterator[Contradiction]:
+    """Batches with records at offsets that are not theirs, each once."""
+    rows, offsets = records.column("batch"), records.column("offset")
+    row = kernels.find_outside(batches, records, 0)
+    while row < records.count:
+        batch = rows[row]
+        base, last = batches.column("base_offset")[batch], batches.column("last_offset")[batch]
+        outside = f"a record in it says offset {offsets[row]}, outside of the batch's own, {base} to {last}"
+        yield Contradiction(batch, "record-offset", outside)
+        while row < records.count and rows[row] == batch:
+            row += 1
+        row = kernels.find_outside(batches, records, row)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kafkalog_core.format.columns import FORMAT_NAMES, FORMAT_V07
 from kafkalog_core.format.kernels import gather_numbers as numbers
-from kafkalog_core.format.template import FORMATS, NAMING, Pieces
+from kafkalog_core.format.templates import FORMATS, NAMING, Pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkalog_core.tables import Column, Kind
+    from kafkalog_core.rows.tables import Column, Kind
 
     Allocate = Callable[[int], Any]
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kafkalog_core.format.control import KRaftVoters
-from kafkalog_core.format.flexible import Cursor
+from kafkalog_core.format.control import Cursor, KRaftVoters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kafkalog_core.format.flexible import Buffer
+    from kafkalog_core.format.control import Buffer
 
 __all__ = [
     "BROKER_RESOURCE",

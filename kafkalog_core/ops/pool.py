@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
     from types import TracebackType
 
-    from kafkalog_core.ops.progress import Progress
+    from kafkalog_core.progress import Progress
 
 __all__ = ["Pool", "Workers"]
 

@@ -11,10 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from kafkalog_core.spark.errors import SparkError
     from kafkalog_core.spark.notebook import Disks, open_catalog, open_export, open_session
-    from kafkalog_core.spark.result import Result
-    from kafkalog_core.spark.session import SessionSettings
+    from kafkalog_core.spark.session.errors import SparkError
+    from kafkalog_core.spark.session.parquet import Result
+    from kafkalog_core.spark.session.session import SessionSettings
 
 __all__ = ["Disks", "Result", "SessionSettings", "SparkError", "open_catalog", "open_export", "open_session"]
 

@@ -17,28 +17,27 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from kafkalog_core.ops.plans.sites import sites_of
-from kafkalog_core.ops.progress import NO_PROGRESS
-from kafkalog_core.ops.releases.settings import SettingsRequest
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.partitions import check_topics
-from kafkalog_core.ops.selecting.selection import Selection
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.spark.paths import local_paths
-from kafkalog_core.spark.result import Result
-from kafkalog_core.spark.session import DEFAULTS, SessionSettings
-from kafkalog_core.spark.session import open_session as _open_session
+from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.selection import Selection
+from kafkalog_core.ops.reading.targets import check_topics, resolve
+from kafkalog_core.ops.repair.plan import sites_of
+from kafkalog_core.progress import NO_PROGRESS
+from kafkalog_core.spark.session.errors import local_paths
+from kafkalog_core.spark.session.parquet import Result
+from kafkalog_core.spark.session.session import DEFAULTS, SessionSettings
+from kafkalog_core.spark.session.session import open_session as _open_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kafkalog_core.ops.progress import Progress
-    from kafkalog_core.ops.reading.rows import Chunk
-    from kafkalog_core.ops.selecting.targets import Target
+    from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.ops.verify.check import Level
-    from kafkalog_core.spark.workers import SparkWorkers
+    from kafkalog_core.progress import Progress
+    from kafkalog_core.rows.chunk import Chunk
+    from kafkalog_core.spark.session.workers import SparkWorkers
 
 __all__ = ["Disks", "open_catalog", "open_export", "open_session"]
 
@@ -53,14 +52,14 @@ def open_session(settings: SessionSettings = DEFAULTS) -> SparkSession:
 
 def open_catalog(spark: SparkSession, path: str) -> dict[str, DataFrame]:
     """The tables of a catalogue by name: segments, batches, findings and partitions. Raises StorageError."""
-    from kafkalog_core.spark.read_catalog import read_catalog  # noqa: PLC0415 - imports pyspark
+    from kafkalog_core.spark.source.sql import read_catalog  # noqa: PLC0415 - imports pyspark
 
     return read_catalog(spark, path)
 
 
 def open_export(spark: SparkSession, path: str) -> DataFrame:
     """The records of an export, each once, whatever died while it was written. Raises StorageError."""
-    from kafkalog_core.spark.read_export import read_export  # noqa: PLC0415 - imports pyspark
+    from kafkalog_core.spark.source.sql import read_export  # noqa: PLC0415 - imports pyspark
 
     return read_export(spark, path)
 
@@ -122,7 +121,7 @@ class Disks:
             catalog: a catalogue, whose batches, segments, findings and partitions stand in place of the disks'.
             export: an export, whose records stand in place of the disks'.
         """
-        from kafkalog_core.spark.sql import Sources, query  # noqa: PLC0415 - needs Spark
+        from kafkalog_core.spark.source.sql import Sources, query  # noqa: PLC0415 - needs Spark
 
         sources = Sources(paths=self._paths, options=self._options(), catalog=catalog, export=export)
         return query(self._spark, text, sources)
@@ -135,9 +134,12 @@ class Disks:
             level: headers reads batch headers alone, checksums every byte, records decodes every record too.
             now_ms: the time of the check, behind which timestamps lie in the future; null: now.
         """
-        from kafkalog_core.ops.verify.request import VerifyRequest  # noqa: PLC0415 - only what is asked for
-        from kafkalog_core.ops.verify.rows import count, rows_of  # noqa: PLC0415 - as above
-        from kafkalog_core.spark.verify import verify  # noqa: PLC0415 - as above
+        from kafkalog_core.ops.verify.engine import (  # noqa: PLC0415 - as above
+            VerifyRequest,
+            count,
+            rows_of_verdict,
+        )
+        from kafkalog_core.spark.jobs import verify  # noqa: PLC0415 - as above
 
         report = Report()
         request = VerifyRequest(targets=self._targets(), now_ms=_now(now_ms), level=level)
@@ -145,7 +147,7 @@ class Disks:
         def chunks() -> Iterator[Chunk]:
             for verdict in verify(self._workers(), request, self._progress):
                 count(verdict, report)
-                yield from rows_of(verdict)
+                yield from rows_of_verdict(verdict)
 
         return Result(self._spark, chunks(), report)
 
@@ -157,7 +159,7 @@ class Disks:
             level: see `verify`.
             now_ms: see `verify`.
         """
-        from kafkalog_core.spark.catalog import CatalogRequest, catalog  # noqa: PLC0415 - only what is asked for
+        from kafkalog_core.spark.catalog.catalog import CatalogRequest, catalog  # noqa: PLC0415 - only what is asked for
 
         report = Report()
         request = CatalogRequest(
@@ -175,7 +177,7 @@ class Disks:
             now_ms: the time, for the commits; null: now.
             asked: fields of `export.Asked`: where to begin, and what to do with a log that is another one now.
         """
-        from kafkalog_core.spark.export import Asked, ExportRequest, export  # noqa: PLC0415 - only what is asked for
+        from kafkalog_core.spark.export.export import Asked, ExportRequest, export  # noqa: PLC0415 - only what is asked for
 
         report = Report()
         request = ExportRequest(targets=self._targets(), output=local_paths([output])[0], asked=Asked(**asked))
@@ -190,9 +192,9 @@ class Disks:
             settings: release and settings; null: what the disks tell, and Kafka's defaults.
             now_ms: the moment; null: now.
         """
-        from kafkalog_core.ops.retain import RetainRequest  # noqa: PLC0415 - only what is asked for
-        from kafkalog_core.ops.retention.survey import Wanted  # noqa: PLC0415 - as above
-        from kafkalog_core.spark.retain import retain_rows  # noqa: PLC0415 - as above
+        from kafkalog_core.ops.retain.retain import RetainRequest  # noqa: PLC0415 - only what is asked for
+        from kafkalog_core.ops.retain.survey import Wanted  # noqa: PLC0415 - as above
+        from kafkalog_core.spark.jobs import retain_rows  # noqa: PLC0415 - as above
 
         report = Report()
         wanted = Wanted(kafka=settings or SettingsRequest(), now_ms=_now(now_ms))
@@ -212,8 +214,8 @@ class Disks:
             now_ms: see `retain`.
             force: whatever the dirty ratio is.
         """
-        from kafkalog_core.ops.compact import CompactRequest  # noqa: PLC0415 - only what is asked for
-        from kafkalog_core.spark.compact import compact  # noqa: PLC0415 - as above
+        from kafkalog_core.ops.compact.compact import CompactRequest  # noqa: PLC0415 - only what is asked for
+        from kafkalog_core.spark.jobs import compact  # noqa: PLC0415 - as above
 
         report = Report()
         request = CompactRequest(
@@ -224,9 +226,12 @@ class Disks:
 
     def replicas(self) -> Result:
         """Which copy of each partition to keep, and why: `replica`, `replica_copy` and `replica_range` rows."""
-        from kafkalog_core.ops.replicas.comparison import rows_of  # noqa: PLC0415 - only what is asked for
-        from kafkalog_core.ops.replicas.engine import ReplicasRequest, work_of  # noqa: PLC0415 - as above
-        from kafkalog_core.spark.replicas import replicas  # noqa: PLC0415 - as above
+        from kafkalog_core.ops.replicas.compare import (  # noqa: PLC0415 - as above
+            ReplicasRequest,
+            rows_of,
+            work_of,
+        )
+        from kafkalog_core.spark.jobs import replicas  # noqa: PLC0415 - as above
 
         report = Report()
         work = work_of(ReplicasRequest(targets=self._targets()))
@@ -238,7 +243,7 @@ class Disks:
         return tuple(resolve(self._paths, self._selection))
 
     def _workers(self) -> SparkWorkers:
-        from kafkalog_core.spark.workers import SparkWorkers  # noqa: PLC0415 - needs Spark
+        from kafkalog_core.spark.session.workers import SparkWorkers  # noqa: PLC0415 - needs Spark
 
         return SparkWorkers(self._spark, self._progress)
 
@@ -252,7 +257,7 @@ class Disks:
         return {name: value for name, value in options.items() if value}
 
     def _read(self, table: str, columns: tuple[str, ...], given: dict[str, Any]) -> DataFrame:
-        from kafkalog_core.spark.schema import SPARK_TABLES, ddl  # noqa: PLC0415 - only where rows are read
+        from kafkalog_core.spark.session.arrow import SPARK_TABLES, ddl  # noqa: PLC0415 - only where rows are read
 
         reader = self._spark.read.format("kafkalog").option("table", table)
         if columns:

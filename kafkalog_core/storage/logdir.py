@@ -27,8 +27,8 @@ from kafkalog_core.format.names import (
     parse_file_name,
     topic_name_problem,
 )
-from kafkalog_core.storage.file_codes import code_of_dir_error
 from kafkalog_core.storage.listing import DirectoryInfo, FileInfo, Listing, list_directory
+from kafkalog_core.storage.source import code_of_dir_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

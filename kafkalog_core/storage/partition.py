@@ -24,8 +24,15 @@ from kafkalog_core.format.names import (
     parse_file_name,
     segment_file_name,
 )
-from kafkalog_core.storage.listing import FileInfo, Listing, list_directory, stat_path
-from kafkalog_core.storage.segment import Segment, SegmentState, group_segments
+from kafkalog_core.storage.listing import (
+    FileInfo,
+    Listing,
+    Segment,
+    SegmentState,
+    group_segments,
+    list_directory,
+    stat_path,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalog_core.ops.cleaning.forecast import CompactForecast
+from kafkalog_core.ops.compact.forecast import CompactForecast
 
 Row = dict[str, object]
 

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from kafkalog_cli.commands import compact as compact_module
 from kafkalog_cli.main import cli
-from kafkalog_core import tables
 from kafkalog_core.errors import SettingError
 from kafkalog_core.format import offset_map
-from kafkalog_core.ops.cleaning import spool
+from kafkalog_core.ops.compact import simulation
+from kafkalog_core.rows import tables
 from tests.build import Record, batch_v2
 from tests.cli import compact_rows
 from tests.storage.brokers import Appended, write_segment
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from kafkalog_core.ops.cleaning.forecast import CompactForecast
-    from kafkalog_core.ops.compact import CompactRequest
-    from kafkalog_core.ops.progress import Progress
-    from kafkalog_core.ops.report import Report
+    from kafkalog_core.ops.compact.compact import CompactRequest
+    from kafkalog_core.ops.compact.forecast import CompactForecast
+    from kafkalog_core.ops.reading.report import Report
+    from kafkalog_core.progress import Progress
 
 
 class Simulating:
@@ -214,7 +214,7 @@ def test_a_map_that_is_full(customers: Path) -> None:
 
 
 def test_no_room_for_the_cleans_that_follow(customers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool, "free_bytes", lambda path: 10)
+    monkeypatch.setattr(simulation, "free_bytes", lambda path: 10)
     result = run("--kafka", "4.3.1", "--set", "cleanup.policy=compact", "--force", "--memory", 100, customers)
     rows: list[dict[str, Any]] = [json.loads(line) for line in result.stdout.splitlines()]
     assert (rows[0]["passes"], rows[0]["state"]) == (1, "cleanable")

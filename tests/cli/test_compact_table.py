@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_cli.render import open_compactions
-from kafkalog_cli.render.compact_words import share
+from kafkalog_cli.render.compact_table import share
 from kafkalog_core.findings import found
 from tests.cli import compact_rows as rows
 from tests.cli.conftest import summary
 
 if TYPE_CHECKING:
-    from kafkalog_core.ops.cleaning.forecast import CompactForecast
+    from kafkalog_core.ops.compact.forecast import CompactForecast
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkalog_cli.options import chosen_output
+from kafkalog_cli.options.common import chosen_output
 
 
 def test_the_defaults(dumping):

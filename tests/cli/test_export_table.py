@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkalog_cli.render import open_exports
-from kafkalog_core import tables
 from kafkalog_core.findings import found
-from kafkalog_core.ops.reading.rows import RowChunk
-from kafkalog_core.ops.report import Report
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.rows import tables
+from kafkalog_core.rows.chunk import RowChunk
 
 if TYPE_CHECKING:
     import pytest

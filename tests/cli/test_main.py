@@ -221,8 +221,8 @@ FLOOD = """
 import sys
 sys.argv[0] = "kafkalog"
 from kafkalog_cli.commands import dump as module
-from kafkalog_core import tables
-from kafkalog_core.ops.reading.rows import RowChunk
+from kafkalog_core.rows import tables
+from kafkalog_core.rows.chunk import RowChunk
 module.kernels.COMPILED = True  # what is said of interpreted ones is another test's matter
 rows = [{"topic": "t", "partition": 0, "segment": "s", "position": n} for n in range(1000)]
 module.dump = lambda *ignored: (RowChunk(tables.BATCH, rows) for _ in range(3000))

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.apply import apply_draft
-from kafkalog_core.ops.plans import plan as plan_module
-from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
-from kafkalog_core.ops.plans.sites import site_of
+from kafkalog_core.ops.repair import plan as plan_module
+from kafkalog_core.ops.repair.apply import apply_draft
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
 from tests.cli import test_repair
 from tests.cli.test_repair import Said, run
 from tests.storage import repairs

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_cli import params
+from kafkalog_cli.options import common
 
 DAY_MS = 86_400_000
 
@@ -27,13 +27,13 @@ DAY_MS = 86_400_000
     ],
 )
 def test_size(text, size_bytes):
-    assert params.parse_size(text) == size_bytes
+    assert common.parse_size(text) == size_bytes
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1.5g", "1p", "g", "0x10", "99999999t", "64 KiB/s"])
 def test_no_size(text):
     with pytest.raises(click.BadParameter):
-        params.parse_size(text)
+        common.parse_size(text)
 
 
 @pytest.mark.parametrize(
@@ -41,13 +41,13 @@ def test_no_size(text):
     [("3..9", (3, 9)), ("3..", (3, None)), ("..9", (None, 9)), ("7", (7, 7)), ("1_000..2_000", (1000, 2000))],
 )
 def test_range(text, expected):
-    assert params.parse_range(text) == expected
+    assert common.parse_range(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "..", "9..3", "a..b", "-5..3", "1...3", "1-3", str(2**63)])
 def test_no_range(text):
     with pytest.raises(click.BadParameter):
-        params.parse_range(text)
+        common.parse_range(text)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_no_range(text):
     ],
 )
 def test_times(text, expected):
-    assert params.parse_times(text) == expected
+    assert common.parse_times(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -80,48 +80,48 @@ def test_times(text, expected):
 )
 def test_a_small_number_is_no_clear_time(text, readings):
     with pytest.raises(click.BadParameter) as caught:
-        params.parse_times(text)
+        common.parse_times(text)
     for reading in readings:
         assert reading in caught.value.message
 
 
 def test_milliseconds_from_1973_on():
-    assert params.parse_times("100000000000..") == (10**11, None)
+    assert common.parse_times("100000000000..") == (10**11, None)
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2024-13-01", "..", "2024-01-02..2024-01-01"])
 def test_no_times(text):
     with pytest.raises(click.BadParameter):
-        params.parse_times(text)
+        common.parse_times(text)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("a=b", (b"a", b"b")), ("a", (b"a", None)), ("a=", (b"a", b"")), ("a=b=c", (b"a", b"b=c"))]
 )
 def test_header(text, expected):
-    assert params.parse_header(text) == expected
+    assert common.parse_header(text) == expected
 
 
 def test_hexadecimal():
-    assert params.parse_hex("0x00 ff") == b"\x00\xff"
+    assert common.parse_hex("0x00 ff") == b"\x00\xff"
     with pytest.raises(click.BadParameter):
-        params.parse_hex("0f0")
+        common.parse_hex("0f0")
 
 
 def test_patterns_are_checked():
-    assert params.parse_pattern("a|b") == "a|b"
+    assert common.parse_pattern("a|b") == "a|b"
     with pytest.raises(click.BadParameter, match="no regular expression"):
-        params.parse_pattern("(")
+        common.parse_pattern("(")
 
 
 @given(st.binary())
 def test_any_bytes_come_through_the_command_line(data):
-    assert params.command_line_bytes(data.decode("utf-8", "surrogateescape")) == data
+    assert common.command_line_bytes(data.decode("utf-8", "surrogateescape")) == data
 
 
 @given(st.text())
 def test_any_text_is_a_value_or_a_usage_error(text):
-    for parse in (params.parse_size, params.parse_range, params.parse_times, params.parse_hex, params.parse_pattern):
+    for parse in (common.parse_size, common.parse_range, common.parse_times, common.parse_hex, common.parse_pattern):
         try:
             parse(text)
         except (click.BadParameter, ValueError):  # click makes a usage error of a ValueError too

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kafkalog_core.ops.reading.seeded import Piece, Recipe
+    from kafkalog_core.ops.bench.seeded import Piece, Recipe
 
 USAGE, REFUSED = 2, 3
 

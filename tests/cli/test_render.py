@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from kafkalog_cli.render import cells, progress
+from kafkalog_cli.render import cells
+from kafkalog_cli.render import text as progress
 from kafkalog_cli.render.columns import SHOWN, Shown
-from kafkalog_cli.render.summary import summary_sentence
-from kafkalog_cli.render.widths import choose_layout
-from kafkalog_core.tables import TABLES
+from kafkalog_cli.render.table import choose_layout
+from kafkalog_cli.render.text import summary_sentence
+from kafkalog_core.rows.tables import TABLES
 from tests.cli.conftest import summary
 
 

@@ -15,20 +15,21 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli import main as main_module
-from kafkalog_cli import options
 from kafkalog_cli import repair as repair_module
 from kafkalog_cli.command import Command, Example
 from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.main import cli
+from kafkalog_cli.options import common
 from kafkalog_cli.repair import repair_options, run_repair
-from kafkalog_core import tables
 from kafkalog_core.findings import found
-from kafkalog_core.ops.plans import obstacles
-from kafkalog_core.ops.plans import plan as plan_module
-from kafkalog_core.ops.plans.plan import Loss, Outcome
-from kafkalog_core.ops.releases.release import Release
-from kafkalog_core.ops.releases.release_evidence import ReleaseGuess
-from kafkalog_core.ops.releases.setting_values import Setting
+from kafkalog_core.kafka.evidence import ReleaseGuess
+from kafkalog_core.kafka.releases import Release
+from kafkalog_core.kafka.setting_table import Setting
+from kafkalog_core.ops.repair import obstacles
+from kafkalog_core.ops.repair import plan as plan_module
+from kafkalog_core.ops.repair.loss import Loss
+from kafkalog_core.ops.repair.plan import Outcome
+from kafkalog_core.rows import tables
 from kafkalog_core.storage.changing.lock import LogDirLocks
 from tests.storage import repairs
 from tests.storage.repairs import DyingDisk, Killed, apply_to, interrupt, make_dir, snapshot
@@ -40,9 +41,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog_cli.repair import Manner
-    from kafkalog_core.ops.plans.plan import PlanRequest
-    from kafkalog_core.ops.progress import Progress
-    from kafkalog_core.ops.selecting.selection import Selection
+    from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.ops.repair.plan import PlanRequest
+    from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.changes import Stage
 
 STATE = {"loses": False, "refuses": False, "is_idle": False}
@@ -73,9 +74,9 @@ def plan(request: PlanRequest, stage: Stage, progress: Progress) -> Outcome:
 
 
 @click.command(name="mend", cls=Command, examples=(Example("kafkalog mend", "x"),), exit_statuses=tuple(ExitStatus))
-@options.targets_argument
+@common.targets_argument
 @click.option("--narrow", is_flag=True)
-@options.selection_options
+@common.selection_options
 @repair_options
 def mend(paths: tuple[str, ...], narrow: bool, selection: Selection, manner: Manner) -> int:
     return run_repair("reindex", paths, selection, {"is_wide": not narrow}, manner)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from kafkalog_cli.render import open_replicas
 from kafkalog_core.findings import found
-from kafkalog_core.ops.replicas.engine import ReplicasRequest, replicas, work_of
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.replicas.compare import ReplicasRequest, replicas, work_of
 from tests.ops.replicas.copying import batches, lay
 
 if TYPE_CHECKING:

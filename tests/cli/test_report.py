@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog_cli.render import RunFacts, report_data, report_page
-from kafkalog_cli.render.report import HtmlReport
-from kafkalog_cli.render.report_blocks import drawing_of, lost_count
-from kafkalog_cli.render.report_chart import timeline
-from kafkalog_cli.render.report_maps import Anchors, segment_map
+from kafkalog_cli.render import RunFacts
+from kafkalog_cli.render.report import data as report_data
+from kafkalog_cli.render.report import page as report_page
+from kafkalog_cli.render.report.charts import Anchors, segment_map, timeline
+from kafkalog_cli.render.report.data import drawing_of, lost_count
+from kafkalog_cli.render.report.page import HtmlReport
 from kafkalog_core.findings import FINDING_TYPES, Finding
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.verify.rows import count
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.verify.engine import count
 from kafkalog_core.ops.verify.verdict import OffsetGap, PartitionVerdict, PlaceVerdict, SegmentVerdict
 
 VOID = {"meta", "input", "br"}

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from tests import build
-from tests.ops.truncating import EPOCHS, MARK, RECOVERY, STARTS, WATERMARKS, write_log
+from tests.ops.truncate.truncating import EPOCHS, MARK, RECOVERY, STARTS, WATERMARKS, write_log
 
 if TYPE_CHECKING:
     from pathlib import Path

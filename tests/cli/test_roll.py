@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import SettingError
-from tests.ops.rolling.making import make_dir
+from tests.ops.roll.making import make_dir
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -169,7 +169,7 @@ def test_findings_beyond_what_is_kept_are_counted(log_dir: Path, monkeypatch: py
 
 def test_an_interrupted_run_says_so(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kafkalog_cli.commands import roll as command  # noqa: PLC0415 - what is patched
-    from kafkalog_cli.interrupt import Stopped  # noqa: PLC0415
+    from kafkalog_cli.ending import Stopped  # noqa: PLC0415
 
     def stopped(*_: object) -> Any:
         raise Stopped

@@ -9,11 +9,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from kafkalog_cli.kafka_options import kafka_options
-from kafkalog_cli.setting_options import now_option, setting_options
+from kafkalog_cli.options.kafka import kafka_options, now_option, setting_options
 
 if TYPE_CHECKING:
-    from kafkalog_core.ops.releases.settings import SettingsRequest
+    from kafkalog_core.kafka.settings import SettingsRequest
 
 
 @click.command()

@@ -15,10 +15,9 @@ from click.testing import CliRunner
 from kafkalog_cli.command import Command
 from kafkalog_cli.commands.spark import JOBS, spark_group
 from kafkalog_cli.main import cli
-from kafkalog_cli.spark_options import session_options
-from kafkalog_core.spark.errors import SparkError
-from kafkalog_core.spark.masters import check_answers
-from kafkalog_core.spark.session import SessionSettings
+from kafkalog_cli.options.spark import session_options
+from kafkalog_core.spark.session.errors import SparkError, check_answers
+from kafkalog_core.spark.session.session import SessionSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCKED = "import sys; sys.modules.update(dict.fromkeys(['pyspark', 'py4j', 'pyarrow', 'pandas', 'numpy']))\n"
@@ -66,8 +65,8 @@ def test_the_help_of_all_jobs_needs_no_spark():
 
 def test_without_spark_a_job_says_what_to_install():
     program = BLOCKED + (
-        "from kafkalog_core.spark.session import spark_session\n"
-        "from kafkalog_core.spark.errors import SparkError\n"
+        "from kafkalog_core.spark.session.session import spark_session\n"
+        "from kafkalog_core.spark.session.errors import SparkError\n"
         "try:\n    with spark_session(): pass\n"
         "except SparkError as error: print(error)"
     )
@@ -128,7 +127,7 @@ def test_pack_writes_an_archive_and_overwrites_nothing_else(tmp_path):
         assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith(f"{place}: {place.stat().st_size / 1e6:.1f} MB, ")
     with tarfile.open(place) as archive:
-        assert "kafkalog_core/spark/workers.py" in archive.getnames()
+        assert "kafkalog_core/spark/session/workers.py" in archive.getnames()
     place.write_text("something else")
     result = CliRunner().invoke(cli, ["spark", "pack", str(place)])
     assert result.exit_code == 3

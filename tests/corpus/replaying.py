@@ -6,15 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafkalog_core.format.names import DirectoryState
-from kafkalog_core.ops.apply import apply_draft
-from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
-from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
-from kafkalog_core.ops.plans.sites import site_of
-from kafkalog_core.ops.recovery.partition import PartitionLoad
-from kafkalog_core.ops.recovery.results import LoadOptions
-from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
-from kafkalog_core.ops.releases.release import parse_release
-from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
+from kafkalog_core.kafka.logdir.top_files import read_broker_dir
+from kafkalog_core.kafka.releases import parse_release
+from kafkalog_core.kafka.settings import SettingsRequest, read_settings
+from kafkalog_core.kafka.snapshots import SnapshotOptions
+from kafkalog_core.kafka.start.partition import PartitionLoad
+from kafkalog_core.kafka.start.results import LoadOptions
+from kafkalog_core.ops.repair.apply import apply_draft
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from kafkalog_core.ops.recovery.results import LoadResult
-    from kafkalog_core.ops.recovery.snapshots import SnapshotFiles
+    from kafkalog_core.kafka.snapshots import SnapshotFiles
+    from kafkalog_core.kafka.start.results import LoadResult
     from kafkalog_core.storage.logdir import PartitionPath
     from kafkalog_core.storage.partition import Partition
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.dump import DumpRequest, dump
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.ops.dump.dump import dump
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.runs import DumpRequest
+from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.storage.logdir import holds_segments
 from tests.corpus import archives, faults
 from tests.corpus.faults import BEFORE, SHEET, Fault

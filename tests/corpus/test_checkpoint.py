@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.apply import apply_draft
-from kafkalog_core.ops.logdirs.brokerdir import OFFSET_KINDS, read_broker_dir
+from kafkalog_core.kafka.logdir.top_files import OFFSET_KINDS, read_broker_dir
+from kafkalog_core.ops.repair.apply import apply_draft
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import is_broker_dir, read_log_dir
 from tests.corpus import archives, faults
-from tests.ops.mending.dirs import NOW_MS, changed, draft
+from tests.ops.checkpoint.dirs import NOW_MS, changed, draft
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kafkalog_core.ops.plans.plan import Draft
+    from kafkalog_core.ops.repair.plan import Draft
 
 TEXT_FAULTS = ("recovery_point.", "high_watermark.", "log_start.", "epochs.", "partition_metadata.", "meta_properties.")
 LEFT = {

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.apply import apply_draft
-from kafkalog_core.ops.cleaning.to_dir import compact_to
-from kafkalog_core.ops.compact import CompactRequest, compact
-from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
-from kafkalog_core.ops.plans.sites import site_of
-from kafkalog_core.ops.releases.settings import SettingsRequest
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.ops.compact.compact import CompactRequest, compact
+from kafkalog_core.ops.compact.to_dir import compact_to
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.repair.apply import apply_draft
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
 from kafkalog_core.storage.changing import writer
 from kafkalog_core.storage.changing.writer import Disk
 from tests.corpus import archives, batch_bytes, cleaning, verifying

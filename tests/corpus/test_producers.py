@@ -13,12 +13,10 @@ import pytest
 from kafkalog_core.format.index import iter_txn_entries
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.snapshot import ProducerEntry, decode_snapshot
-from kafkalog_core.ops.logdirs.checkpoints import Checkpoints
-from kafkalog_core.ops.logdirs.compaction import Compaction
-from kafkalog_core.ops.producing.producer_anomalies import ANOMALIES, Anomaly
-from kafkalog_core.ops.producing.producer_markers import markers_of
-from kafkalog_core.ops.producing.producers import CompletedTxn, ProducerStates, sequences_of
-from kafkalog_core.ops.reading.logfiles import unit_of_partition
+from kafkalog_core.kafka.producer_anomalies import ANOMALIES, Anomaly, markers_of
+from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates, sequences_of
+from kafkalog_core.ops.reading.compaction import Compaction
+from kafkalog_core.ops.reading.logfiles import Checkpoints, unit_of_partition
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
@@ -27,8 +25,8 @@ from tests.corpus.snapshots import Snapshot, snapshots
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
-    from kafkalog_core.storage.segment import Segment
     from tests.corpus.tree import Tree
 
 pytestmark = pytest.mark.corpus

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.replicas.comparison import Comparison, ReplicaTask, compare
-from kafkalog_core.ops.replicas.copies import Place
-from kafkalog_core.ops.replicas.engine import ReplicasRequest, replicas, work_of
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.replicas.compare import Comparison, ReplicasRequest, ReplicaTask, compare, replicas, work_of
+from kafkalog_core.ops.replicas.verdict import Place
 from kafkalog_core.storage.logdir import holds_segments
 from kafkalog_core.storage.partition import partition_name
 

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.ops.apply import apply_draft
-from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
-from kafkalog_core.ops.logdirs.segment_views import read_partition_view
-from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
-from kafkalog_core.ops.plans.sites import site_of
-from kafkalog_core.ops.releases.release import parse_release
-from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
-from kafkalog_core.ops.retention.forecast import Question, forecast
-from kafkalog_core.ops.retention.rules import retention_rules
+from kafkalog_core.kafka.logdir.segment_views import read_partition_view
+from kafkalog_core.kafka.logdir.top_files import read_broker_dir
+from kafkalog_core.kafka.releases import parse_release
+from kafkalog_core.kafka.retention.forecast import Question, forecast
+from kafkalog_core.kafka.retention.rules import retention_rules
+from kafkalog_core.kafka.settings import SettingsRequest, read_settings
+from kafkalog_core.ops.repair.apply import apply_draft
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
 from kafkalog_core.storage.changing import writer
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import read_log_dir

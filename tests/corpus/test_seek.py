@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.seek import Question, SeekRequest, seek
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.storage.lookups.lookup import PartitionLookup
-from kafkalog_core.storage.lookups.trace import Trace
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.seek.seek import Question, SeekRequest, seek
+from kafkalog_core.storage.lookup import PartitionLookup, Trace
 from kafkalog_core.storage.partition import read_partition
 from tests.corpus.dumping import dump
 from tests.corpus.snapshots import snapshots

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.releases.release import parse_release
-from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
+from kafkalog_core.kafka.releases import parse_release
+from kafkalog_core.kafka.settings import SettingsRequest, read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog_core.ops.releases.setting_table import Value
+    from kafkalog_core.kafka.setting_table import Value
 
 pytestmark = pytest.mark.corpus
 TOPIC = "TOPIC:"

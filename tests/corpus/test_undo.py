@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.apply import apply_draft
-from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
-from kafkalog_core.ops.plans.sites import site_of
-from kafkalog_core.ops.releases.release_evidence import infer_release
-from kafkalog_core.ops.releases.settings import SettingsRequest
-from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
+from kafkalog_core.kafka.evidence import infer_release
+from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.ops.repair.apply import apply_draft
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing import writer
 from kafkalog_core.storage.changing.writer import Disk
 from tests.corpus.snapshots import snapshots

@@ -6,9 +6,8 @@ import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.ops.verify.engine import verify
-from kafkalog_core.ops.verify.request import VerifyRequest
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.verify.engine import VerifyRequest, verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

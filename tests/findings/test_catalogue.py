@@ -9,7 +9,7 @@ import string
 import pytest
 
 from kafkalog_core.findings import FINDING_TYPES, NOT_SHOWN, found
-from kafkalog_core.findings.messages_elsewhere import ELSEWHERE
+from kafkalog_core.findings.messages_dirs import ELSEWHERE
 from kafkalog_core.storage.source import UnreadableError, open_error
 
 PROBLEMS = [

@@ -12,8 +12,8 @@ import pytest
 from kafkalog_cli.main import COMMANDS, cli
 from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
-from kafkalog_core.findings.damage import ENTRY_DAMAGE, LOG_DAMAGE
-from kafkalog_core.ops.logdirs.context import PartitionContext
+from kafkalog_core.findings.logs import ENTRY_DAMAGE, LOG_DAMAGE
+from kafkalog_core.kafka.logdir.top_files import PartitionContext
 from kafkalog_core.ops.verify.disposition import DamagePlace, SegmentExtent, disposition
 
 if TYPE_CHECKING:

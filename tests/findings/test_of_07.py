@@ -10,8 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from kafkalog_core.findings.logs import LOGS
-from kafkalog_core.findings.of_07 import in_07
+from kafkalog_core.findings.logs import LOGS, in_07
 from tests import build
 
 if TYPE_CHECKING:

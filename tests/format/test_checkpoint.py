@@ -10,10 +10,10 @@ from kafkalog_core.format.checkpoint import (
     EpochEntry,
     OffsetEntry,
     Verdict,
+    encode_epoch_checkpoint,
     read_epoch_checkpoint,
     read_offset_checkpoint,
 )
-from kafkalog_core.format.checkpoint_text import encode_epoch_checkpoint
 from kafkalog_core.format.textfile import Failure, MalformedLine
 
 TOPICS = st.text(alphabet="abc019._-", min_size=1, max_size=20)

@@ -8,15 +8,17 @@ from hypothesis import strategies as st
 
 from kafkalog_core.errors import FieldError
 from kafkalog_core.format.checkpoint import (
+    CheckpointMend,
     EpochEntry,
+    LineEdit,
     OffsetEntry,
     Verdict,
+    encode_offset_checkpoint,
     parse_epoch_entry,
     parse_offset_entry,
     read_epoch_checkpoint,
     read_offset_checkpoint,
 )
-from kafkalog_core.format.checkpoint_text import CheckpointMend, LineEdit, encode_offset_checkpoint
 
 GOOD = b"0\n3\na 0 5\nb 0 6\nb 1 -0\n"
 

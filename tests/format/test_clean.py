@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.format import arena, clean, decode, offset_map, whole_batches
+from kafkalog_core.format import clean, compression, decode, offset_map
+from kafkalog_core.format import offset_map as whole_batches
 from kafkalog_core.format.clean import RunFilter
 from kafkalog_core.format.clean_terms import (
     BIT_DISCARD,
@@ -36,7 +37,7 @@ RETENTION = 100_000
 @pytest.fixture(params=TWINS)
 def each_twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The modules under test run on one twin of the kernels after another."""
-    for module in (arena, clean, decode, offset_map, whole_batches):
+    for module in (compression, clean, decode, offset_map, whole_batches):
         monkeypatch.setattr(module, "kernels", twin(request.param))
     return str(request.param)
 

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from kafkalog_core.format import arena, clean, decode, kernels, offset_map, whole_batches
+from kafkalog_core.format import clean, compression, decode, kernels, offset_map
+from kafkalog_core.format import offset_map as whole_batches
 from kafkalog_core.format.clean import RunFilter
 from kafkalog_core.format.clean_terms import Filtered, FilterRules
 from kafkalog_core.format.columns import BatchColumns
@@ -72,7 +73,7 @@ def test_twins_agree_on_damaged_bytes(seed: int, monkeypatch: pytest.MonkeyPatch
     slots = rng.choice((1000, 5))
     outcomes = []
     for name in TWINS:
-        for module in (arena, clean, decode, offset_map, whole_batches):
+        for module in (compression, clean, decode, offset_map, whole_batches):
             monkeypatch.setattr(module, "kernels", twin(name))
         outcomes.append(outcome(data, columns, rules, bits, slots))
     all_agree(outcomes)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from kafkalog_core.format import arena, clean, decode, offset_map, whole_batches
+from kafkalog_core.format import clean, compression, decode, offset_map
+from kafkalog_core.format import offset_map as whole_batches
 from kafkalog_core.format.clean import RunFilter
 from kafkalog_core.format.clean_terms import BIT_DISCARD, BIT_EMPTY_TXN, BIT_RETAIN_EMPTY, REASONS, FilterRules
 from kafkalog_core.format.compression import decompress
@@ -198,7 +199,7 @@ def newest_offsets(log: list[Batch], start: int, capacity: int) -> tuple[dict[by
 
 @pytest.fixture(params=TWINS)
 def each_twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    for module in (arena, clean, decode, offset_map, whole_batches):
+    for module in (compression, clean, decode, offset_map, whole_batches):
         monkeypatch.setattr(module, "kernels", twin(request.param))
     return str(request.param)
 

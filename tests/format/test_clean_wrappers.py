@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog_core.format import arena, clean, decode, offset_map, whole_batches
+from kafkalog_core.format import clean, compression, decode, offset_map
+from kafkalog_core.format import offset_map as whole_batches
 from kafkalog_core.format.clean import RunFilter
 from kafkalog_core.format.clean_terms import OUTCOME_REBUILT, OUTCOME_VERBATIM, Filtered, FilterRules
 from kafkalog_core.format.compression import decompress
@@ -15,7 +16,7 @@ from tests.twins import TWINS, twin, walked
 
 @pytest.fixture(params=TWINS)
 def each_twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    for module in (arena, clean, decode, offset_map, whole_batches):
+    for module in (compression, clean, decode, offset_map, whole_batches):
         monkeypatch.setattr(module, "kernels", twin(request.param))
     return str(request.param)
 

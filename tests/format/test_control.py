@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafkalog_core.errors import FieldError, FormatError, TruncatedError
 from kafkalog_core.format import control
-from kafkalog_core.format.flexible import Cursor, TaggedField
+from kafkalog_core.format.control import Cursor, TaggedField
 
 # Written by Kafka 3.9.1: the first record of a metadata log, and the records of the snapshot that formatting makes.
 LEADER_CHANGE = bytes.fromhex("0000 00000001 02 00000001 00 02 00000001 00 00")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog_core.format import arena, kernels
+from kafkalog_core.format import compression, kernels
 from kafkalog_core.format.checksums import crc32, crc32c
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_backwards, decode_run
@@ -69,7 +69,7 @@ CODECS = (GZIP, SNAPPY, LZ4, ZSTD)
 @pytest.mark.parametrize("sizes", list(itertools.product((SMALL, LARGE), repeat=3)), ids=str)
 def test_payloads_around_the_size_of_the_arena(sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """A content too large for the arena stands alone: it is not copied behind others."""
-    monkeypatch.setattr(arena, "ARENA_BYTES", 1000)
+    monkeypatch.setattr(compression, "ARENA_BYTES", 1000)
     wanted = [b"%d" % row * size for row, size in enumerate(sizes * 3)]
     data = b"".join(
         batch_v2([Record(offset=row, value=value)], codec=CODECS[row % 4]) for row, value in enumerate(wanted)
@@ -139,7 +139,7 @@ TAILS = {GZIP: b"\0", SNAPPY: b"\0\0\0", LZ4: b"a tail"}
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 @pytest.mark.parametrize("codec", TAILS)
 def test_bytes_behind_a_stream_do_not_cost_its_records(codec: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arena, "ARENA_BYTES", 1000)
+    monkeypatch.setattr(compression, "ARENA_BYTES", 1000)
     parts = [
         batch_v2([Record(offset=n, value=b"%d" % n * size) for n in (at, at + 1)], codec=codec) for at in (0, 2, 4)
     ]
@@ -170,7 +170,7 @@ def test_bytes_behind_the_stream_of_a_wrapper_of_0_7() -> None:
 
 def test_a_large_batch_before_a_broken_one_keeps_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was held back for the next turn was taken for the content of the row behind the damage."""
-    monkeypatch.setattr(arena, "ARENA_BYTES", 1000)
+    monkeypatch.setattr(compression, "ARENA_BYTES", 1000)
     small, large, last = (batch_v2([Record(offset=n, value=b"x" * n)], codec=GZIP) for n in (1, 5000, 6000))
     broken = bytearray(batch_v2([Record(offset=5001, value=b"broken")], codec=GZIP))
     broken[61] ^= 0xFF
@@ -217,7 +217,7 @@ def all_of(decode: Any, memory: memoryview, batches: BatchColumns, max_bytes: in
 
 
 @pytest.mark.parametrize("decode", [decode_run, decode_backwards])
-@pytest.mark.parametrize("arena_bytes", [100, 3000, arena.ARENA_BYTES])
+@pytest.mark.parametrize("arena_bytes", [100, 3000, compression.ARENA_BYTES])
 @pytest.mark.parametrize("max_bytes", [LIMIT_BYTES, 5000])
 def test_what_the_kernel_inflates_is_what_the_careful_way_does(
     decode: Any, arena_bytes: int, max_bytes: int, monkeypatch: pytest.MonkeyPatch
@@ -226,9 +226,9 @@ def test_what_the_kernel_inflates_is_what_the_careful_way_does(
     memory, batches = memoryview(data), BatchColumns(500)
     kernels.walk(memory, 0, len(data), 0, -1, LIMIT_BYTES, True, batches)
     assert batches.count == 400
-    monkeypatch.setattr(arena, "ARENA_BYTES", arena_bytes)
+    monkeypatch.setattr(compression, "ARENA_BYTES", arena_bytes)
     quick = all_of(decode, memory, batches, max_bytes)
-    monkeypatch.setattr(arena, "_QUICK", frozenset())
+    monkeypatch.setattr(compression, "_QUICK", frozenset())
     assert quick == all_of(decode_run, memory, batches, max_bytes)
     assert {len(each) for each in quick} == {3, 4}
 
@@ -243,14 +243,14 @@ def test_a_limit_holds_for_what_the_kernel_inflates() -> None:
 
 
 def test_the_interpreted_twin_leaves_all_to_the_careful_way() -> None:
-    assert bool(arena._QUICK) == kernels.COMPILED
+    assert bool(compression._QUICK) == kernels.COMPILED
 
 
-@pytest.mark.parametrize("codec", sorted(arena._QUICK) or [NONE])
+@pytest.mark.parametrize("codec", sorted(compression._QUICK) or [NONE])
 def test_ordinary_payloads_do_not_go_the_careful_way(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"".join(batch_v2([Record(offset=n, value=b"%d" % n * (n + 1))], codec=codec) for n in range(300))
     memory, batches = memoryview(data), BatchColumns(300)
     kernels.walk(memory, 0, len(data), 0, -1, LIMIT_BYTES, True, batches)
-    monkeypatch.setattr(arena, "ARENA_BYTES", 4000)
-    monkeypatch.setattr(arena, "inflater", None)
+    monkeypatch.setattr(compression, "ARENA_BYTES", 4000)
+    monkeypatch.setattr(compression, "inflater", None)
     assert values(memory, batches) == [b"%d" % n * (n + 1) for n in range(300)]

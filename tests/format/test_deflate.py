@@ -12,9 +12,8 @@ import lz4.frame
 import pytest
 
 from kafkalog_core.errors import UnsupportedError
-from kafkalog_core.format import deflate
-from kafkalog_core.format.compression import decompress
-from kafkalog_core.format.deflate import compress
+from kafkalog_core.format import compression
+from kafkalog_core.format.compression import compress, decompress
 from kafkalog_core.format.kernels.clean_numbers import LZ4_FORM_1_2, LZ4_FORM_1_3, LZ4_FORM_1_5, LZ4_HASHES
 from tests.build import GZIP, LZ4, SNAPPY, ZSTD
 from tests.framing import FAULTY_LZ4_CHECKSUM, XERIAL_HEADER
@@ -75,7 +74,7 @@ REAL_FRAME = bytes.fromhex(
 def test_blocks_of_lz4_are_those_of_a_real_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records that a broker of 4.3.1 has compressed. The library would find other matches."""
     for name in TWINS:
-        monkeypatch.setattr(deflate, "kernels", twin(name))
+        monkeypatch.setattr(compression, "kernels", twin(name))
         assert compress(LZ4, REAL_RECORDS, magic=2) == REAL_FRAME
 
 

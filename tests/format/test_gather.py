@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog_core import tables
 from kafkalog_core.format.columns import RECORD_FIELDS, BatchColumns, RecordColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.gather import TEXT_COLUMNS, Cells, GatherPlan, Headers, Texts
 from kafkalog_core.format.kernels import gather_numbers as numbers
 from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, Place, RecordChunk
+from kafkalog_core.rows import tables
 from kafkalog_core.storage.scan import Run
 from tests import build, strategies
 from tests.build import Record, batch_v2, control_batch, message_v0, message_v1, txn_marker
@@ -23,7 +23,7 @@ from tests.twins import TWINS, all_agree, twin, walked
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog_core.tables import Column
+    from kafkalog_core.rows.tables import Column
 
 PLACE = Place("t", 3, "00000000000000000007.log")
 ORIGIN = {"type", "topic", "partition", "segment", "resynced"}

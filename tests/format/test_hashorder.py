@@ -8,7 +8,7 @@ from collections import OrderedDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.format.hashorder import java_order, scala_order
+from kafkalog_core.format.snapshot import java_order, scala_order
 
 IDS = st.lists(st.integers(0, 2**63 - 1) | st.integers(0, 300), unique=True, max_size=120)
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
-from kafkalog_core.format.decode import RecordRun, decode_run
-from kafkalog_core.format.headers import header_contradictions, records_outside
+from kafkalog_core.format.decode import RecordRun, decode_run, header_contradictions, records_outside
 from tests import strategies
 from tests.build import GZIP, Record, batch_v2, empty_batch, wrapper_v1
 from tests.ops.logs import records

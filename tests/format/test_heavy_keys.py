@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.format import arena, clean, decode, heavy_keys, offset_map, whole_batches
+from kafkalog_core.format import clean, clean_terms, compression, decode, offset_map
+from kafkalog_core.format import offset_map as whole_batches
 from kafkalog_core.format.clean import RunFilter
-from kafkalog_core.format.clean_terms import BIT_DISCARD
-from kafkalog_core.format.heavy_keys import HeavyKey, HeavyKeys
+from kafkalog_core.format.clean_terms import BIT_DISCARD, HeavyKey, HeavyKeys
 from kafkalog_core.format.offset_map import ENTRY_BYTES, OffsetMap
 from tests.build import COMMIT, Record, batch_v2, txn_marker
 from tests.twins import TWINS, twin, walked
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("each_twin")
 @pytest.fixture(params=TWINS)
 def each_twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The modules under test run on one twin of the kernels after another."""
-    for module in (arena, clean, decode, heavy_keys, offset_map, whole_batches):
+    for module in (compression, clean, decode, clean_terms, offset_map, whole_batches):
         monkeypatch.setattr(module, "kernels", twin(request.param))
     return str(request.param)
 

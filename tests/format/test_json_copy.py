@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.format.json_form import json_text
 from kafkalog_core.format.layout import MAX_INT64
+from kafkalog_core.text import json_text
 from tests.compile_c import c_library
 
 ESCAPES, NO_TEXT = 1, 2

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kafkalog_core import tables
 from kafkalog_core.format import decode as decode_module
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.ops.reading import chunks
 from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, Place, RecordChunk
-from kafkalog_core.ops.reading.rows import csv_columns, csv_row, json_line
+from kafkalog_core.rows import tables
+from kafkalog_core.rows.chunk import csv_columns, csv_row, json_line
 from kafkalog_core.storage.scan import Run
 from tests import build, strategies
 from tests.build import Record, batch_v2, control_batch, message_v0, txn_marker
@@ -24,7 +24,7 @@ from tests.strategies import record_runs
 from tests.twins import TWINS, all_agree, twin, walked
 
 if TYPE_CHECKING:
-    from kafkalog_core.format.template import Template
+    from kafkalog_core.format.templates import Template
 
 MODES = ("auto", "base64", "hex")
 PLACE = Place('a"b\\c\udcff\té', 3, "00000000000000000007.log")

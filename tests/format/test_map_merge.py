@@ -7,7 +7,8 @@ import random
 import pytest
 
 from kafkalog_core.errors import LimitError
-from kafkalog_core.format import arena, decode, offset_map, whole_batches
+from kafkalog_core.format import compression, decode, offset_map
+from kafkalog_core.format import offset_map as whole_batches
 from kafkalog_core.format.kernels import clean_numbers as n
 from kafkalog_core.format.offset_map import ENTRY_BYTES, OffsetMap
 from tests.build import Record, batch_v2
@@ -18,7 +19,7 @@ KEYS = [b"key-%d" % number for number in range(300)]
 
 @pytest.fixture(params=TWINS, autouse=True)
 def _each_twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (arena, decode, offset_map, whole_batches):
+    for module in (compression, decode, offset_map, whole_batches):
         monkeypatch.setattr(module, "kernels", twin(request.param))
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import LimitError
-from kafkalog_core.format import arena, decode, offset_map, whole_batches
+from kafkalog_core.format import compression, decode, offset_map
+from kafkalog_core.format import offset_map as whole_batches
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.kernels import clean_numbers as n
 from kafkalog_core.format.offset_map import ENTRY_BYTES, OffsetMap
@@ -35,7 +36,7 @@ OTHER = bytes.fromhex(
 
 @pytest.fixture(params=TWINS)
 def each_twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    for module in (arena, decode, offset_map, whole_batches):
+    for module in (compression, decode, offset_map, whole_batches):
         monkeypatch.setattr(module, "kernels", twin(request.param))
     return str(request.param)
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from kafkalog_core.format.properties import logical_lines, read_meta_properties, read_partition_metadata
-from kafkalog_core.format.property_text import encode_meta_properties, encode_partition_metadata, mend_meta_properties
+from kafkalog_core.format.properties import (
+    encode_meta_properties,
+    encode_partition_metadata,
+    logical_lines,
+    mend_meta_properties,
+    read_meta_properties,
+    read_partition_metadata,
+)
 
 META = (
     b"#\n#Sat Nov 21 02:07:24 UTC 2026\nnode.id=1\ndirectory.id=7EVkxLGh-XcHy9MykOI4gg\nversion=1\n"

@@ -8,23 +8,21 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.ops.apply import apply_draft
-from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
-from kafkalog_core.ops.plans.sites import site_of
-from kafkalog_core.ops.progress import NO_PROGRESS
-from kafkalog_core.ops.releases.release import Release, parse_release
-from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.retention.forecast import Forecast
-from kafkalog_core.ops.retention.survey import Survey, Wanted
-from kafkalog_core.ops.roll import RollRequest, roll
-from kafkalog_core.ops.rolling.course import limits_of
-from kafkalog_core.ops.rolling.rules import append_rules
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.storage.append import Appender
+from kafkalog_core.kafka.append import Appender
+from kafkalog_core.kafka.releases import Release, parse_release
+from kafkalog_core.kafka.retention.forecast import Forecast
+from kafkalog_core.kafka.rules import append_rules
+from kafkalog_core.kafka.settings import SettingsRequest, read_settings
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.repair.apply import apply_draft
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.retain.survey import Survey, Wanted
+from kafkalog_core.ops.roll.forecast import limits_of
+from kafkalog_core.ops.roll.roll import RollRequest, roll
+from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.changing.writer import Disk
-from kafkalog_core.storage.items import Run
-from kafkalog_core.storage.scan import scan
+from kafkalog_core.storage.scan import Run, scan
 from kafkalog_core.storage.source import Source
 from tests.build import meta_properties, offset_checkpoint
 from tests.integration.log_harness import HarnessError
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kafkalog_core.storage.roll_rules import OpenSegment, Roll
+    from kafkalog_core.kafka.append import OpenSegment, Roll
     from tests.integration.log_harness import LogHarness
     from tests.integration.workloads import Stage, Workload
 

@@ -8,17 +8,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.format.checkpoint_text import encode_epoch_checkpoint
+from kafkalog_core.format.checkpoint import encode_epoch_checkpoint
 from kafkalog_core.format.snapshot import decode_snapshot
-from kafkalog_core.ops.apply import apply_draft
-from kafkalog_core.ops.logdirs.context import PartitionContext
-from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
-from kafkalog_core.ops.plans.sites import site_of
-from kafkalog_core.ops.recovery.partition import PartitionLoad
-from kafkalog_core.ops.recovery.results import LoadOptions
-from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
-from kafkalog_core.ops.releases.release import Release, parse_release
-from kafkalog_core.ops.releases.settings import read_settings
+from kafkalog_core.kafka.logdir.top_files import PartitionContext
+from kafkalog_core.kafka.releases import Release, parse_release
+from kafkalog_core.kafka.settings import read_settings
+from kafkalog_core.kafka.snapshots import SnapshotOptions
+from kafkalog_core.kafka.start.partition import PartitionLoad
+from kafkalog_core.kafka.start.results import LoadOptions
+from kafkalog_core.ops.repair.apply import apply_draft
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.partition import read_partition
 from tests.build import meta_properties, offset_checkpoint, offset_index
@@ -28,7 +27,7 @@ from tests.integration.log_harness import HarnessError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog_core.ops.recovery.results import LoadResult
+    from kafkalog_core.kafka.start.results import LoadResult
     from tests.integration.log_harness import LogHarness
     from tests.integration.workloads import Workload
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.apply import apply_draft
-from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
-from kafkalog_core.ops.plans.sites import site_of
+from kafkalog_core.ops.repair.apply import apply_draft
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
 from kafkalog_core.storage.changing.writer import Disk
 from tests.integration import compacting
 from tests.integration.compacting import TOPIC

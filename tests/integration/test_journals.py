@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import LockedError
-from kafkalog_core.ops.apply import apply_draft
-from kafkalog_core.ops.plans import plan as plan_module
-from kafkalog_core.ops.plans.plan import Outcome, PlanRequest, make_plan
-from kafkalog_core.ops.plans.sites import site_of
-from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
+from kafkalog_core.ops.repair import plan as plan_module
+from kafkalog_core.ops.repair.apply import apply_draft
+from kafkalog_core.ops.repair.plan import Outcome, PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing.lock import LogDirLocks, locked_dirs
 from kafkalog_core.storage.changing.writer import Disk
 from tests.integration import clients

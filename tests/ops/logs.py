@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from kafkalog_core.ops.dump import DumpRequest, dump
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.ops.dump.dump import dump
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.runs import DumpRequest
+from kafkalog_core.ops.reading.targets import resolve
 from tests.build import Record
 
 if TYPE_CHECKING:

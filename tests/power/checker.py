@@ -31,14 +31,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalog_core.format.names import JOURNAL_PREFIX, journal_run
-from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
-from kafkalog_core.ops.logdirs.context import PartitionContext
-from kafkalog_core.ops.recovery.partition import PartitionLoad
-from kafkalog_core.ops.recovery.results import LoadOptions
-from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
-from kafkalog_core.ops.releases.release import parse_release
-from kafkalog_core.ops.releases.settings import Settings
-from kafkalog_core.ops.undo import plan_undo, scope_of
+from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_dir
+from kafkalog_core.kafka.releases import parse_release
+from kafkalog_core.kafka.settings import Settings
+from kafkalog_core.kafka.snapshots import SnapshotOptions
+from kafkalog_core.kafka.start.partition import PartitionLoad
+from kafkalog_core.kafka.start.results import LoadOptions
+from kafkalog_core.ops.repair.undo import plan_undo, scope_of
 from kafkalog_core.storage.changing.changes import INDEXES
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition

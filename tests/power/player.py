@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from kafkalog_core.storage.changing import fingerprint, lock
+from kafkalog_core.storage.changing import changes, lock
 from kafkalog_core.storage.changing.writer import Disk
 from tests.power.tree import BLOCK, Tree, read_tree
 
@@ -104,14 +104,14 @@ def sampled(size_bytes: int | None) -> Iterator[None]:
     if size_bytes is None:
         yield
         return
-    whole, sample = fingerprint.WHOLE_BYTES, fingerprint.SAMPLE_BYTES
-    fingerprint.WHOLE_BYTES = 2 * size_bytes  # type: ignore[misc]
-    fingerprint.SAMPLE_BYTES = size_bytes  # type: ignore[misc]
+    whole, sample = changes.WHOLE_BYTES, changes.SAMPLE_BYTES
+    changes.WHOLE_BYTES = 2 * size_bytes  # type: ignore[misc]
+    changes.SAMPLE_BYTES = size_bytes  # type: ignore[misc]
     try:
         yield
     finally:
-        fingerprint.WHOLE_BYTES = whole  # type: ignore[misc]
-        fingerprint.SAMPLE_BYTES = sample  # type: ignore[misc]
+        changes.WHOLE_BYTES = whole  # type: ignore[misc]
+        changes.SAMPLE_BYTES = sample  # type: ignore[misc]
 
 
 # --- full disks -------------------------------------------------------------------------------------------------------

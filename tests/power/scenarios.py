@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog_core.storage.changing.writer import Disk
 from tests import build
-from tests.ops.truncating import EPOCHS, write_log, write_tops
+from tests.ops.truncate.truncating import EPOCHS, write_log, write_tops
 from tests.storage.repairs import OWNER, Killed
 
 if TYPE_CHECKING:

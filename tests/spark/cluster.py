@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 import pyspark
 
-from kafkalog_core.spark.java import java_environment
+from kafkalog_core.spark.session.session import java_environment
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.selection import Selection
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.spark.export import ExportRequest, export
-from kafkalog_core.spark.session import SessionSettings, spark_session
-from kafkalog_core.spark.workers import SparkWorkers
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.selection import Selection
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.spark.export.export import ExportRequest, export
+from kafkalog_core.spark.session.session import SessionSettings, spark_session
+from kafkalog_core.spark.session.workers import SparkWorkers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.spark.session import SessionSettings, spark_session
+from kafkalog_core.spark.session.session import SessionSettings, spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.spark.export import Asked, ExportRequest, export
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.spark.export.export import Asked, ExportRequest, export
 from tests.build import Record, batch_v2
 from tests.ops.inline import Inline
 from tests.spark.judging import parquet_rows

@@ -9,15 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog_core import tables
-from kafkalog_core.ops.dump import DumpRequest, dump
+from kafkalog_core.ops.dump.dump import dump
 from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, Place, RecordChunk
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.select import Filters
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.spark.arrow import ArrowRows, header_key_finding
-from kafkalog_core.spark.rows import rows_to_arrow
-from kafkalog_core.spark.schema import BATCHES, FINDINGS, RECORDS, SEGMENTS, arrow_schema
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.runs import DumpRequest
+from kafkalog_core.ops.reading.selection import Filters
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.rows import tables
+from kafkalog_core.spark.session.arrow import (
+    BATCHES,
+    FINDINGS,
+    RECORDS,
+    SEGMENTS,
+    ArrowRows,
+    arrow_schema,
+    header_key_finding,
+    rows_to_arrow,
+)
 from kafkalog_core.storage.scan import Run
 from tests import strategies
 from tests.build import ABORT, GZIP, Record, batch_v2, message_v0, message_v07, message_v1, txn_marker

@@ -30,8 +30,8 @@ TOPIC = "orders"
 PARTITIONS, PIECES, RECORDS, VALUE_BYTES = 4, 16, 64, 1024
 PROGRAM = """
 import sys
-from kafkalog_core.spark.session import SessionSettings, spark_session
-from kafkalog_core.spark.workers import SparkWorkers
+from kafkalog_core.spark.session.session import SessionSettings, spark_session
+from kafkalog_core.spark.session.workers import SparkWorkers
 confs = {"spark.executor.memory": "512m", "spark.executor.cores": "1"}
 with spark_session(SessionSettings(master=sys.argv[1], archives=sys.argv[2:3], confs=confs, is_light=True)) as spark:
     print(*sorted(set(SparkWorkers(spark).map(print_where, ((number,) for number in range(8))))), sep="\\n")

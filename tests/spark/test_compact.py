@@ -11,15 +11,15 @@ from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.ops.cleaning import to_dir
-from kafkalog_core.ops.compact import CompactRequest
-from kafkalog_core.ops.compact import compact as compact_here
-from kafkalog_core.ops.releases.settings import SettingsRequest
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.spark.compact import compact, compact_to
-from kafkalog_core.spark.workers import SparkWorkers
-from tests.ops.cleaning.test_map_parts import NOW_MS, Writer
+from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.ops.compact import to_dir
+from kafkalog_core.ops.compact.compact import CompactRequest
+from kafkalog_core.ops.compact.compact import compact as compact_here
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.spark.jobs import compact, compact_to
+from kafkalog_core.spark.session.workers import SparkWorkers
+from tests.ops.compact.test_map_parts import NOW_MS, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kafkalog_core.ops.cleaning.forecast import CompactForecast
+    from kafkalog_core.ops.compact.forecast import CompactForecast
 
 KAFKA = SettingsRequest(
     kafka="4.3.1", assignments=("cleanup.policy=compact", "min.cleanable.dirty.ratio=0"), assume_defaults=True

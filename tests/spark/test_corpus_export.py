@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.spark.export import ExportRequest, export
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.spark.export.export import ExportRequest, export
 from tests.corpus import archives, consumers, truth
 from tests.corpus.dumping import Dump, dump
 from tests.corpus.snapshots import Snapshot, snapshots

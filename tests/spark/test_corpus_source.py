@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.spark.source import KafkaLog
+from kafkalog_core.spark.source.reader import KafkaLog
 from tests.corpus import archives, faults
 from tests.corpus.dumping import dump
 from tests.corpus.snapshots import Snapshot, snapshots

@@ -7,7 +7,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 
 from kafkalog_core.errors import NotFoundError, WorkerLostError
-from kafkalog_core.spark.errors import SparkError, explained
+from kafkalog_core.spark.session.errors import SparkError, explained
 
 NO_TABLE = """[TABLE_OR_VIEW_NOT_FOUND] The table or view `nope` cannot be found. Verify the spelling and \
 correctness of the schema and catalog.
@@ -36,7 +36,7 @@ call last):
   File "/x/pyspark/sql/worker/create_data_source.py", line 130, in main
     data_source = data_source_cls(options=options)
                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-  File "/x/kafkalog_core/spark/source_options.py", line 9, in parsed
+  File "/x/kafkalog_core/spark/source/options.py", line 9, in parsed
     raise SettingError("there is no option inferSchema")
 kafkalog_core.errors.SettingError: there is no option inferSchema
 

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafkalog_core.errors import AccessError, KafkalogError, NotFoundError, RefusedError, SelectionError, StorageError
-from kafkalog_core.spark import parquet
-from kafkalog_core.spark.commit import Output, read_manifest, roll_forward
-from kafkalog_core.spark.manifest import live_files
+from kafkalog_core.spark.commit.commit import Output, read_manifest, roll_forward
+from kafkalog_core.spark.commit.manifest import live_files
+from kafkalog_core.spark.session import parquet
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from kafkalog_core.storage.source import Source
 from tests.build import message_v07
@@ -440,7 +440,7 @@ def test_the_last_segment_cannot_be_opened(log: Path, out: Path, unreadable: set
 def test_a_file_that_some_tasks_can_open_and_others_not(
     log: Path, out: Path, unreadable: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kafkalog_core.spark import export as module  # noqa: PLC0415 -- whose function is replaced
+    from kafkalog_core.spark.export import export as module  # noqa: PLC0415 -- whose function is replaced
 
     done = []
 

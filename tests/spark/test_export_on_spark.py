@@ -10,9 +10,9 @@ from click.testing import CliRunner, Result
 
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import NotFoundError, RefusedError
-from kafkalog_core.spark.read_export import read_export, read_export_findings
-from kafkalog_core.spark.workers import SparkWorkers
-from kafkalog_core.tables import RECORD
+from kafkalog_core.rows.tables import RECORD
+from kafkalog_core.spark.session.workers import SparkWorkers
+from kafkalog_core.spark.source.sql import read_export, read_export_findings
 from tests.build import Record, batch_v2
 from tests.spark.exporting import Run, batches, offsets_in, write_log
 from tests.spark.test_commit import DyingDisk, KilledError
@@ -91,7 +91,7 @@ def test_a_commit_whose_run_died_is_finished_by_its_reader(spark: SparkSession, 
 def test_what_is_no_export(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="nothing has been committed"):
         read_export(spark, str(tmp_path))
-    from kafkalog_core.spark.commit import Output  # noqa: PLC0415 -- for this alone
+    from kafkalog_core.spark.commit.commit import Output  # noqa: PLC0415 -- for this alone
 
     with Output.open(str(tmp_path / "out"), "catalog") as output:
         output.begin("x").commit({}, now_ms=1)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.spark.export import ExportRequest, export
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.spark.export.export import ExportRequest, export
 from tests.ops.inline import Inline
 from tests.spark.growing import GrowingLog
 from tests.spark.judging import Row, parquet_rows

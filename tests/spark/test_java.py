@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog_core.spark import java
-from kafkalog_core.spark.errors import SparkError
+from kafkalog_core.spark.session import session
+from kafkalog_core.spark.session.errors import SparkError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,23 +29,23 @@ def make_java(home: Path, *, release: str | None = None, says: str | None = None
 
 @pytest.fixture
 def no_wheel(monkeypatch):
-    monkeypatch.setattr(java, "find_spec", lambda name: None)
+    monkeypatch.setattr(session, "find_spec", lambda name: None)
 
 
 def test_java_home_goes_first(tmp_path):
     make_java(tmp_path / "home", release="17.0.15")
-    assert java.java_environment({"JAVA_HOME": str(tmp_path / "home"), "PATH": ""}) == {}
+    assert session.java_environment({"JAVA_HOME": str(tmp_path / "home"), "PATH": ""}) == {}
 
 
 def test_java_on_the_path(tmp_path):
     path = make_java(tmp_path / "java", says="21.0.2")
-    assert java.java_environment({"PATH": str(path)}) == {}
+    assert session.java_environment({"PATH": str(path)}) == {}
 
 
 def test_an_old_java_home_gives_way(tmp_path):
     make_java(tmp_path / "old", release="1.8.0_402")
     path = make_java(tmp_path / "new", release="25")
-    found = java.java_environment({"JAVA_HOME": str(tmp_path / "old"), "PATH": str(path)})
+    found = session.java_environment({"JAVA_HOME": str(tmp_path / "old"), "PATH": str(path)})
     assert found == {"JAVA_HOME": str(tmp_path / "new")}
 
 
@@ -53,18 +53,18 @@ def test_an_old_java_home_gives_way(tmp_path):
 def test_no_java_is_one_sentence(tmp_path):
     hint = "Install one, or one for this Python alone: pip install 'kafkalog[spark,jre]'"
     with pytest.raises(SparkError) as none:
-        java.java_environment({"PATH": str(tmp_path)})
+        session.java_environment({"PATH": str(tmp_path)})
     assert str(none.value) == f"Spark needs Java 17 or newer. {hint}"
     path = make_java(tmp_path / "old", release="11.0.2")
     with pytest.raises(SparkError) as old:
-        java.java_environment({"JAVA_HOME": str(tmp_path / "none"), "PATH": str(path)})
+        session.java_environment({"JAVA_HOME": str(tmp_path / "none"), "PATH": str(path)})
     assert str(old.value) == (
         f"Spark needs Java 17 or newer; JAVA_HOME is {tmp_path}/none, where no Java is, "
         f"and {path}/java is Java 11. {hint}"
     )
     broken = make_java(tmp_path / "broken")
     with pytest.raises(SparkError, match="does not run"):
-        java.java_environment({"PATH": str(broken)})
+        session.java_environment({"PATH": str(broken)})
 
 
 def test_the_launcher_drops_the_one_argument(tmp_path):
@@ -91,8 +91,8 @@ def test_spark_runs_on_the_java_of_the_wheel(tmp_path):
         assert command, name
         tools.joinpath(name).symlink_to(command)
     program = (
-        "from kafkalog_core.spark.session import SessionSettings, spark_session\n"
-        "from kafkalog_core.spark.workers import SparkWorkers\n"
+        "from kafkalog_core.spark.session.session import SessionSettings, spark_session\n"
+        "from kafkalog_core.spark.session.workers import SparkWorkers\n"
         "from tests.spark.tasks import double\n"
         "with spark_session(SessionSettings(master='local[1]', is_light=True)) as spark:\n"
         "    print(sum(SparkWorkers(spark).map(double, [(21,)])))\n"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.ops.verify.request import VerifyRequest
-from kafkalog_core.spark.verify import finding_rows, verify
-from kafkalog_core.spark.workers import SparkWorkers
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.verify.engine import VerifyRequest
+from kafkalog_core.spark.jobs import finding_rows, verify
+from kafkalog_core.spark.session.workers import SparkWorkers
 from tests.growing import GROWING
 from tests.spark import tasks
 

@@ -11,20 +11,21 @@ from pathlib import Path
 import pytest
 
 from kafkalog_core.format import kernels
-from kafkalog_core.spark import pack
-from kafkalog_core.spark.errors import SparkError
+from kafkalog_core.spark.session import workers
+from kafkalog_core.spark.session.errors import SparkError
 from tests.corpus.archives import FIXTURES
 
 PROGRAM = """
 import sys
 from kafkalog_core.format import kernels
-from kafkalog_core.ops.dump import dump, DumpRequest
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.selection import Selection
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.spark.arrow import ArrowRows
-from kafkalog_core.spark.parquet import ParquetFile
-from kafkalog_core.spark.schema import RECORDS
+from kafkalog_core.ops.dump.dump import dump
+from kafkalog_core.ops.reading.runs import DumpRequest
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.selection import Selection
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.spark.session.arrow import ArrowRows
+from kafkalog_core.spark.session.parquet import ParquetFile
+from kafkalog_core.spark.session.arrow import RECORDS
 request = DumpRequest(targets=tuple(resolve([sys.argv[1]], Selection())), level="records")
 with ParquetFile(sys.argv[2], RECORDS) as file:
     rows = file.gatherer()
@@ -39,7 +40,7 @@ with ParquetFile(sys.argv[2], RECORDS) as file:
 
 def test_all_that_a_task_needs_is_in_it(tmp_path):
     told = io.BytesIO()
-    packed = pack.write_archive(told, with_pyarrow=True)
+    packed = workers.write_archive(told, with_pyarrow=True)
     assert packed.size_bytes == len(told.getvalue())
     assert packed.compiled == kernels.COMPILED
     told.seek(0)
@@ -66,14 +67,16 @@ def test_all_that_a_task_needs_is_in_it(tmp_path):
 
 def test_pyarrow_may_be_left_out():
     told = io.BytesIO()
-    packed = pack.write_archive(told, with_pyarrow=False)
+    packed = workers.write_archive(told, with_pyarrow=False)
     assert "pyarrow" not in packed.distributions
     told.seek(0)
     with tarfile.open(fileobj=told) as archive:
         names = archive.getnames()
-    assert {"kafkalog_core/spark/workers.py", "kafkalog_core/spark/launcher/bin/java", "pyspark_kafkalog.py"} <= set(
-        names
-    )
+    assert {
+        "kafkalog_core/spark/session/workers.py",
+        "kafkalog_core/spark/launcher/bin/java",
+        "pyspark_kafkalog.py",
+    } <= set(names)
     tops = {Path(name).parts[0] for name in names}
     assert {"kafkalog_core", "lz4", "cramjam", "crc32c", "zstandard"} <= tops
     assert not tops & {"pyarrow", "kafkalog_cli", "click", "tests"}
@@ -81,6 +84,6 @@ def test_pyarrow_may_be_left_out():
 
 
 def test_what_is_not_installed_is_named(monkeypatch):
-    monkeypatch.setattr(pack, "_REQUIRED", ("nothing-like-it",))
+    monkeypatch.setattr(workers, "_REQUIRED", ("nothing-like-it",))
     with pytest.raises(SparkError, match="nothing-like-it is not installed here, and executors need it"):
-        pack.write_archive(io.BytesIO(), with_pyarrow=False)
+        workers.write_archive(io.BytesIO(), with_pyarrow=False)

@@ -11,12 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kafkalog_core import tables
 from kafkalog_core.ops.reading.chunks import Lines, Place, RecordChunk
-from kafkalog_core.spark.arrow import ArrowRows
-from kafkalog_core.spark.parquet import ParquetFile
-from kafkalog_core.spark.rows import rows_to_arrow
-from kafkalog_core.spark.schema import FINDINGS, RECORDS, arrow_schema, struct_type
+from kafkalog_core.rows import tables
+from kafkalog_core.spark.session.arrow import FINDINGS, RECORDS, ArrowRows, arrow_schema, rows_to_arrow, struct_type
+from kafkalog_core.spark.session.parquet import ParquetFile
 from tests.build import Record, batch_v2, message_v0
 from tests.format.test_gather import record_chunks
 from tests.ops.logs import records

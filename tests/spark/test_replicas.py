@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from kafkalog_core.ops.replicas.comparison import rows_of
-from kafkalog_core.ops.replicas.engine import ReplicasRequest, replicas, work_of
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.replicas.compare import ReplicasRequest, replicas, rows_of, work_of
 from tests.corpus.archives import FIXTURES
 
 if TYPE_CHECKING:

@@ -11,16 +11,15 @@ from click.testing import CliRunner
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import RefusedError, SettingError
 from kafkalog_core.findings import Finding
-from kafkalog_core.ops.plans.sites import sites_of
-from kafkalog_core.ops.releases.settings import SettingsRequest
-from kafkalog_core.ops.retain import Retained, RetainRequest
-from kafkalog_core.ops.retain import retain as retain_here
-from kafkalog_core.ops.retention.rows import retained_rows, what_if_rows
-from kafkalog_core.ops.retention.survey import Survey, Wanted
-from kafkalog_core.ops.retention.what_if import Scenario, totals
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.spark.retain import retain, retain_rows
-from kafkalog_core.spark.workers import SparkWorkers
+from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.repair.plan import sites_of
+from kafkalog_core.ops.retain.retain import Retained, RetainRequest
+from kafkalog_core.ops.retain.retain import retain as retain_here
+from kafkalog_core.ops.retain.rows import retained_rows, what_if_rows
+from kafkalog_core.ops.retain.survey import Scenario, Survey, Wanted, totals
+from kafkalog_core.spark.jobs import retain, retain_rows
+from kafkalog_core.spark.session.workers import SparkWorkers
 from tests import build
 from tests.ops.inline import Inline
 

@@ -11,8 +11,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from kafkalog_core.errors import SelectionError
-from kafkalog_core.spark.schema import BATCHES, RECORDS, SPARK_TABLES, arrow_schema, columns_of, ddl, struct_type
-from kafkalog_core.tables import TABLES
+from kafkalog_core.rows.tables import TABLES
+from kafkalog_core.spark.session.arrow import BATCHES, RECORDS, SPARK_TABLES, arrow_schema, columns_of, ddl, struct_type
 
 ALL = sorted(TABLES.values(), key=lambda table: table.name)
 
@@ -63,6 +63,6 @@ def test_columns_that_there_are_not(names):
 
 
 def test_tables_are_known_without_pyspark_and_pyarrow():
-    code = "import sys; from kafkalog_core.spark.schema import ddl, RECORDS; ddl(RECORDS); print(*sys.modules)"
+    code = "import sys; from kafkalog_core.spark.session.arrow import ddl, RECORDS; ddl(RECORDS); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"pyspark", "pyarrow"} & {*loaded}

@@ -11,16 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog_core.spark import session as session_module
-from kafkalog_core.spark.errors import SparkError
-from kafkalog_core.spark.quiet import LOG_CONF, SparkLog
-from kafkalog_core.spark.session import SessionSettings, open_session, spark_session
+from kafkalog_core.spark.session import session as session_module
+from kafkalog_core.spark.session.errors import SparkError
+from kafkalog_core.spark.session.session import LOG_CONF, SessionSettings, SparkLog, open_session, spark_session
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import sys
-from kafkalog_core.spark.session import SessionSettings, spark_session
-from kafkalog_core.spark.workers import SparkWorkers
+from kafkalog_core.spark.session.session import SessionSettings, spark_session
+from kafkalog_core.spark.session.workers import SparkWorkers
 from tests.spark.tasks import wait
 try:
     print("begun", flush=True)

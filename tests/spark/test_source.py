@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.select import Filters
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.ops.verify.engine import verify
-from kafkalog_core.ops.verify.request import VerifyRequest
-from kafkalog_core.spark.schema import SPARK_TABLES, columns_of
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.selection import Filters
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.verify.engine import VerifyRequest, verify
+from kafkalog_core.spark.session.arrow import SPARK_TABLES, columns_of
 from tests.build import ABORT, COMMIT, GZIP, Record, batch_v2, meta_properties, txn_marker
 from tests.ops.logs import Row, dump_rows, records, write_segments
 
@@ -192,8 +191,8 @@ def test_an_empty_log_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:
 def test_the_work_travels_small(disk: Path) -> None:
     import pickle  # noqa: PLC0415 - here alone
 
-    from kafkalog_core.spark.source_options import source_options  # noqa: PLC0415
-    from kafkalog_core.spark.source_reader import plan, read  # noqa: PLC0415
+    from kafkalog_core.spark.source.options import source_options  # noqa: PLC0415
+    from kafkalog_core.spark.source.reader import plan, read  # noqa: PLC0415
 
     options = source_options({"paths": json.dumps([str(disk)]), "splitbytes": "1000"})
     work = plan(options, ("offset",), 0)

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from kafkalog_core.errors import SettingError, StorageError, UnsupportedError
-from kafkalog_core.ops.selecting.select import Filters
-from kafkalog_core.ops.selecting.selection import Selection
-from kafkalog_core.spark.paths import local_paths
-from kafkalog_core.spark.source_options import OPTIONS, source_options
-from kafkalog_core.spark.source_reader import Splits, WholePartition, plan, read
+from kafkalog_core.ops.reading.selection import Filters, Selection
+from kafkalog_core.spark.session.errors import local_paths
+from kafkalog_core.spark.source.options import OPTIONS, source_options
+from kafkalog_core.spark.source.reader import Splits, WholePartition, plan, read
 from tests.build import batch_v2, meta_properties, offset_checkpoint
 from tests.ops.logs import records, write_segments
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from kafkalog_core.spark.sql import names_in
+from kafkalog_core.spark.source.sql import names_in
 from tests.corpus.archives import FIXTURES
 from tests.ops.logs import dump_rows
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import ChecksumError, WorkerLostError
-from kafkalog_core.spark.errors import SparkError
-from kafkalog_core.spark.workers import SparkWorkers
+from kafkalog_core.spark.session.errors import SparkError
+from kafkalog_core.spark.session.workers import SparkWorkers
 from tests.spark import tasks
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def test_jobs_of_another_kind(spark):
 
 def test_executors_with_another_kafkalog_are_refused(spark, monkeypatch):
     workers = SparkWorkers(spark)
-    monkeypatch.setattr("kafkalog_core.spark.workers.SOURCE_HASH", "of another release")
+    monkeypatch.setattr("kafkalog_core.spark.session.workers.SOURCE_HASH", "of another release")
     with pytest.raises(SparkError, match="has another kafkalog than this one, or one without compiled kernels"):
         list(workers.map(tasks.double, [(1,)]))
 

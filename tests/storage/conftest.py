@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog_core.ops.plans import plan as plan_module
+from kafkalog_core.ops.repair import plan as plan_module
 from kafkalog_core.storage.changing import writer
 
 

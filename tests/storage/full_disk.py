@@ -25,34 +25,33 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.errors import KafkalogError, RefusedError, UnfinishedError
-from kafkalog_core.ops.apply import apply_draft, resume
-from kafkalog_core.ops.cleaning.to_dir import compact_to
-from kafkalog_core.ops.compact import CompactRequest
-from kafkalog_core.ops.logdirs.brokerdir import read_broker_dir
-from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
-from kafkalog_core.ops.plans.sites import site_of
-from kafkalog_core.ops.recovery.partition import PartitionLoad
-from kafkalog_core.ops.recovery.results import LoadOptions
-from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
-from kafkalog_core.ops.releases.release import parse_release
-from kafkalog_core.ops.releases.settings import Settings, SettingsRequest
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.roll import RollRequest, roll
-from kafkalog_core.ops.selecting.selection import Selection
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
+from kafkalog_core.kafka.logdir.top_files import read_broker_dir
+from kafkalog_core.kafka.releases import parse_release
+from kafkalog_core.kafka.settings import Settings, SettingsRequest
+from kafkalog_core.kafka.snapshots import SnapshotOptions
+from kafkalog_core.kafka.start.partition import PartitionLoad
+from kafkalog_core.kafka.start.results import LoadOptions
+from kafkalog_core.ops.compact.compact import CompactRequest
+from kafkalog_core.ops.compact.to_dir import compact_to
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.selection import Selection
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.repair.apply import apply_draft, resume
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
+from kafkalog_core.ops.roll.roll import RollRequest, roll
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
 from tests import build
-from tests.ops.truncating import EPOCHS, RECOVERY, STARTS, WATERMARKS, write_log, write_tops
+from tests.ops.truncate.truncating import EPOCHS, RECOVERY, STARTS, WATERMARKS, write_log, write_tops
 from tests.storage.repairs import CountingDisk, DyingDisk, FailingDisk, Killed, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog_core.ops.plans.plan import Draft
-    from kafkalog_core.ops.undo import Scope, UndoPlan
+    from kafkalog_core.ops.repair.plan import Draft
+    from kafkalog_core.ops.repair.undo import Scope, UndoPlan
 
 __all__ = ["CASES", "END", "Case", "FullDisk", "NewDirRounds", "Rounds", "mounted_disk", "write_patient"]
 

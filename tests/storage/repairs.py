@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.format.names import journal_run
-from kafkalog_core.ops.apply import apply_draft, resume
-from kafkalog_core.ops.plans.plan import Outcome, PlanRequest, make_plan
-from kafkalog_core.ops.plans.sites import site_of
-from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
+from kafkalog_core.ops.repair.apply import apply_draft, resume
+from kafkalog_core.ops.repair.plan import Outcome, PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog_core.ops.plans.plan import Draft
-    from kafkalog_core.ops.progress import Progress
+    from kafkalog_core.ops.repair.plan import Draft
+    from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.changing.journal import Journal
 

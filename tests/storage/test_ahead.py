@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.storage.changing import ahead
-from kafkalog_core.storage.changing.ahead import Contents, make_ahead
-from kafkalog_core.storage.changing.changes import Change
-from kafkalog_core.storage.changing.fingerprint import fingerprint
+from kafkalog_core.storage.changing import staging
+from kafkalog_core.storage.changing.changes import Change, fingerprint
+from kafkalog_core.storage.changing.staging import Contents, make_ahead
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from tests.storage.repairs import LATER, LOG, OWNER, Killed, UnlinkingDisk, make_dir, names_of_ours, snapshot
 
@@ -115,7 +114,7 @@ def test_indexes_make_way_for_each_other_where_there_is_one_byte_less_than_both_
         places.append(path)
         return asked.pop(0)
 
-    monkeypatch.setattr(ahead, "free_bytes", free_bytes)
+    monkeypatch.setattr(staging, "free_bytes", free_bytes)
     seen = make(AheadDisk(), changes, contents)
     assert seen == [*written(INDEX, 1), *written(TIMES, 2)]
     changes = [replace(each, kind="replace", before=fingerprint(each.path)) for each in changes]
@@ -136,7 +135,7 @@ def test_indexes_make_way_for_each_other_where_there_is_one_byte_less_than_both_
 
 
 def test_other_files_do_not_make_way_on_a_full_disk(partition: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "free_bytes", lambda path: 0)
+    monkeypatch.setattr(staging, "free_bytes", lambda path: 0)
     contents = Contents()
     contents.write(str(partition / EPOCHS), [b"0\n0\n"], why="", like=str(partition / LOG))
     assert make(AheadDisk(), [change(partition / EPOCHS, "replace", 4)], contents) == written(EPOCHS, 1)
@@ -198,7 +197,7 @@ def test_a_disk_that_refuses_to_delete_what_could_not_be_finished_the_first_erro
 def test_an_index_that_changed_is_neither_deleted_nor_replaced(
     partition: Path, monkeypatch: pytest.MonkeyPatch, is_full: bool
 ) -> None:
-    monkeypatch.setattr(ahead, "free_bytes", lambda path: 0 if is_full else BLOCK_BYTES)
+    monkeypatch.setattr(staging, "free_bytes", lambda path: 0 if is_full else BLOCK_BYTES)
     contents, planned = Contents(), change(partition / INDEX, "replace", 8)
     contents.write(planned.path, [b"\1" * 8], why="", like=str(partition / LOG))
     (partition / INDEX).write_bytes(b"other")
@@ -213,7 +212,7 @@ def test_an_index_that_changed_is_neither_deleted_nor_replaced(
 def test_a_file_that_came_in_place_of_one_that_made_way_is_not_overwritten(
     partition: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ahead, "free_bytes", lambda path: 0)
+    monkeypatch.setattr(staging, "free_bytes", lambda path: 0)
     contents, planned = Contents(), change(partition / INDEX, "replace", 8)
     contents.write(planned.path, [b"\1" * 8], why="", like=str(partition / LOG))
     made = make_ahead(Disk(), RUN, [planned], contents)

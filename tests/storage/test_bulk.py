@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog_core.format.columns import BATCH_ROWS
-from kafkalog_core.storage.items import one_by_one
-from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
+from kafkalog_core.storage.scan import Damage, Run, ScanOptions, one_by_one, scan
 from kafkalog_core.storage.source import Source
 from tests.build import Record, batch_v2, message_v0, message_v1, wrapper_v1
 from tests.storage.scans import found_in

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.ops.apply import apply_draft, resume
-from kafkalog_core.ops.plans import plan as plan_module
-from kafkalog_core.ops.plans.plan import Outcome, PlanRequest, make_plan
-from kafkalog_core.ops.plans.sites import site_of
-from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
+from kafkalog_core.ops.repair import plan as plan_module
+from kafkalog_core.ops.repair.apply import apply_draft, resume
+from kafkalog_core.ops.repair.plan import Outcome, PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
+from kafkalog_core.storage.changing import changes as fingerprint_module
 from kafkalog_core.storage.changing import commit
-from kafkalog_core.storage.changing import fingerprint as fingerprint_module
-from kafkalog_core.storage.changing import pointer as pointer_module
+from kafkalog_core.storage.changing import journals as pointer_module
 from kafkalog_core.storage.changing import staging as staging_module
 from kafkalog_core.storage.changing.commit import check_old, is_stuck, roll_back, state_of
 from kafkalog_core.storage.changing.trusted import TrustedDirectories

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
+from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import make_dir, names_of_ours, snapshot, undo_all
 
@@ -25,7 +25,7 @@ import sys
 from pathlib import Path
 from kafkalog_cli.repair import locked
 from kafkalog_core.errors import KafkalogError
-from kafkalog_core.ops.plans import plan
+from kafkalog_core.ops.repair import plan
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import apply_to
 

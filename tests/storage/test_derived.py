@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.storage.changing.changes import Fingerprint
+from kafkalog_core.storage.changing.changes import Fingerprint, fingerprint, fingerprint_start
 from kafkalog_core.storage.changing.derived import (
     bases_of_logs,
     checkpoints_next_to_mark,
@@ -15,7 +15,6 @@ from kafkalog_core.storage.changing.derived import (
     is_made_again,
     logs_of_derived,
 )
-from kafkalog_core.storage.changing.fingerprint import fingerprint, fingerprint_start
 from kafkalog_core.storage.changing.journal import Entry, Journal, Layout, State
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 

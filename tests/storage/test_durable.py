@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.format.names import JOURNAL_PREFIX
-from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
+from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import apply_to, make_dir
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import AccessError
-from kafkalog_core.storage.changing.changes import Fingerprint
-from kafkalog_core.storage.changing.fingerprint import (
+from kafkalog_core.storage.changing.changes import (
+    Fingerprint,
     fingerprint,
     fingerprint_of_bytes,
     fingerprint_start,

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.format import layout, unprotected
-from kafkalog_core.ops.dump import DumpRequest, dump
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.ops.dump.dump import dump
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.runs import DumpRequest
+from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.storage.scan import Damage
 from kafkalog_core.storage.source import Source
 from tests.storage.scans import scan_source

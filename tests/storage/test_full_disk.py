@@ -13,10 +13,10 @@ from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import RefusedError, UnfinishedError
-from kafkalog_core.ops.apply import apply_draft
-from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
+from kafkalog_core.ops.repair.apply import apply_draft
+from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing.attributes import Attributes
-from kafkalog_core.storage.changing.journal_file import write_intent
+from kafkalog_core.storage.changing.journal import write_intent
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.full_disk import CASES, Case, FullDisk, NewDirRounds, Rounds, mounted_disk, write_patient
 from tests.storage.repairs import CountingDisk, DyingDisk, Killed, names_of_ours, snapshot

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
-from kafkalog_core.storage.lookups.index_search import IndexPages
+from kafkalog_core.storage.segment_lookup import IndexPages
 from kafkalog_core.storage.source import Source
 from tests.build import offset_index, time_index
 from tests.scratch import MEMORY
 
 if TYPE_CHECKING:
-    from kafkalog_core.storage.lookups.index_search import Search
+    from kafkalog_core.storage.segment_lookup import Search
 
 
 def offsets_of(path: Path, keys: list[int], key: int, *, zeros: int = 0, has_warm_section: bool = True) -> Search:

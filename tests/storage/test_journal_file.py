@@ -13,8 +13,15 @@ import pytest
 from kafkalog_core.errors import FieldError
 from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.changes import Fingerprint
-from kafkalog_core.storage.changing.journal import Entry, Journal, Layout
-from kafkalog_core.storage.changing.journal_file import parse_journal, write_beginning, write_intent, write_pointer
+from kafkalog_core.storage.changing.journal import (
+    Entry,
+    Journal,
+    Layout,
+    parse_journal,
+    write_beginning,
+    write_intent,
+    write_pointer,
+)
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.test_untrusted import sealed
 

@@ -13,7 +13,7 @@ import pytest
 
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import DeniedError, NotFoundError
-from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
+from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing import journals as journals_module
 from kafkalog_core.storage.changing.changes import Change
 from kafkalog_core.storage.changing.journal import layout_for

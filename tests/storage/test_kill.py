@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CHILD = """
 import sys, time
 from pathlib import Path
-from kafkalog_core.ops.plans import plan
+from kafkalog_core.ops.repair import plan
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import apply_to
 

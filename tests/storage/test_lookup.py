@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog_core.storage.lookups.broker_lookup import Broker, broker_offset, broker_time
-from kafkalog_core.storage.lookups.lookup import PartitionLookup, floor_index
-from kafkalog_core.storage.lookups.trace import Trace
+from kafkalog_core.kafka.fetch import Broker, broker_offset, broker_time
+from kafkalog_core.storage.lookup import PartitionLookup, Trace, floor_index
 from kafkalog_core.storage.partition import read_partition
 from tests import strategies
 from tests.build import (

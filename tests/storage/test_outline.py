@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import AccessError, RefusedError
-from kafkalog_core.ops.plans.plan import PLANNERS, Outcome
-from kafkalog_core.storage.changing import fingerprint as fingerprint_module
-from kafkalog_core.storage.changing.changes import Change, Fingerprint
-from kafkalog_core.storage.changing.fingerprint import fingerprint
-from kafkalog_core.storage.changing.outline import Outline
+from kafkalog_core.ops.repair.plan import PLANNERS, Outcome
+from kafkalog_core.storage.changing import changes as fingerprint_module
+from kafkalog_core.storage.changing.changes import Change, Fingerprint, Outline, fingerprint
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.source import Source  # noqa: TC001 -- patched
 from tests.storage.repairs import LATER, LOG, apply_to, make_dir, snapshot, undo_all
 
 if TYPE_CHECKING:
-    from kafkalog_core.ops.plans.plan import PlanRequest
+    from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.storage.changing.changes import Stage
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
+from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
 from tests.power.player import command
 from tests.power.scenarios import Place, Scenario, write_patient

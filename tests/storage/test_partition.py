@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from kafkalog_core.errors import NotFoundError
 from kafkalog_core.format.names import FileKind
+from kafkalog_core.rows.tables import FINDING
 from kafkalog_core.storage import partition as module
+from kafkalog_core.storage.listing import SegmentState
 from kafkalog_core.storage.partition import Partition, partition_name, read_partition
-from kafkalog_core.storage.segment import SegmentState
-from kafkalog_core.tables import FINDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable

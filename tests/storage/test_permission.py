@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog_core.errors import NotFoundError
 from kafkalog_core.storage.changing.changes import Change, ChangeKind, Fingerprint
-from kafkalog_core.storage.changing.permission import broker_files_around, place_problem, write_problems
+from kafkalog_core.storage.changing.space import broker_files_around, place_problem, write_problems
 from tests.storage.repairs import LOG, OWNER, make_dir
 
 if TYPE_CHECKING:

@@ -9,15 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from kafkalog_core.storage.changing import pointer as pointer_module
+from kafkalog_core.storage.changing import journals as pointer_module
 from kafkalog_core.storage.changing.changes import Fingerprint
 from kafkalog_core.storage.changing.journal import Entry, Journal, Layout
-from kafkalog_core.storage.changing.pointer import (
-    leave_pointer,
-    leave_pointer_if_room,
-    pointer_room,
-    remove_pointer,
-)
+from kafkalog_core.storage.changing.journals import leave_pointer, leave_pointer_if_room, pointer_room, remove_pointer
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import OWNER, CountingDisk

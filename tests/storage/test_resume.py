@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.ops.apply import apply_draft, resume
-from kafkalog_core.ops.plans import plan as plan_module
-from kafkalog_core.ops.plans.plan import Outcome, PlanRequest, make_plan
-from kafkalog_core.ops.plans.sites import site_of
-from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
+from kafkalog_core.ops.repair import plan as plan_module
+from kafkalog_core.ops.repair.apply import apply_draft, resume
+from kafkalog_core.ops.repair.plan import Outcome, PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import (
     LATER,
@@ -35,7 +34,7 @@ from tests.storage.repairs import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog_core.ops.progress import Progress
+    from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.changes import Stage
 
 pytestmark = pytest.mark.usefixtures("fake_planner", "no_waiting")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog_core.storage import resync
+from kafkalog_core.storage import framing
 from kafkalog_core.storage.scan import Damage
 from kafkalog_core.storage.source import WINDOW_BYTES
 from tests.build import Record, batch_v2, empty_batch, message_v0, message_v07, message_v1, wrapper_v0, wrapper_v1
@@ -82,7 +82,7 @@ def test_a_batch_larger_than_a_window(path: Path) -> None:
 
 @pytest.mark.parametrize("before", range(1, 70, 4))
 def test_a_header_across_the_windows_of_the_search(path: Path, before: int) -> None:
-    for window in (resync.SMALL_WINDOW_BYTES, resync.SMALL_WINDOW_BYTES - 64 + WINDOW_BYTES):
+    for window in (framing.SMALL_WINDOW_BYTES, framing.SMALL_WINDOW_BYTES - 64 + WINDOW_BYTES):
         garbage = b"\xff" * (window - before + 1)
         assert len(batches_of(scan_file(path, garbage + A, resync=True))) == 1
 

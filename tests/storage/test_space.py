@@ -11,7 +11,6 @@ import pytest
 
 from kafkalog_core.errors import NotFoundError, RefusedError
 from kafkalog_core.storage.changing import space as space_module
-from kafkalog_core.storage.changing.ahead import Contents, make_ahead
 from kafkalog_core.storage.changing.changes import Change, Fingerprint, grouped, makes_way
 from kafkalog_core.storage.changing.space import (
     Move,
@@ -23,6 +22,7 @@ from kafkalog_core.storage.changing.space import (
     spaces_for,
     spaces_of,
 )
+from kafkalog_core.storage.changing.staging import Contents, make_ahead
 from kafkalog_core.storage.changing.writer import Disk
 
 KIB = 1024

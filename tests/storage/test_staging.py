@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.ops.undo import scope_of
-from kafkalog_core.storage.changing import fingerprint as fingerprints
+from kafkalog_core.ops.repair.undo import scope_of
+from kafkalog_core.storage.changing import changes as fingerprints
 from kafkalog_core.storage.changing import staging as staging_module
-from kafkalog_core.storage.changing.fingerprint import fingerprint
+from kafkalog_core.storage.changing.changes import fingerprint
 from kafkalog_core.storage.changing.journal import OF_SEVERAL, Layout
 from kafkalog_core.storage.changing.staging import Staging
 from kafkalog_core.storage.changing.trusted import TrustedDirectories

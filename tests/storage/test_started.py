@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.ops.apply import resume
-from kafkalog_core.ops.plans import plan as plan_module
-from kafkalog_core.ops.plans.plan import Outcome, PlanRequest
-from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
+from kafkalog_core.ops.repair import plan as plan_module
+from kafkalog_core.ops.repair.apply import resume
+from kafkalog_core.ops.repair.plan import Outcome, PlanRequest
+from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.lock import OWN_LOCK
 from kafkalog_core.storage.changing.writer import Disk
 from tests import build

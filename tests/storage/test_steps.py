@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import KafkalogError
-from kafkalog_core.ops.apply import apply_draft, resume
-from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
-from kafkalog_core.ops.plans.sites import site_of
-from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
+from kafkalog_core.ops.repair.apply import apply_draft, resume
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing import commit
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Disk

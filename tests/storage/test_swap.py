@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import RefusedError, UnfinishedError
-from kafkalog_core.ops.apply import apply_draft
-from kafkalog_core.ops.logdirs.context import PartitionContext
-from kafkalog_core.ops.plans import plan as plan_module
-from kafkalog_core.ops.plans.plan import Outcome, PlanRequest, make_plan
-from kafkalog_core.ops.plans.sites import site_of
-from kafkalog_core.ops.recovery.partition import PartitionLoad
-from kafkalog_core.ops.recovery.results import LoadOptions
-from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
-from kafkalog_core.ops.releases.release import parse_release
-from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
+from kafkalog_core.kafka.logdir.top_files import PartitionContext
+from kafkalog_core.kafka.releases import parse_release
+from kafkalog_core.kafka.settings import SettingsRequest, read_settings
+from kafkalog_core.kafka.snapshots import SnapshotOptions
+from kafkalog_core.kafka.start.partition import PartitionLoad
+from kafkalog_core.kafka.start.results import LoadOptions
+from kafkalog_core.ops.repair import plan as plan_module
+from kafkalog_core.ops.repair.apply import apply_draft
+from kafkalog_core.ops.repair.plan import Outcome, PlanRequest, make_plan, site_of
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.partition import read_partition
 from tests import build
-from tests.ops.truncating import INTERVAL, NOW_MS, batch, write_log, write_tops
+from tests.ops.truncate.truncating import INTERVAL, NOW_MS, batch, write_log, write_tops
 from tests.storage.repairs import (
     CountingDisk,
     DyingDisk,
@@ -40,8 +39,8 @@ from tests.storage.repairs import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog_core.ops.progress import Progress
-    from kafkalog_core.ops.recovery.results import LoadResult
+    from kafkalog_core.kafka.start.results import LoadResult
+    from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.changes import Stage
 
 SHM = "/dev/shm"  # noqa: S108 -- another file system than that of the test's own directory

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import RefusedError, UnfinishedError
-from kafkalog_core.ops.apply import resume
-from kafkalog_core.ops.plans import plan as plan_module
-from kafkalog_core.ops.plans.plan import Outcome, PlanRequest
-from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
-from kafkalog_core.storage.changing import fingerprint as fingerprint_module
+from kafkalog_core.ops.repair import plan as plan_module
+from kafkalog_core.ops.repair.apply import resume
+from kafkalog_core.ops.repair.plan import Outcome, PlanRequest
+from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
+from kafkalog_core.storage.changing import changes as fingerprint_module
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import LATER, LOG, OWNER, Killed, UnlinkingDisk, apply_to, make_dir, snapshot
 

@@ -22,19 +22,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkalog_core.errors import FieldError, KafkalogError, RefusedError, UnfinishedError
-from kafkalog_core.format.json_form import json_text
-from kafkalog_core.ops.apply import apply_draft, resume
-from kafkalog_core.ops.plans import plan as plan_module
-from kafkalog_core.ops.plans.plan import Outcome, PlanRequest, make_plan
-from kafkalog_core.ops.plans.sites import site_of
-from kafkalog_core.ops.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
+from kafkalog_core.ops.repair import plan as plan_module
+from kafkalog_core.ops.repair.apply import apply_draft, resume
+from kafkalog_core.ops.repair.plan import Outcome, PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing import trusted as trusted_module
 from kafkalog_core.storage.changing.attributes import Attributes
-from kafkalog_core.storage.changing.fingerprint import pieces
-from kafkalog_core.storage.changing.journal_file import parse_journal
+from kafkalog_core.storage.changing.changes import pieces
+from kafkalog_core.storage.changing.journal import parse_journal
 from kafkalog_core.storage.changing.journals import find_journals
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.text import json_text
 from tests.storage.repairs import (
     LOG,
     NOW_MS,

@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
+from kafkalog_cli.commands.shared import level_option
 from kafkalog_cli.ending import early_end
 from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.options import common
+from kafkalog_cli.options.common import resolve_all
+from kafkalog_cli.options.spark import new_run_id, session_options
 from kafkalog_cli.render import Settings, open_writer
 from kafkalog_cli.repair import clock_ms, watched
-from kafkalog_cli.spark_options import new_run_id, session_options
-from kafkalog_cli.targets import resolve_all
-from kafkalog_cli.verifying import level_option
-from kafkalog_core import tables
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.verify.size import log_bytes
-from kafkalog_core.spark.catalog import CATALOG_KIND, CatalogRequest, catalog
-from kafkalog_core.spark.out_place import check_place, refuse_inside
-from kafkalog_core.spark.paths import local_paths
-from kafkalog_core.spark.session import spark_session
-from kafkalog_core.spark.workers import SparkWorkers
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.verify.engine import log_bytes
+from kafkalog_core.rows import tables
+from kafkalog_core.spark.catalog.catalog import CATALOG_KIND, CatalogRequest, catalog
+from kafkalog_core.spark.commit.manifest import check_place, refuse_inside
+from kafkalog_core.spark.session.errors import local_paths
+from kafkalog_core.spark.session.session import spark_session
+from kafkalog_core.spark.session.workers import SparkWorkers
 
 if TYPE_CHECKING:
-    from kafkalog_core.ops.selecting.selection import Selection
-    from kafkalog_core.spark.session import SessionSettings
+    from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.spark.session.session import SessionSettings
 
 __all__ = ["catalog_command"]
 
@@ -43,7 +43,7 @@ EXAMPLES = (
 
 
 @click.command(name="catalog", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
-@options.targets_argument
+@common.targets_argument
 @click.option(
     "--to",
     metavar="DIR",
@@ -52,9 +52,9 @@ EXAMPLES = (
     help="The directory to write: new, empty, or a catalogue, which is brought up to date.",
 )
 @level_option
-@options.selection_options
-@options.limit_options
-@options.verdict_output_option
+@common.selection_options
+@common.limit_options
+@common.verdict_output_option
 @session_options
 def catalog_command(paths: tuple[str, ...], selection: Selection, session: SessionSettings, **given: Any) -> int:
     """Make a catalogue of disks: segments, batches, partitions and findings as Parquet in DIR.
@@ -77,7 +77,7 @@ def catalog_command(paths: tuple[str, ...], selection: Selection, session: Sessi
     )
     check_place(to, CATALOG_KIND)  # before Spark takes its time to start
     refuse_inside(to, [target.path for target in request.targets])
-    return _show(request, report, session, options.chosen_output(given["output"]))
+    return _show(request, report, session, common.chosen_output(given["output"]))
 
 
 def _show(request: CatalogRequest, report: Report, session: SessionSettings, output: str) -> int:

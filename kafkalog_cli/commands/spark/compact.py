@@ -6,27 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli import options, params
 from kafkalog_cli.command import Command, Example, command_line
-from kafkalog_cli.compacting import check_memory, cleaning_options, warn_of_interpreted, write_forecasts
+from kafkalog_cli.commands.shared import check_memory, cleaning_options, warn_of_interpreted, write_forecasts
 from kafkalog_cli.exits import ExitStatus
-from kafkalog_cli.kafka_options import kafka_options
+from kafkalog_cli.options import common
+from kafkalog_cli.options.common import resolve_readable
+from kafkalog_cli.options.kafka import kafka_options, now_option
+from kafkalog_cli.options.spark import session_options
 from kafkalog_cli.render import open_compactions
 from kafkalog_cli.repair import watched
-from kafkalog_cli.setting_options import now_option
-from kafkalog_cli.spark_options import session_options
-from kafkalog_cli.targets import resolve_readable
-from kafkalog_core.ops.compact import CompactRequest
-from kafkalog_core.ops.report import Report
-from kafkalog_core.spark.compact import DEFAULT_GIANT_BYTES, compact, compact_to
-from kafkalog_core.spark.paths import local_paths
-from kafkalog_core.spark.session import spark_session
-from kafkalog_core.spark.workers import SparkWorkers
+from kafkalog_core.ops.compact.compact import CompactRequest
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.spark.jobs import DEFAULT_GIANT_BYTES, compact, compact_to
+from kafkalog_core.spark.session.errors import local_paths
+from kafkalog_core.spark.session.session import spark_session
+from kafkalog_core.spark.session.workers import SparkWorkers
 
 if TYPE_CHECKING:
-    from kafkalog_core.ops.releases.settings import SettingsRequest
-    from kafkalog_core.ops.selecting.selection import Selection
-    from kafkalog_core.spark.session import SessionSettings
+    from kafkalog_core.kafka.settings import SettingsRequest
+    from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.spark.session.session import SessionSettings
 
 __all__ = ["compact_command"]
 
@@ -44,7 +43,7 @@ EXAMPLES = (
 
 
 @click.command(name="compact", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
-@options.targets_argument
+@common.targets_argument
 @cleaning_options
 @click.option(
     "--to",
@@ -58,7 +57,7 @@ EXAMPLES = (
 @click.option(
     "--giant",
     "giant_bytes",
-    type=params.parse_size,
+    type=common.parse_size,
     default=str(DEFAULT_GIANT_BYTES),
     metavar="SIZE",
     help=(
@@ -67,10 +66,10 @@ EXAMPLES = (
     ),
 )
 @now_option
-@options.selection_options
+@common.selection_options
 @kafka_options
-@options.limit_options
-@options.verdict_output_option
+@common.limit_options
+@common.verdict_output_option
 @session_options
 def compact_command(
     paths: tuple[str, ...],
@@ -101,7 +100,7 @@ def compact_command(
         max_batch_bytes=given["max_batch_bytes"],
         command_line=command_line(),
     )
-    writer = open_compactions(options.chosen_output(given["output"]))
+    writer = open_compactions(common.chosen_output(given["output"]))
     giant_bytes = given["giant_bytes"]
     with spark_session(session) as spark, watched() as progress:
         workers = SparkWorkers(spark, progress)

@@ -7,26 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli import options, params
 from kafkalog_cli.command import Command, Example
 from kafkalog_cli.ending import early_end
 from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.options import common
+from kafkalog_cli.options.common import resolve_readable
+from kafkalog_cli.options.spark import new_run_id, session_options
 from kafkalog_cli.render import open_exports
 from kafkalog_cli.repair import clock_ms, watched
-from kafkalog_cli.spark_options import new_run_id, session_options
-from kafkalog_cli.targets import resolve_readable
-from kafkalog_core.ops.report import Report
-from kafkalog_core.spark.export import COMMIT_BYTES, EXPORT_KIND, Asked, ExportRequest, export
-from kafkalog_core.spark.export_plan import PIECE_BYTES
-from kafkalog_core.spark.manifest import commit_numbers
-from kafkalog_core.spark.out_place import check_place, refuse_inside
-from kafkalog_core.spark.paths import local_paths
-from kafkalog_core.spark.session import spark_session
-from kafkalog_core.spark.workers import SparkWorkers
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.spark.commit.manifest import check_place, commit_numbers, refuse_inside
+from kafkalog_core.spark.export.export import COMMIT_BYTES, EXPORT_KIND, Asked, ExportRequest, export
+from kafkalog_core.spark.export.plan import PIECE_BYTES
+from kafkalog_core.spark.session.errors import local_paths
+from kafkalog_core.spark.session.session import spark_session
+from kafkalog_core.spark.session.workers import SparkWorkers
 
 if TYPE_CHECKING:
-    from kafkalog_core.ops.selecting.selection import Selection
-    from kafkalog_core.spark.session import SessionSettings
+    from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.spark.session.session import SessionSettings
 
 __all__ = ["export_command"]
 
@@ -45,7 +44,7 @@ EXAMPLES = (
 
 
 @click.command(name="export", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
-@options.targets_argument
+@common.targets_argument
 @click.option(
     "--to",
     metavar="DIR",
@@ -62,7 +61,7 @@ EXAMPLES = (
 @click.option(
     "--from-time",
     "from_time_ms",
-    type=params.parse_time_ms,
+    type=common.parse_time_ms,
     metavar="TIME",
     help="The same, at the first record that is not older: milliseconds since 1970, or ISO 8601.",
 )
@@ -95,14 +94,14 @@ EXAMPLES = (
 @click.option(
     "--file-bytes",
     "piece_bytes",
-    type=params.parse_size,
+    type=common.parse_size,
     default=str(PIECE_BYTES),
     metavar="SIZE",
     help="Bytes of log that one task reads and one file holds, about.  [default: 128MiB]",
 )
 @click.option(
     "--commit-bytes",
-    type=params.parse_size,
+    type=common.parse_size,
     default=str(COMMIT_BYTES),
     metavar="SIZE",
     help="Bytes of log after which is committed what is done: what a killed run has to do again.  [default: 16GiB]",
@@ -117,9 +116,9 @@ EXAMPLES = (
         "export need not wait for the disk."
     ),
 )
-@options.selection_options
-@options.limit_options
-@options.verdict_output_option
+@common.selection_options
+@common.limit_options
+@common.verdict_output_option
 @session_options
 def export_command(paths: tuple[str, ...], selection: Selection, session: SessionSettings, **given: Any) -> int:
     """Export records to Parquet: DIR/topic=T/partition=N/*.parquet.
@@ -152,7 +151,7 @@ def export_command(paths: tuple[str, ...], selection: Selection, session: Sessio
     )
     check_place(to, EXPORT_KIND)  # before Spark takes its time to start
     refuse_inside(to, [target.path for target in request.targets])
-    return _show(request, report, session, options.chosen_output(given["output"]))
+    return _show(request, report, session, common.chosen_output(given["output"]))
 
 
 def _show(request: ExportRequest, report: Report, session: SessionSettings, output: str) -> int:

@@ -10,10 +10,10 @@ from kafkalog_cli.command import Command, Example
 from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.outfile import OutFile
 from kafkalog_cli.render import open_progress
-from kafkalog_core.spark.pack import write_archive
+from kafkalog_core.spark.session.workers import write_archive
 
 if TYPE_CHECKING:
-    from kafkalog_core.spark.pack import Packed
+    from kafkalog_core.spark.session.workers import Packed
 
 __all__ = ["pack_command"]
 

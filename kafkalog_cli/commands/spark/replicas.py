@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
 from kafkalog_cli.ending import early_end
 from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.options import common
+from kafkalog_cli.options.common import resolve_readable
+from kafkalog_cli.options.spark import session_options
 from kafkalog_cli.render import open_replicas
 from kafkalog_cli.repair import watched
-from kafkalog_cli.spark_options import session_options
-from kafkalog_cli.targets import resolve_readable
-from kafkalog_core.ops.replicas.engine import ReplicasRequest, work_of
-from kafkalog_core.ops.report import Report
-from kafkalog_core.spark.paths import local_paths
-from kafkalog_core.spark.replicas import replicas
-from kafkalog_core.spark.session import spark_session
-from kafkalog_core.spark.workers import SparkWorkers
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.replicas.compare import ReplicasRequest, work_of
+from kafkalog_core.spark.jobs import replicas
+from kafkalog_core.spark.session.errors import local_paths
+from kafkalog_core.spark.session.session import spark_session
+from kafkalog_core.spark.session.workers import SparkWorkers
 
 if TYPE_CHECKING:
-    from kafkalog_core.ops.selecting.selection import Selection
-    from kafkalog_core.spark.session import SessionSettings
+    from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.spark.session.session import SessionSettings
 
 __all__ = ["replicas_command"]
 
@@ -41,10 +41,10 @@ EXAMPLES = (
 
 
 @click.command(name="replicas", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
-@options.targets_argument
-@options.selection_options
-@options.limit_options
-@options.verdict_output_option
+@common.targets_argument
+@common.selection_options
+@common.limit_options
+@common.verdict_output_option
 @session_options
 def replicas_command(
     paths: tuple[str, ...],
@@ -65,7 +65,7 @@ def replicas_command(
     report = Report()
     targets = resolve_readable(local_paths(paths), selection, report)
     work = work_of(ReplicasRequest(targets=targets, max_batch_bytes=max_batch_bytes))
-    writer = open_replicas(options.chosen_output(output))
+    writer = open_replicas(common.chosen_output(output))
     with (
         early_end(writer, report),
         spark_session(session) as spark,

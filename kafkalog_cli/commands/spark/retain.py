@@ -6,26 +6,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
+from kafkalog_cli.commands.shared import (
+    check_until,
+    find_policies,
+    forecast_options,
+    requests_of,
+    write_retention_forecasts,
+)
 from kafkalog_cli.exits import ExitStatus
-from kafkalog_cli.kafka_options import kafka_options
+from kafkalog_cli.options import common
+from kafkalog_cli.options.common import resolve_all
+from kafkalog_cli.options.kafka import kafka_options, now_option, retention_options
+from kafkalog_cli.options.spark import session_options
 from kafkalog_cli.render import open_retention
 from kafkalog_cli.repair import watched
-from kafkalog_cli.retaining import check_until, find_policies, forecast_options, requests_of, write_forecasts
-from kafkalog_cli.retention_options import retention_options
-from kafkalog_cli.setting_options import now_option
-from kafkalog_cli.spark_options import session_options
-from kafkalog_cli.targets import resolve_all
-from kafkalog_core.spark.paths import local_paths
-from kafkalog_core.spark.retain import retain
-from kafkalog_core.spark.session import spark_session
-from kafkalog_core.spark.workers import SparkWorkers
+from kafkalog_core.spark.jobs import retain
+from kafkalog_core.spark.session.errors import local_paths
+from kafkalog_core.spark.session.session import spark_session
+from kafkalog_core.spark.session.workers import SparkWorkers
 
 if TYPE_CHECKING:
-    from kafkalog_core.ops.releases.settings import SettingsRequest
-    from kafkalog_core.ops.selecting.selection import Selection
-    from kafkalog_core.spark.session import SessionSettings
+    from kafkalog_core.kafka.settings import SettingsRequest
+    from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.spark.session.session import SessionSettings
 
 __all__ = ["retain_command"]
 
@@ -42,13 +46,13 @@ EXAMPLES = (
 
 
 @click.command(name="retain", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
-@options.targets_argument
+@common.targets_argument
 @retention_options
 @forecast_options
 @now_option
-@options.selection_options
+@common.selection_options
 @kafka_options
-@options.verdict_output_option
+@common.verdict_output_option
 @session_options
 def retain_command(
     paths: tuple[str, ...],
@@ -67,7 +71,7 @@ def retain_command(
     find_policies(given["policies"])
     check_until(given["until"], now_ms)
     targets = resolve_all(local_paths(paths), selection)
-    writer = open_retention(options.chosen_output(given["output"]), until_ms=given["until"])
+    writer = open_retention(common.chosen_output(given["output"]), until_ms=given["until"])
     requests = requests_of(targets, request, now_ms, given)
     with spark_session(session) as spark, watched() as progress:
-        return write_forecasts(writer, retain(SparkWorkers(spark, progress), requests, progress))
+        return write_retention_forecasts(writer, retain(SparkWorkers(spark, progress), requests, progress))

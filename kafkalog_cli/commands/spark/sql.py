@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
 from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.options import common
+from kafkalog_cli.options.spark import session_options
 from kafkalog_cli.render import open_query
-from kafkalog_cli.spark_options import session_options
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.spark.paths import local_paths
-from kafkalog_core.spark.query_rows import chunks, table_of
-from kafkalog_core.spark.session import spark_session
-from kafkalog_core.spark.sql import Sources, check_options, query
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.spark.session.errors import local_paths
+from kafkalog_core.spark.session.parquet import chunks, table_of
+from kafkalog_core.spark.session.session import spark_session
+from kafkalog_core.spark.source.sql import Sources, check_options, query
 
 if TYPE_CHECKING:
-    from kafkalog_core.ops.reading.rows import BytesMode
-    from kafkalog_core.spark.session import SessionSettings
+    from kafkalog_core.rows.chunk import BytesMode
+    from kafkalog_core.spark.session.session import SessionSettings
 
 __all__ = ["sql_command"]
 
@@ -74,7 +74,7 @@ EXAMPLES = (
         "since=2026-01-31, level=checksums, ... Repeatable. A WHERE reads all of them."
     ),
 )
-@options.output_options
+@common.output_options
 @session_options
 def sql_command(
     statement: str,
@@ -108,7 +108,7 @@ def sql_command(
         frame = query(spark, statement, sources)
         table = table_of(frame)
         mode = cast("BytesMode", bytes_mode)
-        writer = open_query(options.chosen_output(output), table, mode)
+        writer = open_query(common.chosen_output(output), table, mode)
         for chunk in chunks(frame, table, mode):
             report.rows += chunk.count
             writer.write(chunk)

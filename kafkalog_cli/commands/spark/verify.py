@@ -9,28 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli import options
 from kafkalog_cli.command import Command, Example
+from kafkalog_cli.commands.shared import verdict_options, write_all
+from kafkalog_cli.ending import Interruption, StoppableProgress
 from kafkalog_cli.exits import ExitStatus
-from kafkalog_cli.interrupt import Interruption, StoppableProgress
+from kafkalog_cli.options import common
+from kafkalog_cli.options.common import resolve_readable
+from kafkalog_cli.options.spark import session_options
 from kafkalog_cli.render import open_progress, open_verdicts
-from kafkalog_cli.spark_options import session_options
-from kafkalog_cli.targets import resolve_readable
-from kafkalog_cli.verifying import verdict_options, write_all
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.verify.request import VerifyRequest
-from kafkalog_core.ops.verify.size import log_bytes
-from kafkalog_core.spark.paths import local_paths
-from kafkalog_core.spark.session import spark_session
-from kafkalog_core.spark.verify import verify
-from kafkalog_core.spark.workers import SparkWorkers
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.verify.engine import VerifyRequest, log_bytes
+from kafkalog_core.spark.jobs import verify
+from kafkalog_core.spark.session.errors import local_paths
+from kafkalog_core.spark.session.session import spark_session
+from kafkalog_core.spark.session.workers import SparkWorkers
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from kafkalog_core.ops.selecting.selection import Selection
+    from kafkalog_core.ops.reading.selection import Selection
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
-    from kafkalog_core.spark.session import SessionSettings
+    from kafkalog_core.spark.session.session import SessionSettings
 
 __all__ = ["verify_command"]
 
@@ -44,11 +43,11 @@ EXAMPLES = (
 
 
 @click.command(name="verify", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
-@options.targets_argument
+@common.targets_argument
 @verdict_options
-@options.selection_options
-@options.limit_options
-@options.verdict_output_option
+@common.selection_options
+@common.limit_options
+@common.verdict_output_option
 @session_options
 def verify_command(paths: tuple[str, ...], selection: Selection, session: SessionSettings, **given: Any) -> int:
     """Check everything on many disks: kafkalog verify, with its findings, on Spark.
@@ -65,7 +64,7 @@ def verify_command(paths: tuple[str, ...], selection: Selection, session: Sessio
         now_ms=time.time_ns() // 1_000_000,
         max_batch_bytes=given["max_batch_bytes"],
     )
-    output = "quiet" if given["quiet"] else options.chosen_output(given["output"])
+    output = "quiet" if given["quiet"] else common.chosen_output(given["output"])
     writer = open_verdicts(output)
     with closing(_verdicts(request, output, session)) as verdicts:
         write_all([writer], verdicts, report)

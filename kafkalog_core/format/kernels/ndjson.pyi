@@ -1,6 +1,5 @@
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
-from kafkalog_core.format.csv_template import CsvTemplate
-from kafkalog_core.format.template import Template
+from kafkalog_core.format.templates import CsvTemplate, Template
 
 def write_rows(
     memory: bytes | bytearray | memoryview,

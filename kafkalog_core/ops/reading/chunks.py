@@ -5,28 +5,41 @@ A chunk is valid until the next one is asked for.
 
 from __future__ import annotations
 
+import base64
+import codecs
 import json
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from kafkalog_core import tables
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, RECORD_FIELDS
-from kafkalog_core.format.csv_template import CsvTemplate, fits_header
 from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_KEY, CONTROL_TYPE_NAMES, MAX_INT32, MAX_INT64
-from kafkalog_core.format.template import Template, batch_template, record_template
-from kafkalog_core.ops.reading.long_rows import long_csv_row, long_line
-from kafkalog_core.ops.reading.rows import RowChunk, csv_row
+from kafkalog_core.format.templates import CsvTemplate, Template, batch_template, fits_header, record_template
+from kafkalog_core.rows import tables
+from kafkalog_core.rows.chunk import RowChunk, csv_fields, csv_row, json_object
+from kafkalog_core.text import csv_field, csv_text, has_controls, json_text, needs_quotes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kafkalog_core.format.columns import BatchColumns, RecordColumns
     from kafkalog_core.format.decode import RecordRun
-    from kafkalog_core.ops.reading.rows import BytesMode
+    from kafkalog_core.rows.chunk import BytesMode
+    from kafkalog_core.rows.tables import Table
     from kafkalog_core.storage.scan import Run
 
-__all__ = ["BatchChunk", "ChunkColumns", "Lines", "Place", "RecordChunk", "control_type_name", "rows_at"]
+__all__ = [
+    "BatchChunk",
+    "ChunkColumns",
+    "Lines",
+    "Place",
+    "RecordChunk",
+    "control_type_name",
+    "long_csv_row",
+    "long_line",
+    "rows_at",
+]
+
 
 OUT_BYTES: Final = 4 * 1024 * 1024
 LONG_BYTES: Final = 32 * 1024 * 1024
@@ -322,3 +335,104 @@ def control_type_name(key: bytes | None) -> str:
         return "unknown"
     version, kind = CONTROL_KEY.struct.unpack_from(key)
     return CONTROL_TYPE_NAMES[kind] if version >= 0 and 0 <= kind < len(CONTROL_TYPE_NAMES) else "unknown"
+
+
+_SUFFIXES: Final = {"auto": "", "base64": "_b64", "hex": "_hex"}
+_PIECE_BYTES: Final = 3 * 256 * 1024  # a multiple of what becomes four letters of base64
+
+
+def long_line(table: Table, row: Mapping[str, object], bytes_mode: BytesMode) -> Iterator[bytes]:
+    r"""What `json_line` makes of the row, in pieces; its bytes are memoryviews."""
+    spans = {name: value for name, value in row.items() if isinstance(value, memoryview)}
+    nulls = json_object(table, {**row, **dict.fromkeys(spans)}, bytes_mode)
+    opening = "{"
+    for name, (member, value) in zip(table.names, nulls.items(), strict=True):
+        if name in spans:
+            yield from _member(opening, name, spans[name], bytes_mode)
+        else:
+            yield f"{opening}{json_text(member)}:{json_text(value)}".encode("utf-8", "backslashreplace")
+        opening = ","
+    yield b"}\n"
+
+
+def long_csv_row(
+    table: Table, row: Mapping[str, object], header: Sequence[str], bytes_mode: BytesMode
+) -> Iterator[bytes]:
+    r"""What `csv_row` makes of the row, in pieces; its bytes are memoryviews."""
+    spans = {name: value for name, value in row.items() if isinstance(value, memoryview)}
+    fields = csv_fields(table, {**row, **dict.fromkeys(spans)}, bytes_mode)
+    of_column = {}
+    for name, span in spans.items():
+        mode = bytes_mode
+        if mode == "auto" and not _is_clean_text(span):
+            mode = "base64"
+        of_column[f"{name}{_SUFFIXES[mode]}"] = span, mode
+    for number, name in enumerate(header):
+        if number:
+            yield b","
+        if name in of_column:
+            yield from _field(*of_column[name])
+        else:
+            yield csv_field(fields.get(name)).encode("utf-8", "backslashreplace")
+    yield b"\r\n"
+
+
+def _field(span: memoryview, mode: BytesMode) -> Iterator[bytes]:
+    """A key or value as a field."""
+    if mode != "auto":
+        yield from _encoded(span, mode) if len(span) else (b'""',)
+        return
+    is_quoted = not len(span) or any(needs_quotes(text) for text in _texts(span))
+    yield b'"' if is_quoted else b""
+    for text in _texts(span):
+        yield csv_text(text).encode()
+    yield b'"' if is_quoted else b""
+
+
+def _member(opening: str, name: str, span: memoryview, bytes_mode: BytesMode) -> Iterator[bytes]:
+    mode = bytes_mode
+    if mode == "auto":
+        mode = "auto" if _is_utf8(span) else "base64"
+    yield f'{opening}"{name}{_SUFFIXES[mode]}":"'.encode()
+    if mode == "auto":
+        for text in _texts(span):
+            yield json_text(text)[1:-1].encode()
+    else:
+        yield from _encoded(span, mode)
+    yield b'"'
+
+
+def _encoded(span: memoryview, mode: BytesMode) -> Iterator[bytes]:
+    """In hexadecimal or base64."""
+    for piece in _pieces(span):
+        yield piece.hex().encode() if mode == "hex" else base64.b64encode(piece)
+
+
+def _texts(span: memoryview) -> Iterator[str]:
+    """The text of bytes, which are UTF-8. Raises UnicodeDecodeError where they are not."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for piece in _pieces(span):
+        yield decoder.decode(piece)
+    decoder.decode(b"", final=True)
+
+
+def _is_utf8(span: memoryview) -> bool:
+    try:
+        for _ in _texts(span):
+            pass
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_clean_text(span: memoryview) -> bool:
+    """Whether bytes are a text that a terminal does not obey, see `csv_form`."""
+    try:
+        return not any(has_controls(text) for text in _texts(span))
+    except UnicodeDecodeError:
+        return False
+
+
+def _pieces(span: memoryview) -> Iterator[memoryview]:
+    for start in range(0, len(span), _PIECE_BYTES):
+        yield span[start : start + _PIECE_BYTES]

@@ -21,9 +21,9 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.findings.partitions import GAP_UNKNOWN
 from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, MAX_INT64, NO_PRODUCER_ID, TRANSACTIONAL_BIT
-from kafkalog_core.ops.producing.producer_markers import markers_of
-from kafkalog_core.ops.producing.producer_outcomes import Hole, Outcomes, Span
-from kafkalog_core.ops.producing.producers import CompletedTxn, ProducerStates
+from kafkalog_core.kafka.producer_anomalies import markers_of
+from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates
+from kafkalog_core.kafka.transactions import Hole, Outcomes, Span
 from kafkalog_core.ops.reading.logfiles import unit_of_partition
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kafkalog_core.format.columns import BatchColumns
-    from kafkalog_core.ops.logdirs.compaction import Compaction
-    from kafkalog_core.ops.producing.producer_outcomes import Undecided
-    from kafkalog_core.ops.producing.producers import Marker
+    from kafkalog_core.kafka.producers import Marker
+    from kafkalog_core.kafka.transactions import Undecided
+    from kafkalog_core.ops.reading.compaction import Compaction
     from kafkalog_core.ops.reading.logfiles import LogFile, Unit
 
 __all__ = ["CommittedView", "committed_findings", "read_committed_view", "segments_behind"]

@@ -20,12 +20,25 @@ from kafkalog_core.storage.scan import Damage, Run, scan
 from kafkalog_core.storage.source import UnreadableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
+    from kafkalog_core.ops.reading.logfiles import LogFile
     from kafkalog_core.storage.scan import ScanOptions
     from kafkalog_core.storage.source import Source
 
-__all__ = ["WHOLE", "FilePart", "Walk", "last_good", "part_items", "walk_lengths"]
+__all__ = [
+    "WHOLE",
+    "FilePart",
+    "Mark",
+    "Trail",
+    "Walk",
+    "identity_of",
+    "last_good",
+    "mark_of",
+    "part_items",
+    "walk_lengths",
+]
+
 
 _JUMP_BYTES: Final = 2048
 """Entries from this size on are passed over by their headers; smaller ones are walked in windows."""
@@ -195,3 +208,86 @@ def _walk_window(source: Source, framing: LogFraming, position: int, end: int, c
         return 0
     _, passed = framing.walk(window, position, -1, MAX_INT32, check=False, into=columns)
     return passed if columns.count else 0
+
+
+_HEADER_BYTES: Final = 61
+"""The header of a batch of magic 2; of other formats the checksum is within it too."""
+_RECENT: Final = 64
+"""Batches that are remembered one by one; of older ones each second, each fourth and so on."""
+
+_STEP: Final = 16
+"""Of a long run each so-manieth batch before those is remembered at all."""
+_MOST: Final = 4 * _RECENT
+
+Identity = tuple[int, int]
+"""Device and inode of a file."""
+
+
+class Mark(NamedTuple):
+    """One batch: `header` are its first bytes."""
+
+    identity: Identity
+    position: int
+    size_bytes: int
+    header: bytes
+    last_offset: int
+
+    @property
+    def end(self) -> int:
+        """The byte behind it."""
+        return self.position + self.size_bytes
+
+    def stands_in(self, source: Source) -> bool:
+        """Whether a file still has the batch."""
+        if source.size_bytes < self.end:
+            return False
+        return source.read(self.position, len(self.header)) == self.header
+
+
+class Trail:
+    """What was read, in its order."""
+
+    def __init__(self) -> None:
+        self._marks: list[Mark] = []
+
+    def add(self, file: LogFile, run: Run) -> None:
+        """One more run of a file was read; it is still in memory, from its first batch on."""
+        count = run.batches.count
+        recent = max(0, count - _RECENT)
+        self._marks += (mark_of(file, run, row) for row in (*range(0, recent, _STEP), *range(recent, count)))
+        if len(self._marks) > _MOST:
+            self._marks = [*self._marks[:-_RECENT:2], *self._marks[-_RECENT:]]
+
+    def is_kept(self, source: Source, identity: Identity) -> bool:
+        """Whether a file still has the batch that was read last, if that was one of its own."""
+        last = self._marks[-1] if self._marks else None
+        return last is None or last.identity != identity or last.stands_in(source)
+
+    def back_to(self, source: Source, identity: Identity) -> Mark | None:
+        """The last batch that a file still has; what came behind it is forgotten. Null: it has none of them."""
+        while self._marks and self._marks[-1].identity == identity:
+            if self._marks[-1].stands_in(source):
+                return self._marks[-1]
+            self._marks.pop()
+        return None
+
+    def back_into(self, identities: Collection[Identity]) -> Identity | None:
+        """The file of which the last batch was read among those that are left; what came behind it is forgotten."""
+        while self._marks:
+            if self._marks[-1].identity in identities:
+                return self._marks[-1].identity
+            self._marks.pop()
+        return None
+
+
+def mark_of(file: LogFile, run: Run, row: int) -> Mark:
+    """One batch of a run that is still in memory, from its first batch on; -1: the last one."""
+    position, size = run.batches.column("position")[row], run.batches.column("size_bytes")[row]
+    start = run.start_of(row)
+    header = bytes(run.memory[start : start + min(size, _HEADER_BYTES)])
+    return Mark(identity_of(file), position, size, header, run.batches.column("last_offset")[row])
+
+
+def identity_of(file: LogFile) -> Identity:
+    """By what a file is known while it is renamed."""
+    return file.file.device, file.file.inode

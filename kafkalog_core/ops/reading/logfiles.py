@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kafkalog_core.format.names import LOG_KINDS, FileKind, FileName
+from kafkalog_core.errors import NotFoundError, StorageError
+from kafkalog_core.findings import Finding, found
+from kafkalog_core.findings.partitions import LOST_CURE
+from kafkalog_core.format.names import LOG_KINDS, FileKind, FileName, fixed_file_name
+from kafkalog_core.kafka.logdir.checkpoints import CheckpointFile, read_checkpoint
 from kafkalog_core.ops.reading.chunks import Place
+from kafkalog_core.storage.scan import Damage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kafkalog_core.ops.selecting.select import Range
-    from kafkalog_core.ops.selecting.targets import FileTarget
+    from kafkalog_core.ops.reading.selection import Range
+    from kafkalog_core.ops.reading.targets import FileTarget
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
+    from kafkalog_core.storage.scan import Run
 
-__all__ = ["LogFile", "Unit", "files_in_range", "place_of", "unit_of_file", "unit_of_partition"]
+__all__ = [
+    "Checkpoints",
+    "LogFile",
+    "OffsetSpan",
+    "Unit",
+    "chain_findings",
+    "files_in_range",
+    "place_of",
+    "unit_of_file",
+    "unit_of_partition",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,3 +132,119 @@ def files_in_range(files: Sequence[LogFile], offsets: Range) -> tuple[LogFile, .
         if low is not None and base is not None and base <= low:
             first = index
     return tuple(file for file in files[first:] if high is None or file.base_offset is None or file.base_offset <= high)
+
+
+@dataclass(slots=True)
+class OffsetSpan:
+    """The offsets of one segment, from its base to its last batch; filled item by item of its scan, in any order."""
+
+    path: str
+    base_offset: int
+    last_offset: int | None = None
+    batches_end: int = 0
+    damage_end: int = 0
+
+    def add(self, item: Run | Damage) -> None:
+        """What the scan gave out: of batches the last two, as offsets ascend but where the last one goes back."""
+        if isinstance(item, Damage):
+            if item.size_bytes:
+                self.damage_end = max(self.damage_end, item.position + item.size_bytes)
+            return
+        batches = item.batches
+        last = max(batches.column("last_offset")[-2:])
+        self.last_offset = last if self.last_offset is None else max(self.last_offset, last)
+        end = batches.column("position")[-1] + batches.column("size_bytes")[-1]
+        self.batches_end = max(self.batches_end, end)
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind the last one, the base offset where there is none."""
+        return self.base_offset if self.last_offset is None else max(self.base_offset, self.last_offset + 1)
+
+    @property
+    def ends_in_damage(self) -> bool:
+        """Whether what could not be read stands behind its last batch."""
+        return self.damage_end > self.batches_end
+
+
+def chain_findings(
+    spans: Iterable[OffsetSpan | None],
+    *,
+    is_compacted: Callable[[], bool],
+    topic: str | None = None,
+    partition: int | None = None,
+) -> Iterator[Finding]:
+    """What is missing between the segments of a partition, and what is there twice.
+
+    Args:
+        spans: Its live segments in the order of their base offsets; None for one that was not read to its end.
+        is_compacted: Asked, once, where offsets are missing for no other reason: whether the log is a compacted one.
+        topic: Topic of the findings.
+        partition: Partition number of the findings.
+    """
+    compacted: bool | None = None
+    furthest: OffsetSpan | None = None
+    for span in spans:
+        if span is None:
+            furthest = None
+            continue
+        if furthest is not None:
+            previous, start, expected = os.path.basename(furthest.path), span.base_offset, furthest.next_offset
+            code, offset, last = "segment.overlap", start, expected - 1
+            if start > expected:
+                if compacted is None and not furthest.ends_in_damage:
+                    compacted = is_compacted()
+                code = "segment.gap-compacted" if compacted and not furthest.ends_in_damage else "segment.gap"
+                offset, last = expected, start - 1
+            if start != expected:
+                finding = found(
+                    code, span.path, topic=topic, partition=partition, offset=offset, last=last, previous=previous
+                )
+                is_cut = code == "segment.gap" and furthest.ends_in_damage
+                yield replace(finding, cure=LOST_CURE) if is_cut else finding
+        if furthest is None or span.next_offset >= furthest.next_offset:
+            furthest = span
+
+
+class Checkpoints:
+    """Offset checkpoints of log directories; each file is read once."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, CheckpointFile | None] = {}
+
+    def high_watermark(self, unit: Unit) -> int | None:
+        """None where the checkpoint does not name the partition, or it is in no log directory."""
+        return self._offset(unit, FileKind.HIGH_WATERMARK)
+
+    def is_cleaned(self, unit: Unit) -> bool | None:
+        """Whether a broker has compacted the partition before; null where there is no checkpoint that says so."""
+        try:
+            offset = self._offset(unit, FileKind.CLEANER_OFFSET)
+            file = self._file(unit, FileKind.CLEANER_OFFSET)
+        except StorageError:
+            return None
+        is_said = file is not None and file.lost is None and not file.is_refused
+        return offset is not None if is_said else None
+
+    def log_start_offset(self, unit: Unit) -> int:
+        """0 where none is written down: the log starts with its first segment then."""
+        return self._offset(unit, FileKind.LOG_START_OFFSET) or 0
+
+    def _offset(self, unit: Unit, kind: FileKind) -> int | None:
+        file = self._file(unit, kind)
+        return None if file is None or file.is_refused else file.offset(unit.topic, unit.partition)
+
+    def _file(self, unit: Unit, kind: FileKind) -> CheckpointFile | None:
+        if unit.log_dir is None or unit.topic is None or unit.partition is None:
+            return None
+        path = f"{unit.log_dir}/{fixed_file_name(kind)}"
+        if path not in self._files:
+            self._files[path] = _read(path, kind)
+        return self._files[path]
+
+
+def _read(path: str, kind: FileKind) -> CheckpointFile | None:
+    try:
+        return read_checkpoint(path, kind)
+    except NotFoundError:
+        return None

@@ -1,41 +1,82 @@
-"""Rows of one log file: scan, filter, decode, and the damage in its place."""
+"""A log file's rows from its end to its start, in the memory of one window or one batch.
+
+A first scan notes where its runs lie; each is then read again, the last one first.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog_core import tables
 from kafkalog_core.findings import found
+from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.format.names import FileKind, fixed_file_name
-from kafkalog_core.ops.reading.backwards import runs_backwards
-from kafkalog_core.ops.reading.chain import OffsetSpan
 from kafkalog_core.ops.reading.chunks import Lines, rows_at
-from kafkalog_core.ops.reading.file_part import WHOLE, part_items
-from kafkalog_core.ops.reading.rows import RowChunk
+from kafkalog_core.ops.reading.file_part import WHOLE, mark_of, part_items
+from kafkalog_core.ops.reading.logfiles import OffsetSpan
 from kafkalog_core.ops.reading.runs import RunReader
-from kafkalog_core.ops.reading.trail import mark_of
-from kafkalog_core.storage.file_codes import CHANGE_CODES
-from kafkalog_core.storage.resync import count_zeros
+from kafkalog_core.rows import tables
+from kafkalog_core.rows.chunk import RowChunk
+from kafkalog_core.storage.framing import count_zeros
 from kafkalog_core.storage.scan import APPEND_CUT, Damage, Run, scan
-from kafkalog_core.storage.source import Change, Source
+from kafkalog_core.storage.source import CHANGE_CODES, Change, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.findings import Severity
-    from kafkalog_core.ops.dump import DumpRequest
-    from kafkalog_core.ops.progress import Progress
     from kafkalog_core.ops.reading.committed import CommittedView
-    from kafkalog_core.ops.reading.file_part import FilePart
+    from kafkalog_core.ops.reading.file_part import FilePart, Mark
     from kafkalog_core.ops.reading.logfiles import LogFile, Unit
-    from kafkalog_core.ops.reading.rows import Chunk
+    from kafkalog_core.ops.reading.report import Report
+    from kafkalog_core.ops.reading.runs import DumpRequest
     from kafkalog_core.ops.reading.stats import LogStats
-    from kafkalog_core.ops.reading.trail import Mark
-    from kafkalog_core.ops.report import Report
+    from kafkalog_core.progress import Progress
+    from kafkalog_core.rows.chunk import Chunk
     from kafkalog_core.storage.scan import ScanOptions
 
-__all__ = ["LogReader", "damage_severity"]
+__all__ = ["LogReader", "damage_severity", "runs_backwards"]
+
+
+_ANY_OFFSET: Final = -MAX_INT64
+
+
+class _Span(NamedTuple):
+    """Where a run lies, and whether it was found by a search."""
+
+    start: int
+    end: int
+    resynced: bool
+
+
+def runs_backwards(
+    source: Source,
+    items: Iterable[Run | Damage],
+    *,
+    is_v07: bool,
+    base_offset: int | None,
+    options: ScanOptions,
+) -> Iterator[Run | Damage]:
+    """The items of a scan in reverse; runs are read a second time."""
+    noted: list[_Span | Damage] = []
+    for item in items:
+        if isinstance(item, Damage):
+            noted.append(item)
+            continue
+        positions, sizes = item.batches.column("position"), item.batches.column("size_bytes")
+        noted.append(_Span(positions[0], positions[-1] + sizes[-1], item.resynced))
+    for span in reversed(noted):
+        if isinstance(span, Damage):
+            yield span
+            continue
+        base = base_offset if is_v07 else _ANY_OFFSET  # of 0.7 it makes the addresses; order was checked the first time
+        for item in scan(source, base_offset=base, is_v07=is_v07, options=options, start=span.start, end=span.end):
+            if isinstance(item, Run):
+                yield replace(item, resynced=span.resynced)
+            elif item.size_bytes:  # could be read the first time, not the second
+                yield item
+
 
 CLOSED_CUT = "the file was cut, as another segment follows it"
 

@@ -6,29 +6,42 @@ could be read; backwards all of it in reverse. Damage does not count against a l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, cast
 
-from kafkalog_core import tables
 from kafkalog_core.format.columns import RecordColumns
-from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_backwards, decode_run
-from kafkalog_core.format.headers import header_contradictions, records_outside
-from kafkalog_core.format.layout import MAGIC_V2
+from kafkalog_core.format.decode import (
+    PayloadDamage,
+    RecordRun,
+    decode_backwards,
+    decode_run,
+    header_contradictions,
+    records_outside,
+)
+from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES
 from kafkalog_core.ops.reading.chunks import BatchChunk, RecordChunk, rows_at
-from kafkalog_core.ops.selecting.select import batch_filter, has_time_in_range, record_selection, undecided_by_times
-from kafkalog_core.storage.scan import Run
+from kafkalog_core.ops.reading.selection import (
+    Filters,
+    batch_filter,
+    has_time_in_range,
+    record_selection,
+    undecided_by_times,
+)
+from kafkalog_core.rows import tables
+from kafkalog_core.storage.scan import Run, ScanOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog_core.ops.dump import DumpRequest
-    from kafkalog_core.ops.progress import Progress
     from kafkalog_core.ops.reading.chunks import Lines
     from kafkalog_core.ops.reading.committed import CommittedView
-    from kafkalog_core.ops.reading.rows import Chunk, RowChunk
+    from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.reading.stats import LogStats
-    from kafkalog_core.ops.report import Report
+    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.progress import Progress
+    from kafkalog_core.rows.chunk import Chunk, RowChunk
 
-__all__ = ["RunReader"]
+__all__ = ["Committed", "DumpRequest", "Level", "RunReader"]
 
 
 class RunReader:
@@ -305,3 +318,45 @@ def _unknown_records(run: Run, selection: bytearray | None) -> int:
     if min(run.batches.column("record_count"), default=0) >= 0:
         return 0
     return sum(_is_wrapper(run, row) for row in range(run.batches.count) if selection is None or selection[row])
+
+
+Level = Literal["segments", "batches", "records"]
+
+
+Committed = Literal["log-end", "high-watermark"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpRequest:
+    """What to dump.
+
+    Args:
+        targets: files, partitions and log directories, from `targets.resolve`.
+        level: one row a segment, batch or record of every log.
+        files: also the entries of indexes, snapshots, checkpoints and property files.
+        filters: which batches and records.
+        committed: only what a read_committed consumer gets, up to the log's end or the checkpointed high watermark.
+        newest_first: highest offsets first.
+        limit: stop after so many rows of the level, entries of files included.
+        resync: search behind damage.
+        max_batch_bytes: the largest batch that is read, inflated too.
+        stats: a row of figures a partition instead of its rows.
+        path: rows have a column with the path of their file.
+    """
+
+    targets: tuple[Target, ...]
+    level: Level = "batches"
+    files: bool = False
+    filters: Filters = field(default_factory=Filters)
+    committed: Committed | None = None
+    newest_first: bool = False
+    limit: int | None = None
+    resync: bool = False
+    max_batch_bytes: int = MAX_BATCH_BYTES
+    stats: bool = False
+    path: bool = False
+
+    @property
+    def scan_options(self) -> ScanOptions:
+        """How its files are scanned."""
+        return ScanOptions(max_batch_bytes=self.max_batch_bytes, resync=self.resync)

@@ -1,317 +1,467 @@
-"""The copies of one partition, compared: a piece of work for any process, and the rows that it gives."""
+"""What is in a batch, record by record, as short as can be compared: for batches that are not the same as a whole."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import combinations
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from kafkalog_core import replica_tables, tables
 from kafkalog_core.errors import StorageError
-from kafkalog_core.findings import Finding, found
-from kafkalog_core.ops.logdirs.compaction import is_compacted
-from kafkalog_core.ops.reading.rows import RowChunk
-from kafkalog_core.ops.replicas.advice import advice, reason
-from kafkalog_core.ops.replicas.copies import Place, read_copy
-from kafkalog_core.ops.replicas.cursor import Cursor
-from kafkalog_core.ops.replicas.epochs import history
-from kafkalog_core.ops.replicas.ledger import Ledger
-from kafkalog_core.ops.replicas.lockstep import lockstep
-from kafkalog_core.ops.replicas.verdict import Read, judge
-from kafkalog_core.storage.file_codes import code_of_error
-from kafkalog_core.storage.scan import ScanOptions
+from kafkalog_core.format import kernels
+from kafkalog_core.format.decode import RecordRun, decode_run
+from kafkalog_core.kafka.leader_epochs import EpochStart
+from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
+from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
-    from kafkalog_core.ops.replicas.copies import Copy
-    from kafkalog_core.ops.replicas.ledger import Range
-    from kafkalog_core.ops.replicas.verdict import Verdict
+    from kafkalog_core.format.columns import BatchColumns
+    from kafkalog_core.storage.listing import Segment
 
-__all__ = ["Comparison", "ReplicaTask", "compare", "rows_of"]
-
-Row = dict[str, object]
-_PAIR = 2
+__all__ = ["COMPARED", "Absence", "Contents", "Cursor", "Flaw", "Head", "Share", "Stretch", "contents_of", "lockstep"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaTask:
-    """The copies of one partition. It travels to other processes."""
-
-    topic: str
-    partition: int
-    places: tuple[Place, ...]
-    max_batch_bytes: int
+_DIGEST_BYTES: Final = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """What is said of one partition, as rows of `replica_tables`.
+class Contents:
+    """Offsets of the records of one batch, ascending, and a digest of each.
+
+    Of a record count its timestamp, key, value and headers: not the batch around it, which compaction writes anew.
+    `is_whole`: all of it could be decoded.
+    """
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+        self.digests: list[bytes] = []
+        self.is_whole = True
+
+    def between(self, first: int, last: int) -> dict[int, bytes]:
+        """The digests by offset, first and last included."""
+        begin, end = bisect_left(self.offsets, first), bisect_right(self.offsets, last)
+        return dict(zip(self.offsets[begin:end], self.digests[begin:end], strict=True))
+
+
+def contents_of(memory: memoryview, batch: BatchColumns, max_bytes: int) -> Contents:
+    """Decode a batch of one row. What of it cannot be decoded is not there."""
+    result = Contents()
+    for item in decode_run(memory, batch, max_bytes=max_bytes):
+        if isinstance(item, RecordRun):
+            _take(item, result)
+        else:
+            result.is_whole = False
+    return result
+
+
+def _take(run: RecordRun, result: Contents) -> None:
+    records, headers = run.records, run.records.headers
+    names = ("timestamp_ms", "key_start", "key_size", "value_start", "value_size", "first_header", "header_count")
+    columns = [records.column(name).tolist() for name in names]
+    spans = list(
+        zip(*(headers.column(name) for name in ("key_start", "key_size", "value_start", "value_size")), strict=True)
+    )
+    result.offsets += records.column("offset").tolist()
+    for time_ms, key_start, key_size, value_start, value_size, first, count in zip(*columns, strict=True):
+        digest = blake2b(b"%d %d %d %d" % (time_ms, key_size, value_size, count), digest_size=_DIGEST_BYTES)
+        digest.update(run.memory[key_start : key_start + max(0, key_size)])
+        digest.update(run.memory[value_start : value_start + max(0, value_size)])
+        for start, size, value, value_bytes in spans[first : first + count]:
+            digest.update(b"%d %d " % (size, value_bytes))
+            digest.update(run.memory[start : start + size])
+            digest.update(run.memory[value : value + max(0, value_bytes)])
+        result.digests.append(digest.digest())
+
+
+COMPARED: Final = ("base_offset", "last_offset", "size_bytes", "record_count", "leader_epoch", "crc_stored")
+"""Batches that agree in all of these are the same: the checksum covers the rest."""
+_LAST: Final = COMPARED.index("last_offset")
+_COUNT: Final = COMPARED.index("record_count")
+_MAX_EPOCHS: Final = 100_000
+"""Changes of the leader epoch that are kept of one copy; garbage that looks like batches has any number of them."""
+
+
+class Flaw(NamedTuple):
+    """What stands in a file and is no batch, or none that its place allows."""
+
+    path: str
+    position: int
+    size_bytes: int
+    reason: str
+    detail: str
+
+
+class Head(NamedTuple):
+    """The batch that comes next; `first` is its first offset, or the first one that it can have."""
+
+    first: int
+    last: int
+    size_bytes: int
+    records: int
+    leader_epoch: int
+    crc: int
+
+
+class _Piece(NamedTuple):
+    run: Run
+    base_offset: int
+
+
+class Cursor:
+    """The batches of some segments.
 
     Args:
-        replica: the `replica` row.
-        copies: a `replica_copy` row each.
-        ranges: `replica_range` rows by their offsets.
-        findings: what is wrong.
-        files: log files read.
-        size_bytes: bytes of log read.
-        batches: whole batches in them.
-        records: records in those, by their headers.
+        segments: in the order of their offsets.
+        log_start: first offset that a broker serves of them.
+        options: how they are scanned.
+        advance: told of bytes that were read.
     """
 
-    replica: Row
-    copies: tuple[Row, ...]
-    ranges: tuple[Row, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    files: int = 0
-    size_bytes: int = 0
-    batches: int = 0
-    records: int = 0
+    def __init__(
+        self, segments: Iterable[Segment], log_start: int, options: ScanOptions, advance: Callable[[int], None]
+    ) -> None:
+        self.log_start = log_start
+        self.head: Head | None = None
+        self.expected = log_start
+        self.flaws: list[Flaw] = []
+        """What stands between the last batch that was passed and the head."""
+        self.first_flaw: Flaw | None = None
+        self.epochs: list[EpochStart] = []
+        self.batches = self.records = self.damage_count = self.damage_bytes = 0
+        self.end_offset = log_start
+        self.is_thinned = False
+        """Whether batches hold fewer records than they did: somebody has compacted the log."""
+        self._options = options
+        self._advance = advance
+        self._pieces = self._read(segments)
+        self._run: Run | None = None
+        self._views: tuple[memoryview, ...] = ()
+        self._row = 0
+        self._base_offset = 0
+        self._fill()
 
-    def chunks(self) -> Iterator[RowChunk]:
-        """All rows, that of the partition first."""
-        yield RowChunk(replica_tables.REPLICA, [self.replica])
-        for table, rows in (
-            (replica_tables.REPLICA_COPY, self.copies),
-            (replica_tables.REPLICA_RANGE, self.ranges),
-            (tables.FINDING, tuple(finding.row() for finding in self.findings)),
-        ):
-            if rows:
-                yield RowChunk(table, rows)
+    def close(self) -> None:
+        """Close the file that is open."""
+        self._pieces.close()
+
+    # --- where it stands ----------------------------------------------------------------------------------------------
+    @property
+    def rows_left(self) -> int:
+        """Batches from the head on that are in memory."""
+        return 0 if self._run is None else self._run.batches.count - self._row
+
+    def ahead(self, count: int) -> tuple[bytes, ...]:
+        """All that is compared of `count` batches from the head on."""
+        return tuple(column[self._row : self._row + count].tobytes() for column in self._views)
+
+    def last_offset_at(self, ahead: int) -> int:
+        """Last offset of a batch so many rows behind the head."""
+        last: int = self._views[_LAST][self._row + ahead]
+        return last
+
+    def records_in(self, count: int) -> int:
+        """Records of `count` batches from the head on, by their headers."""
+        counts = self._views[_COUNT][self._row : self._row + count].tolist()
+        return sum(counts) if min(counts) >= 0 else sum(max(each, 1) for each in counts)
+
+    def batch(self) -> tuple[memoryview, BatchColumns]:
+        """The head as columns of one row, and the memory that they refer to; valid until it is passed."""
+        if self._run is None:
+            raise LookupError("behind the last batch")
+        return self._run.memory, self._run.batches.part(self._row, self._row + 1)
+
+    def skip(self, count: int) -> None:
+        """Pass `count` batches, which are in memory."""
+        last = self._row + count - 1
+        self.expected = self._views[_LAST][last] + 1
+        self.flaws = []
+        self._row += count
+        self._fill()
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+    def _fill(self) -> None:
+        """Have a head, unless the end is reached."""
+        while self._run is None or self._row >= self._run.batches.count:
+            piece = next(self._pieces, None)
+            if piece is None:
+                self._run, self.head = None, None
+                return
+            if isinstance(piece, Flaw):
+                self._take_flaw(piece)
+            else:
+                self._run, self._row, self._base_offset = piece.run, 0, piece.base_offset
+                self._views = tuple(piece.run.batches.column(name) for name in COMPARED)
+                self._count(piece.run.batches)
+        base, last, size, records, epoch, crc = [column[self._row] for column in self._views]
+        first = base if base >= 0 else min(last, max(self.expected, self._base_offset))
+        self.head = Head(first, last, size, records if records >= 0 else last - first + 1, epoch, crc)
+
+    def _take_flaw(self, flaw: Flaw) -> None:
+        self.flaws.append(flaw)
+        self.first_flaw = self.first_flaw or flaw
+        self.damage_count += 1
+        self.damage_bytes += flaw.size_bytes
+
+    def _count(self, columns: BatchColumns) -> None:
+        counts = columns.column("record_count").tolist()
+        self.batches += len(counts)
+        self.records += sum(counts) if min(counts) >= 0 else sum(max(count, 0) for count in counts)
+        bases, lasts = columns.column("base_offset"), columns.column("last_offset")
+        self.end_offset = max(self.end_offset, lasts[-1] + 1)
+        known = self.epochs[-1].epoch if self.epochs else None
+        if known is None or not columns.holds_only("leader_epoch", known):
+            self._note_epochs(columns)
+        if not self.is_thinned and min(counts) >= 0:
+            spans = sum(lasts.tolist()) - sum(bases.tolist()) + len(counts)
+            self.is_thinned = spans > sum(counts)
+
+    def _note_epochs(self, columns: BatchColumns) -> None:
+        for row, epoch in enumerate(columns.column("leader_epoch")):
+            is_new = not self.epochs or epoch > self.epochs[-1].epoch
+            if is_new and epoch >= 0 and len(self.epochs) < _MAX_EPOCHS:
+                self.epochs.append(EpochStart(epoch, max(0, columns.column("base_offset")[row])))
+
+    def _read(self, segments: Iterable[Segment]) -> Generator[_Piece | Flaw, None, None]:
+        previous = -1
+        for segment in segments:
+            if segment.log is None:
+                continue
+            path, told = segment.log.path, 0
+            try:
+                with Source.open(path) as source:
+                    for item in scan(source, base_offset=segment.base_offset, options=self._options):
+                        if isinstance(item, Damage):
+                            told = self._tell(item.position + item.size_bytes, told)
+                            if item.size_bytes:  # offsets that go back are told by the batch itself
+                                yield Flaw(path, item.position, item.size_bytes, item.reason, item.detail)
+                            continue
+                        end = item.batches.column("position")[-1] + item.batches.column("size_bytes")[-1]
+                        told = self._tell(end, told)
+                        for piece in _sound(item, path, previous):
+                            if isinstance(piece, Run):
+                                previous = piece.batches.column("last_offset")[-1]
+                                yield _Piece(piece, segment.base_offset)
+                            else:
+                                yield piece
+            except StorageError as error:
+                self._tell(segment.size_bytes, told)
+                yield Flaw(path, told, max(0, segment.size_bytes - told), "unreadable", error.message)
+
+    def _tell(self, position: int, told: int) -> int:
+        self._advance(max(0, position - told))
+        return max(position, told)
 
 
-def rows_of(item: Comparison | Finding) -> Iterator[RowChunk]:
-    """All rows of a comparison; or of a finding that is of none."""
-    if isinstance(item, Finding):
-        yield RowChunk(tables.FINDING, [item.row()])
-    else:
-        yield from item.chunks()
-
-
-def compare(task: ReplicaTask, advance: Callable[[int], None]) -> Comparison:
-    """Read the copies side by side. Directories that cannot be read are findings; one copy alone is not read."""
-    copies: list[Copy] = []
-    unread: list[Finding] = []
-    where = {"topic": task.topic, "partition": task.partition}
-    for place in task.places:
-        try:
-            copy = read_copy(place)
-        except StorageError as error:
-            path = error.path or place.path
-            unread.append(found(code_of_error(error), path, reason=error.message, **where))  # type: ignore[arg-type]
+def _sound(run: Run, path: str, previous: int) -> Iterable[Run | Flaw]:
+    """A run in parts whose offsets ascend, and the batches between them whose offsets cannot be."""
+    bases, lasts = run.batches.column("base_offset"), run.batches.column("last_offset")
+    count = run.batches.count
+    starts = lasts[0] > previous and (bases[0] < 0 or bases[0] > previous)
+    ends = count == 1 or (lasts[-1] > lasts[-2] and (bases[-1] < 0 or bases[-1] > lasts[-2]))
+    if starts and ends and kernels.find_contradiction(run.batches, 0) >= count:  # a scan stops where offsets go back
+        yield run
+        return
+    begun = 0
+    for row in range(count):
+        contradicts = kernels.find_contradiction(run.batches.part(row, row + 1), 0) == 0
+        if not contradicts and lasts[row] > previous and (bases[row] < 0 or bases[row] > previous):
+            previous = lasts[row]
             continue
-        if copy.partition.format == "v07":
-            unread.append(found("replicas.not-compared", place.path, **where))  # type: ignore[arg-type]
+        if row > begun:
+            yield Run(run.memory, run.batches.part(begun, row), run.resynced)
+        begun = row + 1
+        position, size = run.batches.column("position")[row], run.batches.column("size_bytes")[row]
+        reason = "header-contradiction" if contradicts else "offset-order"
+        detail = f"a batch of offsets {bases[row]} to {lasts[row]}, behind offset {previous}"
+        yield Flaw(path, position, size, reason, detail)
+    if begun < count:
+        yield Run(run.memory, run.batches.part(begun, count), run.resynced)
+
+
+Absence = Literal["damaged", "gap", "behind", "trimmed"]
+"""Why a copy has nothing there: damage; offsets that no batch has; behind its end; before its start."""
+_HARMLESS_TAILS: Final = frozenset({"torn-tail", "zero-filled"})
+
+
+class Share(NamedTuple):
+    """What a copy has: `group` is the same for copies that agree; `lacks`: records that others of its group have."""
+
+    leader_epoch: int
+    records: int
+    group: int = 0
+    lacks: int = 0
+
+
+class Stretch(NamedTuple):
+    """Offsets `first` to `last`, and what each copy has of them.
+
+    `against`: pairs of copies, by number, that have other records at one offset. `is_batch`: what they have is the same
+    batch, but perhaps for its leader epoch.
+    """
+
+    first: int
+    last: int
+    parts: tuple[Share | Absence, ...]
+    against: frozenset[tuple[int, int]] = frozenset()
+    is_batch: bool = False
+
+
+@dataclass(slots=True)
+class _Lane:
+    """A copy on its way: `at` is the first offset of the head that was not compared yet."""
+
+    cursor: Cursor
+    at: int = -1
+    contents: Contents | None = None
+    trust: int = field(default=1 << 20)
+
+    @property
+    def head(self) -> Head | None:
+        return self.cursor.head
+
+    @property
+    def start(self) -> int:
+        """Where what is left of the head starts; it has one."""
+        head = self.cursor.head
+        return self.at if head is None else max(head.first, self.at)
+
+    def absence(self, first: int) -> Absence:
+        """Why there is nothing from `first` on, up to the head."""
+        cursor = self.cursor
+        if first < cursor.log_start:
+            return "trimmed"
+        if cursor.head is None:
+            is_torn = all(flaw.reason in _HARMLESS_TAILS for flaw in cursor.flaws)
+            return "behind" if is_torn else "damaged"
+        return "damaged" if cursor.flaws else "gap"
+
+    def look(self, max_bytes: int) -> Contents:
+        """The records of the head."""
+        if self.contents is None:
+            self.contents = contents_of(*self.cursor.batch(), max_bytes)
+        return self.contents
+
+    def skip(self, count: int) -> None:
+        self.contents = None
+        self.cursor.skip(count)
+
+
+def lockstep(cursors: Sequence[Cursor], max_bytes: int) -> Iterator[Stretch]:
+    """Stretches in the order of their offsets; offsets that no copy has are in one only where damage is the reason."""
+    lanes = [_Lane(cursor) for cursor in cursors]
+    frontier = min(cursor.log_start for cursor in cursors)
+    while any(lane.head is not None for lane in lanes):
+        live = [lane for lane in lanes if lane.head is not None]
+        low = min(lane.start for lane in live)
+        if low > frontier:
+            absences = tuple(lane.absence(frontier) for lane in lanes)
+            if "damaged" in absences:
+                yield Stretch(frontier, low - 1, absences)
+        here = [lane for lane in live if lane.start == low]
+        stretch = _same(lanes, here, low) or _compared(lanes, here, low, max_bytes)
+        yield stretch
+        frontier = stretch.last + 1
+
+
+def _limit(lanes: Sequence[_Lane], here: Sequence[_Lane], low: int) -> int:
+    """Last offset up to which those that have nothing at `low` have nothing, for one and the same reason."""
+    limit = 1 << 63
+    for lane in lanes:
+        if lane in here:
             continue
-        copies.append(copy)
-    ids = {copy.topic_id for copy in copies if copy.topic_id is not None}
-    if len(ids) > 1:
-        return _other_topics(task, copies, unread)
-    if len(copies) < _PAIR:
-        return _alone(task, copies, unread)
-    return _read(task, copies, unread, advance)
+        if lane.head is not None:
+            limit = min(limit, lane.start - 1)
+        if low < lane.cursor.log_start:
+            limit = min(limit, lane.cursor.log_start - 1)
+    return limit
 
 
-def _read(
-    task: ReplicaTask, copies: Sequence[Copy], unread: list[Finding], advance: Callable[[int], None]
-) -> Comparison:
-    options = ScanOptions(max_batch_bytes=task.max_batch_bytes)
-    cleaned_to = max((copy.place.cleaned_to or 0 for copy in copies), default=0)
-    ledger = Ledger(len(copies), cleaned_to)
-    with ExitStack() as stack:
-        cursors = [Cursor(copy.partition.segments, copy.log_start, options, advance) for copy in copies]
-        for cursor in cursors:
-            stack.callback(cursor.close)
-        for stretch in lockstep(cursors, task.max_batch_bytes):
-            ledger.add(stretch)
-    in_gaps = _decide_gaps(task, copies, cursors, ledger)
-    reads = [
-        Read(copy, cursor, history(copy.epochs_in_file, cursor.epochs, cursor.end_offset), tally, gaps)
-        for copy, cursor, tally, gaps in zip(copies, cursors, ledger.tallies, in_gaps, strict=True)
-    ]
-    verdict = judge(reads, ledger)
-    _name_tails(ledger, verdict)
-    return Comparison(
-        replica=_replica_row(task, reads, verdict),
-        copies=tuple(_copy_row(task, reads, verdict, number) for number in range(len(reads))),
-        ranges=tuple(_range_row(task, copies, each) for each in sorted(ledger.ranges, key=lambda each: each.first)),
-        findings=(*unread, *_findings(task, reads, verdict)),
-        files=sum(len(copy.partition.segments) for copy in copies),
-        size_bytes=sum(copy.bytes for copy in copies),
-        batches=sum(cursor.batches for cursor in cursors),
-        records=sum(cursor.records for cursor in cursors),
+def _same(lanes: Sequence[_Lane], here: Sequence[_Lane], low: int) -> Stretch | None:
+    """As many batches at once as are the same in all copies that have them; null: the first ones differ."""
+    first = here[0]
+    if any(lane.head is None or lane.head.first != low for lane in here):
+        return None
+    limit = _limit(lanes, here, low)
+    count = min(min(lane.cursor.rows_left, lane.trust) for lane in here)
+    if first.cursor.last_offset_at(count - 1) > limit:
+        count = _rows_up_to(first.cursor, count, limit)
+    epoch = first.head.leader_epoch if first.head is not None else -1
+    while count:
+        pattern = first.cursor.ahead(count)
+        if all(lane.cursor.ahead(count) == pattern for lane in here[1:]):
+            break
+        count //= 2
+    for lane in here:
+        lane.trust = max(1, 2 * count)
+    if not count:
+        return None
+    last, records = first.cursor.last_offset_at(count - 1), first.cursor.records_in(count)
+    parts = tuple(Share(epoch, records) if lane in here else lane.absence(low) for lane in lanes)
+    for lane in here:
+        lane.skip(count)
+    return Stretch(low, last, parts)
+
+
+def _rows_up_to(cursor: Cursor, count: int, limit: int) -> int:
+    """Batches from the head on that end by `limit`."""
+    return bisect_left(range(count), True, key=lambda row: cursor.last_offset_at(row) > limit)
+
+
+def _compared(lanes: Sequence[_Lane], here: Sequence[_Lane], low: int, max_bytes: int) -> Stretch:
+    """A stretch of batches that are cut otherwise, or are not the same: by their records."""
+    high = _limit(lanes, here, low)
+    for lane in here:
+        high = min(high, lane.head.last if lane.head is not None else high)
+    numbers = [number for number, lane in enumerate(lanes) if lane in here]
+    is_batch = _is_one_batch(here, low, high)
+    digests = [] if is_batch else [lane.look(max_bytes).between(low, high) for lane in here]
+    shares = iter(_of_batch(here) if is_batch else _shares(here, digests))
+    parts: list[Share | Absence] = [next(shares) if lane in here else lane.absence(low) for lane in lanes]
+    against = frozenset(
+        (numbers[one], numbers[other])
+        for one, other in combinations(range(len(digests)), 2)
+        if not _agree(digests[one], digests[other])
     )
+    for lane in here:
+        if lane.head is not None and lane.head.last == high:
+            lane.skip(1)
+        else:
+            lane.at = high + 1
+    return Stretch(low, high, tuple(parts), against, is_batch)
 
 
-def _decide_gaps(
-    task: ReplicaTask, copies: Sequence[Copy], cursors: Sequence[Cursor], ledger: Ledger
-) -> list[tuple[int, int]]:
-    """Whether records that a copy lacks were lost or compacted away: the numbers of both, for each copy.
+def _is_one_batch(here: Sequence[_Lane], low: int, high: int) -> bool:
+    """Whether all have the same batch there; the leader epoch is outside of its checksum."""
+    heads = {(head.first, head.last, head[2:4], head.crc) for lane in here if (head := lane.head) is not None}
+    return len(heads) == 1 and next(iter(heads))[:2] == (low, high)
 
-    Where no cleaner has been they are lost. A copy may have been fetched from one that was clean already, so that the
-    farthest cleaner counts for all. Where no checkpoint of a cleaner can be had, batches that hold fewer records than
-    they did tell of one.
+
+def _of_batch(here: Sequence[_Lane]) -> list[Share]:
+    return [Share(lane.head.leader_epoch, lane.head.records) for lane in here if lane.head is not None]
+
+
+def _shares(here: Sequence[_Lane], digests: Sequence[dict[int, bytes]]) -> list[Share]:
+    """Groups of copies of which no record contradicts another one.
+
+    Where there is one group, leader epochs say nothing: compaction may join batches of several.
     """
-    cleaned_to = max((copy.place.cleaned_to or 0 for copy in copies), default=0)
-    is_known = any(copy.place.knows_cleaner for copy in copies)
-    is_legal = is_compacted(task.topic, is_cleaned=None)
-    is_legal = is_legal or (not is_known and any(cursor.is_thinned for cursor in cursors))
-    missing, compacted = [0] * len(copies), [0] * len(copies)
-    for each in ledger.ranges:
-        was_cleaned = is_legal or each.last < cleaned_to
-        counts = compacted if was_cleaned else missing
-        for number, records in enumerate(each.gaps):
-            counts[number] += records
-        if each.kind == "gap":
-            each.kind = "compacted" if was_cleaned else "missing"
-    for tally, records in zip(ledger.tallies, missing, strict=True):
-        tally.at_risk += records
-    return list(zip(missing, compacted, strict=True))
-
-
-def _name_tails(ledger: Ledger, verdict: Verdict) -> None:
-    """What only copies of another history have is no lag of those of the true one."""
-    for each in ledger.ranges:
-        starts = [verdict.divergent_at[number] for number in each.owners]
-        if each.kind in {"behind", "missing"} and all(start is not None and start <= each.first for start in starts):
-            each.kind = "divergent"
-
-
-# --- rows -------------------------------------------------------------------------------------------------------------
-def _replica_row(task: ReplicaTask, reads: Sequence[Read], verdict: Verdict) -> Row:
-    keep = None if verdict.keep is None else reads[verdict.keep]
-    return {
-        "topic": task.topic,
-        "partition": task.partition,
-        "state": verdict.state,
-        "copies": len(reads),
-        "keep": None if keep is None else keep.copy.place.path,
-        "basis": verdict.basis,
-        "reason": reason(reads, verdict),
-        "divergent_offset": verdict.divergent_offset,
-        "log_start_offset": min(read.copy.log_start for read in reads),
-        "log_end_offset": max(read.cursor.end_offset for read in reads),
-        "records_at_risk": None if keep is None else keep.tally.at_risk,
-    }
-
-
-def _copy_row(task: ReplicaTask, reads: Sequence[Read], verdict: Verdict, number: int) -> Row:
-    copy, cursor, known, tally, _ = reads[number]
-    lacks = verdict.lacks[number]
-    return {
-        "topic": task.topic,
-        "partition": task.partition,
-        "path": copy.place.path,
-        "node_id": copy.place.node_id,
-        "state": verdict.states[number],
-        "advice": advice(reads, verdict, number),
-        "topic_id": copy.topic_id,
-        "log_start_offset": copy.log_start,
-        "log_end_offset": cursor.end_offset,
-        "high_watermark": copy.place.high_watermark,
-        "leader_epoch": known.latest,
-        "truncation_offset": verdict.truncates_to[number],
-        "divergent_offset": verdict.divergent_at[number],
-        "segments": len(copy.partition.segments),
-        "bytes": copy.bytes,
-        "batches": cursor.batches,
-        "records": cursor.records,
-        "damage_count": cursor.damage_count,
-        "damage_bytes": cursor.damage_bytes,
-        "only_here": tally.only_here,
-        "lacks_damaged": lacks.damaged,
-        "lacks_missing": lacks.missing,
-        "lacks_behind": lacks.behind,
-        "lacks_compacted": lacks.compacted,
-        "lacks_trimmed": lacks.trimmed,
-    }
-
-
-def _range_row(task: ReplicaTask, copies: Sequence[Copy], each: Range) -> Row:
-    return {
-        "topic": task.topic,
-        "partition": task.partition,
-        "kind": each.kind,
-        "first_offset": each.first,
-        "last_offset": each.last,
-        "records": each.records,
-        "has": {copy.place.path: text for copy, text in zip(copies, each.has, strict=True)},
-    }
-
-
-def _findings(task: ReplicaTask, reads: Sequence[Read], verdict: Verdict) -> Iterator[Finding]:
-    """One of each copy that is not as it should be."""
-    where = {"topic": task.topic, "partition": task.partition}
-    for number, (read, state) in enumerate(zip(reads, verdict.states, strict=True)):
-        path, lacks = read.copy.place.path, verdict.lacks[number]
-        if state == "divergent":
-            at, cut = verdict.divergent_at[number], verdict.truncates_to[number]
-            code = "replicas.divergent-silently" if verdict.silent[number] else "replicas.divergent"
-            code = "replicas.undecided" if verdict.keep is None else code
-            yield found(code, path, offset=at, cut=cut, records=read.tally.only_here, **where)  # type: ignore[arg-type]
-        flaw = read.cursor.first_flaw
-        if state == "keep" and lacks.damaged + lacks.missing:  # never told to be deleted
-            records = lacks.damaged + lacks.missing
-            yield found("replicas.keep-lacks", path, records=records, **where)  # type: ignore[arg-type]
-        elif lacks.damaged and flaw is not None:
-            yield found(
-                "replicas.damaged",
-                flaw.path,
-                position=flaw.position,
-                size_bytes=flaw.size_bytes,
-                records=lacks.damaged,
-                damage=flaw.reason,
-                **where,  # type: ignore[arg-type]
-            )
-        for code, records in (("replicas.missing", lacks.missing), ("replicas.behind", lacks.behind)):
-            if records and not (state == "keep" and code == "replicas.missing"):
-                end = read.cursor.end_offset
-                yield found(code, path, offset=end, records=records, **where)  # type: ignore[arg-type]
-
-
-def _alone(task: ReplicaTask, copies: Sequence[Copy], unread: list[Finding]) -> Comparison:
-    """Nothing to compare."""
-    where: Row = {"topic": task.topic, "partition": task.partition, "state": "alone"}
-    reason_text = "There is no other copy to compare it with." if copies else "No copy can be read."
-    rows = [
-        where
-        | {
-            "path": copy.place.path,
-            "node_id": copy.place.node_id,
-            "topic_id": copy.topic_id,
-            "high_watermark": copy.place.high_watermark,
-            "segments": len(copy.partition.segments),
-            "bytes": copy.bytes,
-            "advice": "Nothing to compare it with: kafkalog verify says what it is like.",
-        }
-        for copy in copies
+    unions: list[dict[int, bytes]] = []
+    groups: list[int] = []
+    for each in digests:
+        number = next((at for at, union in enumerate(unions) if _agree(each, union)), len(unions))
+        if number == len(unions):
+            unions.append({})
+        unions[number].update(each)
+        groups.append(number)
+    epochs = [lane.head.leader_epoch if lane.head is not None and len(unions) > 1 else -1 for lane in here]
+    return [
+        Share(epoch, len(each), group, len(unions[group]) - len(each))
+        for epoch, each, group in zip(epochs, digests, groups, strict=True)
     ]
-    row = where | {"copies": len(copies), "reason": reason_text}
-    return Comparison(replica=row, copies=tuple(rows), findings=tuple(unread))
 
 
-def _other_topics(task: ReplicaTask, copies: Sequence[Copy], unread: list[Finding]) -> Comparison:
-    """Directories of one name and of topics that are not the same one."""
-    where: Row = {"topic": task.topic, "partition": task.partition}
-    ids = ", ".join(f"{copy.topic_id} in {copy.place.path}" for copy in copies)
-    row = where | {
-        "state": "another-topic",
-        "copies": len(copies),
-        "reason": f"They are no copies of one partition, as their topic ids differ: {ids}. The topic was deleted and "
-        "made again, or the disks are of different clusters. Compare those of one id.",
-    }
-    rows = [
-        where
-        | {
-            "path": copy.place.path,
-            "node_id": copy.place.node_id,
-            "state": "another-topic",
-            "topic_id": copy.topic_id,
-            "segments": len(copy.partition.segments),
-            "bytes": copy.bytes,
-            "advice": "Not compared.",
-        }
-        for copy in copies
-    ]
-    told = found("replicas.another-topic", copies[0].place.path, ids=ids, **where)  # type: ignore[arg-type]
-    return Comparison(replica=row, copies=tuple(rows), findings=(*unread, told))
+def _agree(one: dict[int, bytes], other: dict[int, bytes]) -> bool:
+    """Whether no offset of both has two records."""
+    return all(one[offset] == other[offset] for offset in one.keys() & other.keys())

@@ -1,24 +1,140 @@
-"""Which copy is to be kept, and why: leader epochs first, then the high watermark, then what each copy lacks.
-
-The copy with the latest leader epoch holds the history that the cluster went on with: every other one cuts its log to
-it (`epochs`). Among the copies of that history the one to keep is the one that lacks least.
-"""
+"""The copies of a partition: where they are, and what the files around their logs say of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from kafkalog_core.ops.replicas.epochs import History, truncation_offset
+from kafkalog_core.format.names import DirectoryState, FileKind
+from kafkalog_core.kafka.leader_epochs import EpochStart, History, read_epoch_file, truncation_offset
+from kafkalog_core.kafka.logdir.text_files import read_topic_ids
+from kafkalog_core.kafka.logdir.top_files import read_broker_dir
+from kafkalog_core.ops.repair.plan import sites_of
+from kafkalog_core.storage.logdir import PartitionPath
+from kafkalog_core.storage.partition import read_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kafkalog_core.ops.replicas.copies import Copy
-    from kafkalog_core.ops.replicas.cursor import Cursor
-    from kafkalog_core.ops.replicas.ledger import Ledger, Tally
+    from kafkalog_core.kafka.logdir.top_files import BrokerDir
+    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.ops.replicas.compare import Ledger, Tally
+    from kafkalog_core.ops.replicas.comparison import Cursor
+    from kafkalog_core.storage.partition import Partition
 
-__all__ = ["STATES", "Basis", "Lacks", "Read", "State", "Verdict", "judge"]
+__all__ = [
+    "STATES",
+    "Basis",
+    "Copy",
+    "Lacks",
+    "Place",
+    "Read",
+    "State",
+    "Verdict",
+    "advice",
+    "judge",
+    "places_of",
+    "read_copy",
+    "reason",
+]
+
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A directory of the partition, and what its broker's checkpoints hold of it.
+
+    Args:
+        path: of the directory.
+        node_id: of the broker; null: not known.
+        log_start: checkpointed; null: nothing is.
+        high_watermark: checkpointed; null: nothing is.
+        cleaned_to: how far the broker's cleaner came; null: it has not cleaned this log.
+        knows_cleaner: whether there is a cleaner's checkpoint that can be read.
+    """
+
+    path: str
+    node_id: str | None = None
+    log_start: int | None = None
+    high_watermark: int | None = None
+    cleaned_to: int | None = None
+    knows_cleaner: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """A place, and what is in its directory."""
+
+    place: Place
+    partition: Partition
+    topic_id: str | None
+    epochs_in_file: tuple[EpochStart, ...]
+
+    @property
+    def log_start(self) -> int:
+        """First offset that a broker serves."""
+        base = self.partition.segments[0].base_offset if self.partition.segments else 0
+        return max(base, self.place.log_start or 0)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of log."""
+        return sum(segment.size_bytes for segment in self.partition.segments)
+
+
+def places_of(targets: Iterable[Target]) -> tuple[dict[TopicPartition, list[Place]], list[PartitionPath]]:
+    """Directories of each partition by topic and number, and those that are set aside, which are not compared.
+
+    Raises StorageError.
+    """
+    places: dict[TopicPartition, list[Place]] = {}
+    aside: list[PartitionPath] = []
+    for site in sites_of(targets):
+        broker_dir = None if site.log_dir is None else read_broker_dir(site.log_dir)
+        for path in site.partitions:
+            name = path.name
+            if name.topic is None or name.partition is None:
+                continue
+            if name.state is not DirectoryState.CURRENT:
+                aside.append(path)
+                continue
+            places.setdefault((name.topic, name.partition), []).append(_place(path, broker_dir))
+    return dict(sorted(places.items())), aside
+
+
+def _place(path: PartitionPath, broker_dir: BrokerDir | None) -> Place:
+    if broker_dir is None:
+        return Place(path=path.path)
+    cleaner = broker_dir.offsets.get(FileKind.CLEANER_OFFSET)
+    return Place(
+        path=path.path,
+        node_id=broker_dir.node_id,
+        log_start=broker_dir.offset(FileKind.LOG_START_OFFSET, path.name),
+        high_watermark=broker_dir.offset(FileKind.HIGH_WATERMARK, path.name),
+        cleaned_to=broker_dir.offset(FileKind.CLEANER_OFFSET, path.name),
+        knows_cleaner=cleaner is not None and not cleaner.is_refused,
+    )
+
+
+def read_copy(place: Place) -> Copy:
+    """Look into the directory. Raises StorageError."""
+    partition = read_partition(place.path)
+    epochs = read_epoch_file(place.path)
+    return Copy(
+        place=place,
+        partition=partition,
+        topic_id=_topic_id(partition),
+        epochs_in_file=() if epochs is None or epochs.refusal is not None else epochs.entries,
+    )
+
+
+def _topic_id(partition: Partition) -> str | None:
+    place = PartitionPath(path=partition.path, name=partition.name, device=0, inode=0)
+    said = read_topic_ids([place], {}, "").of_topic.get(partition.topic or "", {})
+    return next(iter(said), None)
+
 
 State = Literal["divergent", "damaged", "missing", "behind", "compacted", "trimmed", "identical", "keep"]
 Basis = Literal["leader-epoch", "high-watermark", "length"]
@@ -203,3 +319,94 @@ def _state(read: Read, lacks: Lacks, divergent_at: int | None) -> State:
 def _harmless(cursor: Cursor) -> int:
     """Torn tails and preallocated space are no damage; what is left of them is in front of no batch."""
     return len(cursor.flaws) if all(flaw.reason in {"torn-tail", "zero-filled"} for flaw in cursor.flaws) else 0
+
+
+_SIMPLE: Final[dict[State, str]] = {
+    "keep": "Keep it.",
+    "behind": "Leave it: its broker fetches the {behind} that it lacks.",
+    "compacted": "Leave it: compaction has only come farther in it than elsewhere.",
+    "trimmed": "Leave it: it starts later, as its oldest segments are deleted.",
+    "identical": "Leave it as it is.",
+}
+
+
+def reason(reads: Sequence[Read], verdict: Verdict) -> str:
+    """Why the copy that is to be kept, and what to do first."""
+    if verdict.keep is None:
+        return (
+            f"The copies hold different records from offset {verdict.divergent_offset} on, and neither leader epochs "
+            "nor high watermarks nor their lengths tell which are true: compare the records (kafkalog dump), and ask "
+            "those who wrote them."
+        )
+    keep = reads[verdict.keep]
+    parts = [_why(keep, verdict)]
+    lacks = verdict.lacks[verdict.keep]
+    if lacks.lost:
+        parts.append(f"It lacks {_records(lacks.lost)} that another copy has ({_of_kinds(lacks)}).")
+    risk = keep.tally.at_risk
+    if risk:
+        parts.append(f"First save the {_records(risk)} that it does not have: kafkalog dump of the other copies.")
+    return " ".join(parts)
+
+
+def _why(keep: Read, verdict: Verdict) -> str:
+    path = keep.copy.place.path
+    if verdict.basis == "leader-epoch":
+        return (
+            f"Keep {path}: its leader epoch {keep.history.latest} is the latest, so its history is the one that the "
+            f"cluster went on with from offset {verdict.divergent_offset} on."
+        )
+    if verdict.basis == "high-watermark":
+        mark = keep.copy.place.high_watermark
+        return f"Keep {path}: leader epochs do not tell, but its high watermark {mark} is behind the difference."
+    if verdict.basis == "length":
+        return (
+            f"Keep {path}, as it is the longest: neither leader epochs nor high watermarks tell which history is true, "
+            "so look at the records first."
+        )
+    if all(state in {"keep", "identical"} for state in verdict.states):
+        return "All copies are the same: any of them will do."
+    if verdict.state in {"compacted", "trimmed"}:
+        return f"No copy has lost anything: they are cleaned to different points. {path} holds most."
+    return f"Keep {path}: of the one history that all copies have it lacks least."
+
+
+def advice(reads: Sequence[Read], verdict: Verdict, number: int) -> str:
+    """What to do with one copy."""
+    read, state, lacks = reads[number], verdict.states[number], verdict.lacks[number]
+    if state == "divergent":
+        return _of_divergent(read, verdict, number)
+    if state not in {"damaged", "missing"}:
+        return _SIMPLE[state].format(behind=_records(lacks.behind))
+    only = f" First save the {_records(read.tally.only_here)} that it alone has." if read.tally.only_here else ""
+    if state == "missing":
+        return (
+            f"It has lost {_records(lacks.missing)}, which no broker notices: delete the directory, and its broker "
+            f"fetches it anew.{only}"
+        )
+    flaw = read.cursor.first_flaw
+    where = f" at byte {flaw.position} of {flaw.path} ({flaw.reason})" if flaw is not None else ""
+    return f"Damaged{where}: delete the directory, and its broker fetches it anew.{only}"
+
+
+def _of_divergent(read: Read, verdict: Verdict, number: int) -> str:
+    at, cut = verdict.divergent_at[number], verdict.truncates_to[number]
+    only = f"save the {_records(read.tally.only_here)} that it alone has, then " if read.tally.only_here else ""
+    if verdict.keep is None:
+        return f"It differs from offset {at} on: keep it until it is known which records are true."
+    if verdict.silent[number]:
+        where = "nowhere" if cut is None else f"only at offset {cut}"
+        return (
+            f"It differs from offset {at} on, and its broker would cut it {where}, so that the difference stays: {only}"
+            "delete the directory, and its broker fetches it anew."
+        )
+    return f"Its broker cuts it at offset {cut} and fetches the rest: {only}let it start."
+
+
+def _records(count: int) -> str:
+    return "1 record" if count == 1 else f"{count} records"
+
+
+def _of_kinds(lacks: Lacks) -> str:
+    kinds = ((lacks.damaged, "damaged here"), (lacks.missing, "missing here"), (lacks.behind, "behind its end"))
+    return ", ".join(f"{count} {text}" for count, text in kinds if count)

@@ -7,13 +7,16 @@ some of it is worse than it looks, and what is said of every segment of a bare c
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+import stat
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import NotFoundError, StorageError
-from kafkalog_core.findings import found
+from kafkalog_core.findings import FINDING_TYPES, found
 from kafkalog_core.format.names import (
     INDEX_KINDS,
+    LOG_KINDS,
     METADATA_TOPIC,
     DirectoryState,
     FileKind,
@@ -22,23 +25,32 @@ from kafkalog_core.format.names import (
     parse_file_name,
     segment_file_name,
 )
-from kafkalog_core.ops.logdirs.textfiles import read_epochs, read_properties
-from kafkalog_core.ops.reading.entry_faults import EntryFile
-from kafkalog_core.ops.verify.ownership import OWNERSHIP_CODES, check_files
-from kafkalog_core.storage.file_codes import code_of_error
-from kafkalog_core.storage.segment import SegmentState
+from kafkalog_core.kafka.logdir.faults import EntryFile
+from kafkalog_core.kafka.logdir.text_files import read_epochs, read_properties
+from kafkalog_core.storage.listing import SegmentState, stat_path
+from kafkalog_core.storage.source import code_of_error
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from kafkalog_core.findings import Finding
+    from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.format.names import FileName
-    from kafkalog_core.ops.logdirs.context import PartitionContext
-    from kafkalog_core.ops.logdirs.textfiles import EpochText
+    from kafkalog_core.kafka.logdir.text_files import EpochText
+    from kafkalog_core.kafka.logdir.top_files import PartitionContext
+    from kafkalog_core.ops.verify.verdict import SegmentVerdict
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["refine"]
+__all__ = [
+    "OWNERSHIP_CODES",
+    "Replacements",
+    "broker_uid",
+    "check_directories",
+    "check_files",
+    "is_read_only_mount",
+    "refine",
+]
+
 
 _COMPANION_OF_CODE: Final = {
     "segment.index-missing": FileKind.OFFSET_INDEX,
@@ -170,3 +182,248 @@ def _is_a_brokers(partition: Partition, context: PartitionContext) -> bool:
 
 def _is_index(file: FileInfo) -> bool:
     return file.name.kind is FileKind.OFFSET_INDEX
+
+
+OWNERSHIP_CODES: Final = frozenset({"file.unreadable", "file.foreign-owner"})
+"""What a listing says of single files; `check_files` says it better, as it sees all of them."""
+_WRITTEN_KINDS: Final = LOG_KINDS | INDEX_KINDS | {FileKind.LOCK}
+_ROOT: Final = 0
+_READ: Final = 4
+_WRITE: Final = 2
+_ENTER: Final = 1
+_DIRECTORY_BITS: Final = ((_READ, "list it"), (_WRITE, "make files in it"), (_ENTER, "enter it"))
+
+
+@dataclass(frozen=True, slots=True)
+class _User:
+    uid: int
+    gid: int
+
+    def may(self, bit: int, owner: _User, mode: int) -> bool:
+        """Whether the permissions of a file let this user do it; groups but the main one are not known."""
+        if self.uid == _ROOT:
+            return True
+        if self.uid == owner.uid:
+            return bool(mode & bit << 6)
+        return bool(mode & bit << 3) if self.gid == owner.gid else bool(mode & bit)
+
+
+def check_files(path: str, files: Sequence[FileInfo]) -> Iterator[Finding]:
+    """Findings about the files of a partition or at the top of a log directory, and about the directory itself."""
+    try:
+        status = stat_path(path)
+    except StorageError:  # it went away
+        return
+    directory = _User(status.st_uid, status.st_gid)
+    broker = _majority((_User(file.uid, file.gid) for file in files), directory)
+    mode = stat.S_IMODE(status.st_mode)
+    if broker.uid == directory.uid:
+        yield from _directory_findings(path, directory, mode)
+    else:
+        yield from _foreign_directory(path, directory, mode, broker)
+    for file in files:
+        yield from _file_findings(file, broker, directory.uid)
+
+
+def broker_uid(files: Iterable[FileInfo], directory: str) -> int:
+    """The user that a broker runs as: the owner of most of the files, else of the directory."""
+    status = stat_path(directory)
+    return _majority((_User(file.uid, file.gid) for file in files), _User(status.st_uid, status.st_gid)).uid
+
+
+def check_directories(paths: Iterable[str]) -> Iterator[Finding]:
+    """Findings about directories of partitions beside each other: those that are not of the user of most of them."""
+    statuses: list[tuple[str, _User, int]] = []
+    for path in paths:
+        try:
+            status = stat_path(path)
+        except StorageError:  # told when it is listed
+            continue
+        statuses.append((path, _User(status.st_uid, status.st_gid), stat.S_IMODE(status.st_mode)))
+    if not statuses:
+        return
+    broker = _majority((owner for _, owner, _ in statuses), statuses[0][1])
+    for path, owner, mode in statuses:
+        if owner.uid != broker.uid:
+            yield from _foreign_directory(path, owner, mode, broker)
+
+
+def is_read_only_mount(path: str) -> bool:
+    """Whether nobody can write to the file system that a path is on."""
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
+def _majority(owners: Iterable[_User], otherwise: _User) -> _User:
+    counts = Counter(owners)
+    if not counts:
+        return otherwise
+    uids: Counter[int] = Counter()
+    for owner, count in counts.items():
+        uids[owner.uid] += count
+    top = max(uids.values())
+    if uids[otherwise.uid] == top:
+        return otherwise
+    uid = min(uid for uid, count in uids.items() if count == top)
+    return max((owner for owner in counts if owner.uid == uid), key=lambda owner: (counts[owner], owner.gid))
+
+
+def _directory_findings(path: str, owner: _User, mode: int) -> Iterator[Finding]:
+    refused = [what for bit, what in _DIRECTORY_BITS if not mode & bit << 6]
+    if refused:
+        severity: Severity = "warning" if owner.uid == _ROOT else "error"
+        yield found("dir.no-permission", path, mode=f"{mode:04o}", refused=" or ".join(refused), severity=severity)
+
+
+def _foreign_directory(path: str, owner: _User, mode: int, broker: _User) -> Iterator[Finding]:
+    refused = [what for bit, what in _DIRECTORY_BITS if not broker.may(bit, owner, mode)]
+    if refused:
+        yield found("dir.foreign-owner", path, uid=owner.uid, broker_uid=broker.uid, refused=" or ".join(refused))
+
+
+def _file_findings(file: FileInfo, broker: _User, directory_uid: int) -> Iterator[Finding]:
+    owner, mode = _User(file.uid, file.gid), file.mode
+    is_written = file.name.state is FileState.LIVE and file.name.kind in _WRITTEN_KINDS
+    severity: Severity = "warning" if file.uid == _ROOT else "error"
+    if not mode & stat.S_IRUSR:
+        yield found("file.unreadable", file.path, mode=f"{mode:04o}", severity=severity)
+    elif is_written and not mode & stat.S_IWUSR:
+        yield found("file.not-writable", file.path, mode=f"{mode:04o}", severity=severity)
+    if file.uid == broker.uid:
+        return
+    bits = ((_READ, "read"), (_WRITE, "write")) if is_written else ((_READ, "read"),)
+    refused = [what for bit, what in bits if not broker.may(bit, owner, mode)]
+    if refused:
+        yield found(
+            "file.no-access",
+            file.path,
+            uid=file.uid,
+            broker_uid=broker.uid,
+            mode=f"{mode:04o}",
+            refused=" or ".join(refused),
+        )
+    elif file.uid != directory_uid:
+        yield found("file.foreign-owner", file.path, uid=file.uid, directory_uid=directory_uid)
+
+
+_WORSE: Final = "segment.swap-worse"
+_CALM: Final = frozenset({"segment.swap", "segment.swap-alone", "segment.swap-index-missing"})
+"""What a listing says of a replacement without having looked into it."""
+_IN_A_LOG: Final = frozenset({"log", "batch"})
+"""Subjects of findings about what is in a log."""
+
+
+class Replacements:
+    """What is wrong with the replacements of a partition, beside what is wrong with their logs by themselves.
+
+    Args:
+        partition: its listing.
+        segments: what was found in its live segments.
+        is_whole: whether its log was never compacted, so that a replacement holds all that its originals hold.
+    """
+
+    def __init__(self, partition: Partition, segments: Sequence[SegmentVerdict], *, is_whole: bool) -> None:
+        self._partition = partition
+        self._segments = segments
+        self._is_whole = is_whole
+        self._removed_from = min(
+            (other.base_offset for other in partition.other_segments if other.state is SegmentState.CLEANED),
+            default=None,
+        )
+        self._worse: set[int] = set()
+
+    def findings(self, swap: SegmentVerdict) -> tuple[Finding, ...]:
+        """All findings about the log of one replacement that was read."""
+        if self._removed_from is not None and swap.base_offset >= self._removed_from:
+            return swap.findings  # a broker removes it: what it was made from is still there
+        reason = self._reason(swap)
+        if reason is None:
+            return tuple(_in_swap(finding, is_worse=False) for finding in swap.findings)
+        self._worse.add(swap.base_offset)
+        topic, number = self._partition.topic, self._partition.partition
+        severity: Severity | None = "warning" if not swap.size_bytes and not self._is_whole else None
+        worse = found(
+            _WORSE,
+            swap.path,
+            topic=topic,
+            partition=number,
+            offset=swap.base_offset,
+            severity=severity,
+            hides_records=False,
+            why=reason,
+        )
+        return (worse, *(_in_swap(finding, is_worse=True) for finding in swap.findings))
+
+    def mended(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        """Findings of the partition; none of them calls a replacement harmless that is worse than its originals."""
+        cure = FINDING_TYPES[_WORSE].cure
+        return tuple(replace(finding, cure=cure) if self._is_of_worse(finding) else finding for finding in findings)
+
+    def _is_of_worse(self, finding: Finding) -> bool:
+        if finding.code not in _CALM or finding.offset not in self._worse:
+            return False
+        return parse_file_name(finding.path.rpartition("/")[2]).state is FileState.SWAP
+
+    def _reason(self, swap: SegmentVerdict) -> str | None:
+        """Why the originals are better; null: they are not, or are gone."""
+        if swap.is_unread or any(one.is_unread for one in self._segments):
+            return None
+        beyond = self._beyond(swap)
+        if beyond is not None:
+            return beyond
+        originals = self._originals(swap)
+        if not originals or originals[0].base_offset != swap.base_offset:
+            return None
+        if any(one.damage for one in originals) or not any(one.batches for one in originals):
+            return None
+        return self._less(swap, originals)
+
+    def _less(self, swap: SegmentVerdict, originals: Sequence[SegmentVerdict]) -> str | None:
+        """What a replacement does not have of whole originals."""
+        records = sum(one.records for one in originals)
+        if not swap.size_bytes:
+            return f"it is empty, and what it replaces holds {_records_text(records)}"
+        if swap.damage:
+            return f"it is damaged at byte {swap.damage[0][0]:,}, and what it replaces is whole"
+        last, last_replaced = swap.last_offset, originals[-1].last_offset
+        is_cut = last is not None and last_replaced is not None and last < last_replaced
+        is_cut = is_cut and not self._is_split(swap)
+        if is_cut and self._is_whole and not swap.is_thinned and not swap.gap_count:
+            return f"it ends with offset {last}, what it replaces with {last_replaced}, and the log was never compacted"
+        return None
+
+    def _is_split(self, swap: SegmentVerdict) -> bool:
+        """Whether others may hold the rest of a segment that was split."""
+        others = (other for other in self._partition.other_segments if other.state is SegmentState.SWAP)
+        return any(other.base_offset > swap.base_offset for other in others)
+
+    def _beyond(self, swap: SegmentVerdict) -> str | None:
+        """Offsets behind the end of the log: a replacement is made of what was there."""
+        active = self._segments[-1] if self._segments else None
+        if active is None or active.damage or swap.last_offset is None or swap.last_offset < active.base_offset:
+            return None
+        end = active.base_offset - 1 if active.last_offset is None else active.last_offset
+        if swap.last_offset <= end or swap.base_offset > end:
+            return None
+        count = len(self._originals(swap))
+        goes = "the active segment goes" if count <= 1 else f"{count:,} segments go"
+        return f"it reaches to offset {swap.last_offset}, the log only to {end}: {goes} with it"
+
+    def _originals(self, swap: SegmentVerdict) -> list[SegmentVerdict]:
+        """The live segments that go when the replacement comes."""
+        last = swap.base_offset if swap.last_offset is None else max(swap.base_offset, swap.last_offset)
+        return [one for one in self._segments if swap.base_offset <= one.base_offset <= last]
+
+
+def _in_swap(finding: Finding, *, is_worse: bool) -> Finding:
+    """What is damaged in a replacement: nobody appends to it, and no recovery cuts it before it is in its place."""
+    if finding.severity != "error" or finding.code.partition(".")[0] not in _IN_A_LOG:
+        return finding
+    cure = FINDING_TYPES[_WORSE if is_worse else "batch.crc-mismatch"].cure
+    return replace(finding, broker_action=FINDING_TYPES[_WORSE].broker_action, cure=cure)
+
+
+def _records_text(count: int) -> str:
+    return "1 record" if count == 1 else f"{count:,} records"

@@ -1,32 +1,27 @@
-"""`verify`: the verdict of every partition, file and log directory of the targets, in a stable order.
-
-With one job everything happens in this process, a run of batches at a time. With several, or with workers of somebody
-else's, partitions are checked side by side, and the segments of large ones too; their verdicts are the same, whoever
-makes them.
-"""
+"""What is to be verified, and how deep."""
 
 from __future__ import annotations
 
-from collections import deque
+import os
+from collections import Counter, deque
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, cast
 
+from kafkalog_core.findings import DENIED
+from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.ops.pool import Pool
-from kafkalog_core.ops.progress import NO_PROGRESS, Progress
-from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget
-from kafkalog_core.ops.verify.course import Course, partition_key
+from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget
+from kafkalog_core.ops.verify.across import settled
 from kafkalog_core.ops.verify.logdir import LogDirs, interrupted_runs
-from kafkalog_core.ops.verify.motion import settled
-from kafkalog_core.ops.verify.readers import SCANS
-from kafkalog_core.ops.verify.single import check_file
-from kafkalog_core.ops.verify.size import log_bytes
-from kafkalog_core.ops.verify.state import decode
+from kafkalog_core.ops.verify.resume import decode
+from kafkalog_core.ops.verify.segment import SCANS, check_file
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 from kafkalog_core.ops.verify.work import (
     SPLIT_BYTES,
+    Course,
     Depth,
     Outcome,
     PartitionWork,
@@ -36,19 +31,79 @@ from kafkalog_core.ops.verify.work import (
     check_pieces,
     check_segments,
     finished,
+    partition_key,
 )
+from kafkalog_core.progress import NO_PROGRESS, Progress
+from kafkalog_core.rows import tables
+from kafkalog_core.rows.chunk import RowChunk
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from kafkalog_core.ops.pool import Workers
-    from kafkalog_core.ops.selecting.targets import Target
-    from kafkalog_core.ops.verify.check import SegmentTask
-    from kafkalog_core.ops.verify.readers import Reader, Readers
-    from kafkalog_core.ops.verify.request import VerifyRequest
-    from kafkalog_core.ops.verify.state import Keeper
+    from kafkalog_core.ops.reading.report import Report
+    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.ops.verify.check import Level, SegmentTask
+    from kafkalog_core.ops.verify.resume import Keeper
+    from kafkalog_core.ops.verify.segment import Reader, Readers
 
-__all__ = ["verify", "verify_across"]
+__all__ = [
+    "VerifyRequest",
+    "count",
+    "log_bytes",
+    "partition_row",
+    "rows_of_verdict",
+    "state_of",
+    "verify",
+    "verify_across",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyRequest:
+    """What to verify.
+
+    Args:
+        targets: files, partitions and log directories, from `targets.resolve`.
+        now_ms: time of the check, ms since 1970: timestamps behind it lie in the future.
+        level: `headers` reads batch headers alone, `checksums` every byte, `records` also decodes every record.
+        max_batch_bytes: the largest batch that is read, inflated too.
+        jobs: processes; 1: none beside this one.
+        others: what somebody else verifies at the same time, and then `verify_across` all of it: their partitions are
+            named where some are missed here. Null: this is all that is verified.
+    """
+
+    targets: tuple[Target, ...]
+    now_ms: int
+    level: Level = "records"
+    max_batch_bytes: int = MAX_BATCH_BYTES
+    jobs: int = 1
+    others: tuple[Target, ...] | None = None
+
+
+_LOG_SUFFIXES = (".log", ".kafka")
+
+
+def log_bytes(targets: Iterable[Target]) -> int:
+    """Bytes of log in the targets; what cannot be listed counts as nothing."""
+    total = 0
+    for target in targets:
+        if isinstance(target, FileTarget):
+            total += target.file.size_bytes
+        elif isinstance(target, PartitionTarget):
+            total += _log_bytes_in(target.path)
+        else:
+            total += sum(_log_bytes_in(place.path) for place in target.partitions)
+    return total
+
+
+def _log_bytes_in(path: str) -> int:
+    try:
+        with os.scandir(path) as entries:
+            return sum(entry.stat().st_size for entry in entries if entry.name.endswith(_LOG_SUFFIXES))
+    except OSError:
+        return 0
+
 
 Verdict = PartitionVerdict | PlaceVerdict
 _Piece = PartitionWork | FileTarget
@@ -337,3 +392,71 @@ class _Runner:
 
 def _log_bytes(verdict: Verdict) -> int:
     return sum(segment.size_bytes for segment in verdict.segments) if isinstance(verdict, PartitionVerdict) else 0
+
+
+def rows_of_verdict(verdict: PartitionVerdict | PlaceVerdict) -> Iterator[RowChunk]:
+    """`finding` rows in the order of the files, then the `partition` row."""
+    if verdict.findings:
+        yield RowChunk(tables.FINDING, [finding.row() for finding in verdict.findings])
+    if isinstance(verdict, PartitionVerdict):
+        yield RowChunk(tables.PARTITION, [partition_row(verdict)])
+
+
+def count(verdict: PartitionVerdict | PlaceVerdict, report: Report) -> None:
+    """Add a verdict to the report."""
+    for finding in verdict.findings:
+        report.add_finding(finding.row(), count=1 + finding.more)
+    report.rows += len(verdict.findings) + isinstance(verdict, PartitionVerdict)
+    if not isinstance(verdict, PartitionVerdict):
+        return
+    report.partitions += 1
+    for segment in verdict.segments:
+        report.expect(files=1, size_bytes=segment.size_bytes)
+        if segment.is_unread:
+            continue
+        report.files += 1
+        report.bytes += segment.size_bytes
+        report.batches += segment.batches
+        report.unopened_batches += segment.unopened_batches
+        report.records += segment.records
+        report.uncounted_batches += segment.uncounted_batches
+        report.damage_count += segment.damage_count
+        report.damage_bytes += segment.damage_bytes
+
+
+def state_of(verdict: PartitionVerdict | PlaceVerdict) -> str:
+    """Return `clean`, `warnings`, `unread` or `damaged`: the worst of its findings."""
+    severities = {finding.severity for finding in verdict.findings}
+    if "error" in severities:
+        return "damaged"
+    if any(finding.code == DENIED for finding in verdict.findings):
+        return "unread"
+    return "warnings" if "warning" in severities else "clean"
+
+
+def partition_row(verdict: PartitionVerdict) -> dict[str, object]:
+    """The `partition` row."""
+    segments = verdict.segments
+    severities = Counter(finding.severity for finding in verdict.findings)
+    first_times = [segment.first_timestamp_ms for segment in segments if segment.first_timestamp_ms is not None]
+    max_times = [segment.max_timestamp_ms for segment in segments if segment.max_timestamp_ms is not None]
+    return {
+        "topic": verdict.topic,
+        "partition": verdict.partition,
+        "path": verdict.path,
+        "state": state_of(verdict),
+        "segments": len(segments),
+        "bytes": sum(segment.size_bytes for segment in segments),
+        "batches": sum(segment.batches for segment in segments),
+        "records": sum(segment.records for segment in segments),
+        "log_start_offset": verdict.log_start_offset,
+        "log_end_offset": verdict.log_end_offset,
+        "first_timestamp_ms": first_times[0] if first_times else None,
+        "max_timestamp_ms": max(max_times, default=None),
+        "damage_count": sum(segment.damage_count for segment in segments),
+        "damage_bytes": sum(segment.damage_bytes for segment in segments),
+        "at_risk_bytes": verdict.at_risk_bytes,
+        "errors": severities["error"],
+        "warnings": severities["warning"],
+        "infos": severities["info"],
+    }

@@ -1,9 +1,4 @@
-"""Offset and time indexes against their log, entry by entry, in the one pass over the log.
-
-What is demanded is what every release's indexes hold: the entry of an offset index names the start of a batch and an
-offset from there on, before the place of the next entry; that of a time index the largest timestamp so far, and an
-offset of the batch that has it. Where the log is damaged no entry is judged.
-"""
+"""The entries of one index file, window by window, and the zeros behind them."""
 
 from __future__ import annotations
 
@@ -13,9 +8,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
+from kafkalog_core.findings.sink import SHOWN
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.kernels import constants as c
+from kafkalog_core.format.kernels.constants import I_ENTRY, I_SLOT
 from kafkalog_core.format.layout import (
     LOG_OVERHEAD,
     MAX_INT32,
@@ -24,20 +21,183 @@ from kafkalog_core.format.layout import (
     OFFSET_INDEX_ENTRY,
     TIME_INDEX_ENTRY,
 )
-from kafkalog_core.ops.sink import SHOWN
-from kafkalog_core.ops.verify.index_entries import EntryWindows
-from kafkalog_core.ops.verify.index_texts import CODES, describe
-from kafkalog_core.storage.file_codes import code_of_error
 from kafkalog_core.storage.listing import stat_path
+from kafkalog_core.storage.source import WINDOW_BYTES, Source, UnreadableError, code_of_error
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog_core.findings.sink import Sink
     from kafkalog_core.format.layout import Layout
-    from kafkalog_core.ops.sink import Sink
     from kafkalog_core.ops.verify.check import SegmentTask
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.scan import Damage, Run
 
-__all__ = ["OffsetIndexCheck", "TimeIndexCheck"]
+__all__ = ["CODES", "WINDOW_ENTRIES", "EntryWindows", "OffsetIndexCheck", "TimeIndexCheck", "describe"]
+
+
+WINDOW_ENTRIES: Final = 32768
+"""Entries that are read at a time."""
+_CLEAN: Final = bytes(WINDOW_ENTRIES)
+
+
+class EntryWindows:
+    """Windows over the entries of one index. Nothing stays open between two of them.
+
+    `count` entries are in the file, `used` of them before the zeros at its end; `partial_bytes` are left over. Of those
+    `used`, `window` entries stand in `data` with their `marks`, and `next_slot` is the number of the one behind them.
+    """
+
+    def __init__(self, path: str, layout: Layout, *, is_time: bool) -> None:
+        self.path = path
+        self.layout = layout
+        self.count = self.used = self.window = self.next_slot = 0
+        self.partial_bytes = 0
+        self.data = bytes(layout.size)
+        self.marks: bytes | bytearray = _CLEAN
+        self.unreadable: list[tuple[int, int]] = []
+        self._is_time = is_time
+        self._links = array("q")
+
+    @property
+    def has_more(self) -> bool:
+        """Whether entries stand behind the window."""
+        return self.next_slot < self.used
+
+    def open(self, state: array[int]) -> None:
+        """Measure the file and read its first window. Raises NotFoundError or AccessError."""
+        with Source.open(self.path) as source:
+            self.count, self.partial_bytes = divmod(source.size_bytes, self.layout.size)
+            self.used = self._used_entries(source)
+            if self.used:
+                self._read(source, state)
+
+    def advance(self, state: array[int]) -> None:
+        """Read the next window. Raises NotFoundError or AccessError."""
+        with Source.open(self.path) as source:
+            self._read(source, state)
+
+    def is_zero(self, slot: int) -> bool:
+        """Whether an entry is all zeros, or not there. Raises NotFoundError or AccessError."""
+        with Source.open(self.path) as source:
+            try:
+                return not any(source.read(slot * self.layout.size, self.layout.size))
+            except UnreadableError:
+                return True
+
+    def _read(self, source: Source, state: array[int]) -> None:
+        size = self.layout.size
+        position = self.next_slot * size
+        state[I_SLOT], state[I_ENTRY] = self.next_slot, 0
+        try:
+            data = source.read(position, min(WINDOW_ENTRIES, self.used - self.next_slot) * size)
+            if len(data) < size:
+                source.window(position + len(data), 1)  # of an entry that can be read in part
+        except UnreadableError as error:
+            self.unreadable.append((error.position, error.size_bytes))
+            self.next_slot = min(-(-(error.position + error.size_bytes) // size), self.used)
+            self.window = 0
+            return
+        self.window = len(data) // size
+        if self.window == 0:  # cut under our hands
+            self.used = self.next_slot
+            return
+        self.data = data
+        self.next_slot += self.window
+        self.marks = _CLEAN
+        if not kernels.is_ordered(data, self.window, self._is_time, state):
+            self.marks = bytearray(self.window)
+            if not self._links:
+                self._links = array("q", bytes(16 * WINDOW_ENTRIES))
+            kernels.mark_disorder(data, self.window, self._is_time, state, self.marks, self._links)
+
+    def _used_entries(self, source: Source) -> int:
+        """Entries up to the last one that is not all zeros; a single one of zeros may be true."""
+        size = self.layout.size
+        end = self.count * size
+        wanted = size
+        while end > 0:
+            start = max(0, end - wanted)
+            try:
+                used = len(source.read(start, end - start).rstrip(b"\0"))
+            except UnreadableError:
+                break
+            if used:
+                end = start + used
+                break
+            end, wanted = start, WINDOW_BYTES
+        return -(-end // size) or int(self.count == 1 and self._is_time)
+
+
+CODES: Final = {
+    c.FAULT_UNSORTED: "unsorted",
+    c.FAULT_BASE: "before-base",
+    c.FAULT_BEYOND: "beyond-log",
+    c.FAULT_POSITION: "wrong-position",
+    c.FAULT_OFFSET: "wrong-offset",
+    c.FAULT_INSIDE: "wrong-offset",
+    c.FAULT_REACH: "wrong-offset",
+    c.FAULT_GAP: "wrong-offset",
+    c.FAULT_TIME: "wrong-timestamp",
+    c.FAULT_MAXIMUM: "wrong-timestamp",
+}
+"""The part of a finding's code behind the dot, by kind of fault."""
+
+
+def describe(fault: list[int], *, is_time: bool) -> str:
+    """A phrase about a row of faults: its entries, what the first of them says, what the log holds there."""
+    slot, count = fault[c.F_SLOT], fault[c.F_COUNT]
+    said = _said(fault[c.F_FIRST], fault[c.F_SECOND], is_time=is_time)
+    who = f"entry {slot} says {said}"
+    if count > 1:
+        who = f"{count} in a row, entries {slot} to {slot + count - 1}, of which the first says {said}"
+    return who + _HELD[fault[c.F_CODE]](fault, is_time)
+
+
+def _said(first: int, second: int, *, is_time: bool) -> str:
+    return f"timestamp {first} at offset {second}" if is_time else f"offset {first} at byte {second}"
+
+
+def _batch(fault: list[int]) -> str:
+    return f"the batch of offsets {fault[c.F_BASE]} to {fault[c.F_LAST]} at byte {fault[c.F_POSITION]}"
+
+
+def _unsorted(fault: list[int], is_time: bool) -> str:
+    if fault[c.F_GOOD] < 0:
+        return ", which does not go with the entries behind it"
+    good = _said(fault[c.F_GOOD_FIRST], fault[c.F_GOOD_SECOND], is_time=is_time)
+    return f", between entry {fault[c.F_GOOD]} before it, which says {good}, and those behind it"
+
+
+def _beyond(fault: list[int], _: bool) -> str:
+    return f", and the log ends at byte {fault[c.F_POSITION]} with offset {fault[c.F_LAST]}"
+
+
+def _position(fault: list[int], _: bool) -> str:
+    if fault[c.F_POSITION] >= 0:
+        return f", inside of {_batch(fault)}"
+    if fault[c.F_SECOND] < 0:
+        return ", where no file has a byte"
+    return ", and the first batch of a segment is never indexed"
+
+
+def _gap(fault: list[int], is_time: bool) -> str:
+    return ", an offset that no batch holds" + ("" if is_time else f" between there and byte {fault[c.F_POSITION]}")
+
+
+_HELD: Final[dict[int, Callable[[list[int], bool], str]]] = {
+    c.FAULT_UNSORTED: _unsorted,
+    c.FAULT_BASE: lambda *_: "",
+    c.FAULT_BEYOND: _beyond,
+    c.FAULT_POSITION: _position,
+    c.FAULT_OFFSET: lambda fault, _: f", where {_batch(fault)} starts",
+    c.FAULT_INSIDE: lambda fault, _: f", which is in the middle of {_batch(fault)}",
+    c.FAULT_REACH: lambda fault, _: f", which is not before {_batch(fault)}, where the next entry is",
+    c.FAULT_GAP: _gap,
+    c.FAULT_TIME: lambda fault, _: f", where {_batch(fault)} has {fault[c.F_HELD]}",
+    c.FAULT_MAXIMUM: lambda fault, _: f", and a batch before that has {fault[c.F_HELD]}",
+}
+
 
 SPARSE_BYTES: Final = 16 * 1024 * 1024
 """Log without an entry that no index interval and no append explains."""

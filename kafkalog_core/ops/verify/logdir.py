@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
-from kafkalog_core.findings.checkpoints import METADATA_MADE, MISSING_METADATA
+from kafkalog_core.findings.logdirs import METADATA_MADE, MISSING_METADATA
 from kafkalog_core.findings.logs import LATER_RELEASE
 from kafkalog_core.format.checkpoint import OffsetEntry
 from kafkalog_core.format.names import (
@@ -19,53 +19,40 @@ from kafkalog_core.format.names import (
     FileKind,
     fixed_file_name,
 )
-from kafkalog_core.ops.logdirs.brokerdir import BrokerDir, read_broker_dir
-from kafkalog_core.ops.logdirs.context import PartitionContext
-from kafkalog_core.ops.logdirs.textfiles import read_properties
-from kafkalog_core.ops.reading.entry_faults import EntryFile
-from kafkalog_core.ops.recovery.loader_rules import rules_of
-from kafkalog_core.ops.recovery.partition import PartitionLoad
-from kafkalog_core.ops.recovery.replay import end_of_log
-from kafkalog_core.ops.recovery.results import LoadOptions
-from kafkalog_core.ops.recovery.rules import recovery_rules
-from kafkalog_core.ops.recovery.snapshots import SnapshotOptions
-from kafkalog_core.ops.releases.cluster_assignments import (
-    RENAMES_STRAYS,
-    DirectoryOwners,
-    metadata_path,
-    topic_id_of,
-)
-from kafkalog_core.ops.releases.release_evidence import infer_release
-from kafkalog_core.ops.releases.settings import SettingsRequest, read_settings
-from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, PartitionTarget
-from kafkalog_core.ops.undo import scope_of
+from kafkalog_core.kafka.cluster_assignments import DirectoryOwners, metadata_path, topic_id_of
+from kafkalog_core.kafka.evidence import infer_release
+from kafkalog_core.kafka.logdir.faults import EntryFile
+from kafkalog_core.kafka.logdir.text_files import read_properties
+from kafkalog_core.kafka.logdir.top_files import BrokerDir, PartitionContext, read_broker_dir
+from kafkalog_core.kafka.releases import Since
+from kafkalog_core.kafka.rules import recovery_rules, rules_of
+from kafkalog_core.kafka.settings import SettingsRequest, read_settings
+from kafkalog_core.kafka.snapshots import SnapshotOptions
+from kafkalog_core.kafka.start.partition import PartitionLoad
+from kafkalog_core.kafka.start.replay import end_of_log
+from kafkalog_core.kafka.start.results import LoadOptions
+from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget
+from kafkalog_core.ops.repair.undo import scope_of
 from kafkalog_core.ops.verify.across import TopicId, brokers_of, check_across, check_topic_ids
-from kafkalog_core.ops.verify.damage_places import damage_places, with_dispositions
-from kafkalog_core.ops.verify.disposition import disposition
+from kafkalog_core.ops.verify.companions import OWNERSHIP_CODES, check_directories, check_files, is_read_only_mount
+from kafkalog_core.ops.verify.disposition import Unmarking, damage_places, disposition, is_unmarking, with_dispositions
 from kafkalog_core.ops.verify.metadata_log import bootstrap_findings, quorum_findings, snapshot_findings
-from kafkalog_core.ops.verify.offsets import check_partition_offsets
-from kafkalog_core.ops.verify.ownership import (
-    OWNERSHIP_CODES,
-    check_directories,
-    check_files,
-    is_read_only_mount,
-)
-from kafkalog_core.ops.verify.unmarking import Unmarking, is_unmarking
+from kafkalog_core.ops.verify.producers import check_partition_offsets
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 from kafkalog_core.storage.changing.journals import leading_directory, resume_command, undo_command
-from kafkalog_core.storage.file_codes import code_of_error
 from kafkalog_core.storage.logdir import PartitionPath, read_log_dir
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.source import code_of_error
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.findings import Finding, Severity
-    from kafkalog_core.ops.logdirs.checkpoints import PlacedLine
-    from kafkalog_core.ops.recovery.loader_rules import OffsetSearch
-    from kafkalog_core.ops.releases.cluster_assignments import BrokerAssignments
-    from kafkalog_core.ops.releases.release import Release
-    from kafkalog_core.ops.selecting.targets import Target
+    from kafkalog_core.kafka.cluster_assignments import BrokerAssignments
+    from kafkalog_core.kafka.logdir.checkpoints import PlacedLine
+    from kafkalog_core.kafka.releases import Release
+    from kafkalog_core.kafka.rules import OffsetSearch
+    from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.ops.verify.work import Depth
     from kafkalog_core.storage.changing.journal import Journal
 
@@ -201,7 +188,7 @@ class LogDirs:
 
     def _of_release(self, finding: Finding, broker_dir: BrokerDir) -> Finding:
         """What is wrong for later releases alone is not for the one that left a log directory."""
-        if finding.code != MISSING_METADATA or self._release(broker_dir) >= RENAMES_STRAYS:
+        if finding.code != MISSING_METADATA or self._release(broker_dir) >= Since.STRAYS_RENAMED:
             return finding
         return replace(finding, severity="info", broker_action=METADATA_MADE, cure=_NOTHING)
 

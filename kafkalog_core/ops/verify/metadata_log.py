@@ -12,31 +12,31 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.findings import found
+from kafkalog_core.findings.logdirs import SNAPSHOT_ACTION, SNAPSHOT_CURE
 from kafkalog_core.findings.logs import DAMAGE_REASONS
-from kafkalog_core.findings.metadata_log import SNAPSHOT_ACTION, SNAPSHOT_CURE
 from kafkalog_core.format.checkpoint import EpochEntry
 from kafkalog_core.format.control import KRaftVoters, LeaderChange, decode_control_key, decode_control_value
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, MAX_BATCH_BYTES
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name
 from kafkalog_core.format.textfile import parse_int32
-from kafkalog_core.ops.logdirs.textfiles import read_epochs, read_properties
-from kafkalog_core.ops.reading.entry_faults import EntryFile
-from kafkalog_core.ops.releases.cluster_records import read_history
+from kafkalog_core.kafka.cluster_metadata import read_history
+from kafkalog_core.kafka.logdir.faults import EntryFile
+from kafkalog_core.kafka.logdir.text_files import read_epochs, read_properties
 from kafkalog_core.ops.verify.check import SegmentTask
-from kafkalog_core.ops.verify.handover import NO_CHAIN
 from kafkalog_core.ops.verify.segment import check_segment
+from kafkalog_core.ops.verify.spool import NO_CHAIN
+from kafkalog_core.storage.listing import Segment, SegmentState
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Run, scan
-from kafkalog_core.storage.segment import Segment, SegmentState
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog_core.findings import Finding, Severity
-    from kafkalog_core.ops.logdirs.context import PartitionContext
-    from kafkalog_core.ops.logdirs.textfiles import PropertyText
+    from kafkalog_core.kafka.logdir.text_files import PropertyText
+    from kafkalog_core.kafka.logdir.top_files import PartitionContext
     from kafkalog_core.ops.verify.verdict import PartitionVerdict
     from kafkalog_core.ops.verify.work import Depth
     from kafkalog_core.storage.listing import FileInfo

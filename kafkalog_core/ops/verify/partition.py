@@ -12,34 +12,31 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
+from kafkalog_core.findings.sink import Sink, SinkPart
 from kafkalog_core.format.kernels.constants import MARKER_ABORT
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, segment_file_name
-from kafkalog_core.ops.logdirs.compaction import is_compacted
-from kafkalog_core.ops.logdirs.textfiles import read_epochs
-from kafkalog_core.ops.reading.entry_faults import EntryFile
-from kafkalog_core.ops.sink import Sink, SinkPart
+from kafkalog_core.kafka.logdir.faults import EntryFile
+from kafkalog_core.kafka.logdir.text_files import read_epochs
+from kafkalog_core.ops.reading.compaction import is_compacted
+from kafkalog_core.ops.verify.check import Gaps
 from kafkalog_core.ops.verify.companions import refine
 from kafkalog_core.ops.verify.disposition import SegmentExtent, at_risk, at_risk_finding, is_recovered
-from kafkalog_core.ops.verify.epochs import check_epochs, first_start_offset
-from kafkalog_core.ops.verify.gaps import Gaps
-from kafkalog_core.ops.verify.producer_checks import ProducerChecks, ProducerPlace
-from kafkalog_core.ops.verify.spans import Spans
+from kafkalog_core.ops.verify.producers import ProducerChecks, ProducerPlace, check_epochs, first_start_offset
 from kafkalog_core.ops.verify.txn_index import AbortMarkers, Doubt, check_txn_index
-from kafkalog_core.ops.verify.verdict import PartitionVerdict, ends_in_damage, next_offset
-from kafkalog_core.storage.segment import SegmentState
+from kafkalog_core.ops.verify.verdict import PartitionVerdict, Spans, ends_in_damage, next_offset
+from kafkalog_core.storage.listing import SegmentState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.format.columns import BatchColumns
-    from kafkalog_core.ops.logdirs.context import PartitionContext
-    from kafkalog_core.ops.logdirs.textfiles import EpochText
-    from kafkalog_core.ops.producing.producers import Marker, ProducerStates
+    from kafkalog_core.kafka.logdir.text_files import EpochText
+    from kafkalog_core.kafka.logdir.top_files import PartitionContext
+    from kafkalog_core.kafka.producers import Marker, ProducerStates
     from kafkalog_core.ops.verify.verdict import EpochStart, SegmentVerdict
-    from kafkalog_core.storage.listing import FileInfo
+    from kafkalog_core.storage.listing import FileInfo, Segment
     from kafkalog_core.storage.partition import Partition
-    from kafkalog_core.storage.segment import Segment
 
 __all__ = ["CheckerPlace", "PartitionChecker"]
 

@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import os
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from kafkalog_core.errors import StorageError
+from kafkalog_core.findings.sink import SHOWN, Sink
 from kafkalog_core.format.layout import MAX_INT64
-from kafkalog_core.ops.producing.producer_markers import markers_of
-from kafkalog_core.ops.sink import SHOWN, Sink
-from kafkalog_core.ops.verify.batches import BatchCheck
-from kafkalog_core.ops.verify.framing import FramingCheck
+from kafkalog_core.format.names import CHECKPOINT_KINDS, LOG_KINDS, SEGMENT_KINDS, FileKind
+from kafkalog_core.kafka.logdir.faults import EntryFile
+from kafkalog_core.kafka.logdir.text_files import read_epochs, read_offsets, read_properties
+from kafkalog_core.kafka.producer_anomalies import markers_of
+from kafkalog_core.ops.verify.batches import BatchCheck, RecordCheck
+from kafkalog_core.ops.verify.check import FramingCheck, SegmentTask
 from kafkalog_core.ops.verify.indexes import OffsetIndexCheck, TimeIndexCheck
-from kafkalog_core.ops.verify.records import RecordCheck
-from kafkalog_core.ops.verify.spans import Spans
-from kafkalog_core.ops.verify.verdict import SegmentVerdict
-from kafkalog_core.storage.file_codes import CHANGE_CODES, code_of_error
+from kafkalog_core.ops.verify.spool import NO_CHAIN
+from kafkalog_core.ops.verify.txn_index import check_snapshot
+from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict, Spans
+from kafkalog_core.storage.listing import Segment, SegmentState
+from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
-from kafkalog_core.storage.source import Change, Source
+from kafkalog_core.storage.source import CHANGE_CODES, Change, Source, code_of_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import TracebackType
 
+    from kafkalog_core.findings import Finding
     from kafkalog_core.format.columns import DamageColumns
-    from kafkalog_core.ops.verify.check import Check, SegmentTask, Watch
-    from kafkalog_core.ops.verify.handover import Chain
+    from kafkalog_core.ops.reading.targets import FileTarget
+    from kafkalog_core.ops.verify.check import Check, Watch
+    from kafkalog_core.ops.verify.spool import Chain
+    from kafkalog_core.ops.verify.work import Depth
     from kafkalog_core.storage.listing import FileInfo
+    from kafkalog_core.storage.partition import Partition
 
-__all__ = ["check_segment"]
+__all__ = ["SCANS", "Reader", "Readers", "Reading", "check_file", "check_segment"]
 
 
 _PLACE: Final = ("position", "size_bytes", "base_offset", "last_offset")
@@ -209,3 +219,147 @@ def _is_unfinished(damage: Damage, source: Source) -> bool:
     """Whether the file ended inside of a batch because a broker was just writing it."""
     is_tail = damage.size_bytes > 0 and damage.position + damage.size_bytes >= source.size_bytes
     return is_tail and source.refresh() is Change.GREW
+
+
+class Reading(Protocol):
+    """Segments of one partition while they are read; to be entered, as it may have files open."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def unread_bytes(self, task: SegmentTask) -> int:
+        """Bytes of log that `check` would read."""
+
+    def check(self, task: SegmentTask, chain: Chain, advance: Callable[[int], None]) -> SegmentVerdict:
+        """See `segment.check_segment`."""
+
+    def others(self, partition: Partition, advance: Callable[[int], None]) -> None:
+        """All that a partition has beside its live segments: asked once, before any of them."""
+
+    def finish(self) -> object:
+        """All is read: what the `Readers` are to get of it."""
+
+
+class Reader(Protocol):
+    """Plain values that make a reading where the partition is checked."""
+
+    def open(self) -> Reading:
+        """Begin to read."""
+
+
+class Readers(Protocol):
+    """Has the readers of all partitions, and takes what they have made."""
+
+    def reader_of(self, path: str) -> Reader:
+        """Who reads the partition of this directory."""
+
+    def received(self, path: str, made: object) -> None:
+        """What a reading of it has made; of a partition that is read in pieces one by one."""
+
+
+class _Scans:
+    """Every segment is scanned, and nothing kept."""
+
+    def open(self) -> Self:
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is open."""
+
+    def unread_bytes(self, task: SegmentTask) -> int:
+        return task.segment.size_bytes
+
+    def check(self, task: SegmentTask, chain: Chain, advance: Callable[[int], None]) -> SegmentVerdict:
+        return check_segment(task, chain, advance)
+
+    def others(self, partition: Partition, advance: Callable[[int], None]) -> None:
+        """Whoever judges the partition reads those that count."""
+
+    def finish(self) -> object:
+        return None
+
+
+SCANS: Final[Reader] = _Scans()
+
+
+_PROPERTY_KINDS: Final = frozenset(
+    {FileKind.META_PROPERTIES, FileKind.PARTITION_METADATA, FileKind.CLEAN_SHUTDOWN, FileKind.QUORUM_STATE}
+)
+
+
+def check_file(target: FileTarget, depth: Depth, advance: Callable[[int], None]) -> PartitionVerdict | PlaceVerdict:
+    """Check one file. Raises StorageError where it cannot be opened."""
+    kind = target.kind
+    if kind in LOG_KINDS or kind in SEGMENT_KINDS - {FileKind.SNAPSHOT}:
+        segment, is_last = _segment_of(target)
+        if segment.log is not None:
+            return _segment_verdict(target, segment, depth, advance, is_last=is_last)
+    if kind is FileKind.KRAFT_SNAPSHOT:
+        segment = Segment(base_offset=0, state=SegmentState.CLOSED, log=target.file)
+        return _segment_verdict(target, segment, depth, advance, is_last=True)
+    return PlaceVerdict(path=target.path, findings=_small_file(target, lambda: advance(0)))
+
+
+def _segment_of(target: FileTarget) -> tuple[Segment, bool]:
+    """The segment that a file belongs to, and whether nothing follows it; a log that stands alone is one by itself."""
+    try:
+        partition = read_partition(os.path.dirname(target.path) or ".")
+    except StorageError:
+        partition = None
+    if partition is not None:
+        for segment in (*partition.segments, *partition.other_segments):
+            if any(os.path.basename(file.path) == os.path.basename(target.path) for file in segment.files):
+                return segment, segment is partition.segments[-1] if partition.segments else True
+    log = target.file if target.kind in LOG_KINDS else None
+    return Segment(base_offset=target.file.name.base_offset or 0, state=SegmentState.UNREAD, log=log), True
+
+
+def _segment_verdict(
+    target: FileTarget, segment: Segment, depth: Depth, advance: Callable[[int], None], *, is_last: bool
+) -> PartitionVerdict:
+    task = SegmentTask(
+        segment=segment,
+        topic=target.topic,
+        partition=target.partition,
+        is_v07=segment.log is not None and segment.log.name.kind is FileKind.LOG_V07,
+        is_last=is_last,
+        level=depth.level,
+        now_ms=depth.now_ms,
+        max_batch_bytes=depth.max_batch_bytes,
+    )
+    verdict = check_segment(task, NO_CHAIN, advance)
+    return PartitionVerdict(
+        path=target.path,
+        topic=target.topic,
+        partition=target.partition,
+        segments=(verdict,),
+        findings=verdict.findings,
+        log_start_offset=verdict.first_offset,
+        log_end_offset=None if verdict.last_offset is None else verdict.last_offset + 1,
+        at_risk_bytes=None,
+    )
+
+
+def _small_file(target: FileTarget, look: Callable[[], None]) -> tuple[Finding, ...]:
+    file = EntryFile(path=target.path, kind=target.kind, topic=target.topic, partition=target.partition)
+    if target.kind is FileKind.SNAPSHOT:
+        sink = Sink(target.topic, target.partition)
+        check_snapshot(target.path, target.file.name.base_offset, None, 0, sink, sink)
+        return sink.findings
+    if target.kind is FileKind.LEADER_EPOCH:
+        return read_epochs(file, look).findings
+    if target.kind in CHECKPOINT_KINDS:
+        offsets = read_offsets(target.path, target.kind)
+        return () if offsets is None else offsets.findings
+    if target.kind in _PROPERTY_KINDS:
+        properties = read_properties(file)
+        return () if properties is None else properties.findings
+    return ()

@@ -1,4 +1,4 @@
-"""Transaction indexes against the log: entries of a segment, and the aborted transactions whose markers it holds."""
+"""Aborted transactions of a segment in little memory: 32 bytes each, as a log may be nothing but such."""
 
 from __future__ import annotations
 
@@ -6,24 +6,67 @@ from array import array
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import StorageError
+from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format.index import iter_txn_entries, split_size
-from kafkalog_core.format.layout import TXN_INDEX_ENTRY
-from kafkalog_core.ops.verify.aborted import AbortedTxns
-from kafkalog_core.storage.file_codes import code_of_error
-from kafkalog_core.storage.source import Source
+from kafkalog_core.format.layout import SNAPSHOT_ENTRY, SNAPSHOT_HEADER, TXN_INDEX_ENTRY
+from kafkalog_core.format.snapshot import decode_snapshot, repeated_producers
+from kafkalog_core.kafka.producers import CompletedTxn
+from kafkalog_core.storage.source import Source, code_of_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog_core.ops.producing.producers import CompletedTxn
-    from kafkalog_core.ops.sink import Sink
-    from kafkalog_core.storage.segment import Segment
+    from kafkalog_core.findings.sink import Sink
+    from kafkalog_core.format.snapshot import ProducerEntry
+    from kafkalog_core.kafka.producers import ProducerStates, SnapshotStyle
+    from kafkalog_core.storage.listing import Segment
 
-__all__ = ["AbortMarkers", "Doubt", "check_txn_index"]
+__all__ = ["MAX_SNAPSHOT_BYTES", "AbortMarkers", "AbortedTxns", "Doubt", "check_snapshot", "check_txn_index"]
+
+
+_OTHERS: Final = 3  # fields beside the marker's offset
+
+
+class AbortedTxns:
+    """Kept as they come; `find` needs them in the order of their markers, in which they are in a good log."""
+
+    def __init__(self, txns: Iterable[CompletedTxn] = ()) -> None:
+        self._lasts = array("q")
+        self._others = array("q")
+        for txn in txns:
+            self.add(txn)
+
+    def __len__(self) -> int:
+        return len(self._lasts)
+
+    def __iter__(self) -> Iterator[CompletedTxn]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __getitem__(self, index: int) -> CompletedTxn:
+        at = index * _OTHERS
+        producer_id, first, stable = self._others[at : at + _OTHERS]
+        return CompletedTxn(producer_id, first, self._lasts[index], is_aborted=True, last_stable_offset=stable)
+
+    def add(self, txn: CompletedTxn) -> None:
+        """One more."""
+        self._lasts.append(txn.last_offset)
+        self._others.extend((txn.producer_id, txn.first_offset, txn.last_stable_offset))
+
+    def by_marker(self) -> AbortedTxns:
+        """The same in the order of their markers' offsets; of several with one, the last one put in."""
+        if all(one < other for one, other in pairwise(self._lasts)):
+            return self
+        by_last = {txn.last_offset: txn for txn in self}
+        return AbortedTxns(by_last[last] for last in sorted(by_last))
+
+    def find(self, last_offset: int) -> int | None:
+        """The number of the one that a marker ended, where they are in order."""
+        index = bisect_left(self._lasts, last_offset)
+        return index if index < len(self) and self._lasts[index] == last_offset else None
+
 
 _SIZE: Final = TXN_INDEX_ENTRY.size
 _RUN_ENTRIES: Final = 4096
@@ -279,3 +322,125 @@ def _index_path(segment: Segment) -> str:
 
 def _words(producer_id: int, first_offset: int) -> str:
     return f"producer {producer_id} from offset {first_offset} on"
+
+
+_EARLIER_STYLES: Final[tuple[SnapshotStyle, ...]] = ("data-time", "marker-is-batch")
+MAX_SNAPSHOT_BYTES: Final = 64 * 1024 * 1024
+"""A million and a half of producers; a broker holds all of them in memory."""
+
+
+def check_snapshot(
+    path: str, offset: int | None, states: ProducerStates | None, start_offset: int, sink: Sink, differences: Sink
+) -> None:
+    """Check a snapshot by itself and, where `states` are known at its offset, against them.
+
+    Args:
+        path: of the file.
+        offset: the number in its name; None: none.
+        states: what a replay gives at its offset; None: not known.
+        start_offset: from where on the replay knows the log; what producers did before only the snapshot knows.
+        sink: takes what is wrong with the file itself.
+        differences: takes what it says otherwise than the log, which compaction explains.
+    """
+    content = _read(path, sink)
+    if content is None:
+        return
+    repeated, seen = repeated_producers(content), set[int]()
+    for slot, entry in enumerate(decode_snapshot(content)):
+        position = SNAPSHOT_HEADER.size + slot * SNAPSHOT_ENTRY.size
+        if entry.producer_id in seen:
+            sink.add("snapshot.repeated-producer", path, position=position, producer=entry.producer_id)
+        elif entry.producer_id in repeated:
+            seen.add(entry.producer_id)
+        last = max(entry.last_offset, entry.current_txn_first_offset)
+        if offset is not None and last >= offset:
+            sink.add(
+                "snapshot.later-producer",
+                path,
+                position=position,
+                size_bytes=SNAPSHOT_ENTRY.size,
+                offset=last,
+                producer=entry.producer_id,
+                name_offset=offset,
+            )
+            continue
+        if states is not None:
+            _snapshots_compare(path, position, entry, states, start_offset, differences)
+
+
+def _read(path: str, sink: Sink) -> memoryview | None:
+    """Return the whole file, once it is checked by itself; None: something is wrong with it."""
+    try:
+        with Source.open(path) as source:
+            if source.size_bytes > MAX_SNAPSHOT_BYTES:
+                sink.add("file.too-large", path, size_bytes=source.size_bytes)
+                return None
+            content = source.window(0, source.size_bytes)
+        decode_snapshot(content)
+    except FormatError as error:
+        sink.add("snapshot.corrupt", path, position=error.position or 0, problem=error.message)
+    except StorageError as error:
+        sink.add(code_of_error(error), path, reason=error.message)
+    else:
+        return content
+    return None
+
+
+def _snapshots_compare(
+    path: str, position: int, entry: ProducerEntry, states: ProducerStates, start_offset: int, sink: Sink
+) -> None:
+    state = states.entry(entry.producer_id)
+    if state is None:
+        if entry.last_offset >= start_offset or start_offset == 0:
+            sink.add(
+                "snapshot.unknown-producer",
+                path,
+                position=position,
+                offset=entry.last_offset if entry.has_batch else None,
+                producer=entry.producer_id,
+            )
+        return
+    if _is_before(entry, state, start_offset):
+        return
+    differences = _differences(entry, state, start_offset)
+    if differences and not _is_of_earlier_release(entry, states, start_offset):
+        sink.add(
+            "snapshot.wrong-state",
+            path,
+            position=position,
+            size_bytes=SNAPSHOT_ENTRY.size,
+            offset=entry.last_offset if entry.has_batch else None,
+            producer=entry.producer_id,
+            said=", ".join(f"{name} {said}" for name, said, _ in differences),
+            meant=", ".join(f"{name} {meant}" for name, _, meant in differences),
+        )
+
+
+def _is_before(entry: ProducerEntry, state: ProducerEntry, start_offset: int) -> bool:
+    """Whether a producer was last seen before the place from which on the replay knows the log."""
+    if start_offset == 0:
+        return False
+    return max(entry.last_offset, state.last_offset) < start_offset
+
+
+def _differences(entry: ProducerEntry, state: ProducerEntry, start_offset: int) -> list[tuple[str, int, int]]:
+    """What a snapshot says otherwise than the log; what was before the start of the log only the snapshot knows."""
+    names = ["producer_epoch", "timestamp_ms"]
+    if state.has_batch or not entry.has_batch or start_offset == 0:
+        names += ["last_sequence", "last_offset", "offset_delta"]
+    if entry.coordinator_epoch >= 0 and (
+        state.coordinator_epoch >= 0 or start_offset == 0
+    ):  # -1 too where the producer had expired since its last marker
+        names.append("coordinator_epoch")
+    # A transaction that was open at a hole in the log is still open in the replay: its marker may be in the hole.
+    firsts = (entry.current_txn_first_offset, state.current_txn_first_offset)
+    if not any(0 <= first < start_offset for first in firsts):
+        names.append("current_txn_first_offset")
+    pairs = ((name, int(getattr(entry, name)), int(getattr(state, name))) for name in names)
+    return [(name.removesuffix("_ms").replace("_", " "), said, meant) for name, said, meant in pairs if said != meant]
+
+
+def _is_of_earlier_release(entry: ProducerEntry, states: ProducerStates, start_offset: int) -> bool:
+    """Return whether a release before 2.4 writes this entry: its snapshots outlive the upgrade of the broker."""
+    found = (states.entry(entry.producer_id, style) for style in _EARLIER_STYLES)
+    return any(state is not None and not _differences(entry, state, start_offset) for state in found)

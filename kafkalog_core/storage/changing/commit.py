@@ -18,22 +18,28 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from kafkalog_core.errors import DeniedError, NotFoundError, RefusedError, StorageError
-from kafkalog_core.storage.changing.attributes import Attributes
-from kafkalog_core.storage.changing.changes import INDEXES, is_offset_index, makes_way
-from kafkalog_core.storage.changing.derived import CLEAN_MARK, is_broker_seen, is_made_again
-from kafkalog_core.storage.changing.fingerprint import (
+from kafkalog_core.storage.changing.attributes import Attributes, check_owners
+from kafkalog_core.storage.changing.changes import (
+    INDEXES,
     fingerprint,
     fingerprint_of_bytes,
     fingerprint_start,
+    is_offset_index,
+    makes_way,
     pieces,
     status_of,
     whole_hash,
 )
-from kafkalog_core.storage.changing.journal import OF_SEVERAL, Entry, Journal
-from kafkalog_core.storage.changing.journal_file import write_intent
-from kafkalog_core.storage.changing.journals import leading_directory, prune_command, resume_command, undo_command
-from kafkalog_core.storage.changing.owners import check_owners
-from kafkalog_core.storage.changing.pointer import leave_pointer_if_room, remove_pointer
+from kafkalog_core.storage.changing.derived import CLEAN_MARK, is_broker_seen, is_made_again
+from kafkalog_core.storage.changing.journal import OF_SEVERAL, Entry, Journal, write_intent
+from kafkalog_core.storage.changing.journals import (
+    leading_directory,
+    leave_pointer_if_room,
+    prune_command,
+    remove_pointer,
+    resume_command,
+    undo_command,
+)
 from kafkalog_core.storage.changing.space import free_bytes, rounded
 from kafkalog_core.storage.changing.swap import Replacement, in_groups
 

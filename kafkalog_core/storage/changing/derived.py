@@ -19,8 +19,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.storage.changing.changes import INDEXES
-from kafkalog_core.storage.changing.fingerprint import fingerprint, fingerprint_start
+from kafkalog_core.storage.changing.changes import INDEXES, fingerprint, fingerprint_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLEAN_MARK",
+    "MARK",
     "bases_of_logs",
     "checkpoints_next_to_mark",
     "is_broker_seen",
@@ -139,3 +139,8 @@ def bases_of_logs(directory: str, trusted: TrustedDirectories) -> list[int]:
 def _logs(directory: str, trusted: TrustedDirectories) -> list[str]:
     """The logs of a partition, by their base offsets."""
     return [f"{directory}/{name}" for name in trusted.names(directory) if _LOG.fullmatch(name)]
+
+
+MARK: Final = b""
+"""Since 3.9 a broker writes its epoch into the mark, which nobody knows here. An empty one is clean for every release,
+and claims no epoch: the broker registers like one that lost it."""

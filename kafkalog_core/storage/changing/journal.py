@@ -11,22 +11,32 @@ finished, and nothing of the old content. When it is done nothing of the journal
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+import re
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Literal, cast, get_args
 
+from kafkalog_core.errors import FieldError
+from kafkalog_core.format.names import journal_run
+from kafkalog_core.format.strict_json import Fields, load_fields, path_problem
+from kafkalog_core.storage.changing.attributes import Attributes
+from kafkalog_core.storage.changing.changes import ChangeKind, Fingerprint
 from kafkalog_core.storage.changing.trusted import ANYWHERE
+from kafkalog_core.text import json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from kafkalog_core.storage.changing.attributes import Attributes
-    from kafkalog_core.storage.changing.changes import Change, ChangeKind, Fingerprint
+    from kafkalog_core.storage.changing.changes import Change
     from kafkalog_core.storage.changing.trusted import TrustedDirectories
+    from kafkalog_core.storage.changing.writer import Disk
 
 __all__ = [
     "FREED",
     "INTENT",
+    "MOST_BYTES",
     "OF_SEVERAL",
     "Entry",
     "Journal",
@@ -34,7 +44,12 @@ __all__ = [
     "Saved",
     "State",
     "layout_for",
+    "parse_journal",
+    "write_beginning",
+    "write_intent",
+    "write_pointer",
 ]
+
 
 State = Literal["prepared", "complete", "undoing", "undone", "pruning"]
 Saved = Literal["link", "copy", "inline", "tail", "nothing"]
@@ -215,3 +230,240 @@ def layout_for(run: str, root: str, changes: Iterable[Change], *, is_log_dir: bo
         home = around.pop()
         return Layout(run=run, root=home, place="partition", home=home)
     return Layout(run=run, root=root, place="top", home=root)
+
+
+MOST_BYTES: Final = 256 * 1024 * 1024
+"""More than a journal of a hundred thousand partitions; a larger file is none of ours."""
+_VERSION: Final = 3
+_KIND: Final = "kafkalog undo journal"
+_BEGUN: Final = "begun"
+_STATES: Final = tuple(state for state in get_args(State) if state != "pruning")
+"""Those that are written; `Layout.is_freed` is the other one."""
+_LAST_MS: Final = 253_402_300_799_999  # the year 9999, the last that a date can show
+_MOST_ID: Final = 2**32 - 2
+_MOST_ENTRIES: Final = 10**9
+_DEEPEST: Final = 2
+_COMMAND: Final = re.compile("[a-z-]{1,40}")
+_MODE: Final = re.compile("0[0-7]{3}")  # as `Attributes.to_json` writes it
+_WHOLE_FILES: Final = frozenset({"replace", "create"})
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+def write_intent(disk: Disk, journal: Journal, state: State, like: Attributes) -> Journal:
+    """Write and fsync a journal with a new state, whole or not at all, and return it."""
+    changed = replace(journal, state=state)
+    layout = changed.layout
+    value = {
+        "command": changed.command,
+        "created_ms": changed.created_ms,
+        "state": state,
+        "root": layout.root if layout.place == "elsewhere" else None,
+        "pointer_is_directory": changed.pointer_is_directory,
+        "keeps_old": changed.keeps_old,
+        "entries": [_entry_json(entry) for entry in changed.entries],
+        "left": sorted(changed.left),
+        "logs": {path: asdict(log) for path, log in changed.logs.items()},
+    }
+    _write_whole(disk, layout.intent, layout.run, value, like)
+    return changed
+
+
+def write_beginning(disk: Disk, layout: Layout, like: Attributes) -> None:
+    """Record that a run has begun to stage files: a part of a journal without this file has lost its intent."""
+    _write_whole(disk, layout.intent, layout.run, {"state": _BEGUN}, like)
+
+
+def write_pointer(disk: Disk, path: str, layout: Layout, like: Attributes) -> None:
+    """Leave a file that leads to a journal elsewhere: by its real path, which no link is in."""
+    _write_whole(disk, path, layout.run, {"elsewhere": os.path.realpath(layout.home)}, like)
+
+
+def _write_whole(disk: Disk, path: str, run: str, members: dict[str, object], like: Attributes) -> None:
+    temporary = f"{path}.tmp"
+    if disk.trusted.exists(temporary):
+        disk.unlink(temporary)
+    disk.write_file(temporary, [_sealed({"kafkalog": _KIND, "version": _VERSION, "run": run, **members})], like, None)
+    disk.rename(temporary, path)
+    disk.sync_directory(os.path.dirname(path))
+
+
+def _sealed(value: dict[str, object]) -> bytes:
+    """The text of a file, with the hash of all its members in front."""
+    return _encoded({"sha256": hashlib.sha256(_encoded(value)).hexdigest(), **value}) + b"\n"
+
+
+def _encoded(value: dict[str, object]) -> bytes:
+    return json_text(value).encode("utf-8", "backslashreplace")
+
+
+def _entry_json(entry: Entry) -> dict[str, object]:
+    return {
+        "number": entry.number,
+        "kind": entry.kind,
+        "path": entry.path,
+        "why": entry.why,
+        "before": entry.before and asdict(entry.before),
+        "after": entry.after and asdict(entry.after),
+        "had": entry.had and entry.had.to_json(),
+        "has": entry.has and entry.has.to_json(),
+        "saved": entry.saved,
+        "inline": None if entry.inline is None else base64.b64encode(entry.inline).decode("ascii"),
+        "saved_sha256": entry.saved_sha256,
+        "new_sha256": entry.new_sha256,
+        "swap": entry.swap,
+    }
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+def parse_journal(text: bytes, run: str, home: str, place: Literal["partition", "top"]) -> Journal | str | None:
+    """Return a journal from its file, or the directory elsewhere that holds it; None: the run ended before its intent.
+
+    The root of a journal elsewhere comes from the file; the caller compares it with a directory that was named.
+
+    Raises:
+        FieldError: anything else.
+    """
+    fields = load_fields(text)
+    _check_seal(fields, run)
+    if "elsewhere" in fields.value:
+        home = fields.path("elsewhere")
+        if not os.path.isabs(home) or os.path.normpath(home) != home or home == os.path.dirname(home):
+            raise FieldError("its member 'elsewhere' is not the absolute path of a directory")
+        return home
+    state = fields.choice("state", (_BEGUN, *_STATES))
+    if state == _BEGUN:
+        return None
+    root = None if fields.any("root") is None else fields.path("root")
+    layout = Layout(
+        run=run, root=home if root is None else root, place=place if root is None else "elsewhere", home=home
+    )
+    entries = tuple(_entries(fields.objects("entries")))
+    if not entries or len({entry.path for entry in entries}) != len(entries):
+        raise FieldError("names no file, or one twice")
+    left = {number for number in fields.items("left") if type(number) is int}
+    if not left <= {entry.number for entry in entries} or len(left) != len(fields.items("left")):
+        raise FieldError("leaves a file that it does not name")
+    return Journal(
+        layout=layout,
+        command=_command(fields.text("command")),
+        created_ms=fields.integer("created_ms", 0, _LAST_MS),
+        state=cast("State", state),
+        pointer_is_directory=fields.flag("pointer_is_directory"),
+        keeps_old=fields.flag("keeps_old"),
+        entries=entries,
+        logs=_logs(fields.fields("logs")),
+        left=frozenset(left),
+    )
+
+
+def _entries(objects: Iterable[Fields]) -> Iterator[Entry]:
+    least = 1
+    for fields in objects:
+        entry = _entry(fields, least)
+        yield entry
+        least = entry.number + 1
+
+
+def _logs(fields: Fields) -> dict[str, Fingerprint]:
+    return {_relative(path): _known_fingerprint(fields.fields(path)) for path in fields.value}
+
+
+def _command(name: str) -> str:
+    """The name of a command, which messages have in them."""
+    if _COMMAND.fullmatch(name) is None:
+        raise FieldError("its command is none of kafkalog's")
+    return name
+
+
+def _check_seal(fields: Fields, run: str) -> None:
+    if fields.any("kafkalog") != _KIND or fields.any("version") != _VERSION:
+        raise FieldError("is of another version of kafkalog")
+    value = dict(fields.value)
+    if value.pop("sha256", None) != hashlib.sha256(_encoded(value)).hexdigest():
+        raise FieldError("is damaged: its checksum is not that of its content")
+    if fields.text("run") != run:
+        raise FieldError("is of another run than its name says")
+
+
+def _entry(fields: Fields, least: int) -> Entry:
+    number = fields.integer("number", least, _MOST_ENTRIES)
+    entry = Entry(
+        number=number,
+        kind=cast("ChangeKind", fields.choice("kind", get_args(ChangeKind))),
+        path=_relative(fields.text("path")),
+        why=fields.text("why"),
+        before=_fingerprint(fields.optional_fields("before")),
+        after=_fingerprint(fields.optional_fields("after")),
+        had=_attributes(fields.optional_fields("had")),
+        has=_attributes(fields.optional_fields("has")),
+        saved=cast("Saved", fields.choice("saved", get_args(Saved))),
+        inline=None if fields.any("inline") is None else fields.base64("inline"),
+        saved_sha256=fields.optional_sha256("saved_sha256"),
+        new_sha256=fields.optional_sha256("new_sha256"),
+        swap=fields.optional_integer("swap"),
+    )
+    problem = _contradiction(entry)
+    if problem is not None:
+        raise FieldError(f"its entry {number} {problem}")
+    return entry
+
+
+def _contradiction(entry: Entry) -> str | None:
+    """Return what in an entry contradicts itself; None: nothing."""
+    before, after, kind, saved = entry.before, entry.after, entry.kind, entry.saved
+    is_whole = kind in _WHOLE_FILES
+    is_longer = before is not None and after is not None and after.size_bytes > before.size_bytes
+    problems = {
+        f"is no {kind}": (before is None, after is None) != (kind == "create", kind == "remove"),
+        "is a cut that makes a file longer": kind == "cut" and is_longer,
+        "is to write a file and lacks its hash": (entry.new_sha256 is not None) != is_whole,
+        "is to write a file and lacks its owner": (entry.has is not None) != is_whole,
+        "lacks the owner of the file that was there": (entry.had is None) != (before is None),
+        "has old content where none is saved": (entry.inline is not None) != (saved == "inline"),
+        "lacks the hash of what is saved": (entry.saved_sha256 is not None) != (saved in {"copy", "tail"}),
+        "has saved a tail of what is not cut": saved == "tail" and kind != "cut",
+        "has saved what was not there": saved != "nothing" and before is None,
+    }
+    return next((problem for problem, is_so in problems.items() if is_so), None)
+
+
+def _relative(path: str) -> str:
+    """The path of a file in a log directory or in one of its partitions."""
+    parts = path.split("/")
+    problem = path_problem(path)
+    if problem is not None:
+        raise FieldError(f"the path of a file {problem}")
+    if len(parts) > _DEEPEST or not all(parts) or {".", ".."} & set(parts):
+        raise FieldError("the path of a file leads out of the directory")
+    if any(journal_run(part) is not None for part in parts):
+        raise FieldError("the path of a file is that of a journal")
+    return path
+
+
+def _fingerprint(fields: Fields | None) -> Fingerprint | None:
+    return None if fields is None else _known_fingerprint(fields)
+
+
+def _known_fingerprint(fields: Fields) -> Fingerprint:
+    return Fingerprint(fields.integer("size_bytes"), fields.integer("mtime_ns", -(2**63)), fields.sha256("sha256"))
+
+
+def _attributes(fields: Fields | None) -> Attributes | None:
+    if fields is None:
+        return None
+    extended = fields.fields("extended")
+    for name in extended.value:
+        if path_problem(name) is not None:
+            raise FieldError("the name of an extended attribute cannot be one")
+    return Attributes(
+        uid=fields.integer("uid", 0, _MOST_ID),
+        gid=fields.integer("gid", 0, _MOST_ID),
+        mode=_mode(fields.text("mode")),
+        extended={name: extended.base64(name) for name in extended.value},
+    )
+
+
+def _mode(text: str) -> int:
+    if _MODE.fullmatch(text) is None:
+        raise FieldError("the permissions of a file are no octal number up to 0777")
+    return int(text, 8)

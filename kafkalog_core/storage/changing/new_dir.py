@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.errors import NotFoundError, RefusedError, StorageError
 from kafkalog_core.storage.changing.attributes import Attributes
-from kafkalog_core.storage.changing.permission import broker_files_around
-from kafkalog_core.storage.changing.space import free_bytes
+from kafkalog_core.storage.changing.space import broker_files_around, free_bytes
 from kafkalog_core.storage.changing.writer import WriteError
 
 if TYPE_CHECKING:

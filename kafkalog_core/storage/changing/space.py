@@ -1,20 +1,4 @@
-"""Room on disks: what changes need while they are made, what they free, and what there is.
-
-Full disks are the usual case, so the space of a plan is computed step by step, in the order of its changes: the space
-that a step frees is available to later steps. A deletion frees the blocks that the file system has allocated: few for a
-preallocated index, and none for a file with a second name.
-
-Where the old content is kept decides what a run needs on the file system of the files:
-
-- In a journal next to the files, by second names: all new content, and the tails of cuts; nothing is freed.
-- In a journal on another file system: one new file at a time, or all those of one replacement of segments. The pointer
-  to the journal takes room that is left over, if there is any (`pointer`).
-- Nowhere: all new content and the intent. Where these do not fit, the first changes of the plan are made one by one
-  ahead of the intent, as few as leave enough room for it (`made_ahead`), all of them if need be.
-
-A new file has to be whole before it takes the place of the old one, so that one block is needed to rewrite a file of
-one block. The indexes of a segment are the exception: see `changes.grouped`.
-"""
+"""Whether changes may be made at all: told by stats, before the first write."""
 
 from __future__ import annotations
 
@@ -24,7 +8,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.storage.changing.changes import grouped, makes_way
-from kafkalog_core.storage.logdir import is_broker_dir
+from kafkalog_core.storage.logdir import holds_segments, is_broker_dir
+from kafkalog_core.storage.partition import partition_name
 from kafkalog_core.storage.source import open_error
 
 if TYPE_CHECKING:
@@ -36,14 +21,94 @@ __all__ = [
     "POINTER_BYTES",
     "Move",
     "Space",
+    "broker_files_around",
     "existing_directory",
     "free_bytes",
     "freed_bytes",
     "made_ahead",
+    "place_problem",
     "rounded",
     "spaces_for",
     "spaces_of",
+    "write_problems",
 ]
+
+
+_SUPERUSER: Final = 0
+
+
+def write_problems(changes: Iterable[Change]) -> Iterator[str]:
+    """Yield why some changes may not be made, a sentence each; each directory and each owner once.
+
+    Raises NotFoundError or AccessError for a file or directory that has gone since the changes were planned.
+    """
+    seen: set[object] = set()
+    for change in changes:
+        around = os.path.dirname(change.path)
+        for key, problem in (
+            (around, _directory_problem(around)),
+            _owner_problem(around if change.before is None else change.path),
+            (change.path, _file_problem(change)),
+        ):
+            if problem is not None and key not in seen:
+                seen.add(key)
+                yield problem
+
+
+def place_problem(directory: str) -> str | None:
+    """Return why a directory, which need not exist yet, may not take a journal; None: it may.
+
+    A directory at the top of a log directory stops a broker, and one in a partition is what we have without this.
+    """
+    if broker_files_around(os.path.realpath(directory)) is not None:
+        return f"{directory}: is among a broker's files, where the undo journal is without --undo-to; name another"
+    there = existing_directory(directory)
+    return _directory_problem(there) if os.path.isdir(there) else f"{there}: is not a directory; name another"
+
+
+def broker_files_around(directory: str) -> str | None:
+    """The log or partition directory that a real path is, or is somewhere in; null: none."""
+    while not (is_broker_dir(directory) or (partition_name(directory).is_partition and holds_segments(directory))):
+        if directory == os.path.dirname(directory):
+            return None
+        directory = os.path.dirname(directory)
+    return directory
+
+
+def _directory_problem(directory: str) -> str | None:
+    try:
+        flags = os.statvfs(directory).f_flag
+    except OSError as error:  # it has gone since the plan was made
+        raise open_error(directory, error) from error
+    if flags & os.ST_RDONLY:
+        return f"{directory}: its file system is mounted read-only"
+    if not os.access(directory, os.W_OK | os.X_OK):
+        return f"{directory}: no permission to make files in it; run this as its owner, or as root"
+    return None
+
+
+def _owner_problem(path: str) -> tuple[object, str | None]:
+    """New files get the owner of what they replace, else that of the files beside them; only root may give any."""
+    try:
+        status = os.stat(path)
+    except OSError as error:  # it has gone since the plan was made
+        raise open_error(path, error) from error
+    user = os.geteuid()
+    groups = {os.getegid(), *os.getgroups()}
+    if user == _SUPERUSER or (status.st_uid == user and status.st_gid in groups):
+        return None, None
+    problem = (
+        f"{path}: belongs to user {status.st_uid}, group {status.st_gid}, and what is written in its place would not "
+        "(a broker that cannot open it takes the directory offline); run this as that user, or as root"
+    )
+    return (status.st_uid, status.st_gid), problem
+
+
+def _file_problem(change: Change) -> str | None:
+    if change.kind == "cut" and not os.access(change.path, os.W_OK):
+        return f"{change.path}: no permission to cut it; run this as its owner, or as root"
+    return None
+
 
 _BLOCK_BYTES: Final = 4096
 _STAT_BLOCK_BYTES: Final = 512
@@ -51,7 +116,6 @@ _INTENT_BYTES: Final = 2 * 1024
 """The size of one change in the intent, which is written a second time when the run is complete."""
 POINTER_BYTES: Final = 2 * _BLOCK_BYTES
 """A directory and a file in it."""
-_SUPERUSER: Final = 0
 
 
 @dataclass(frozen=True, slots=True)

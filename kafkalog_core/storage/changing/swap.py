@@ -32,8 +32,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.format.names import FileKind, FileState, segment_file_name
-from kafkalog_core.storage.changing.changes import grouped
-from kafkalog_core.storage.changing.fingerprint import pieces
+from kafkalog_core.storage.changing.changes import grouped, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

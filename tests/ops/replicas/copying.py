@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkalog_core.ops.replicas.comparison import Comparison
-from kafkalog_core.ops.replicas.engine import ReplicasRequest, replicas, work_of
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.replicas.compare import Comparison, ReplicasRequest, replicas, work_of
 from tests.build import Record, batch_v2, epoch_checkpoint, meta_properties, offset_checkpoint, partition_metadata
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog_core.ops.recovery.epochs import EpochStart
-from kafkalog_core.ops.replicas.epochs import History, history, truncation_offset
+from kafkalog_core.kafka.leader_epochs import EpochStart, History, history, truncation_offset
 
 
 def _history(end: int, *epochs: tuple[int, int]) -> History:

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.ops.replicas.comparison import Comparison, ReplicaTask, compare
-from kafkalog_core.ops.replicas.copies import Place
-from kafkalog_core.ops.replicas.cursor import Cursor
-from kafkalog_core.ops.replicas.ledger import Ledger
-from kafkalog_core.ops.replicas.lockstep import Share, lockstep
+from kafkalog_core.ops.replicas.compare import Comparison, Ledger, ReplicaTask, compare
+from kafkalog_core.ops.replicas.comparison import Cursor, Share, lockstep
+from kafkalog_core.ops.replicas.verdict import Place
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import ScanOptions
 from tests.build import NONE, ZSTD, Record, batch_v2, empty_batch

@@ -7,10 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kafkalog_core.ops.replicas.comparison import Comparison
-from kafkalog_core.ops.replicas.engine import ReplicasRequest, replicas, work_of
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.replicas.compare import Comparison, ReplicasRequest, replicas, work_of
 
 DISKS = Path(__file__).resolve().parents[3] / "fixtures" / "replicas"
 

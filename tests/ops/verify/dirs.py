@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog_core.ops.selecting.targets import LogDirTarget, PartitionTarget, resolve
+from kafkalog_core.ops.reading.targets import LogDirTarget, PartitionTarget, resolve
 from kafkalog_core.ops.verify.companions import refine
 from kafkalog_core.ops.verify.logdir import LogDirs
 from kafkalog_core.ops.verify.verdict import PartitionVerdict

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog_core.findings.sink import Sink
 from kafkalog_core.format.names import FileKind
-from kafkalog_core.ops.sink import Sink
 from kafkalog_core.ops.verify.check import SegmentTask
 from kafkalog_core.ops.verify.indexes import OffsetIndexCheck, TimeIndexCheck
-from kafkalog_core.storage.listing import list_directory
+from kafkalog_core.storage.listing import group_segments, list_directory
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
-from kafkalog_core.storage.segment import group_segments
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.storage.segment import Segment
+    from kafkalog_core.storage.listing import Segment
 
 
 def check_indexes(directory: Path, *, end: int | None = None) -> list[Finding]:

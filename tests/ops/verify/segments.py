@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog_core.ops.sink import Sink
-from kafkalog_core.ops.verify.batches import BatchCheck, SegmentFigures
-from kafkalog_core.ops.verify.check import SegmentTask
-from kafkalog_core.ops.verify.framing import FramingCheck
-from kafkalog_core.ops.verify.records import RecordCheck
-from kafkalog_core.storage.listing import FileInfo
+from kafkalog_core.findings.sink import Sink
+from kafkalog_core.ops.verify.batches import BatchCheck, RecordCheck, SegmentFigures
+from kafkalog_core.ops.verify.check import FramingCheck, SegmentTask
+from kafkalog_core.storage.listing import FileInfo, Segment, SegmentState
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
-from kafkalog_core.storage.segment import Segment, SegmentState
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:

@@ -12,12 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
-from kafkalog_core.ops.plans.sites import sites_of
-from kafkalog_core.ops.selecting.targets import FileTarget, LogDirTarget, resolve
+from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, resolve
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, sites_of
 from kafkalog_core.ops.verify.logdir import LogDirs
 from tests.build import Record, batch_v2, meta_properties
-from tests.ops.truncating import write_log
+from tests.ops.truncate.truncating import write_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

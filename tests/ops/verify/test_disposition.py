@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog_core.findings.damage import LOG_DAMAGE
-from kafkalog_core.ops.logdirs.context import PartitionContext
+from kafkalog_core.findings.logs import LOG_DAMAGE
+from kafkalog_core.kafka.logdir.top_files import PartitionContext
 from kafkalog_core.ops.verify.disposition import (
     DamagePlace,
     SegmentExtent,

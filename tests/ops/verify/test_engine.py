@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import NotFoundError
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.ops.verify import engine, handover, motion, work
-from kafkalog_core.ops.verify.engine import verify
-from kafkalog_core.ops.verify.request import VerifyRequest
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.verify import across, engine, spool, work
+from kafkalog_core.ops.verify.engine import VerifyRequest, verify
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from tests import build
 from tests.corpus.snapshots import snapshots
@@ -160,7 +159,7 @@ def test_workers_that_share_nothing_say_the_same(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(engine, "_ALONE_PIECES", alone)
     monkeypatch.setattr(work, "SPLIT_BYTES", 2000)
     monkeypatch.setattr(engine, "SPLIT_BYTES", 2000)
-    monkeypatch.setattr(handover, "_MEMORY_BYTES", 100)
+    monkeypatch.setattr(spool, "_MEMORY_BYTES", 100)
     write_log_dir(tmp_path / "kafka", [f"s-{number}" for number in range(4)])
     for name in ("a-0", "b-0", "s-9"):
         writer = write(tmp_path / "kafka" / name, segments=3)
@@ -272,11 +271,11 @@ def test_a_file_that_was_named_itself_and_is_gone(tmp_path: Path) -> None:
     [verdict] = list(verify(request))
     assert ("error", "batch.crc-mismatch") in codes([verdict])
     assert isinstance(verdict, PartitionVerdict)
-    assert motion.settled(verdict) is verdict
+    assert across.settled(verdict) is verdict
     path.unlink()
     with pytest.raises(NotFoundError):
         resolve([str(path)])
-    assert {severity for severity, _ in codes([motion.settled(verdict)])} == {"warning"}
+    assert {severity for severity, _ in codes([across.settled(verdict)])} == {"warning"}
 
 
 # --- somebody who waits -----------------------------------------------------------------------------------------------

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.ops.verify.engine import verify
-from kafkalog_core.ops.verify.request import VerifyRequest
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.verify.engine import VerifyRequest, verify
 from tests.build import Record, batch_v2, offset_checkpoint
 from tests.ops.logs import write_segments
 from tests.ops.verify.dirs import write_log_dir

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_core.errors import AccessError, NotFoundError, StorageError
-from kafkalog_core.ops.verify import index_entries
+from kafkalog_core.ops.verify import indexes
 from kafkalog_core.storage.source import Source
 from tests.build import Record, batch_v2, message_v0, message_v1, offset_index, time_index, wrapper_v1
 from tests.corpus import faults
@@ -201,7 +201,7 @@ def test_windows_and_full_faults_change_nothing(entries: int, tmp_path: Path, mo
     whole = check_indexes(model.write(tmp_path / "t-0", is_last=False))
     assert [finding.code for finding in whole] == ["index.wrong-position"] * 20 + ["timeindex.wrong-timestamp"] * 20
     assert whole[19].message.endswith("And 20 more of these in this file.")
-    monkeypatch.setattr(index_entries, "WINDOW_ENTRIES", entries)
+    monkeypatch.setattr(indexes, "WINDOW_ENTRIES", entries)
     assert check_indexes(tmp_path / "t-0") == whole
 
 

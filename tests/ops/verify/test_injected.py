@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.ops.verify.engine import verify
-from kafkalog_core.ops.verify.request import VerifyRequest
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.verify.engine import VerifyRequest, verify
 from kafkalog_core.ops.verify.untraceable import ONLY_WARNED, UNTRACEABLE
 from tests.ops.verify import injected_kinds, injected_truth, injection
 from tests.ops.verify.injected_files import build

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.ops.producing.producers import CompletedTxn
+from kafkalog_core.kafka.producers import CompletedTxn
 from kafkalog_core.ops.verify import batches
-from kafkalog_core.ops.verify.aborted import AbortedTxns
-from kafkalog_core.ops.verify.txn_index import Doubt
+from kafkalog_core.ops.verify.txn_index import AbortedTxns, Doubt
 from tests.build import batch_v2, epoch_checkpoint
 from tests.ops.logs import records, write_segments
 from tests.ops.verify.test_batches import check_headers

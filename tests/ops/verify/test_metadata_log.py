@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.format.names import FileKind
-from kafkalog_core.ops.logdirs.context import PartitionContext
-from kafkalog_core.ops.logdirs.textfiles import read_properties
-from kafkalog_core.ops.reading.entry_faults import EntryFile
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.kafka.logdir.faults import EntryFile
+from kafkalog_core.kafka.logdir.text_files import read_properties
+from kafkalog_core.kafka.logdir.top_files import PartitionContext
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.verify.engine import VerifyRequest, verify
 from kafkalog_core.ops.verify.logdir import LogDirs
 from kafkalog_core.ops.verify.metadata_log import quorum_findings, snapshot_findings
-from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.untraceable import UNTRACEABLE_FIELDS
 from kafkalog_core.ops.verify.verdict import EpochStart, PartitionVerdict, PlaceVerdict, SegmentVerdict
 from kafkalog_core.ops.verify.work import Depth

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.verify import ownership
-from kafkalog_core.ops.verify.ownership import check_directories, check_files
+from kafkalog_core.ops.verify import companions
+from kafkalog_core.ops.verify.companions import check_directories, check_files
 from kafkalog_core.storage.listing import FileInfo, list_directory
 from tests.ops.verify.dirs import write_partition
 
@@ -36,7 +36,7 @@ def files(tmp_path: Path) -> list[FileInfo]:
 def found_in(
     monkeypatch: pytest.MonkeyPatch, files: list[FileInfo], directory: tuple[int, int, int] = (KAFKA, KAFKA, 0o755)
 ) -> list[tuple[str, str, str]]:
-    monkeypatch.setattr(ownership, "stat_path", lambda _: Status(*directory))
+    monkeypatch.setattr(companions, "stat_path", lambda _: Status(*directory))
     return [(finding.severity, finding.code, finding.path.rpartition("/")[2]) for finding in check_files("t-0", files)]
 
 
@@ -102,7 +102,7 @@ def test_a_directory_of_root_among_others(monkeypatch: pytest.MonkeyPatch) -> No
     def stat_path(path: str) -> os.stat_result:
         return Status(*statuses[path])  # type: ignore[return-value]
 
-    monkeypatch.setattr(ownership, "stat_path", stat_path)
+    monkeypatch.setattr(companions, "stat_path", stat_path)
     (finding,) = check_directories(statuses)
     assert (finding.severity, finding.code, finding.path) == ("error", "dir.foreign-owner", "t-1")
 

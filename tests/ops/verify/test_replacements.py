@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.findings import FINDING_TYPES
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.ops.verify.engine import verify
-from kafkalog_core.ops.verify.request import VerifyRequest
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.verify.engine import VerifyRequest, verify
 from tests import build
 
 if TYPE_CHECKING:

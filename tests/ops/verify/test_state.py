@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.ops.verify.engine import verify
-from kafkalog_core.ops.verify.marks import END_BYTES
-from kafkalog_core.ops.verify.request import VerifyRequest
-from kafkalog_core.ops.verify.state import StateError, decode, head_line, head_problem, place_of
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.verify.engine import VerifyRequest, verify
+from kafkalog_core.ops.verify.resume import END_BYTES, StateError, decode, head_line, head_problem, place_of
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from tests.build import txn_index
 from tests.corpus.snapshots import snapshots

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kafkalog_core.findings.sink import SHOWN
 from kafkalog_core.format.names import FileKind
-from kafkalog_core.ops.logdirs.textfiles import read_epochs, read_offsets, read_properties
-from kafkalog_core.ops.reading.entry_faults import EntryFile
-from kafkalog_core.ops.sink import SHOWN
+from kafkalog_core.kafka.logdir.faults import EntryFile
+from kafkalog_core.kafka.logdir.text_files import read_epochs, read_offsets, read_properties
 from tests import build
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog_core.ops.logdirs.textfiles import OffsetText
+    from kafkalog_core.kafka.logdir.text_files import OffsetText
 
 RECOVERY_POINT = FileKind.RECOVERY_POINT
 Place = tuple[str, int | None, int | None]

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.findings import FINDING_TYPES
-from kafkalog_core.findings.damage import ENTRY_DAMAGE, LOG_DAMAGE
 from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL
+from kafkalog_core.findings.logs import ENTRY_DAMAGE, LOG_DAMAGE
 from kafkalog_core.findings.next_commands import AT_DAMAGE
-from kafkalog_core.ops.logdirs.context import PartitionContext
-from kafkalog_core.ops.selecting.selection import Selection
-from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.kafka.logdir.top_files import PartitionContext
+from kafkalog_core.ops.reading.selection import Selection
+from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.disposition import DamagePlace, SegmentExtent, disposition
-from kafkalog_core.ops.verify.engine import verify
-from kafkalog_core.ops.verify.request import VerifyRequest
+from kafkalog_core.ops.verify.engine import VerifyRequest, verify
 from tests import build
 from tests.ops.verify.injected_files import build as build_log_dir
 

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog_core.errors import FieldError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, RECORD_FIELDS, BatchColumns, RecordColumns
-from kafkalog_core.format.headers import header_contradictions, records_outside
+from kafkalog_core.format.decode import header_contradictions, records_outside
 from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.format.snapshot import ProducerEntry
-from kafkalog_core.ops.producing import producers
-from kafkalog_core.ops.producing.producers import Marker, ProducerStates
+from kafkalog_core.kafka import producers
+from kafkalog_core.kafka.producers import Marker, ProducerStates
 from tools.fuzz.memory import check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kafkalog_core.ops.producing.producers import Sequences
+    from kafkalog_core.kafka.producers import Sequences
 
 __all__ = ["batch_checks", "index_checks", "record_checks", "replays"]
 

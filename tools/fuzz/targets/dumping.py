@@ -6,17 +6,18 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import KafkalogError
-from kafkalog_core.ops.dump import DumpRequest, dump
-from kafkalog_core.ops.reading.rows import json_line
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.ops.dump.dump import dump
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.runs import DumpRequest
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.rows.chunk import json_line
 from tools.fuzz.directories import PARTITIONS, unpack, written_paths
 from tools.fuzz.memory import check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog_core.ops.dump import Committed, Level
+    from kafkalog_core.ops.reading.runs import Committed, Level
 
 __all__ = ["dumped"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog_core.format import arena, kernels
+from kafkalog_core.format import compression, kernels
 from kafkalog_core.format.columns import (
     BATCH_FIELDS,
     FORMAT_V07,
@@ -19,8 +19,8 @@ from kafkalog_core.format.columns import (
 )
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_backwards, decode_run
 from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, Place, RecordChunk
-from kafkalog_core.ops.reading.rows import json_line
-from kafkalog_core.storage import resync
+from kafkalog_core.rows.chunk import json_line
+from kafkalog_core.storage import framing
 from kafkalog_core.storage import scan as scanner
 from kafkalog_core.storage import source as sources
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
@@ -31,7 +31,7 @@ from tools.fuzz.mending import mended_log, mended_v07
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog_core.ops.reading.rows import BytesMode
+    from kafkalog_core.rows.chunk import BytesMode
 
 __all__ = ["legacy", "lines", "records", "v07", "walk"]
 
@@ -44,12 +44,12 @@ _SPANS: Final = (("key_start", "key_size"), ("value_start", "value_size"))
 
 
 # Windows, columns and arenas so small that their borders fall inside of inputs; and the time goes into the decoders.
-for _module in (sources, scanner, resync):
+for _module in (sources, scanner, framing):
     vars(_module).update(WINDOW_BYTES=256)
-for _module in (scanner, resync):
+for _module in (scanner, framing):
     vars(_module).update(SMALL_WINDOW_BYTES=128)
 vars(sources).update(DISK_BLOCK_BYTES=BLOCK_BYTES)
-vars(arena).update(ARENA_BYTES=400)
+vars(compression).update(ARENA_BYTES=400)
 BatchColumns.__init__.__defaults__ = (5,)
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from kafkalog_core.errors import FormatError
-from kafkalog_core.format.arena import Arena
-from kafkalog_core.format.bounded import TrailingError
+from kafkalog_core.format.codecs import TrailingError
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.compression import decompress
+from kafkalog_core.format.compression import Arena, decompress
 from tools.fuzz.memory import check
 
 __all__ = ["codecs"]

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import KafkalogError, UnfinishedError
-from kafkalog_core.ops.apply import apply_draft, resume
-from kafkalog_core.ops.plans.plan import PlanRequest, make_plan
-from kafkalog_core.ops.plans.sites import site_of
-from kafkalog_core.ops.undo import apply_undo, plan_undo, scope_of
+from kafkalog_core.ops.repair.apply import apply_draft, resume
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import CountingDisk, DyingDisk, FailingDisk, Killed, snapshot
 from tools.fuzz.directories import ELSEWHERE, MTIME_MS, PARTITIONS, empty_disk, fill_disk, unpack, written_paths
@@ -22,8 +21,8 @@ from tools.fuzz.memory import check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog_core.ops.plans.plan import Draft, Json
-    from kafkalog_core.ops.undo import Scope
+    from kafkalog_core.ops.repair.plan import Draft, Json
+    from kafkalog_core.ops.repair.undo import Scope
 
 __all__ = ["repaired"]
 

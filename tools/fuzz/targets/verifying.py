@@ -7,16 +7,15 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from kafkalog_cli.render.findings import finding_lines
+from kafkalog_cli.render.text import finding_lines
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.format.layout import MAX_INT64
-from kafkalog_core.ops.producing import producers
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.targets import resolve
-from kafkalog_core.ops.verify import engine, index_entries, work
-from kafkalog_core.ops.verify.request import VerifyRequest
-from kafkalog_core.ops.verify.rows import count, rows_of
+from kafkalog_core.kafka import producers
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.verify import engine, indexes, work
+from kafkalog_core.ops.verify.engine import VerifyRequest, count, rows_of_verdict
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 from tools.fuzz.directories import MTIME_MS, PARTITIONS, SPOOL, unpack, written_paths
 from tools.fuzz.memory import check
@@ -39,7 +38,7 @@ _WIDTH: Final = 100
 _NOT_FILLED: Final = re.compile(r"\{[a-z_]+(?::[^}]*)?\}")
 
 # Windows, tables and parts so small that their borders fall inside of inputs.
-vars(index_entries).update(WINDOW_ENTRIES=4, WINDOW_BYTES=64)
+vars(indexes).update(WINDOW_ENTRIES=4, WINDOW_BYTES=64)
 vars(producers).update(_FIRST_CAPACITY=2)
 
 
@@ -155,7 +154,7 @@ def _rows(verdicts: Verdicts) -> list[bytes]:
     lines: list[bytes] = []
     for verdict in verdicts:
         count(verdict, report)
-        for chunk in rows_of(verdict):
+        for chunk in rows_of_verdict(verdict):
             lines += bytes(chunk.ndjson("auto")).splitlines(keepends=True)
     lines.append(json.dumps(report.summary_row()).encode())
     for line in lines:

@@ -1,0 +1,335 @@
+"""Types of the options: functions from the command line's text to sizes, ranges, times, patterns.
+
+Each is given to click as an option's `type`. Nothing here reads a file or a clock. What cannot be understood is a usage
+error that says what is expected.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from contextlib import contextmanager
+from functools import reduce, update_wrapper
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import click
+
+from kafkalog_cli.render.cells import safe_text
+from kafkalog_core.errors import SelectionError
+from kafkalog_core.ops.reading import selection
+from kafkalog_core.ops.reading.selection import Filters, Selection
+from kafkalog_core.ops.reading.targets import LogDirTarget, resolve, where_to_look
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkalog_core.errors import KafkalogError
+    from kafkalog_core.ops.reading.report import Report
+    from kafkalog_core.ops.reading.targets import Target
+
+__all__ = [
+    "OPEN",
+    "Range",
+    "chosen_output",
+    "command_line_bytes",
+    "filter_options",
+    "limit_options",
+    "output_options",
+    "parse_header",
+    "parse_hex",
+    "parse_pattern",
+    "parse_range",
+    "parse_size",
+    "parse_times",
+    "resolve_all",
+    "resolve_readable",
+    "selection_options",
+    "targets_argument",
+    "verdict_output_option",
+]
+
+
+Range = tuple[int | None, int | None]
+"""First and last value, both inclusive; None is open."""
+
+OPEN: Final[Range] = (None, None)
+
+
+def command_line_bytes(text: str) -> bytes:
+    """The very bytes that the shell passed on, UTF-8 or not."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def parse_size(text: str) -> int:
+    """`4096`, `64k`, `64KiB`, `64kB`: letters alone and with iB are powers of 1024, with B powers of 1000."""
+    with _usage():
+        return selection.parse_size(text)
+
+
+def parse_range(text: str) -> Range:
+    """`A..B`, `A..`, `..B` or `A` alone; both ends belong to it."""
+    with _usage():
+        return selection.parse_range(text)
+
+
+def parse_times(text: str) -> Range:
+    """Like `parse_range`, of epoch milliseconds or ISO 8601 times; a last day without a time of day is meant whole."""
+    with _usage():
+        return selection.parse_times(text)
+
+
+def parse_time_ms(text: str) -> int:
+    """Milliseconds since 1970, 1973-03-03 or later, or ISO 8601."""
+    with _usage():
+        return selection.parse_time_ms(text)
+
+
+@contextmanager
+def _usage() -> Iterator[None]:
+    """What cannot be understood is said as click says it."""
+    try:
+        yield
+    except SelectionError as error:
+        raise click.BadParameter(error.message) from None
+
+
+def parse_pattern(text: str) -> str:
+    """A regular expression over bytes, checked here so that a bad one is a usage error."""
+    try:
+        re.compile(command_line_bytes(text))
+    except (re.error, OverflowError, RecursionError) as error:
+        raise click.BadParameter(f"{text!r} is no regular expression: {error}") from None
+    return text
+
+
+def parse_hex(text: str) -> bytes:
+    """Bytes in hexadecimal, blanks allowed between them."""
+    try:
+        return bytes.fromhex(text.removeprefix("0x"))
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not hexadecimal") from None
+
+
+def parse_header(text: str) -> tuple[bytes, bytes | None]:
+    """`KEY=VALUE`, or `KEY` alone for any value."""
+    key, equals, value = text.partition("=")
+    return command_line_bytes(key), command_line_bytes(value) if equals else None
+
+
+Decorated = TypeVar("Decorated", bound="Callable[..., object]")
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+OUTPUTS = ("table", "json", "ndjson", "csv")
+DEFAULT_MAX_BATCH_BYTES = "256MiB"
+
+
+def _stacked(*decorators: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
+    """One decorator out of several; --help lists them in the order given here."""
+    return lambda function: reduce(lambda inner, decorator: decorator(inner), reversed(decorators), function)
+
+
+def targets_argument(function: Decorated) -> Decorated:
+    """PATH...: what to work on, as the shell passed it on."""
+    return click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(readable=False))(
+        function
+    )
+
+
+def selection_options(function: Decorated) -> Decorated:
+    """--topic, --topic-regex, --exclude, --partition: the command gets them as `selection`."""
+
+    def with_selection(*arguments: object, **options: Any) -> object:
+        names = ("topics", "topic_regex", "excludes", "partitions")
+        selection = Selection(**{name: options.pop(name) for name in names})
+        return function(*arguments, selection=selection, **options)
+
+    return _stacked(*_SELECTION)(cast("Decorated", update_wrapper(with_selection, function)))
+
+
+def filter_options(function: Decorated) -> Decorated:
+    """Filters on batches and records, all of which must hold: the command gets them as `filters`."""
+
+    def with_filters(*arguments: object, **options: Any) -> object:
+        key, key_hex = options.pop("key"), options.pop("key_hex")
+        if key is not None and key_hex is not None:
+            raise click.UsageError("--key and --key-hex are two ways to say the same; give one of them")
+        ranges: dict[str, Any] = {name: options.pop(option) or OPEN for name, option in _RANGES.items()}
+        others: dict[str, Any] = {name: options.pop(name) for name in _OTHER_FILTERS}
+        filters = Filters(key=key if key_hex is None else key_hex, **ranges, **others)
+        return function(*arguments, filters=filters, **options)
+
+    decorators = (*_RANGE_FILTERS, *_RECORD_FILTERS, *_BATCH_FILTERS)
+    return _stacked(*decorators)(cast("Decorated", update_wrapper(with_filters, function)))
+
+
+_SELECTION = (
+    click.option(
+        "--topic",
+        "topics",
+        metavar="GLOB",
+        multiple=True,
+        help="Only topics whose name matches GLOB (* ? [...]). Repeatable: any of them.",
+    ),
+    click.option(
+        "--topic-regex",
+        type=parse_pattern,
+        metavar="REGEX",
+        help="Only topics whose whole name matches this regular expression.",
+    ),
+    click.option(
+        "--exclude",
+        "excludes",
+        metavar="GLOB",
+        multiple=True,
+        help="Not the topics whose name matches GLOB, whatever else selects them. Repeatable.",
+    ),
+    click.option(
+        "--partition",
+        "partitions",
+        metavar="N",
+        multiple=True,
+        type=click.IntRange(min=0),
+        help="Only partitions of this number. Repeatable: any of them.",
+    ),
+)
+_RANGES = {"offsets": "offsets", "positions": "positions", "times_ms": "times"}
+_OTHER_FILTERS = ("key_regex", "value_regex", "headers", "producer_id", "transactional", "control", "codec")
+_RANGE_FILTERS = (
+    click.option(
+        "--offsets",
+        type=parse_range,
+        metavar="A..B",
+        help="Only Kafka offsets from A to B, both included; A.. and ..B are open, A alone is one offset.",
+    ),
+    click.option(
+        "--positions",
+        type=parse_range,
+        metavar="A..B",
+        help="Only batches that start at byte A to B of their file, both included.",
+    ),
+    click.option(
+        "--times",
+        type=parse_times,
+        metavar="A..B",
+        help=(
+            "Only timestamps from A to B, both included: ISO 8601, UTC unless a zone is given, or milliseconds since "
+            "1970 (12 digits and more). A last day without a time of day is meant whole. A batch is shown where one of "
+            "its records would be; where its header does not tell, it is opened."
+        ),
+    ),
+)
+_RECORD_FILTERS = (
+    click.option("--key", type=command_line_bytes, metavar="TEXT", help="Only records with exactly this key."),
+    click.option("--key-hex", type=parse_hex, metavar="HEX", help="The same, the key's bytes in hexadecimal."),
+    click.option(
+        "--key-regex",
+        type=parse_pattern,
+        metavar="REGEX",
+        help="Only records in whose key this regular expression (over bytes) is found; never a null key.",
+    ),
+    click.option(
+        "--value-regex",
+        type=parse_pattern,
+        metavar="REGEX",
+        help="Only records in whose value this regular expression (over bytes) is found; never a tombstone.",
+    ),
+    click.option(
+        "--header",
+        "headers",
+        type=parse_header,
+        metavar="KEY[=VALUE]",
+        multiple=True,
+        help="Only records with this header, of any value or of exactly VALUE. Repeatable: all of them.",
+    ),
+)
+_BATCH_FILTERS = (
+    click.option("--producer-id", type=int, metavar="ID", help="Only batches of this producer id; -1: of none."),
+    click.option(
+        "--transactional/--no-transactional",
+        default=None,
+        help="Only batches that belong to a transaction, or only others.",
+    ),
+    click.option(
+        "--control/--no-control",
+        default=None,
+        help="Only control batches (commit, abort, leader change, ...), or only data.",
+    ),
+    click.option("--codec", type=click.Choice(CODECS), help="Only batches of this compression codec."),
+)
+
+
+def limit_options(function: Decorated) -> Decorated:
+    """--max-batch-bytes: the guard against one batch that eats the memory."""
+    return click.option(
+        "--max-batch-bytes",
+        type=parse_size,
+        default=DEFAULT_MAX_BATCH_BYTES,
+        show_default=True,
+        metavar="SIZE",
+        help="Step over batches larger than this, also once decompressed: bytes, or 64KiB, 64MiB, 1g (powers of 1024).",
+    )(function)
+
+
+def output_options(function: Decorated) -> Decorated:
+    """--output and --bytes: the form of the result."""
+    return _stacked(
+        click.option(
+            "--output",
+            type=click.Choice(OUTPUTS),
+            help="Form of the result.  [default: table on a terminal, else ndjson: one JSON object a line]",
+        ),
+        click.option(
+            "--bytes",
+            "bytes_mode",
+            type=click.Choice(("auto", "base64", "hex")),
+            default="auto",
+            show_default=True,
+            help=(
+                "How keys and values stand in json, ndjson and csv: auto is text where they are exact UTF-8 and "
+                "base64 (key_b64) where not, in csv also where they hold control characters; base64 and hex (key_hex) "
+                "always."
+            ),
+        ),
+    )(function)
+
+
+def verdict_output_option(function: Decorated) -> Decorated:
+    """--output, for a command whose result is for people first."""
+    return click.option(
+        "--output",
+        type=click.Choice(OUTPUTS),
+        help="Form of the result.  [default: table on a terminal, else ndjson: one JSON object a line]",
+    )(function)
+
+
+def chosen_output(output: str | None) -> str:
+    """The form asked for, else what suits where stdout goes."""
+    return output or ("table" if sys.stdout.isatty() else "ndjson")
+
+
+def resolve_all(paths: Sequence[str], selection: Selection) -> tuple[Target, ...]:
+    """Return what the paths name; raises the error of the first one that names nothing."""
+    return _with_empty_ones(tuple(resolve(paths, selection)))
+
+
+def resolve_readable(paths: Sequence[str], selection: Selection, report: Report) -> tuple[Target, ...]:
+    """The targets that can be read; each of the others is said on stderr, and counts as refused in the report.
+
+    Raises the error of the last one where there is none that can be read.
+    """
+
+    def refuse(error: KafkalogError) -> None:
+        sentence = safe_text(str(error))
+        report.refusals.append(sentence)
+        click.echo(f"kafkalog: {sentence}", err=True)
+
+    return _with_empty_ones(tuple(resolve(paths, selection, on_refusal=refuse)))
+
+
+def _with_empty_ones(targets: tuple[Target, ...]) -> tuple[Target, ...]:
+    """Return the targets; report each log directory that holds no partition, which rows alone do not show."""
+    for target in targets:
+        if isinstance(target, LogDirTarget) and not target.log_dir.partitions:
+            sentence = f"{target.path}: a log directory without partitions; {where_to_look(target.path)}"
+            click.echo(f"kafkalog: {safe_text(sentence)}", err=True)
+    return targets

@@ -1,0 +1,267 @@
+"""The options that say which Kafka is meant, its release and its settings: the same on every command with them."""
+
+from __future__ import annotations
+
+import time
+from functools import reduce, update_wrapper
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import click
+
+from kafkalog_cli.options import common
+from kafkalog_core.errors import SettingError
+from kafkalog_core.format.layout import MAX_INT64
+from kafkalog_core.kafka.releases import Since, describe_known, parse_release
+from kafkalog_core.kafka.setting_table import BY_NAME
+from kafkalog_core.kafka.settings import SettingsRequest, parse_assignment, parse_topic_assignment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kafkalog_core.kafka.setting_table import Definition
+
+__all__ = ["kafka_option", "kafka_options", "now_option", "retention_options", "setting_options", "with_shorthands"]
+
+
+Decorated = TypeVar("Decorated", bound="Callable[..., object]")
+
+
+def kafka_options(function: Decorated) -> Decorated:
+    """--kafka, --config, --set, --topic-config, --assume-defaults: the command gets a `SettingsRequest`, `request`."""
+
+    def with_request(*arguments: object, **options: Any) -> object:
+        request = SettingsRequest(
+            kafka=options.pop("kafka"),
+            config=options.pop("config"),
+            assignments=options.pop("assignments"),
+            topic_assignments=options.pop("topic_assignments"),
+            assume_defaults=options.pop("assume_defaults"),
+        )
+        return function(*arguments, request=request, **options)
+
+    wrapped = cast("Decorated", update_wrapper(with_request, function))
+    return reduce(lambda inner, decorator: decorator(inner), reversed(_OPTIONS), wrapped)
+
+
+def _checked(check: Callable[[str], object]) -> Callable[[str], str]:
+    """An option's type: the text itself, refused with the sentence of the error that `check` raises."""
+
+    def convert(text: str) -> str:
+        try:
+            check(text)
+        except SettingError as error:
+            raise click.BadParameter(error.message) from error
+        return text
+
+    return convert
+
+
+_OPTIONS = (
+    click.option(
+        "--kafka",
+        type=_checked(parse_release),
+        metavar="VERSION",
+        help=(
+            f"The release whose rules count, like 2.8.2: one of {describe_known()}, each with its bug fixes.  "
+            "[default: inferred from the files, and shown with the evidence]"
+        ),
+    ),
+    click.option(
+        "--config",
+        type=click.Path(readable=False),
+        metavar="FILE",
+        help="The broker's server.properties. Settings that are of no use here are passed over.",
+    ),
+    click.option(
+        "--set",
+        "assignments",
+        type=_checked(parse_assignment),
+        metavar="KEY=VALUE",
+        multiple=True,
+        help=(
+            "A setting for the whole broker, by the name that it has in server.properties, or for all topics by the "
+            "name that topics have for it; beats --config. Repeatable."
+        ),
+    ),
+    click.option(
+        "--topic-config",
+        "topic_assignments",
+        type=_checked(parse_topic_assignment),
+        metavar="TOPIC:KEY=VALUE",
+        multiple=True,
+        help=(
+            "A setting of one topic; beats all others. Repeatable. What topics are configured with is read from the "
+            "cluster metadata log where a log directory of the same cluster that is named, or listed in --config, has "
+            "it; else give what differs from the broker's settings. A TOPIC that is not among PATH is an error."
+        ),
+    ),
+    click.option(
+        "--assume-defaults",
+        is_flag=True,
+        help=(
+            "Accept assumed values: where a topic's settings are unknown, the broker's settings and Kafka's "
+            "defaults; where no checkpoint has a high watermark, the log end offset. Without this option, --apply "
+            "refuses a plan that would lose records because of such a value. The output names each of them."
+        ),
+    ),
+)
+
+
+def kafka_option(function: Decorated) -> Decorated:
+    """--kafka alone, for a command to which no setting matters: the command gets the text, or null, as `kafka`."""
+    return _OPTIONS[0](function)
+
+
+_METAVARS: Final = {"ms": "MS", "bytes": "BYTES", "ratio": "RATIO"}
+
+
+def setting_options(**helps: str) -> Callable[[Decorated], Decorated]:
+    """An option for each setting, named with `_` for its dots and given with its help; to stand above `kafka_options`.
+
+    Raises click.UsageError where `--set` says another value of the same setting.
+    """
+    names = {name: BY_NAME[name.replace("_", ".")] for name in helps}
+
+    def decorate(function: Decorated) -> Decorated:
+        def with_settings(*arguments: object, **given: Any) -> object:
+            values = {definition.name: given.pop(name) for name, definition in names.items()}
+            said = {name: text for name, text in values.items() if text is not None}
+            given["assignments"] = with_shorthands(given["assignments"], said)
+            return function(*arguments, **given)
+
+        wrapped = cast("Decorated", update_wrapper(with_settings, function))
+        for name, definition in reversed(names.items()):
+            option = f"--{name.replace('_', '-')}"
+            wrapped = click.option(
+                option, name, type=_setting_options_checked(definition), metavar=_metavar(name), help=helps[name]
+            )(wrapped)
+        return wrapped
+
+    return decorate
+
+
+def now_option(function: Decorated) -> Decorated:
+    """--now: the command gets it as `now_ms`, by default what the clock says."""
+
+    def with_now(*arguments: object, **given: Any) -> object:
+        asked = given.pop("now")
+        return function(*arguments, now_ms=time.time_ns() // 1_000_000 if asked is None else asked, **given)
+
+    return click.option(
+        "--now",
+        type=common.parse_time_ms,
+        metavar="T",
+        help=(
+            "The time that counts as now: ISO 8601, UTC unless a zone is given, or milliseconds since 1970 (12 digits "
+            "and more).  [default: what the clock says]"
+        ),
+    )(cast("Decorated", update_wrapper(with_now, function)))
+
+
+def with_shorthands(assignments: tuple[str, ...], said: Mapping[str, str]) -> tuple[str, ...]:
+    """What `--set` says and what shorthands say, by the names of the settings. Raises click.UsageError."""
+    kept = []
+    for text in assignments:
+        name, _, value = text.partition("=")
+        other = said.get(name.strip())
+        if other is None:
+            kept.append(text)
+        elif other != value.strip():
+            option = f"--{name.strip().replace('.', '-')}"
+            raise click.UsageError(f"{option} {other} and --set {text} contradict each other; give one of them")
+    return (*kept, *map("=".join, said.items()))
+
+
+def _setting_options_checked(definition: Definition) -> Callable[[str], str]:
+    """An option's type: the text itself, refused where no release takes it."""
+
+    def convert(text: str) -> str:
+        given = text.strip()
+        if definition.kind == "double":
+            _check_ratio(given)
+        elif definition.kind in {"int", "long"}:
+            _check_number(given, definition)
+        return given
+
+    return convert
+
+
+def _check_number(text: str, definition: Definition) -> None:
+    least = definition.minimum(Since.START)
+    if definition.minimum(Since.START) is None:
+        least = -1
+    if not text.removeprefix("-").isascii() or not text.removeprefix("-").isdigit() or int(text) > MAX_INT64:
+        raise click.BadParameter(f"{text!r} is no whole number from {least} to 2^63-1")
+    if least is not None and int(text) < least:
+        unlimited = " (-1: unlimited)" if least == -1 else ""
+        raise click.BadParameter(f"{text} is out of range: nothing below {least}{unlimited} has a meaning")
+
+
+def _check_ratio(text: str) -> None:
+    try:
+        is_in_range = 0 <= float(text) <= 1
+    except ValueError:
+        is_in_range = False
+    if not is_in_range:
+        raise click.BadParameter(f"{text!r} is no number from 0 to 1")
+
+
+def _metavar(name: str) -> str:
+    return _METAVARS.get(name.rpartition("_")[2], "VALUE")
+
+
+_UNITS_MS: Final = {"retention_minutes": 60_000, "retention_hours": 3_600_000}
+_POLICIES: Final = {"delete": "delete", "compact": "compact", "both": "compact,delete", "none": ""}
+_MAX_HOURS: Final = 2**63 // 3_600_000 - 1
+
+
+def retention_options(function: Decorated) -> Decorated:
+    """--retention-ms, -minutes, -hours, -bytes, --cleanup-policy, ...: to stand above `kafka_options`."""
+    inner = setting_options(
+        retention_ms="Delete what is older than so many milliseconds; -1: no limit.",
+        retention_bytes="Delete the oldest segments as long as so many bytes of log are left; -1: no limit.",
+        file_delete_delay_ms="How long deleted files stay, renamed to .deleted.",
+    )(function)
+
+    def with_units(*arguments: object, **given: Any) -> object:
+        said = {name: given.pop(name) for name in _UNITS_MS}
+        if given["retention_ms"] is None:
+            numbers = [
+                value * _UNITS_MS[name] if value >= 0 else -1 for name, value in said.items() if value is not None
+            ]
+            given["retention_ms"] = str(numbers[0]) if numbers else None
+        policy, interval = given.pop("cleanup_policy"), given.pop("check_interval_ms")
+        shorthands = {} if policy is None else {"cleanup.policy": _POLICIES[policy]}
+        shorthands |= {} if interval is None else {"log.retention.check.interval.ms": str(interval)}
+        given["assignments"] = with_shorthands(given["assignments"], shorthands)
+        return inner(*arguments, **given)
+
+    wrapped = cast("Decorated", update_wrapper(with_units, inner))
+    return reduce(lambda outer, decorator: decorator(outer), reversed(_OPTIONS_OPTIONS), wrapped)
+
+
+_OPTIONS_OPTIONS: Final = (
+    click.option(
+        "--retention-minutes",
+        type=click.IntRange(min=-1, max=_MAX_HOURS),
+        metavar="N",
+        help="The same in minutes; --retention-ms counts before it.",
+    ),
+    click.option(
+        "--retention-hours",
+        type=click.IntRange(min=-1, max=_MAX_HOURS),
+        metavar="N",
+        help="The same in hours; --retention-minutes counts before it.",
+    ),
+    click.option(
+        "--cleanup-policy",
+        type=click.Choice(tuple(_POLICIES)),
+        help="Which rules run: those that delete, those of compacted topics, both, or the least that there is.",
+    ),
+    click.option(
+        "--check-interval-ms",
+        type=click.IntRange(min=1),
+        metavar="MS",
+        help="How often the broker looks for what to delete (log.retention.check.interval.ms).",
+    ),
+)

@@ -1,0 +1,456 @@
+"""A partition as blocks to be drawn: a segment each, or many whole ones together, with where they are damaged."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from kafkalog_core.format.layout import MAX_INT64
+from kafkalog_core.ops.verify.engine import partition_row, state_of
+from kafkalog_core.ops.verify.verdict import PartitionVerdict, damage_map
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.ops.verify.verdict import PlaceVerdict, SegmentVerdict
+
+__all__ = [
+    "Block",
+    "Code",
+    "Collected",
+    "Detail",
+    "Drawing",
+    "Losses",
+    "Mark",
+    "Place",
+    "RunFacts",
+    "Seam",
+    "drawing_of",
+    "losses_of",
+    "lost_count",
+    "stem",
+    "tail",
+]
+
+
+BLOCKS: Final = 160
+"""Blocks of one partition that are drawn."""
+APART: Final = 48
+"""Segments that are drawn each by itself, however whole; of more, whole neighbours are drawn as one block."""
+MARKS: Final = 4000
+"""Marks of one partition."""
+_GAP: Final = "segment.gap"
+_RANK: Final = {"info": 1, "warning": 2, "error": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A damaged part of a block, from and to a share of its width, and the first damaged byte."""
+
+    start: float
+    end: float
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seam:
+    """What is between a block and the one before it: offsets that neither has (`gap`), or that both have."""
+
+    is_gap: bool
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Spans of offsets of one segment that may be lost; `is_open`: and more, up to nobody knows where."""
+
+    spans: tuple[tuple[int, int], ...]
+    is_open: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """`count` segments: the first one's path and base offset, the bytes, offsets and times of all.
+
+    `severity` is the worst of the findings about any of their files; null: none.
+    """
+
+    path: str
+    base_offset: int
+    count: int
+    size_bytes: int
+    batches: int
+    records: int
+    first_offset: int | None
+    last_offset: int | None
+    first_timestamp_ms: int | None
+    max_timestamp_ms: int | None
+    is_last: bool
+    severity: str | None
+    marks: tuple[Mark, ...]
+    damage_count: int
+    damage_bytes: int
+    lost_offsets: tuple[tuple[int, int], ...]
+    gaps: int
+    seam: Seam | None
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The blocks of a partition; `hidden` counts segments beyond them."""
+
+    blocks: tuple[Block, ...]
+    hidden: int
+
+
+def tail(path: str) -> str:
+    """The last part of a path."""
+    return path.rstrip("/").rpartition("/")[2] or path
+
+
+def stem(path: str) -> str:
+    """Directory and number of a segment's file, which all its files share."""
+    head, slash, name = path.rpartition("/")
+    return f"{head}{slash}{name.partition('.')[0]}"
+
+
+def losses_of(segments: Sequence[SegmentVerdict], index: int) -> Losses:
+    """What may be lost in a segment, up to where the next one begins."""
+    end = segments[index + 1].base_offset if index + 1 < len(segments) else None
+    spans, is_open = [], False
+    for first, last in segments[index].lost_offsets:
+        if end is None and last >= MAX_INT64:
+            is_open = True
+        elif end is None or first < end:
+            spans.append((first, last if end is None else min(last, end - 1)))
+    return Losses(tuple(spans), is_open)
+
+
+def lost_count(verdict: PartitionVerdict) -> int:
+    """Offsets that are in no batch that can be read: in damaged places, and between segments where that is an error."""
+    gaps = {finding.path for finding in verdict.findings if finding.code == _GAP and finding.severity == "error"}
+    spans: list[tuple[int, int]] = []
+    for index, segment in enumerate(verdict.segments):
+        if "v07" in segment.formats:  # its offsets are bytes, not records
+            continue
+        spans += losses_of(verdict.segments, index).spans if segment.lost_offsets else ()
+        seam = _seam(verdict.segments[index - 1], segment) if index and segment.path in gaps else None
+        spans += [(seam.first_offset, seam.last_offset)] if seam is not None and seam.is_gap else []
+    count, end = 0, -1
+    for first, last in sorted(spans):
+        count += max(last - max(first, end + 1) + 1, 0)
+        end = max(end, last)
+    return count
+
+
+def drawing_of(verdict: PartitionVerdict) -> Drawing:
+    """A bounded number of blocks, in the order of the segments."""
+    severities: dict[str, str] = {}
+    for finding in verdict.findings:
+        key = stem(finding.path)
+        severities[key] = max(severities.get(key, "info"), finding.severity, key=lambda name: _RANK[name])
+    segments = verdict.segments
+    cells = min(max(MARKS // max(min(len(segments), BLOCKS), 1), 16), 200)
+    singles = [_block(segments, index, severities, cells) for index in range(len(segments))]
+    blocks = singles if len(singles) <= APART else _merged(singles)
+    shown = blocks[:BLOCKS]
+    return Drawing(tuple(shown), sum(block.count for block in blocks[BLOCKS:]))
+
+
+def _block(segments: Sequence[SegmentVerdict], index: int, severities: dict[str, str], cells: int) -> Block:
+    segment = segments[index]
+    return Block(
+        path=segment.path,
+        base_offset=segment.base_offset,
+        count=1,
+        size_bytes=segment.size_bytes,
+        batches=segment.batches,
+        records=segment.records,
+        first_offset=segment.first_offset,
+        last_offset=segment.last_offset,
+        first_timestamp_ms=segment.first_timestamp_ms,
+        max_timestamp_ms=segment.max_timestamp_ms,
+        is_last=segment.is_last,
+        severity=severities.get(stem(segment.path)),
+        marks=_marks(segment, cells),
+        damage_count=segment.damage_count,
+        damage_bytes=segment.damage_bytes,
+        lost_offsets=losses_of(segments, index).spans[:cells],
+        gaps=segment.gap_count,
+        seam=_seam(segments[index - 1], segment) if index else None,
+    )
+
+
+def _marks(segment: SegmentVerdict, cells: int) -> tuple[Mark, ...]:
+    """Runs of damaged cells; each with the damaged byte that comes first in it."""
+    if not segment.damage:
+        return ()
+    marks: list[Mark] = []
+    shown = [*damage_map(segment, cells), False]
+    start: int | None = None
+    size_bytes = max(segment.size_bytes, 1)
+    positions = iter(segment.damage)
+    for cell, is_damaged in enumerate(shown):
+        if is_damaged and start is None:
+            start = cell
+        elif not is_damaged and start is not None:
+            from_byte = start * size_bytes // cells
+            position = next((at for at, length in positions if at + max(length, 1) > from_byte), from_byte)
+            marks.append(Mark(start / cells, cell / cells, position))
+            start = None
+    return tuple(marks)
+
+
+def _seam(before: SegmentVerdict, segment: SegmentVerdict) -> Seam | None:
+    if before.last_offset is None:
+        return None
+    is_v07 = "v07" in before.formats  # its last offset is the address behind the last message
+    expected = before.last_offset + (0 if is_v07 else 1)
+    first = segment.base_offset
+    if first > expected:
+        return Seam(True, expected, first - 1)
+    return Seam(False, first, expected - 1) if first < expected else None
+
+
+def _merged(singles: Sequence[Block]) -> list[Block]:
+    """Whole neighbours together; what is damaged, oddly placed or last stays by itself."""
+    result: list[Block] = []
+    for block in singles:
+        if result and _is_plain(block) and _is_plain(result[-1]):
+            result[-1] = _joined(result[-1], block)
+        else:
+            result.append(block)
+    return result
+
+
+def _is_plain(block: Block) -> bool:
+    return not (block.marks or block.is_last or block.seam or block.severity in {"warning", "error"})
+
+
+def _joined(first: Block, second: Block) -> Block:
+    times = [time for time in (first.max_timestamp_ms, second.max_timestamp_ms) if time is not None]
+    return Block(
+        path=first.path,
+        base_offset=first.base_offset,
+        count=first.count + second.count,
+        size_bytes=first.size_bytes + second.size_bytes,
+        batches=first.batches + second.batches,
+        records=first.records + second.records,
+        first_offset=second.first_offset if first.first_offset is None else first.first_offset,
+        last_offset=first.last_offset if second.last_offset is None else second.last_offset,
+        first_timestamp_ms=(
+            second.first_timestamp_ms if first.first_timestamp_ms is None else first.first_timestamp_ms
+        ),
+        max_timestamp_ms=max(times, default=None),
+        is_last=False,
+        severity=first.severity or second.severity,
+        marks=(),
+        damage_count=0,
+        damage_bytes=0,
+        lost_offsets=(),
+        gaps=first.gaps + second.gaps,
+        seam=first.seam,
+    )
+
+
+DETAILED: Final = 150
+"""Partitions that get a section of their own."""
+LISTED: Final = 4000
+"""Rows of the table of partitions that are not clean, and of that of clean ones."""
+SHOWN_FINDINGS: Final = 60
+"""Findings of one partition that are told in full."""
+PLACE_FINDINGS: Final = 400
+"""Findings about log directories and single files that are told in full."""
+CODE_PLACES: Final = 12
+CODE_TEXTS: Final = 4
+Kept = TypeVar("Kept")
+_NO_START: Final = ("Does not start.", "Does not start:", "Does not start,")
+"""How an action begins that needs no condition for it."""
+_DATA_RANK: Final = {"error": 0, "warning": 1, "info": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """What the run was asked for; `selection` is empty where everything was meant.
+
+    `refused` are sentences about targets that could not be read.
+    """
+
+    version: str
+    level: str
+    targets: tuple[str, ...]
+    selection: str
+    started_ms: int
+    refused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detail:
+    """A partition that is not clean; `key` is its part of anchors, `hidden` counts findings beyond `findings`."""
+
+    key: str
+    name: str
+    row: Mapping[str, object]
+    drawing: Drawing
+    findings: tuple[Finding, ...]
+    hidden: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A log directory, or a file that was named itself, with findings."""
+
+    key: str
+    path: str
+    findings: tuple[Finding, ...]
+    hidden: int
+
+
+@dataclass(slots=True)
+class Code:
+    """All findings of one code: how often, the first places, and the texts that differ."""
+
+    severities: Counter[str] = field(default_factory=Counter)
+    places: list[tuple[str, Finding]] = field(default_factory=list)
+    actions: Counter[str] = field(default_factory=Counter)
+    cures: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def severity(self) -> str:
+        """The worst."""
+        return min(self.severities, key=lambda severity: _DATA_RANK.get(severity, 2))
+
+    @property
+    def stops_broker(self) -> bool:
+        """Whether a broker does not start because of it."""
+        return self.severity == "error" and any(action.startswith(_NO_START) for action in self.actions)
+
+    def add(self, name: str, finding: Finding) -> None:
+        """Count a finding of the partition or place of that name."""
+        is_worst = not self.severities or _DATA_RANK[finding.severity] < _DATA_RANK[self.severity]
+        self.severities[finding.severity] += 1
+        for texts, said in ((self.actions, finding.broker_action), (self.cures, finding.cure)):
+            if said and (said in texts or len(texts) < CODE_TEXTS):
+                texts[said] += 1
+        if is_worst:
+            self.places.insert(0, (name, finding))
+            del self.places[CODE_PLACES:]
+        elif len(self.places) < CODE_PLACES:
+            self.places.append((name, finding))
+
+
+class Collected:
+    """Takes verdicts one by one, in memory that does not grow with the number of partitions."""
+
+    def __init__(self) -> None:
+        self.states: Counter[str] = Counter()
+        self.codes: dict[str, Code] = {}
+        self.clean: list[Mapping[str, object]] = []
+        self.places: list[Place] = []
+        self.place_count = 0
+        self.lost_offsets = 0
+        self.has_open_losses = False
+        self.at_risk_bytes = 0
+        self.formats: set[str] = set()
+        self._details: list[tuple[tuple[int, ...], Detail]] = []
+        self._listed: list[tuple[tuple[int, ...], Mapping[str, object]]] = []
+        self._seen = 0
+        self._place_findings = 0
+
+    def add(self, verdict: PartitionVerdict | PlaceVerdict) -> None:
+        """Count a verdict and keep what of it is to be shown."""
+        name = tail(verdict.path)
+        is_partition = isinstance(verdict, PartitionVerdict)
+        for finding in verdict.findings:
+            place = name if is_partition or finding.path == verdict.path else f"{name}/{tail(finding.path)}"
+            self.codes.setdefault(finding.code, Code()).add(place, finding)
+        if isinstance(verdict, PartitionVerdict):
+            self._add_partition(verdict, name)
+        elif verdict.findings:
+            self.place_count += 1
+            room = max(PLACE_FINDINGS - self._place_findings, 1)
+            findings = _worst(verdict.findings, room)
+            self._place_findings += len(findings)
+            key = f"d{len(self.places)}"
+            if len(self.places) < PLACE_FINDINGS:
+                self.places.append(Place(key, verdict.path, findings, len(verdict.findings) - len(findings)))
+
+    @property
+    def details(self) -> list[Detail]:
+        """The partitions that are told in full, the worst first."""
+        return [detail for _, detail in sorted(self._details, key=_badness, reverse=True)]
+
+    @property
+    def listed(self) -> list[Mapping[str, object]]:
+        """Rows of the partitions that are not clean, the worst first."""
+        return [row for _, row in sorted(self._listed, key=_badness, reverse=True)]
+
+    @property
+    def partitions(self) -> int:
+        """How many there were."""
+        return self.states.total()
+
+    def codes_by_rank(self) -> list[tuple[str, Code]]:
+        """The worst first: what keeps a broker from starting, then by how often it was found."""
+
+        def rank(item: tuple[str, Code]) -> tuple[int, bool, int, str]:
+            code, group = item
+            return _DATA_RANK[group.severity], not group.stops_broker, -group.severities.total(), code
+
+        return sorted(self.codes.items(), key=rank)
+
+    def _add_partition(self, verdict: PartitionVerdict, name: str) -> None:
+        state = state_of(verdict)
+        self._seen += 1
+        self.states[state] += 1
+        self.at_risk_bytes += verdict.at_risk_bytes or 0
+        for index, segment in enumerate(verdict.segments):
+            self.formats.update(segment.formats)
+            if state == "damaged":  # elsewhere it is what a crash leaves, which was not acknowledged
+                self.has_open_losses |= bool(segment.lost_offsets) and losses_of(verdict.segments, index).is_open
+        self.lost_offsets += lost_count(verdict) if state == "damaged" else 0
+        row = partition_row(verdict) | {"name": name, "key": f"p{self._seen}"}
+        if state == "clean":
+            if len(self.clean) < LISTED:
+                self.clean.append(row)
+            return
+        badness = _badness_of(row, self._seen)
+        _keep(self._listed, (badness, row), LISTED)
+        if len(self._details) < DETAILED or badness > self._details[0][0]:
+            findings = _worst(verdict.findings, SHOWN_FINDINGS)
+            detail = Detail(
+                key=f"p{self._seen}",
+                name=name,
+                row=row,
+                drawing=drawing_of(verdict),
+                findings=findings,
+                hidden=len(verdict.findings) - len(findings),
+            )
+            _keep(self._details, (badness, detail), DETAILED)
+
+
+def _badness_of(row: Mapping[str, object], seen: int) -> tuple[int, ...]:
+    """What decides which partition is worse; the earlier one where nothing else does."""
+    counts = [int(str(row[name])) for name in ("errors", "damage_bytes", "warnings")]
+    return (int(bool(counts[0])), counts[1], counts[0], counts[2], -seen)
+
+
+def _badness(item: tuple[tuple[int, ...], object]) -> tuple[int, ...]:
+    return item[0]
+
+
+def _keep(heap: list[tuple[tuple[int, ...], Kept]], item: tuple[tuple[int, ...], Kept], limit: int) -> None:
+    """Put an item in and the least bad one out where there are too many."""
+    if len(heap) < limit:
+        heapq.heappush(heap, item)
+    else:
+        heapq.heappushpop(heap, item)
+
+
+def _worst(findings: Iterable[Finding], limit: int) -> tuple[Finding, ...]:
+    """The first ones of the worst severities; the order of the files stays."""
+    return tuple(sorted(findings, key=lambda finding: _DATA_RANK[finding.severity])[:limit])

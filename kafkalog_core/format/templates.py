@@ -1,0 +1,342 @@
+"""What a JSON line of a record or a batch looks like: programs for the kernel in `ndjson`, made from `tables.py`.
+
+Column names and their order come from the tables alone; which columns a format lacks (null) is said here, once, for
+the lines and for the row dicts (`rows.py` of the operations) alike.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from functools import cache
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_NAMES, FORMAT_V07, RECORD_FIELDS
+from kafkalog_core.format.decode import codec_name
+from kafkalog_core.format.kernels import programs
+from kafkalog_core.format.layout import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    CONTROL_TYPE_NAMES,
+    DELETE_HORIZON_BIT,
+    MAGIC_V0,
+    MAGIC_V1,
+    MAGIC_V2,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+)
+from kafkalog_core.rows import tables
+from kafkalog_core.text import csv_field, json_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "FORMATS",
+    "PLACE",
+    "CsvTemplate",
+    "Pieces",
+    "Template",
+    "batch_template",
+    "bound_of",
+    "fits_header",
+    "record_template",
+]
+
+
+PLACE: Final = ("topic", "partition", "segment")  # the first columns of both tables; a path may follow them
+_PLACE_PIECE: Final = -1
+FORMATS: Final = (MAGIC_V0, MAGIC_V1, MAGIC_V2, FORMAT_V07)
+MODES: Final = {"auto": 0, "base64": 1, "hex": 2}
+_V2: Final = (MAGIC_V2,)
+_V1_V2: Final = (MAGIC_V1, MAGIC_V2)
+_V07: Final = (FORMAT_V07,)
+_MARKS: Final = {"offset": "head", "format": "tail"}  # of a record; but for 0.7 all from its format on is of the batch
+NAMING: Final = frozenset({"record_name", "batch_name", "batch_bit"})
+_Operation = tuple[str, int, int]
+
+_SUFFIX: Final = ("", "", "_b64", "_hex")  # by null in auto mode, text, base64, hex
+
+
+_BOOLEAN: Final = (False, True)
+_CODECS: Final = tuple(codec_name(codec) for codec in range(CODEC_MASK + 1))
+_CONTROL_TYPES: Final = (*CONTROL_TYPE_NAMES, "unknown")
+
+
+def _record(name: str) -> int:
+    return RECORD_FIELDS.index(name)
+
+
+def _batch(name: str) -> int:
+    return BATCH_FIELDS.index(name)
+
+
+# For each column: the formats that have it, the kernel's operation, its operands (texts are pieces).
+_Rule = tuple[tuple[int, ...], str, int, int | tuple[object, ...]]
+_SHARED_OPERATIONS: Final[dict[str, _Rule]] = {
+    "position": (FORMATS, "batch_int", _batch("position"), 0),
+    "codec": (FORMATS, "batch_name", _batch("codec"), _CODECS),
+    "timestamp_type": (_V1_V2, "batch_bit", TIMESTAMP_TYPE_BIT, ("create", "append")),
+    "leader_epoch": (_V2, "batch_int", _batch("leader_epoch"), 0),
+    "producer_id": (_V2, "batch_int", _batch("producer_id"), 0),
+    "producer_epoch": (_V2, "batch_int", _batch("producer_epoch"), 0),
+    "is_transactional": (_V2, "batch_bit", TRANSACTIONAL_BIT, _BOOLEAN),
+}
+_RECORD_OPERATIONS: Final[dict[str, _Rule]] = {
+    "offset": (FORMATS, "record_int", _record("offset"), 0),
+    "timestamp_ms": (_V1_V2, "record_int", _record("timestamp_ms"), 0),
+    "headers": (_V2, "headers", 0, 0),
+    "sequence": (_V2, "sequence", 0, 0),
+    "control_type": (_V2, "control", 0, _CONTROL_TYPES),
+    "next_offset": (_V07, "record_int", _record("next_offset"), 0),
+    "magic": (_V07, "v07_magic", 0, 0),
+    "attributes": (_V07, "record_int_or_null", _record("attributes"), 0),
+    "crc_stored": (_V07, "record_int", _record("crc_stored"), 0),
+    "crc_ok": (_V07, "record_name", _record("crc_ok"), _BOOLEAN),
+}
+_BATCH_OPERATIONS: Final[dict[str, _Rule]] = {
+    "size_bytes": (FORMATS, "batch_int", _batch("size_bytes"), 0),
+    "base_offset": (FORMATS, "batch_int_unless_v2", _batch("base_offset"), 0),
+    "last_offset": (FORMATS, "batch_int", _batch("last_offset"), 0),
+    "record_count": (FORMATS, "batch_int_unless_v2", _batch("record_count"), 0),
+    "base_timestamp_ms": (_V2, "batch_int", _batch("base_timestamp_ms"), 0),
+    "max_timestamp_ms": (_V1_V2, "batch_int", _batch("max_timestamp_ms"), 0),
+    "base_sequence": (_V2, "batch_int", _batch("base_sequence"), 0),
+    "is_control": (_V2, "batch_bit", CONTROL_BIT, _BOOLEAN),
+    "delete_horizon_ms": (_V2, "batch_int_if", _batch("base_timestamp_ms"), DELETE_HORIZON_BIT),
+    "crc_stored": (FORMATS, "batch_int", _batch("crc_stored"), 0),
+    "crc_computed": (FORMATS, "batch_int_or_null", _batch("crc_computed"), 0),
+    "crc_ok": (FORMATS, "batch_crc_ok", 0, _BOOLEAN),
+}
+
+
+class Pieces:
+    """The literals of programs, and what columns become in them."""
+
+    null = programs.FIRST_PIECES[programs.PIECE_NULL]
+
+    def __init__(self, bytes_mode: str) -> None:
+        self.mode = MODES[bytes_mode]
+        self.pieces: list[bytes] = [self.null, *programs.FIRST_PIECES[1:]]
+
+    def spelled(self, value: object) -> str:
+        """A name or a constant as it stands in a line."""
+        return json.dumps(value)
+
+    def piece(self, *pieces: str) -> int:
+        """Index of the first of the pieces, which follow each other."""
+        self.pieces += [piece.encode("utf-8", "backslashreplace") for piece in pieces]
+        return len(self.pieces) - len(pieces)
+
+    def _bytes_pieces(self, name: str) -> int:
+        """Null, text, base64 and hex form of a bytes member whose name begins with `name`, quote included."""
+        null = f'{name}{_SUFFIX[self.mode + 1]}":null'
+        return self.piece(null, *(f'{name}{suffix}":"' for suffix in _SUFFIX[1:]))
+
+    def operation(self, name: str, batch_format: int, *, is_record: bool) -> _Operation | None:
+        """How a column is written for a format; None: the format lacks it."""
+        special = (_RECORD_OPERATIONS if is_record else _BATCH_OPERATIONS).get(name)
+        formats, kind, a, b = special or _SHARED_OPERATIONS[name]
+        if batch_format not in formats:
+            return None
+        if kind == "headers":
+            return kind, a, self._header_pieces()
+        if kind == "batch_int_unless_v2":  # -1 stands for "unknown" in old formats alone
+            kind = "batch_int" if batch_format == MAGIC_V2 else "batch_int_or_null"
+        if name == "last_offset" and batch_format == FORMAT_V07 and not is_record:
+            a = BATCH_FIELDS.index("base_offset")  # every record of the message is found at its address
+        return kind, a, self.piece(*(self.spelled(text) for text in b)) if isinstance(b, tuple) else b
+
+    def _header_pieces(self) -> int:
+        suffix = _SUFFIX[max(self.mode, 1) + 1]
+        first = self.piece('{"key":"', f'{{"key{suffix}":"')
+        self._bytes_pieces(',"value')
+        self.piece("}")
+        return first
+
+
+class _Program(Pieces):
+    """What all lines of one kind share: programs, and literals but for the one that names the place."""
+
+    def __init__(self, table_of: Mapping[int, tables.Table], constants: Mapping[str, object], bytes_mode: str) -> None:
+        super().__init__(bytes_mode)
+        self.columns: dict[int, list[tuple[str, str, int, object]]] = {}
+        operations: list[int] = []
+        self.entries = array("q", [0] * (FORMAT_V07 + 1))
+        longest = 0
+        for batch_format, table in table_of.items():
+            self.entries[batch_format] = len(operations) // programs.OPERATION_SIZE
+            program = self._program(table, batch_format, constants)
+            operations += program
+            longest = max(longest, len(program))
+        place = len(self.pieces)  # the last piece, made by each template
+        self.operations = array("q", [place if value == _PLACE_PIECE else value for value in operations])
+        self.bound = bound_of(self.pieces, longest)
+        self.text = b"".join(self.pieces)
+        self.starts = [0, *accumulate(map(len, self.pieces))]
+
+    def _program(self, table: tables.Table, batch_format: int, constants: Mapping[str, object]) -> list[int]:
+        """One operation per column that is not the same for all lines, each with the literal text before it."""
+        program: list[int] = []
+        literal = ""
+        is_record = "key" in table.names
+        columns = self.columns[batch_format] = []
+        for name in table.names[1 + len(PLACE) :]:
+            if is_record and name in _MARKS and (name, batch_format) != ("format", FORMAT_V07):
+                program += [programs.OPERATIONS.index(_MARKS[name]), 0, 0, self.piece(literal)]
+                literal = ""
+            if name in constants or name == "format":
+                value = FORMAT_NAMES[batch_format] if name == "format" else constants[name]
+                columns.append((name, "constant", 0, value))
+                literal += f",{json.dumps(name)}:{json.dumps(value)}"
+            elif name in {"key", "value"}:
+                columns.append((name, "text", _record(f"{name}_start"), None))
+                lead = self.piece(literal)
+                pieces = self._bytes_pieces(f',"{name}')
+                program += [programs.OPERATIONS.index("text"), _record(f"{name}_start"), pieces, lead]
+                literal = ""
+            else:
+                operation = self.operation(name, batch_format, is_record=is_record)
+                literal += f",{json.dumps(name)}:"
+                if operation is None:
+                    columns.append((name, "constant", 0, None))
+                    literal += "null"
+                    continue
+                kind, a, b = operation
+                columns.append((name, kind, a, self._names(b) if kind in NAMING else b))
+                lead = self.piece(literal) if program else _PLACE_PIECE
+                program += [programs.OPERATIONS.index(kind), a, b, lead]
+                literal = ""
+        program += [programs.OPERATIONS.index("end"), 0, 0, self.piece(literal + "}\n")]
+        return program
+
+    def _names(self, first: int) -> tuple[str, ...]:
+        """The pieces from `first` on, for whoever reads columns without the kernel."""
+        return tuple(piece.decode() for piece in self.pieces[first:])
+
+
+def bound_of(pieces: Sequence[bytes], operations: int) -> int:
+    """The most that a line takes without its bytes members: each operation writes its literal and a value or name."""
+    return 2 * sum(map(len, pieces)) + operations * 64 + programs.SLACK
+
+
+class Template:
+    """What `kernels.write_rows` reads: programs, literals, and the worst case of a line without its bytes members.
+
+    `columns` says the same for whoever reads without the kernel: for each format the columns behind the place,
+    (name, operation, a, b).
+    """
+
+    def __init__(self, program: _Program, table: tables.Table, place: dict[str, object]) -> None:
+        head: dict[str, object] = {"type": table.name, **place}
+        literal = json_text(head)[:-1] + f',"{table.names[1 + len(PLACE)]}":'
+        piece = literal.encode("utf-8", "backslashreplace")
+        self.mode = self.text_mode = program.mode
+        self.columns = program.columns
+        self.entries = program.entries
+        self.operations = program.operations
+        self.text = program.text + piece + bytes(programs.SLACK)
+        self.starts = array("q", [*program.starts, program.starts[-1] + len(piece)])
+        self.bound = program.bound + len(piece)
+
+
+def record_template(place: dict[str, object], bytes_mode: str, *, resynced: bool) -> Template:
+    """Template of record lines of one file; `place` are the first columns: topic, partition, segment, maybe path."""
+    return Template(_record_program(bytes_mode, resynced), tables.RECORD, place)
+
+
+def batch_template(place: dict[str, object], *, resynced: bool) -> Template:
+    """Template of batch lines of one file; `place` are the first columns: topic, partition, segment, maybe path."""
+    return Template(_batch_program(resynced), tables.BATCH, place)
+
+
+@cache
+def _record_program(bytes_mode: str, resynced: bool) -> _Program:
+    table_of = {kind: tables.RECORD_V07 if kind == FORMAT_V07 else tables.RECORD for kind in FORMATS}
+    return _Program(table_of, {"resynced": resynced}, bytes_mode)
+
+
+@cache
+def _batch_program(resynced: bool) -> _Program:
+    return _Program(dict.fromkeys(FORMATS, tables.BATCH), {"resynced": resynced}, "auto")
+
+
+_BYTES = ("key", "value")
+
+
+def fits_header(header: Sequence[str]) -> bool:
+    """Whether text and base64 of bytes stand side by side, as the kernel writes them."""
+    places = {name: index for index, name in enumerate(header)}
+    return all(places[f"{name}_b64"] == places[name] + 1 for name in _BYTES if {name, f"{name}_b64"} <= places.keys())
+
+
+class CsvTemplate(Pieces):
+    """See `Template`, which it stands in for. `place` are the first columns of rows of one file."""
+
+    null = b""
+
+    def __init__(
+        self, header: Sequence[str], place: Mapping[str, object], bytes_mode: str, *, is_record: bool, resynced: bool
+    ) -> None:
+        super().__init__(bytes_mode)
+        self.text_mode = programs.MODE_BASE64 if self.mode == programs.MODE_TEXT else self.mode  # twice the bytes do
+        self._constants = {**place, "resynced": resynced}
+        self._is_record = is_record
+        operations: list[int] = []
+        self.entries = array("q", [0] * (FORMAT_V07 + 1))
+        longest = 0
+        for batch_format in FORMATS:
+            self.entries[batch_format] = len(operations) // programs.OPERATION_SIZE
+            program = self._program(header, batch_format)
+            operations += program
+            longest = max(longest, len(program))
+        self.operations = array("q", operations)
+        self.text = b"".join(self.pieces) + bytes(programs.SLACK)
+        self.starts = array("q", [0, *accumulate(map(len, self.pieces))])
+        self.bound = bound_of(self.pieces, longest)
+
+    def spelled(self, value: object) -> str:
+        """See Pieces."""
+        return csv_field(value)
+
+    def _program(self, header: Sequence[str], batch_format: int) -> list[int]:
+        """One operation a column that is not the same for all lines, each with the literal text before it."""
+        table = tables.BATCH if not self._is_record else tables.RECORD
+        if self._is_record and batch_format == FORMAT_V07:
+            table = tables.RECORD_V07
+        program: list[int] = []
+        columns = set(table.names)
+        literal, separator = "", ""
+        for name in header:
+            literal += separator
+            separator = ","
+            member = next((one for one in _BYTES if name in {one, f"{one}_b64", f"{one}_hex"}), None)
+            if self._is_record and member is not None:
+                if name == f"{member}_b64" and self.mode == programs.MODE_TEXT:  # written with the one before it
+                    literal = literal.removesuffix(",")
+                    continue
+                start = RECORD_FIELDS.index(f"{member}_start")
+                program += [programs.OPERATIONS.index("csv_text"), start, 0, self.piece(literal)]
+                literal = ""
+            elif name in columns or name in self._constants:
+                constant = self._constant(name, table, batch_format)
+                operation = (
+                    None if constant is not None else self.operation(name, batch_format, is_record=self._is_record)
+                )
+                if operation is None:
+                    literal += constant or ""
+                    continue
+                kind, a, b = operation
+                kind = "csv_headers" if kind == "headers" else kind
+                program += [programs.OPERATIONS.index(kind), a, b, self.piece(literal)]
+                literal = ""
+        return [*program, programs.OP_END, 0, 0, self.piece(literal + "\r\n")]
+
+    def _constant(self, name: str, table: tables.Table, batch_format: int) -> str | None:
+        """A column that is the same in all rows of a format; null: it is not."""
+        if name == "type":
+            return csv_field(table.name)
+        if name == "format":
+            return FORMAT_NAMES[batch_format]
+        return csv_field(self._constants[name]) if name in self._constants else None

@@ -1,0 +1,408 @@
+"""When a broker starts a new segment: the rules, settings and figures that it goes by, and its order of questions."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+from kafkalog_core.errors import LimitError
+from kafkalog_core.format.index_builder import IndexBuilder, first_offset_inside, name_records, offset_of_time
+from kafkalog_core.format.kernels import constants as k
+from kafkalog_core.format.kernels.constants import REBUILD_TIMES
+from kafkalog_core.format.layout import MAGIC_V2, MAX_INT32, MAX_INT64
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog_core.format.columns import BatchColumns
+    from kafkalog_core.storage.scan import Run
+
+__all__ = [
+    "AppendLimits",
+    "AppendRules",
+    "AppendSet",
+    "AppendSink",
+    "Appender",
+    "OpenSegment",
+    "Roll",
+    "RollReason",
+    "roll_reason",
+]
+
+
+RollReason = Literal["bytes", "time", "offset-index", "time-index", "offset-range"]
+"""Why a new segment begins, in the order in which brokers ask."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendRules:
+    """What a release does when it appends.
+
+    Args:
+        bits: of its indexes, REBUILD_LAST to REBUILD_RANGE.
+        counts_set: the bytes that are being appended count with those that are there; 0.8.0 compares what is there.
+        ages_by_records: a segment is as old as timestamps say, once its first batch has one; else by the wall clock.
+        bounds_offsets: offsets that no index of the segment can hold start a new one.
+        names_segment: after the first offset appended, the end of the log, or what is between them in 0.11 and 1.x.
+        indexes_calls: the indexes look at a whole append call as if it were one batch.
+        names_record: a time entry has the offset of the very record, where a batch is not compressed.
+    """
+
+    bits: int
+    counts_set: bool
+    ages_by_records: bool
+    bounds_offsets: bool
+    names_segment: Literal["first", "bounded", "end"]
+    indexes_calls: bool
+    names_record: bool
+
+    @property
+    def has_time_index(self) -> bool:
+        """Whether there is a time index."""
+        return bool(self.bits & REBUILD_TIMES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendLimits:
+    """Settings that count: segment.bytes and .ms, segment.index.bytes, index.interval.bytes, flush.messages and .ms."""
+
+    segment_bytes: int
+    segment_ms: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    flush_messages: int = MAX_INT64
+    flush_ms: int = MAX_INT64
+
+
+@dataclass(slots=True, kw_only=True)
+class OpenSegment:
+    """The segment that is appended to.
+
+    Args:
+        base_offset: of the segment.
+        indexes: as they grow.
+        jitter_ms: what is taken off segment.ms for this one.
+        created_ms: when it was opened; null: nobody knows, and where its records have no time it never grows old.
+        size_bytes: of its log.
+        batches: in it.
+        first_timestamp_ms: largest timestamp of its first append; -1: none.
+        end_offset: behind its last batch.
+    """
+
+    base_offset: int
+    indexes: IndexBuilder
+    jitter_ms: int = 0
+    created_ms: int | None = None
+    size_bytes: int = 0
+    batches: int = 0
+    first_timestamp_ms: int = -1
+    end_offset: int = 0
+
+
+class AppendSet(NamedTuple):
+    """What one append call brings: its bytes, its largest timestamp, its first (-1: unknown) and last offset."""
+
+    size_bytes: int
+    max_timestamp_ms: int
+    first_offset: int
+    last_offset: int
+
+
+class Roll(NamedTuple):
+    """Why a new segment begins, its base offset, and the append that does not go into the one before."""
+
+    reason: RollReason
+    next_base: int
+    batch: AppendSet
+
+
+def roll_reason(
+    segment: OpenSegment, batch: AppendSet, limits: AppendLimits, rules: AppendRules, *, now_ms: int | None = None
+) -> RollReason | None:
+    """Why a broker starts a new segment before an append, the first reason in its order; null: it does not.
+
+    `LogSegment.shouldRoll`. `now_ms` null: nobody knows the time, so that only records tell how old a segment is.
+    """
+    added = batch.size_bytes if rules.counts_set else 0
+    if segment.size_bytes > limits.segment_bytes - added:
+        return "bytes"
+    if segment.size_bytes > 0:
+        waited = _waited(segment, batch.max_timestamp_ms, rules, now_ms)
+        if waited is not None and waited > limits.segment_ms - segment.jitter_ms:
+            return "time"
+    if segment.indexes.is_full:
+        return "offset-index" if segment.indexes.is_offset_index_full else "time-index"
+    if rules.bounds_offsets and batch.last_offset - segment.base_offset > MAX_INT32:
+        return "offset-range"
+    return None
+
+
+def _waited(segment: OpenSegment, max_timestamp_ms: int, rules: AppendRules, now_ms: int | None) -> int | None:
+    if rules.ages_by_records and segment.first_timestamp_ms >= 0:
+        return max_timestamp_ms - segment.first_timestamp_ms
+    return None if now_ms is None or segment.created_ms is None else now_ms - segment.created_ms
+
+
+class AppendSink(Protocol):
+    """Who takes what an appender makes. Calls come in the order of the log."""
+
+    def begin(self, segment: OpenSegment) -> None:
+        """A new segment is there, empty."""
+
+    def append(self, data: memoryview, run: Run, first: int, last: int) -> None:
+        """Bytes for the end of its log: rows `first` to `last` (exclusive) of a run. Valid until the call returns."""
+
+    def end(self, segment: OpenSegment, roll: Roll | None) -> None:
+        """It is complete, indexes closed; without a roll the log ends with it."""
+
+    def flush(self, end_offset: int) -> None:
+        """Bring all below an offset to the disk."""
+
+
+class Appender:
+    """Appends to one partition's log.
+
+    Args:
+        sink: takes what comes of it.
+        base_offset: of the first segment.
+        limits: settings of the topic.
+        rules: of the release.
+        jitter: what is taken off segment.ms for a segment, by its base offset.
+        now_ms: the time at which the first segment is opened; null: it is not known.
+    """
+
+    def __init__(
+        self,
+        sink: AppendSink,
+        base_offset: int,
+        *,
+        limits: AppendLimits,
+        rules: AppendRules,
+        jitter: Callable[[int], int] = lambda _: 0,
+        now_ms: int | None = None,
+    ) -> None:
+        self._sink = sink
+        self._limits = limits
+        self._rules = rules
+        self._jitter = jitter
+        self.end_offset = base_offset
+        self.recovery_point = base_offset
+        self._flushed_ms = now_ms
+        self._segment = self._open(base_offset, now_ms)
+
+    # --- appends ------------------------------------------------------------------------------------------------------
+    def append_batches(self, run: Run, first: int = 0, last: int | None = None, *, now_ms: int | None = None) -> None:
+        """Append batches of a run, each as one call. Raises LimitError or FieldError as a broker's append fails.
+
+        A batch that is larger than a segment may be, which a broker would refuse, gets a segment of its own.
+        """
+        batches = run.batches
+        last = batches.count if last is None else last
+        starts = list(batches.column("position"))
+        while first < last:
+            row, reason = self._next_roll(batches, starts, first, last, now_ms)
+            if row > first:
+                self._write(run, starts, first, row)
+            if reason is not None:
+                self._roll(reason, self._set(batches, row, row + 1), now_ms)
+            first = row
+
+    def append_set(self, run: Run, first: int = 0, last: int | None = None, *, now_ms: int | None = None) -> None:
+        """Append batches of a run in one call. Raises LimitError or FieldError as a broker's append fails."""
+        batches = run.batches
+        last = batches.count if last is None else last
+        if first >= last:
+            return
+        batch = self._set(batches, first, last)
+        if batch.size_bytes > self._limits.segment_bytes:
+            raise LimitError(f"{batch.size_bytes} bytes at once, more than segment.bytes={self._limits.segment_bytes}")
+        reason = roll_reason(self._segment, batch, self._limits, self._rules, now_ms=now_ms)
+        if reason is not None:
+            self._roll(reason, batch, now_ms)
+        self._write(run, list(batches.column("position")), first, last, is_set=True)
+
+    def tick(self, now_ms: int) -> None:
+        """What a broker does every flush period: flush where the last one is flush.ms ago."""
+        if self._flushed_ms is None or now_ms - self._flushed_ms >= self._limits.flush_ms:
+            self.flush()
+            self._flushed_ms = now_ms
+
+    def flush(self) -> None:
+        """Bring everything to the disk."""
+        if self.end_offset > self.recovery_point:
+            self._sink.flush(self.end_offset)
+            self.recovery_point = self.end_offset
+
+    def close(self) -> None:
+        """End the last segment as a clean stop does."""
+        self._segment.indexes.close()
+        self._sink.end(self._segment, None)
+
+    # --- segments -----------------------------------------------------------------------------------------------------
+    def _open(self, base_offset: int, now_ms: int | None) -> OpenSegment:
+        limits = self._limits
+        indexes = IndexBuilder(
+            base_offset,
+            bits=self._rules.bits,
+            interval_bytes=limits.index_interval_bytes,
+            max_index_bytes=limits.segment_index_bytes,
+        )
+        segment = OpenSegment(
+            base_offset=base_offset,
+            indexes=indexes,
+            jitter_ms=self._jitter(base_offset),
+            created_ms=now_ms,
+            end_offset=base_offset,
+        )
+        self._sink.begin(segment)
+        return segment
+
+    def _roll(self, reason: RollReason, batch: AppendSet, now_ms: int | None) -> None:
+        """The next segment; what is below it is flushed, which brokers do in the background."""
+        next_base = self.end_offset
+        if self._rules.names_segment == "first" and batch.first_offset >= 0:
+            next_base = max(next_base, batch.first_offset)
+        elif self._rules.names_segment != "end":
+            next_base = max(next_base, batch.last_offset - MAX_INT32)
+        self._segment.indexes.close()
+        self._sink.end(self._segment, Roll(reason, next_base, batch))
+        self.flush()
+        self._segment = self._open(next_base, now_ms)
+
+    @staticmethod
+    def _set(batches: BatchColumns, first: int, last: int) -> AppendSet:
+        """What a broker knows of batches before it appends them: old formats do not say their first offset."""
+        positions, sizes = batches.column("position"), batches.column("size_bytes")
+        is_known = batches.column("format")[first] == MAGIC_V2
+        return AppendSet(
+            size_bytes=positions[last - 1] + sizes[last - 1] - positions[first],
+            max_timestamp_ms=max(batches.column("max_timestamp_ms")[first:last]),
+            first_offset=batches.column("base_offset")[first] if is_known else -1,
+            last_offset=batches.column("last_offset")[last - 1],
+        )
+
+    # --- where the next one begins ------------------------------------------------------------------------------------
+    def _next_roll(
+        self, batches: BatchColumns, starts: list[int], first: int, last: int, now_ms: int | None
+    ) -> tuple[int, RollReason | None]:
+        """The first row that does not go into this segment, and why; or one up to which all do.
+
+        The same as `roll_reason` for each row by itself, which a property test proves; rows that cannot be the one
+        are passed over in bulk.
+        """
+        segment, limits, rules = self._segment, self._limits, self._rules
+        room = limits.segment_bytes - segment.size_bytes
+        ends = self._row_behind(batches, starts, first, last, room)
+        ends = min(ends, first + max(segment.indexes.room, 0))
+        if rules.bounds_offsets:
+            ends = min(ends, bisect_right(batches.column("last_offset"), segment.base_offset + MAX_INT32, first, last))
+        ends = self._row_too_late(batches, first, ends, now_ms)
+        if ends >= last:
+            return last, None
+        if not segment.size_bytes and ends == first:  # nothing is there to be left behind
+            is_beyond = rules.bounds_offsets and batches.column("last_offset")[first] - segment.base_offset > MAX_INT32
+            return (first, "offset-range") if is_beyond else (first + 1, None)
+        return ends, self._reason_at(batches, starts, first, ends, now_ms)
+
+    def _row_behind(self, batches: BatchColumns, starts: list[int], first: int, last: int, room: int) -> int:
+        """The first row that segment.bytes has no room for."""
+        if not self._rules.counts_set:
+            return bisect_right(starts, starts[first] + room, first, last)
+        row = bisect_right(starts, starts[first] + room, first, last) - 1
+        while row < last and starts[row] + batches.column("size_bytes")[row] - starts[first] <= room:
+            row += 1
+        return max(row, first)
+
+    def _row_too_late(self, batches: BatchColumns, first: int, last: int, now_ms: int | None) -> int:
+        """The first row that is later than segment.ms allows."""
+        segment, times = self._segment, batches.column("max_timestamp_ms")
+        begun = segment.first_timestamp_ms
+        row = first
+        if not segment.size_bytes:
+            begun = times[first]
+            row += 1
+        span = self._limits.segment_ms - segment.jitter_ms
+        if not self._rules.ages_by_records or begun < 0:
+            is_old = now_ms is not None and segment.created_ms is not None and now_ms - segment.created_ms > span
+            return min(row, last) if is_old else last
+        latest = begun + span
+        if row < last and max(times[row:last]) > latest:
+            return next(each for each in range(row, last) if times[each] > latest)
+        return last
+
+    def _reason_at(
+        self, batches: BatchColumns, starts: list[int], first: int, row: int, now_ms: int | None
+    ) -> RollReason | None:
+        """Why a row begins a new segment, with those before it appended; null: the indexes have room for it yet."""
+        if row > first and self._segment.indexes.room <= row - first:
+            return None  # only when they are appended it is known how many entries they got
+        segment = self._segment
+        seen = OpenSegment(
+            base_offset=segment.base_offset,
+            indexes=segment.indexes,
+            jitter_ms=segment.jitter_ms,
+            created_ms=segment.created_ms,
+            size_bytes=segment.size_bytes + starts[row] - starts[first],
+            first_timestamp_ms=segment.first_timestamp_ms
+            if segment.size_bytes
+            else batches.column("max_timestamp_ms")[first],
+        )
+        return roll_reason(seen, self._set(batches, row, row + 1), self._limits, self._rules, now_ms=now_ms)
+
+    # --- bytes and indexes --------------------------------------------------------------------------------------------
+    def _write(self, run: Run, starts: list[int], first: int, last: int, *, is_set: bool = False) -> None:
+        """Put rows into the segment: to the sink first, as a broker does, then to the indexes."""
+        segment, batches = self._segment, run.batches
+        sizes = batches.column("size_bytes")
+        size_bytes = starts[last - 1] + sizes[last - 1] - starts[first]
+        begin = starts[first] - (starts[0] if run.begins is None else run.begins)
+        self._sink.append(run.memory[begin : begin + size_bytes], run, first, last)
+        if not segment.size_bytes:
+            times = batches.column("max_timestamp_ms")
+            segment.first_timestamp_ms = (
+                max(times[first:last]) if is_set and self._rules.indexes_calls else times[first]
+            )
+        places = array("q", accumulate(sizes[first : last - 1], initial=segment.size_bytes))
+        batches.column("position")[first:last] = places
+        if is_set and self._rules.indexes_calls and last - first > 1:
+            self._index_set(run, first, last)
+        else:
+            self._index(run, first, last)
+        batches.column("position")[first:last] = array("q", starts[first:last])
+        segment.size_bytes += size_bytes
+        segment.batches += last - first
+        self.end_offset = segment.end_offset = batches.column("last_offset")[last - 1] + 1
+        if self.end_offset - self.recovery_point >= self._limits.flush_messages:
+            self.flush()
+
+    def _index(self, run: Run, first: int, last: int) -> None:
+        indexes, first_offset = self._segment.indexes, None
+        times = len(indexes.time_index)
+        row = first
+        while True:
+            row, stop = indexes.advance(run.batches, row, last, first_offset=first_offset)
+            if stop != k.REBUILD_FIRST:
+                break
+            first_offset = first_offset_inside(run.memory, run.batches, row)
+        indexes.check(stop, run.batches, row)
+        if self._rules.names_record:
+            name_records(indexes, run.memory, run.batches, first, last, times_before=times)
+
+    def _index_set(self, run: Run, first: int, last: int) -> None:
+        batches, indexes = run.batches, self._segment.indexes
+        times = batches.column("max_timestamp_ms")
+        latest = max(times[first:last])
+        row = next(each for each in range(first, last) if times[each] == latest)
+        names_record = self._rules.names_record
+        indexes.add_set(
+            position=batches.column("position")[first],
+            first_offset=first_offset_inside(run.memory, batches, first),
+            last_offset=batches.column("last_offset")[last - 1],
+            max_timestamp_ms=latest,
+            offset_of_max=offset_of_time(run.memory, batches, row)
+            if names_record
+            else batches.column("last_offset")[row],
+        )

@@ -1,0 +1,178 @@
+"""Assumed values because of which a plan would lose data, and the options that state the real ones.
+
+Only values that decide which records are lost count: the policy that deletes or compacts, the limits of age and size,
+the high watermark below which all replicas have the records. Settings that only decide when a broker acts (dirty ratio,
+check interval), how files are cut and indexed (segment.bytes, index.interval.bytes), or for how long a broker keeps the
+state of an idle producer, lose no record and are never asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.command_lines import shell_word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kafkalog_core.command_lines import CommandLine
+    from kafkalog_core.kafka.logdir.segment_views import PartitionView
+    from kafkalog_core.kafka.setting_table import GapKind, Setting, TopicSettings
+
+__all__ = [
+    "ASSUME",
+    "Assumption",
+    "assumed_of_broker",
+    "assumed_of_topic",
+    "assumed_watermark",
+    "forecast_note",
+    "refusal",
+    "summary",
+    "with_options",
+]
+
+ASSUME: Final = "--assume-defaults"
+_SHOWN: Final = 4
+_CONFIG: Final = "--config FILE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumption:
+    """One value that is only assumed.
+
+    Args:
+        what: the value: `cleanup.policy=delete`.
+        of: what it is of: `topic customers`, `the broker`.
+        why: why it is not known, a clause.
+        kind: the kind of the gap; None: no setting.
+        option: the option that states this value; None: there is none.
+    """
+
+    what: str
+    of: str
+    why: str
+    kind: GapKind | None = None
+    option: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """`cleanup.policy=delete of topic customers (why it is not known)`."""
+        return f"{self.what} of {self.of} ({self.why})"
+
+
+def assumed_of_topic(topic: TopicSettings, names: Iterable[str]) -> Iterator[Assumption]:
+    """Yield those of some settings of a topic that are only assumed."""
+    for name in names:
+        setting = topic.setting(name)
+        if setting.gap is None:
+            continue
+        option = f"--topic-config {shell_word(f'{topic.topic}:{name}={setting.text}')}"
+        if topic.topic is None:
+            option = f"--set {shell_word(f'{name}={setting.text}')}"
+        of = "the topic" if topic.topic is None else f"topic {topic.topic}"
+        yield _assumption(setting, of, option)
+
+
+def assumed_of_broker(settings: Iterable[Setting]) -> Iterator[Assumption]:
+    """Yield those of some settings of the broker that are only assumed."""
+    for setting in settings:
+        if setting.gap is not None:
+            yield _assumption(setting, "the broker", f"--set {shell_word(f'{setting.name}={setting.text}')}")
+
+
+def assumed_watermark(view: PartitionView) -> Iterator[Assumption]:
+    """Yield that the high watermark of a partition is not known, where it is not."""
+    if not view.is_high_watermark_known:
+        yield Assumption(
+            what=f"high watermark {view.high_watermark}, the log end offset,",
+            of=f"{view.topic}-{view.number}",
+            why="no replication-offset-checkpoint has it, so records may be missing on other replicas",
+        )
+
+
+def summary(assumptions: Sequence[Assumption]) -> str:
+    """Return what is assumed, in one clause: the same values of several topics once, with why they are not known."""
+    values: dict[tuple[str, str], dict[str, None]] = {}
+    for each in assumptions:
+        values.setdefault((each.of, each.why), {})[each.what] = None
+    owners: dict[tuple[tuple[str, ...], str], list[str]] = {}
+    for (of, why), what in values.items():
+        owners.setdefault((tuple(what), why), []).append(of)
+    groups = [f"{_and(what)} of {_owners(of)} ({why})" for (what, why), of in owners.items()]
+    more = len(groups) - _SHOWN
+    return "; ".join(groups[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+
+
+def forecast_note(assumptions: Sequence[Assumption]) -> str:
+    """Return the first sentences of a forecast that depends on assumptions."""
+    return (
+        f"This forecast depends on assumed values: {summary(assumptions)}. --apply uses them only if you "
+        f"state them (--topic-config, --set, {_CONFIG}) or accept them ({ASSUME})."
+    )
+
+
+def refusal(assumptions: Sequence[Assumption], command_line: CommandLine | None) -> str:
+    """Return why a plan is refused, with each option that settles it.
+
+    Args:
+        assumptions: at least one.
+        command_line: what was typed; None: unknown.
+    """
+    ways = []  # what finds the real values comes before what states them, and taking assumed ones last
+    if any(each.kind in {"no-log", "damaged"} for each in assumptions):
+        ways.append("name the broker's log directory with the metadata log (__cluster_metadata-0) too")
+    ways += [*_with_config(assumptions, command_line), *_stating(assumptions, command_line)]
+    ways.append(f"accept what is assumed: {with_options(command_line, ASSUME)}")
+    return (
+        f"this plan would lose records because of assumed values: {summary(assumptions)}. Either {'; or '.join(ways)}"
+    )
+
+
+def with_options(command_line: CommandLine | None, *options: str) -> str:
+    """Return a command line with more options, ready to paste; where it is unknown the options alone."""
+    return " ".join(options) if command_line is None else command_line.with_options(*options)
+
+
+def _stating(assumptions: Sequence[Assumption], line: CommandLine | None) -> Iterator[str]:
+    """The values as options, as far as they have some; of many topics those of the first."""
+    given = [each for each in assumptions if each.option is not None]
+    if not given:
+        return
+    options = list(dict.fromkeys(str(each.option) for each in given))
+    if len(given) < len(list(assumptions)):  # what no option states is accepted
+        options.append(ASSUME)
+    owners = list(dict.fromkeys(each.of for each in given))
+    hint = ""
+    if any(each.kind == "zookeeper" for each in given):
+        hint = " (kafka-configs.sh --describe --entity-type topics shows them)"
+    if len(owners) <= _SHOWN:
+        yield f"state the real values{hint}, in place of those assumed here: {with_options(line, *options)}"
+        return
+    first = " ".join(dict.fromkeys(str(each.option) for each in given if each.of == owners[0]))
+    yield f"state the real values{hint} of each of them, like {first}"
+
+
+def _with_config(assumptions: Iterable[Assumption], line: CommandLine | None) -> Iterator[str]:
+    """The broker's server.properties, where that can settle all of it."""
+    kinds = {each.kind for each in assumptions}
+    command = with_options(line, _CONFIG)
+    if kinds == {"no-config"}:
+        yield f"give the broker's server.properties: {command}"
+    elif kinds <= {"no-config", "no-log"}:
+        yield f"give the broker's server.properties, whose log.dirs or metadata.log.dir has the metadata log: {command}"
+
+
+def _assumption(setting: Setting, of: str, option: str) -> Assumption:
+    why, kind = ("", None) if setting.gap is None else (setting.gap.why, setting.gap.kind)
+    return Assumption(what=f"{setting.name}={setting.text}", of=of, why=why, kind=kind, option=option)
+
+
+def _owners(owners: Sequence[str]) -> str:
+    """`topic a`; of several `topic a, topic b and 7 more`."""
+    more = len(owners) - _SHOWN
+    return _and(owners) if more <= 0 else f"{', '.join(owners[:_SHOWN])} and {more} more"
+
+
+def _and(texts: Sequence[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"

@@ -1,0 +1,290 @@
+"""Which segments hold a range of offsets, as Kafka's `LogSegments.values(from, to)` tells."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog_core.errors import FormatError, StorageError
+from kafkalog_core.format.index import iter_offset_entries, split_size
+from kafkalog_core.format.layout import MAX_BATCH_BYTES, OFFSET_INDEX_ENTRY
+from kafkalog_core.format.names import FileKind
+from kafkalog_core.format.snapshot import decode_snapshot
+from kafkalog_core.kafka.producer_anomalies import markers_of
+from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates
+from kafkalog_core.kafka.rules import recovery_rules
+from kafkalog_core.storage.scan import Damage, ScanOptions, scan
+from kafkalog_core.storage.segment_lookup import IndexPages
+from kafkalog_core.storage.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kafkalog_core.kafka.cleaner.rules import CleanConfig, CleaningRules
+    from kafkalog_core.kafka.logdir.segment_views import PartitionView
+    from kafkalog_core.kafka.logdir.top_files import BrokerDir
+    from kafkalog_core.kafka.producers import OpenTxn
+    from kafkalog_core.kafka.releases import Release
+    from kafkalog_core.storage.partition import Partition
+
+__all__ = ["CleanLog", "CleanSegment", "LastRecord", "read_clean_log", "segments_in"]
+
+
+def segments_in(
+    segments: Sequence[CleanSegment], first_offset: int, end_offset: int, rules: CleaningRules
+) -> Sequence[CleanSegment]:
+    """Segments from the one that holds `first_offset` on, that start before `end_offset`.
+
+    Args:
+        segments: by base offset.
+        first_offset: one below the first base offset gives all from the first segment on.
+        end_offset: exclusive; not below `first_offset`.
+        rules: up to 0.10.0 a range from an offset to itself has the segment that holds it.
+    """
+    if first_offset == end_offset and rules.shortcuts_empty_ranges:
+        return ()
+    bases = [segment.base_offset for segment in segments]
+    first = max(0, bisect_right(bases, first_offset) - 1)
+    return segments[first : max(first, bisect_left(bases, end_offset))]
+
+
+_HEADERS: Final = ScanOptions(check=False)
+_SEQUENCES: Final = "unchecked"
+_MAX_SNAPSHOT_BYTES: Final = 256 * 1024 * 1024
+_NS_PER_MS: Final = 1_000_000
+
+
+class LastRecord(NamedTuple):
+    """What a broker knows of a producer's last batch; `last_offset` null: its last one was a marker."""
+
+    last_offset: int | None
+    producer_epoch: int
+    last_sequence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanSegment:
+    """A segment; sizes are those of its files, 0 for one that is not there.
+
+    `largest_timestamp_ms`: of its records, or the log's modification time where they have none.
+    """
+
+    base_offset: int
+    path: str
+    size_bytes: int
+    mtime_ns: int
+    largest_timestamp_ms: int
+    index_bytes: int = 0
+    timeindex_bytes: int = 0
+    index_path: str | None = None
+    txnindex_path: str | None = None
+
+    @property
+    def mtime_ms(self) -> int:
+        """When the log file was modified last, as Java tells it."""
+        return self.mtime_ns // _NS_PER_MS
+
+    def position_of(self, offset: int) -> int:
+        """Where a reader of this offset starts, by the offset index; 0 where there is none that can be read."""
+        if self.index_path is None or offset <= self.base_offset:
+            return 0
+        try:
+            with Source.open(self.index_path) as source:
+                pages = IndexPages(source, OFFSET_INDEX_ENTRY)
+                slot = pages.search(offset - self.base_offset).lower if pages.count else None
+                return 0 if slot is None else min(max(pages.entry(slot)[1], 0), self.size_bytes)
+        except StorageError:
+            return 0
+
+    def last_indexed_offset(self) -> int:
+        """The offset of the last entry of its offset index, the base offset where there is none."""
+        if self.index_path is None:
+            return self.base_offset
+        with Source.open(self.index_path) as source:
+            count, _ = split_size(OFFSET_INDEX_ENTRY, source.size_bytes)
+            size = OFFSET_INDEX_ENTRY.size
+            entries = list(iter_offset_entries(source.read((count - 1) * size, size))) if count else []
+        return self.base_offset + (entries[0][0] if entries else 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanLog:
+    """A log between two cleans.
+
+    Args:
+        segments: by base offset, the active one last; never empty.
+        log_start_offset: from where on a broker serves it.
+        high_watermark: up to where all replicas have it.
+        end_offset: behind the last record.
+        first_unstable_offset: first offset of a transaction that is open, or was at the high watermark; null: none.
+        open_transaction: the open one that began first; null: none is.
+        checkpoint: first offset that no clean has seen, as the cleaner's checkpoint has it; null: it has none.
+        producers: those a broker remembers, by id.
+    """
+
+    topic: str | None
+    partition: int | None
+    path: str
+    segments: tuple[CleanSegment, ...]
+    log_start_offset: int
+    high_watermark: int
+    end_offset: int
+    first_unstable_offset: int | None = None
+    open_transaction: OpenTxn | None = None
+    checkpoint: int | None = None
+    producers: dict[int, LastRecord]
+
+    @property
+    def active(self) -> CleanSegment:
+        """The last segment."""
+        return self.segments[-1]
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The first unstable offset, else the high watermark."""
+        unstable = self.first_unstable_offset
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    def after(self, checkpoint: int, cleaned: Iterable[CleanSegment]) -> CleanLog:
+        """The log once segments of it were cleaned: these stand for all from the first of them to the next kept one.
+
+        Args:
+            checkpoint: where the clean ended.
+            cleaned: what it wrote; of all groups, from the start of the log on.
+        """
+        new = tuple(cleaned)
+        kept = [segment for segment in self.segments if segment.base_offset >= checkpoint]
+        return replace(self, checkpoint=checkpoint, segments=(*new, *kept))
+
+
+def read_clean_log(
+    view: PartitionView, broker_dir: BrokerDir | None, rules: CleaningRules, config: CleanConfig, now_ms: int
+) -> CleanLog:
+    """The log of a partition as it lies there.
+
+    Args:
+        view: of the partition; with segments.
+        broker_dir: the log directory around it, null: none.
+        rules: of the release.
+        config: of the topic.
+        now_ms: by when silent producers are forgotten.
+
+    Raises:
+        NotFoundError: A log is gone.
+        AccessError: One cannot be read.
+    """
+    partition = view.partition
+    checkpoint = None
+    if broker_dir is not None and broker_dir.is_served(partition.name):
+        checkpoint = broker_dir.offset(FileKind.CLEANER_OFFSET, partition.name)
+    segments = _segments(view)
+    states, unstable = ProducerStates(sequences=_SEQUENCES), None
+    if rules.heeds_transactions:
+        is_clean = broker_dir is not None and broker_dir.log_dir.is_clean
+        states, completed = _load_producers(partition, segments, view, is_clean=is_clean)
+        firsts = [transaction.first_offset for transaction in states.open_transactions()[:1]]
+        unstable = min((*firsts, *completed), default=None)
+        unstable = None if unstable is None else max(unstable, view.log_start_offset)
+    return CleanLog(
+        topic=view.topic,
+        partition=view.number,
+        path=view.path,
+        segments=segments,
+        log_start_offset=view.log_start_offset,
+        high_watermark=view.high_watermark,
+        end_offset=view.end_offset,
+        first_unstable_offset=unstable,
+        open_transaction=next(iter(states.open_transactions()), None),
+        checkpoint=checkpoint,
+        producers=_last_records(states, rules.release, now_ms - config.expiration_ms),
+    )
+
+
+def _segments(view: PartitionView) -> tuple[CleanSegment, ...]:
+    by_base = {segment.base_offset: segment for segment in view.partition.segments}
+    segments = []
+    for seen in view.segments:
+        files = by_base[seen.base_offset]
+        segments.append(
+            CleanSegment(
+                base_offset=seen.base_offset,
+                path=seen.path,
+                size_bytes=seen.size_bytes,
+                mtime_ns=files.files[0].mtime_ns,
+                largest_timestamp_ms=seen.largest_timestamp_ms,
+                index_bytes=seen.index_bytes or 0,
+                timeindex_bytes=seen.timeindex_bytes or 0,
+                index_path=None if files.index is None else files.index.path,
+                txnindex_path=None if files.txnindex is None else files.txnindex.path,
+            )
+        )
+    return tuple(segments)
+
+
+# --- producers ---------------------------------------------------------------------------------------------------
+def _load_producers(
+    partition: Partition, segments: Sequence[CleanSegment], view: PartitionView, *, is_clean: bool
+) -> tuple[ProducerStates, list[int]]:
+    """The producers at the end of the log, as a broker loads them: the newest snapshot, and the batches behind it.
+
+    Also the first offsets of transactions that ended at or behind the high watermark. A broker that was stopped well
+    and finds no snapshot does not look for producers at all.
+    """
+    states, offset = _newest_snapshot(partition, view.end_offset)
+    if states is None:
+        if is_clean and not partition.snapshots:
+            return ProducerStates(sequences=_SEQUENCES), []
+        states, offset = ProducerStates(sequences=_SEQUENCES), view.log_start_offset
+    completed: list[int] = []
+    ends = [*(following.base_offset for _, following in pairwise(segments)), view.end_offset]
+    for segment, end in zip(segments, ends, strict=True):
+        if end <= offset:
+            continue
+        completed += (
+            event.first_offset
+            for event in _replayed(segment, states, offset)
+            if isinstance(event, CompletedTxn) and event.last_offset >= view.high_watermark
+        )
+    return states, completed
+
+
+def _newest_snapshot(partition: Partition, end_offset: int) -> tuple[ProducerStates | None, int]:
+    for file in reversed(partition.snapshots):
+        offset = file.name.base_offset
+        if offset is None or not file.name.canonical or offset > end_offset or file.size_bytes > _MAX_SNAPSHOT_BYTES:
+            continue
+        try:
+            with Source.open(file.path) as source:
+                entries = decode_snapshot(source.window(0, source.size_bytes))
+            return ProducerStates.from_snapshot(entries, sequences=_SEQUENCES), offset
+        except (FormatError, StorageError):
+            continue
+    return None, 0
+
+
+def _replayed(segment: CleanSegment, states: ProducerStates, from_offset: int) -> Iterable[object]:
+    """Carry the batches of a segment on into the states, from the one that holds an offset on, up to damage."""
+    start = segment.position_of(from_offset)
+    with Source.open(segment.path) as source:
+        for item in scan(source, base_offset=None, options=_HEADERS, start=start):
+            if isinstance(item, Damage):
+                if item.size_bytes:
+                    return
+                continue
+            if item.batches.holds_only("producer_id", -1):
+                continue
+            first = bisect_left(item.batches.column("last_offset"), from_offset)
+            markers = markers_of(item.memory, item.batches, max_bytes=MAX_BATCH_BYTES)
+            yield from states.replay(item.batches, markers, first=first)
+
+
+def _last_records(states: ProducerStates, release: Release, forgotten_ms: int) -> dict[int, LastRecord]:
+    return {
+        entry.producer_id: LastRecord(
+            entry.last_offset if entry.last_offset >= 0 else None, entry.producer_epoch, entry.last_sequence
+        )
+        for entry in states.snapshot_entries(recovery_rules(release).snapshot_style)
+        if entry.current_txn_first_offset >= 0 or entry.timestamp_ms > forgotten_ms
+    }

@@ -1,0 +1,356 @@
+"""What differs between the cleaners of Kafka's releases: one field a rule, one table for all of them.
+
+Each rule names the first release that has it. Sources read: 0.8.2.2, 0.9.0.1, 0.10.0.1, 0.10.2.2, 0.11.0.3, 1.1.1,
+2.1.1, 2.8.2, 3.9.1, 4.1.0, 4.3.1; of 4.4.0 the class files. A change between two of these that no ticket dates is put
+where the project's notes of the release first speak of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeVar, cast
+
+from kafkalog_core.errors import SettingError
+from kafkalog_core.format.layout import MAX_INT32
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
+from kafkalog_core.kafka.releases import Release, Since
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog_core.kafka.setting_table import TopicSettings
+    from kafkalog_core.kafka.settings import Settings
+
+__all__ = [
+    "NO_RECORD_LIMIT",
+    "CleanConfig",
+    "CleaningRules",
+    "MapFilling",
+    "check_cleaner_settings",
+    "clean_config",
+    "cleaner_settings",
+    "cleaning_rules",
+    "why_never_cleaned",
+    "why_not_current",
+]
+
+
+_Value = TypeVar("_Value")
+MapFilling = Literal["skipping", "spans", "whole", "records"]
+"""How the offset map is filled.
+
+- skipping: segment by segment; one that is past what surely fits is passed over, later ones may be taken (0.8)
+- spans: whole segments while the number of their offsets fits (0.9)
+- whole: record by record, but only segments that fitted wholly count (0.10.0)
+- records: record by record, up to the last one that fitted
+"""
+Wrappers = Literal["filter", "relative", "absolute", "flat"]
+Lz4Java = Literal["1.2", "1.3", "1.5"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningRules:
+    """The rules of one release's cleaner.
+
+    Args:
+        release: whose they are.
+        map_filling: how the offset map is filled.
+        follows_batches: the map's end follows every batch, not only those of whose keys one was put (0.11).
+        jumps_gaps: behind a whole segment the map ends at the next segment's base offset (KAFKA-8764).
+        starts_at_segment: the first dirty offset must be a segment's base offset; the clean fails else.
+        has_min_lag: min.compaction.lag.ms counts (KIP-58).
+        has_max_lag: max.compaction.lag.ms counts (KIP-354).
+        heeds_transactions: the first unstable offset bounds the clean, and aborted data and markers go.
+        heeds_high_watermark: the high watermark bounds it too.
+        resets_below_start: a checkpoint below the log start counts as the log start.
+        resets_above_end: one above the log end too.
+        starts_at_first_segment: the log start is the first segment's base offset, whatever is checkpointed.
+        clean_bytes_before_dirty: what counts as clean ends one offset early.
+        shortcuts_empty_ranges: no segment is in a range of offsets from one to itself.
+        keeps_past_latest: records behind what was mapped stay.
+        looks_up_control_keys: control records go through the rule for keys.
+        uses_horizons: tombstones and markers of v2 batches live until the batch's delete horizon (KIP-534).
+        converts_legacy: batches of v0 and v1 become v2.
+        wrappers: how compressed v0 and v1 messages are written. 0.10.0 and 0.10.1 give them the magic of the topic's
+            message format, even where those inside have another (KAFKA-4298); that damage is not done here.
+        names_gzip_system: gzip's header says that the system is unknown; Java before 16, which ran these, says 0.
+        lz4_java: the version of lz4-java from which on lz4 is compressed as this release's lz4-java does.
+        last_of_producer: by what a producer's last batch is known: its offset, its sequence; null: it is not kept.
+        keeps_round_end: the last batch before the bound is kept, if need be empty (4.1 to 4.3).
+        keeps_watermark_end: the last batch before the high watermark is kept so (4.4).
+        shares_transactions: one state of transactions for a whole clean, not a new one for each segment.
+        reads_empty_markers: control batches without a record are passed, where older cleaners stop with an error.
+        strict_group_limits: groups stay below the limits; else they may reach them.
+        groups_time_indexes: sizes of time indexes count too.
+        groups_by_last_entry: the offset span of a group is that of its last index entry.
+        frees_empty_segments: an empty segment joins a group whatever its offsets.
+        appends_chunks: what one read gave is one append: index entries are made for it as a whole.
+        grows_to_batches: a batch above max.message.bytes is read all the same; older cleaners stop with an error.
+        fails_on_null_keys: a record without a key stops the cleaner.
+    """
+
+    release: Release
+    map_filling: MapFilling
+    follows_batches: bool
+    jumps_gaps: bool
+    starts_at_segment: bool
+    has_min_lag: bool
+    has_max_lag: bool
+    heeds_transactions: bool
+    heeds_high_watermark: bool
+    resets_below_start: bool
+    resets_above_end: bool
+    starts_at_first_segment: bool
+    clean_bytes_before_dirty: bool
+    shortcuts_empty_ranges: bool
+    keeps_past_latest: bool
+    looks_up_control_keys: bool
+    uses_horizons: bool
+    converts_legacy: bool
+    wrappers: Wrappers
+    names_gzip_system: bool
+    lz4_java: Lz4Java
+    last_of_producer: Literal["offset", "sequence"] | None
+    keeps_round_end: bool
+    keeps_watermark_end: bool
+    shares_transactions: bool
+    reads_empty_markers: bool
+    strict_group_limits: bool
+    groups_time_indexes: bool
+    groups_by_last_entry: bool
+    frees_empty_segments: bool
+    appends_chunks: bool
+    grows_to_batches: bool
+    fails_on_null_keys: bool
+
+
+_OLDEST: Final = Since.LOG_FILES
+_NEVER: Final = Release(1000, 0)
+_SINCE: Final[Mapping[str, tuple[Release, Release]]] = {
+    # rule: from this release on, up to before that one
+    "follows_batches": (Since.PRODUCERS, _NEVER),
+    "jumps_gaps": (Since.CLEANER_JUMPS_GAPS, _NEVER),
+    "starts_at_segment": (_OLDEST, Since.CLEANER_STARTS_ANYWHERE),
+    "has_min_lag": (Since.COMPACTION_LAG, _NEVER),
+    "has_max_lag": (Since.MAX_COMPACTION_LAG, _NEVER),
+    "heeds_transactions": (Since.PRODUCERS, _NEVER),
+    "heeds_high_watermark": (Since.CLEANER_HEEDS_HIGH_WATERMARK, _NEVER),
+    "resets_below_start": (Since.CLEANER_RESETS_BELOW_START, _NEVER),
+    "resets_above_end": (Since.CLEANER_RESETS_ABOVE_END, _NEVER),
+    "starts_at_first_segment": (_OLDEST, Since.CLEANER_STARTS_AT_LOG_START),
+    "clean_bytes_before_dirty": (_OLDEST, Since.CLEANER_COUNTS_ALL_CLEAN_BYTES),
+    "shortcuts_empty_ranges": (Since.CLEANER_SKIPS_EMPTY_RANGES, _NEVER),
+    "keeps_past_latest": (Since.CLEANER_KEEPS_PAST_LATEST, _NEVER),
+    "looks_up_control_keys": (Since.PRODUCERS, Since.DELETE_HORIZONS),
+    "uses_horizons": (Since.DELETE_HORIZONS, _NEVER),
+    "converts_legacy": (Since.CLEANER_CONVERTS_LEGACY, _NEVER),
+    "names_gzip_system": (Since.JAVA_17, _NEVER),
+    "keeps_round_end": (Since.CLEANER_KEEPS_ROUND_END, Since.CLEANER_KEEPS_WATERMARK_END),
+    "keeps_watermark_end": (Since.CLEANER_KEEPS_WATERMARK_END, _NEVER),
+    "shares_transactions": (Since.CLEANER_SHARES_TRANSACTIONS, _NEVER),
+    "reads_empty_markers": (Since.EMPTY_MARKERS_READ, _NEVER),
+    "strict_group_limits": (_OLDEST, Since.CLEANER_FILLS_GROUPS),
+    "groups_time_indexes": (Since.TIME_INDEX, _NEVER),
+    "groups_by_last_entry": (Since.CLEANER_GROUPS_BY_LAST_ENTRY, Since.TIME_INDEX),
+    "frees_empty_segments": (Since.CLEANER_FREES_EMPTY_SEGMENTS, _NEVER),
+    "appends_chunks": (_OLDEST, Since.APPENDED_BATCH_BY_BATCH),
+    "grows_to_batches": (Since.CLEANER_GROWS_BUFFERS, _NEVER),
+    "fails_on_null_keys": (_OLDEST, Since.CLEANER_TAKES_NULL_KEYS),
+}
+_FILLINGS: Final[tuple[tuple[Release, MapFilling], ...]] = (
+    (_OLDEST, "skipping"),
+    (Since.CLEANER_FILLS_GROUPS, "spans"),
+    (Since.MAGIC_1, "whole"),
+    (Since.CLEANER_MAPS_RECORDS, "records"),
+)
+_WRAPPERS: Final[tuple[tuple[Release, Wrappers], ...]] = (
+    (_OLDEST, "flat"),
+    (Since.CLEANER_FILLS_GROUPS, "absolute"),
+    (Since.MAGIC_1, "relative"),
+    (Since.CLEANER_FILTERS_WRAPPERS, "filter"),
+)
+_LZ4_JAVA: Final[tuple[tuple[Release, Lz4Java], ...]] = (
+    (_OLDEST, "1.2"),  # 0.9.0.1 brings 1.2.0
+    (Since.MAGIC_1, "1.3"),  # 0.10.0.1 brings 1.3.0, and 2.0.1 brings 1.4.1, which compresses the same
+    (Since.ZSTD, "1.5"),  # 2.1.1 brings 1.5.0; those up to 1.11.2 (4.4.0) compress the same
+)
+_LAST_OF_PRODUCER: Final[tuple[tuple[Release, Literal["offset", "sequence"] | None], ...]] = (
+    (_OLDEST, None),
+    (Since.PRODUCERS, "sequence"),
+    (Since.CLEANER_KEEPS_LAST_OFFSET, "offset"),
+)
+
+
+def cleaning_rules(release: Release) -> CleaningRules:
+    """The rules of a release; of 0.7, which had no cleaner, those of the first one."""
+    flags = {name: first <= release < end for name, (first, end) in _SINCE.items()}
+    return CleaningRules(
+        release=release,
+        map_filling=_at(_FILLINGS, release),
+        wrappers=_at(_WRAPPERS, release),
+        lz4_java=_at(_LZ4_JAVA, release),
+        last_of_producer=_at(_LAST_OF_PRODUCER, release),
+        **flags,
+    )
+
+
+def _at(steps: tuple[tuple[Release, _Value], ...], release: Release) -> _Value:
+    return next((value for first, value in reversed(steps) if first <= release), steps[0][1])
+
+
+_SETTINGS: Final = (
+    "cleanup.policy",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "max.compaction.lag.ms",
+    "delete.retention.ms",
+    "segment.bytes",
+    "segment.index.bytes",
+    "index.interval.bytes",
+    "max.message.bytes",
+)
+_RECORD_LIMIT: Final = "max.decompressed.message.bytes"
+NO_RECORD_LIMIT: Final = MAX_INT32 - 8
+"""Kafka's default of max.decompressed.message.bytes, the largest array of Java: no record can be above it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanConfig:
+    """Sizes in bytes, times in milliseconds.
+
+    `memory_bytes` and `io_buffer_bytes` are what one cleaner thread has: for its offset map, and to read with at once.
+    `max_message_bytes`: the larger one of the topic's and the broker's, up to which it grows.
+    `max_record_bytes`: of one record of a compressed batch, its length prefix not counted; the clean fails above it.
+    `expiration_ms`: a producer that was silent for so long is forgotten.
+    """
+
+    is_compacted: bool
+    is_deleted: bool
+    is_cleaner_on: bool
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    max_message_bytes: int
+    max_record_bytes: int
+    delete_retention_ms: int
+    min_lag_ms: int
+    max_lag_ms: int
+    min_dirty_ratio: float
+    memory_bytes: int
+    load_factor: float
+    io_buffer_bytes: int
+    expiration_ms: int
+
+
+def cleaner_settings(release: Release) -> tuple[str, ...]:
+    """Return the names of a topic's settings that count for the cleaner of a release."""
+    return (*_SETTINGS, _RECORD_LIMIT) if release >= Since.RECORD_LIMIT else _SETTINGS
+
+
+def clean_config(settings: Settings, topic: TopicSettings, *, memory_bytes: int | None = None) -> CleanConfig:
+    """What counts for a topic. Raises SettingError for a value that a setting cannot have.
+
+    Args:
+        settings: of the broker.
+        topic: of the topic.
+        memory_bytes: for the offset map; null: what the broker's settings give one thread.
+    """
+    threads = max(cast("int", settings.broker("log.cleaner.threads").value), 1)
+    buffer = cast("int", settings.broker("log.cleaner.dedupe.buffer.size").value)
+    return CleanConfig(
+        is_compacted="compact" in topic.cleanup_policy,
+        is_deleted="delete" in topic.cleanup_policy,
+        is_cleaner_on=cast("bool", settings.broker("log.cleaner.enable").value),
+        segment_bytes=topic.segment_bytes,
+        segment_index_bytes=topic.segment_index_bytes,
+        index_interval_bytes=topic.index_interval_bytes,
+        max_message_bytes=max(topic.max_message_bytes, cast("int", settings.broker("max.message.bytes").value)),
+        max_record_bytes=(
+            topic.max_decompressed_message_bytes if settings.release >= Since.RECORD_LIMIT else NO_RECORD_LIMIT
+        ),
+        delete_retention_ms=topic.delete_retention_ms,
+        min_lag_ms=topic.min_compaction_lag_ms,
+        max_lag_ms=topic.max_compaction_lag_ms,
+        min_dirty_ratio=topic.min_cleanable_dirty_ratio,
+        memory_bytes=min(buffer // threads, MAX_INT32) if memory_bytes is None else memory_bytes,
+        load_factor=cast("float", settings.broker("log.cleaner.io.buffer.load.factor").value),
+        io_buffer_bytes=cast("int", settings.broker("log.cleaner.io.buffer.size").value) // threads // 2,
+        expiration_ms=settings.producer_expiration_ms,
+    )
+
+
+_LEAST_MAP_BYTES: Final = 1024 * 1024
+_POLICIES: Final = frozenset({"compact", "delete"})
+
+
+def check_cleaner_settings(settings: Settings, topic: TopicSettings) -> None:
+    """Raises SettingError for values that are out of range, or that contradict each other."""
+    name = "" if topic.topic is None else f" (topic {topic.topic})"
+    if not 0 <= topic.min_cleanable_dirty_ratio <= 1:
+        raise SettingError(
+            f"min.cleanable.dirty.ratio={topic.min_cleanable_dirty_ratio}{name}: Kafka takes a number from 0 to 1"
+        )
+    if settings.release >= Since.MAX_COMPACTION_LAG and topic.min_compaction_lag_ms > topic.max_compaction_lag_ms:
+        raise SettingError(
+            f"min.compaction.lag.ms={topic.min_compaction_lag_ms} and "
+            f"max.compaction.lag.ms={topic.max_compaction_lag_ms}{name} contradict each other: records would have to "
+            "be compacted before they may be, and Kafka refuses it"
+        )
+    unknown = sorted(set(topic.cleanup_policy) - _POLICIES - {"none"})
+    if unknown:
+        raise SettingError(f"cleanup.policy={','.join(topic.cleanup_policy)}{name}: Kafka knows compact and delete")
+    _check_map(settings)
+    _check_buffers(settings)
+
+
+def _check_map(settings: Settings) -> None:
+    """A broker does not start with less than 1 MiB for the offset map of a cleaner thread."""
+    threads = cast("int", settings.broker("log.cleaner.threads").value)
+    buffer = settings.broker("log.cleaner.dedupe.buffer.size")
+    share = cast("int", buffer.value) // max(threads, 1)
+    if threads > 0 and share <= _LEAST_MAP_BYTES:
+        raise SettingError(
+            f"log.cleaner.dedupe.buffer.size={buffer.value} gives each of {threads} cleaner threads {share} bytes, and "
+            "Kafka starts with more than 1048576 only; --memory sets the memory of the simulation alone"
+        )
+
+
+def _check_buffers(settings: Settings) -> None:
+    """A buffer without a byte is doubled for ever, which no cleaner comes back from."""
+    threads = max(cast("int", settings.broker("log.cleaner.threads").value), 1)
+    buffer = cast("int", settings.broker("log.cleaner.io.buffer.size").value)
+    if buffer // threads // 2 < 1:
+        raise SettingError(
+            f"log.cleaner.io.buffer.size={buffer} leaves {threads} cleaner threads no byte to read with, and none to "
+            "write with; Kafka's default is 524288"
+        )
+
+
+_COMPACT: Final = "compact"
+_HINT: Final = "--topic-config TOPIC:cleanup.policy=compact"
+_ASIDE: Final[Mapping[DirectoryState, str]] = {
+    DirectoryState.FUTURE: "brokers clean a replica that moves here only once it has taken the other one's place",
+    DirectoryState.STRAY: "it is a stray replica, which brokers neither serve nor clean",
+}
+
+
+def why_not_current(state: DirectoryState) -> tuple[str, str] | None:
+    """The state of a log that no cleaner looks at, as it is no current one, and why; null: it is one."""
+    return ("not-compacted", _ASIDE[state]) if state in _ASIDE else None
+
+
+def why_never_cleaned(settings: Settings, topic: TopicSettings) -> tuple[str, str] | None:
+    """Return the state of a log that no cleaner ever takes, and why; None: it is compacted."""
+    if topic.topic == METADATA_TOPIC:
+        return "not-compacted", "the metadata log is cut behind its snapshots, not compacted"
+    if _COMPACT not in topic.cleanup_policy:
+        policy = topic.setting("cleanup.policy")
+        hint = "" if policy.gap is None else f"; if the topic is compacted, state it: {_HINT}"
+        return "not-compacted", f"cleanup.policy is {policy.text or 'empty'} ({policy.source}{hint})"
+    enabled = settings.broker("log.cleaner.enable")
+    if not enabled.value:
+        return "cleaner-off", f"log.cleaner.enable is false ({enabled.source}), so that no broker compacts anything"
+    threads = settings.broker("log.cleaner.threads")
+    if not threads.value:
+        return "cleaner-off", f"log.cleaner.threads is 0 ({threads.origin}), so that no broker compacts anything"
+    return None

@@ -1,0 +1,183 @@
+"""What a broker answers that takes the indexes for what they say, so that a difference from the truth can be told.
+
+A broker of 2.0 and later never checks an index before it uses it; it rebuilds those of a segment that it recovers. What
+is read here is what that broker reads, in the same order, with its rules for where a log file ends
+(FileLogInputStream): a checksum is not looked at.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from kafkalog_core.kafka.start.walk import stop_of_broker
+from kafkalog_core.storage.lookup import Trace, floor_index
+from kafkalog_core.storage.scan import Damage, ScanOptions
+from kafkalog_core.storage.segment_lookup import FIRST_WINDOW_BYTES, BatchPlace, IndexPages, RecordPlace, first_row_from
+from kafkalog_core.storage.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog_core.format.layout import Layout
+    from kafkalog_core.storage.listing import FileInfo
+    from kafkalog_core.storage.lookup import PartitionLookup
+    from kafkalog_core.storage.scan import Run
+    from kafkalog_core.storage.segment_lookup import SegmentLookup
+
+__all__ = ["Broker", "BrokerAnswer", "broker_offset", "broker_time"]
+
+_UNCHECKED: Final = ScanOptions(check=False, first_window_bytes=FIRST_WINDOW_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAnswer:
+    """`batch` is where its fetch starts, `record` what it names for a time; `fails` where it gives an error instead."""
+
+    batch: BatchPlace | None = None
+    record: RecordPlace | None = None
+    outcome: Literal["found", "none", "fails"] = "none"
+    why: str = ""
+
+
+class _CorruptError(Exception):
+    """A broker's CorruptRecordException."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """How it searches, and which segments it takes with their indexes as they are: all below `recovers_from`.
+
+    From that number on it builds the indexes anew when it starts, so that they say the truth.
+    """
+
+    has_warm_section: bool
+    recovers_from: int
+
+
+def broker_offset(lookup: PartitionLookup, offset: int, broker: Broker) -> BrokerAnswer:
+    """Where its fetch of an offset starts. Raises StorageError."""
+    first, _ = floor_index([segment.base_offset for segment in lookup.segments], offset)
+    for number in range(first or 0, len(lookup.segments)):
+        segment, is_rebuilt = lookup.segment(number), number >= broker.recovers_from
+        try:
+            start = segment.start_for_offset(offset, Trace()) if is_rebuilt else _position(segment, offset, broker)
+            for run in _walk(segment, start, is_rebuilt=is_rebuilt):
+                row = first_row_from(run, offset)
+                if row < run.batches.count:
+                    return BrokerAnswer(BatchPlace.of(segment.segment, run, row), outcome="found")
+        except _CorruptError as error:
+            return BrokerAnswer(outcome="fails", why=str(error))
+    return BrokerAnswer(why="no segment holds it or one behind it")
+
+
+def broker_time(lookup: PartitionLookup, time_ms: int, broker: Broker, trace: Trace) -> BrokerAnswer:
+    """What it names for a time: only the first segment that claims to reach it is searched. Raises StorageError."""
+    log_start_offset = lookup.log_start_offset
+    for number in range(len(lookup.segments)):
+        segment = lookup.segment(number)
+        if number >= broker.recovers_from:
+            if _late_record(segment, segment.start_for_time(time_ms, 0, Trace()), time_ms, 0, is_rebuilt=True) is None:
+                continue
+            start = segment.start_for_time(time_ms, log_start_offset, Trace())
+            reason = "its largest time"
+        else:
+            claimed, reason = _largest_ms(segment)
+            if claimed < time_ms:
+                continue
+            start = _position(segment, max(log_start_offset, _offset_by_time(segment, time_ms, broker)), broker)
+        alone = f"it searches {_name(segment)} alone, because {reason} is not below the time"
+        trace.add("broker", f"a broker: {alone}", segment=_name(segment))
+        try:
+            is_rebuilt = number >= broker.recovers_from
+            record = _late_record(segment, start, time_ms, log_start_offset, is_rebuilt=is_rebuilt)
+        except _CorruptError as error:
+            return BrokerAnswer(outcome="fails", why=str(error))
+        if record is not None:
+            return BrokerAnswer(record.batch, record, "found")
+        return BrokerAnswer(why=f"{alone}, and none of its records is so late")
+    return BrokerAnswer(why="no segment claims to reach that time")
+
+
+def _late_record(
+    segment: SegmentLookup, start: int, time_ms: int, log_start_offset: int, *, is_rebuilt: bool
+) -> RecordPlace | None:
+    for run in _walk(segment, start, is_rebuilt=is_rebuilt):
+        record = segment.first_late_record(run, time_ms, log_start_offset, None)
+        if record is not None:
+            return record
+    return None
+
+
+def _offset_by_time(segment: SegmentLookup, time_ms: int, broker: Broker) -> int:
+    """TimeIndex.lookup: the offset of the last entry not above the time, the base offset where there is none."""
+    base = segment.segment.base_offset
+    with _entries(segment.segment.timeindex, TIME_INDEX_ENTRY) as index:
+        if index is None:
+            return base
+        found = index.search_all(time_ms, has_warm_section=broker.has_warm_section)
+        return base if found.lower is None else base + index.entry(found.lower)[1]
+
+
+def _largest_ms(segment: SegmentLookup) -> tuple[int, str]:
+    """LogSegment.largestTimestamp: that of the last time entry; the file's modification time where there is none."""
+    with _entries(segment.segment.timeindex, TIME_INDEX_ENTRY) as index:
+        last = None if index is None else index.last
+    if last is not None and last[0] >= 0:
+        return last[0], f"{last[0]}, the last entry of its time index,"
+    log = segment.segment.log
+    modified_ms = 0 if log is None else log.mtime_ns // 1_000_000
+    return modified_ms, f"{modified_ms}, its modification time, as it has no time entries,"
+
+
+def _position(segment: SegmentLookup, offset: int, broker: Broker) -> int:
+    """OffsetIndex.lookup: the position of the last entry not above the offset, 0 where there is none."""
+    with _entries(segment.segment.index, OFFSET_INDEX_ENTRY) as index:
+        if index is None:
+            return 0
+        found = index.search_all(offset - segment.segment.base_offset, has_warm_section=broker.has_warm_section)
+        return 0 if found.lower is None else index.entry(found.lower)[1]
+
+
+def _walk(segment: SegmentLookup, position: int, *, is_rebuilt: bool) -> Iterator[Run]:
+    """FileLogInputStream from a byte on. Raises _CorruptError.
+
+    Of a segment that is recovered all that is whole counts: what recovery cuts off is another question.
+    """
+    if position < 0:
+        raise _CorruptError(f"the index names byte {position}")
+    if position >= segment.source.size_bytes:
+        return
+    if is_rebuilt:
+        yield from segment.runs(position, Trace())
+        return
+    for item in segment.scan(position, _UNCHECKED):
+        if not isinstance(item, Damage):
+            yield item
+            continue
+        stop = stop_of_broker(segment.source, item, segment.source.size_bytes)
+        if stop is not None and stop.is_end:
+            return
+        if stop is not None:
+            raise _CorruptError(f"a corrupt record at byte {stop.position} of {_name(segment)}")
+
+
+@contextmanager
+def _entries(file: FileInfo | None, layout: Layout) -> Iterator[IndexPages | None]:
+    """The entries of an index file; null where there is none, or it cannot be opened."""
+    try:
+        source = None if file is None else Source.open(file.path)
+    except StorageError:  # it is told of where the truth is looked for
+        source = None
+    if source is None:
+        yield None
+        return
+    with source:
+        yield IndexPages(source, layout)
+
+
+def _name(segment: SegmentLookup) -> str:
+    return segment.path.rpartition("/")[2]

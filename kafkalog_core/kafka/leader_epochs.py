@@ -1,0 +1,163 @@
+"""The leader epochs of a partition as a broker keeps them: `LeaderEpochFileCache` over `leader-epoch-checkpoint`."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.format.checkpoint import EpochEntry, Verdict, read_epoch_checkpoint
+from kafkalog_core.format.names import FileKind, fixed_file_name
+from kafkalog_core.kafka.logdir.checkpoints import TextWindows
+from kafkalog_core.kafka.releases import Release, Since
+from kafkalog_core.storage.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkalog_core.format.textfile import Refusal
+
+__all__ = ["EpochCache", "EpochFile", "EpochStart", "History", "history", "read_epoch_file", "truncation_offset"]
+
+
+class EpochStart(NamedTuple):
+    """The first offset of a leader epoch."""
+
+    epoch: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochFile:
+    """A leader-epoch-checkpoint: what a broker takes from it, and why it refuses it; null: it does not."""
+
+    path: str
+    entries: tuple[EpochStart, ...]
+    refusal: Refusal | None
+
+
+def read_epoch_file(directory: str) -> EpochFile | None:
+    """The file of a partition directory; null where there is none, or the system does not let it be read."""
+    path = f"{directory}/{fixed_file_name(FileKind.LEADER_EPOCH)}"
+    entries: list[EpochStart] = []
+    refusal: Refusal | None = None
+    try:
+        with Source.open(path) as source:
+            for item in read_epoch_checkpoint(TextWindows(source).windows()):
+                if isinstance(item, EpochEntry):
+                    entries.append(EpochStart(item.leader_epoch, item.start_offset))
+                elif isinstance(item, Verdict):
+                    refusal = item.refusal
+    except StorageError:
+        return None
+    return EpochFile(path, tuple(entries), refusal)
+
+
+class EpochCache:
+    """Epochs in their order, ascending.
+
+    Args:
+        entries: lines of the file in their order; those that contradict later ones go, as a broker loads them.
+        release: whose rules.
+    """
+
+    def __init__(self, entries: Iterable[EpochStart], release: Release) -> None:
+        self._release = release
+        self._entries: list[EpochStart] = []
+        if release < Since.EPOCH_FILE_MENDED:
+            self._entries = list(entries)
+            return
+        for entry in entries:
+            self._put(entry)
+
+    @property
+    def entries(self) -> tuple[EpochStart, ...]:
+        """All of them."""
+        return tuple(self._entries)
+
+    def assign(self, entry: EpochStart) -> None:
+        """A batch of this epoch at this offset; only a greater epoch than all before says something new."""
+        if self._entries and entry.epoch <= self._entries[-1].epoch:
+            return
+        if self._release < Since.EPOCH_FILE_MENDED:
+            if entry.epoch >= 0 and (not self._entries or entry.start_offset >= self._entries[-1].start_offset):
+                self._entries.append(entry)
+        elif entry.epoch >= 0:
+            self._put(entry)
+
+    def cut_end(self, end_offset: int) -> None:
+        """The log ends here now: epochs that would start here or behind go."""
+        while self._entries and self._entries[-1].start_offset >= end_offset:
+            self._entries.pop()
+
+    def cut_start(self, start_offset: int) -> None:
+        """The log starts here now: of the epochs up to here the last one does too, the others go."""
+        kept = [entry for entry in self._entries if entry.start_offset > start_offset]
+        if len(kept) < len(self._entries):
+            last = self._entries[len(self._entries) - len(kept) - 1]
+            self._entries = [EpochStart(last.epoch, start_offset), *kept]
+
+    def clear(self) -> None:
+        """The log is empty now."""
+        self._entries.clear()
+
+    def _put(self, entry: EpochStart) -> None:
+        """`LeaderEpochFileCache.assign`: what the entry contradicts goes, from the end."""
+        latest = self._entries[-1] if self._entries else None
+        if latest is not None and entry.epoch == latest.epoch and entry.start_offset >= latest.start_offset:
+            return
+        while self._entries and (
+            self._entries[-1].epoch >= entry.epoch or self._entries[-1].start_offset >= entry.start_offset
+        ):
+            self._entries.pop()
+        self._entries.append(entry)
+
+
+class History(NamedTuple):
+    """The leader epochs of a log, ascending, each with its first offset, and the log's end."""
+
+    epochs: tuple[EpochStart, ...]
+    end_offset: int
+
+    @property
+    def latest(self) -> int | None:
+        """The latest leader epoch; null: none is known."""
+        return self.epochs[-1].epoch if self.epochs else None
+
+    def up_to(self, epoch: int) -> tuple[int, int] | None:
+        """The largest epoch up to this one, and where it ends; null: there is none."""
+        at = bisect_right(self.epochs, epoch, key=lambda each: each.epoch)
+        if at == 0:
+            return None
+        end = self.epochs[at].start_offset if at < len(self.epochs) else self.end_offset
+        return self.epochs[at - 1].epoch, end
+
+
+def history(in_file: Iterable[EpochStart], in_log: Iterable[EpochStart], end_offset: int) -> History:
+    """What a broker knows: its file, and the batches where the file says nothing of their epoch."""
+    starts = {each.epoch: each.start_offset for each in in_log}
+    starts.update({each.epoch: each.start_offset for each in in_file if 0 <= each.start_offset <= end_offset})
+    return History(tuple(EpochStart(epoch, starts[epoch]) for epoch in sorted(starts)), end_offset)
+
+
+def truncation_offset(follower: History, leader: History) -> int | None:
+    """The end of the follower's log after it has met the leader; null: epochs do not tell, as one knows none."""
+    asked = follower.latest
+    end = follower.end_offset
+    if asked is None or not leader.epochs:
+        return None
+    while True:
+        answer = leader.up_to(asked)
+        if answer is None:  # all of the leader's epochs are later: what the follower has is not the leader's
+            return min(end, leader.epochs[0].start_offset)
+        epoch, leader_end = answer
+        if epoch == asked:
+            return min(end, leader_end)
+        own = follower.up_to(epoch)
+        if own is None:
+            return min(end, follower.epochs[0].start_offset, leader_end)
+        end = min(end, own[1])
+        if own[0] == epoch:
+            return min(end, leader_end)
+        asked = own[0]

@@ -1,0 +1,165 @@
+"""What may be wrong with a small file, as values: bytes that say nothing, and what a broker makes of the file.
+
+`dump` and `verify` say the same thing of the same file: the first as rows (`entry_rows`), the second as findings. The
+codes are those of `findings.small_files`, the damage reasons those of `findings.damage.ENTRY_DAMAGE`.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.findings import found
+from kafkalog_core.format.names import FileKind, FileState
+from kafkalog_core.format.textfile import Failure
+from kafkalog_core.rows.chunk import RowChunk
+from kafkalog_core.rows.tables import DAMAGE, FINDING
+
+if TYPE_CHECKING:
+    from kafkalog_core.findings import Finding, Severity
+    from kafkalog_core.format.textfile import MalformedLine, Refusal
+
+__all__ = ["EntryDamage", "EntryFile", "damage_row", "fault_row", "place_of_rows", "unreadable_row"]
+
+
+_NO_START: Final = "Does not start."
+_OFFLINE_AFTER_READING: Final = "Takes it for empty; 2.8 to 4.x take the whole log directory offline as well."
+_OFFLINE_WITH_PARTITION: Final = "Does not load the partition and takes the whole log directory offline."
+_REFUSED_ACTIONS: Final = {
+    (FileKind.RECOVERY_POINT, Failure.IO): f"{_OFFLINE_AFTER_READING} 0.8.2 to 0.10.0 do not start.",
+    (
+        FileKind.RECOVERY_POINT,
+        Failure.RUNTIME,
+    ): "Takes it for empty and recovers every segment. 0.8.2 to 0.10.0 do not start.",
+    (FileKind.LOG_START_OFFSET, Failure.IO): _OFFLINE_AFTER_READING,
+    (FileKind.LOG_START_OFFSET, Failure.RUNTIME): "Takes it for empty: deleted records come back.",
+    (
+        FileKind.HIGH_WATERMARK,
+        Failure.IO,
+    ): "Takes the whole log directory offline when its first partition gets a role.",
+    (FileKind.HIGH_WATERMARK, Failure.RUNTIME): "Starts, but can serve no partition of the log directory.",
+    (FileKind.CLEANER_OFFSET, Failure.IO): _OFFLINE_AFTER_READING,
+    (FileKind.CLEANER_OFFSET, Failure.RUNTIME): "Starts, but its cleaner fails.",
+    (FileKind.LEADER_EPOCH, Failure.IO): _OFFLINE_WITH_PARTITION,
+    (FileKind.LEADER_EPOCH, Failure.RUNTIME): _NO_START,
+    (FileKind.PARTITION_METADATA, Failure.IO): _OFFLINE_WITH_PARTITION,
+    (FileKind.PARTITION_METADATA, Failure.RUNTIME): _NO_START,
+}
+_ACTION_OF_KIND: Final = {
+    FileKind.META_PROPERTIES: "Takes the log directory offline; does not start where it is the only one.",
+    FileKind.QUORUM_STATE: _NO_START,
+}
+_CODE_GROUPS: Final = {
+    FileKind.META_PROPERTIES: "meta",
+    FileKind.PARTITION_METADATA: "partition-metadata",
+    FileKind.QUORUM_STATE: "quorum-state",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryDamage:
+    """Bytes that say nothing; `reason` is one of `ENTRY_DAMAGE`."""
+
+    position: int
+    size_bytes: int
+    reason: str
+    detail: str
+
+    @property
+    def severity(self) -> Severity:
+        """Brokers since 2.8 read on before a partial entry."""
+        return "warning" if self.reason == "partial-entry" else "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryFile:
+    """The file that is meant; topic and partition are those of its directory, null where that is of no partition.
+
+    `base_offset` is that of the file's name, null where it has none.
+    """
+
+    path: str
+    kind: FileKind
+    state: FileState = FileState.LIVE
+    topic: str | None = None
+    partition: int | None = None
+    base_offset: int | None = None
+
+    @property
+    def code_group(self) -> str:
+        """What the codes of text files like this one begin with."""
+        return _CODE_GROUPS.get(self.kind, "checkpoint")
+
+    def finding(
+        self,
+        code: str,
+        *,
+        position: int | None = None,
+        size_bytes: int | None = None,
+        offset: int | None = None,
+        severity: Severity | None = None,
+        **details: object,
+    ) -> Finding:
+        """A finding of the catalogue about this file; `details` are what its message names."""
+        return found(
+            code,
+            self.path,
+            topic=self.topic,
+            partition=self.partition,
+            position=position,
+            size_bytes=size_bytes,
+            offset=offset,
+            severity=severity,
+            hides_records=False,
+            **details,
+        )
+
+    def malformed_line(self, line: MalformedLine) -> Finding | EntryDamage:
+        """A line that says nothing."""
+        if self.kind is FileKind.CLEAN_SHUTDOWN:
+            code = "clean-shutdown.malformed"
+            return self.finding(code, position=line.position, size_bytes=line.size_bytes, problem=line.problem)
+        problem = f"line {line.line}: {line.problem}"
+        if self.state is FileState.TEMPORARY:
+            return self.finding("file.unfinished", position=line.position, size_bytes=line.size_bytes, problem=problem)
+        return EntryDamage(position=line.position, size_bytes=line.size_bytes, reason="malformed-line", detail=problem)
+
+    def refused(self, refusal: Refusal, *, position: int | None = None, size_bytes: int | None = None) -> Finding:
+        """A text file that a broker refuses, at the line that it refuses where that is known."""
+        if self.state is FileState.TEMPORARY:
+            return self.finding("file.unfinished", position=position, size_bytes=size_bytes, problem=refusal.problem)
+        code = f"{self.code_group}.{refusal.code}"
+        action = _ACTION_OF_KIND.get(self.kind) or _REFUSED_ACTIONS.get((self.kind, refusal.failure))
+        finding = self.finding(code, position=position, size_bytes=size_bytes, problem=refusal.problem)
+        return replace(finding, broker_action=action)
+
+
+def place_of_rows(file: EntryFile) -> dict[str, object]:
+    """The columns that say where a row comes from."""
+    return {"topic": file.topic, "partition": file.partition, "segment": os.path.basename(file.path)}
+
+
+def fault_row(file: EntryFile, fault: Finding | EntryDamage) -> RowChunk:
+    """The one row of a fault."""
+    if isinstance(fault, EntryDamage):
+        return damage_row(file, fault.position, fault.size_bytes, fault.reason, fault.detail)
+    return RowChunk(FINDING, [fault.row()])
+
+
+def damage_row(file: EntryFile, position: int, size_bytes: int, reason: str, detail: str) -> RowChunk:
+    """One damage row; `reason` is one of `ENTRY_DAMAGE`."""
+    damage = EntryDamage(position=position, size_bytes=size_bytes, reason=reason, detail=detail)
+    row = {
+        "position": position,
+        "size_bytes": size_bytes,
+        "reason": reason,
+        "detail": detail,
+        "severity": damage.severity,
+    }
+    return RowChunk(DAMAGE, [place_of_rows(file) | row])
+
+
+def unreadable_row(file: EntryFile, position: int, size_bytes: int) -> RowChunk:
+    """The damage row of bytes that the disk cannot read."""
+    return damage_row(file, position, size_bytes, "unreadable", f"the disk cannot read {size_bytes} bytes here")

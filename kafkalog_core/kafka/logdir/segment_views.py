@@ -1,0 +1,267 @@
+"""Segments as retention and the cleaner see them: offsets, sizes, times. Nothing is read of a closed log.
+
+The largest timestamp of a closed segment is its last time index entry, as a broker takes it; the last segment is read
+from its last index entry on. Where the offset index is missing a broker reads the whole log, and so does this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import RefusedError, StorageError
+from kafkalog_core.format.index import iter_time_entries, split_size, used_entries
+from kafkalog_core.format.layout import TIME_INDEX_ENTRY
+from kafkalog_core.format.names import FileKind
+from kafkalog_core.kafka.logdir.bounds import read_extent
+from kafkalog_core.kafka.releases import Release, Since
+from kafkalog_core.kafka.rules import log_start
+from kafkalog_core.storage.scan import Run, ScanOptions, scan
+from kafkalog_core.storage.source import Source
+from kafkalog_core.text import moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkalog_core.kafka.logdir.bounds import Extent
+    from kafkalog_core.kafka.logdir.top_files import BrokerDir
+    from kafkalog_core.kafka.setting_table import TopicSettings
+    from kafkalog_core.storage.listing import FileInfo, Segment
+    from kafkalog_core.storage.partition import Partition
+
+__all__ = ["NO_TIMESTAMP", "PartitionView", "SegmentView", "check_now", "read_partition_view"]
+
+NO_TIMESTAMP: Final = -1
+_NS_PER_MS: Final = 1_000_000
+_FRAMES: Final = ScanOptions(check=False)
+_TAIL_ENTRIES: Final = 1024
+
+_OF_INDEX: Final = "last entry of the time index"
+_OF_LOG: Final = "read from the log, as the offset index is missing"
+_OF_ACTIVE: Final = "read from the log"
+_UNREADABLE: Final = "cannot be read"
+_BY_FILE: Final = "{}, so that the file's modification time counts"
+_OLD: Final = _BY_FILE.format("releases before 0.10.1 know no timestamps")
+_NO_TIME_INDEX: Final = _BY_FILE.format("no time index, of which a broker makes an empty one")
+_EMPTY_TIME_INDEX: Final = _BY_FILE.format("the time index is empty")
+_NO_TIMES: Final = _BY_FILE.format("no record has a timestamp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentView:
+    """A segment by its files.
+
+    Args:
+        base_offset: of its name.
+        next_offset: base offset of the next segment, of the last one the end of the log.
+        size_bytes: of the log.
+        max_timestamp_ms: the largest of its records; -1: none, or none that a broker knows.
+        max_timestamp_origin: where that comes from.
+        mtime_ms: when the log file was modified last.
+        is_active: whether it is the last one.
+        path: of the log.
+        index_bytes: size of the offset index; null: none.
+        timeindex_bytes: size of the time index; null: none.
+    """
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    max_timestamp_ms: int
+    max_timestamp_origin: str
+    mtime_ms: int
+    is_active: bool
+    path: str
+    index_bytes: int | None = None
+    timeindex_bytes: int | None = None
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """What a broker goes by: the largest timestamp, or the file's modification time where there is none."""
+        return self.max_timestamp_ms if self.max_timestamp_ms >= 0 else self.mtime_ms
+
+    @property
+    def has_timestamp(self) -> bool:
+        """Whether the largest timestamp is one of records."""
+        return self.max_timestamp_ms >= 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """A partition as retention and the cleaner see it.
+
+    Args:
+        partition: the directory.
+        segments: by base offset, the active one last; empty: there is none, or the last one cannot be read.
+        log_start_offset: from where on a broker serves it.
+        log_start_origin: where that comes from.
+        high_watermark: up to where replicas have it, never below the log start nor above the end.
+        high_watermark_origin: where that comes from.
+        is_high_watermark_known: whether the checkpoint tells it.
+        end_offset: behind the last record.
+        is_tiered: whether `remote.storage.enable` is set, so that more of the log may lie in remote storage.
+    """
+
+    partition: Partition
+    segments: tuple[SegmentView, ...]
+    log_start_offset: int
+    log_start_origin: str
+    high_watermark: int
+    high_watermark_origin: str
+    is_high_watermark_known: bool
+    end_offset: int
+    is_tiered: bool
+
+    @property
+    def path(self) -> str:
+        """Path of the directory."""
+        return self.partition.path
+
+    @property
+    def topic(self) -> str | None:
+        """Topic of the directory's name."""
+        return self.partition.topic
+
+    @property
+    def number(self) -> int | None:
+        """Partition number of the directory's name."""
+        return self.partition.partition
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all logs."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+
+def read_partition_view(
+    partition: Partition, broker_dir: BrokerDir | None, settings: TopicSettings, release: Release
+) -> PartitionView | None:
+    """The view of a partition; null: it has no segment, is of 0.7, or its last segment cannot be read.
+
+    Args:
+        partition: its directory.
+        broker_dir: of the log directory around it, whose checkpoints count; null: none.
+        settings: of the topic.
+        release: whose rules count for timestamps.
+    """
+    extent = read_extent(partition)
+    if extent is None:
+        return None
+    checkpoint, watermark = None, None
+    if broker_dir is not None:
+        checkpoint = broker_dir.context(partition.name).log_start_offset
+        if broker_dir.is_served(partition.name):
+            watermark = broker_dir.offset(FileKind.HIGH_WATERMARK, partition.name)
+    start = log_start(checkpoint, extent.start, is_tiered=settings.remote_storage_enable)
+    bases = [segment.base_offset for segment in partition.segments]
+    ends = [*(following for _, following in pairwise(bases)), extent.end]
+    return PartitionView(
+        partition=partition,
+        segments=tuple(
+            _segment_view(segment, end, extent, release) for segment, end in zip(partition.segments, ends, strict=True)
+        ),
+        log_start_offset=start,
+        log_start_origin=_start_origin(checkpoint, extent.start, is_tiered=settings.remote_storage_enable),
+        high_watermark=max(min(watermark if watermark is not None else extent.end, extent.end), start),
+        high_watermark_origin=_watermark_origin(watermark, start, extent.end),
+        is_high_watermark_known=watermark is not None,
+        end_offset=extent.end,
+        is_tiered=settings.remote_storage_enable,
+    )
+
+
+def check_now(views: Iterable[PartitionView], now_ms: int) -> None:
+    """Raises RefusedError where all of the data, by its timestamps and by its files, is later than now."""
+    signs = [
+        (min(segment.largest_timestamp_ms, segment.mtime_ms), segment.path)
+        for view in views
+        for segment in view.segments
+        if segment.size_bytes
+    ]
+    first_ms, path = min(signs, default=(now_ms, ""))
+    if first_ms > now_ms:
+        raise RefusedError(
+            f"the time that counts as now, {moment(now_ms)}, lies before all of the data: the oldest segment was "
+            f"written at {moment(first_ms)}. Is the clock right, or another --now meant?",
+            path=path,
+        )
+
+
+def _start_origin(checkpoint: int | None, first_base: int, *, is_tiered: bool) -> str:
+    if checkpoint is not None and (is_tiered or checkpoint > first_base):
+        return "log-start-offset-checkpoint"
+    return "default, as no checkpoint has it" if is_tiered else "base offset of the first segment"
+
+
+def _watermark_origin(checkpoint: int | None, start: int, end: int) -> str:
+    if checkpoint is None:
+        return "the end of the log, as no checkpoint has it"
+    if checkpoint > end:
+        return f"the end of the log, as replication-offset-checkpoint has {checkpoint}, which is behind it"
+    if checkpoint < start:
+        return f"the start of the log, as replication-offset-checkpoint has {checkpoint}, which is before it"
+    return "replication-offset-checkpoint"
+
+
+def _segment_view(segment: Segment, next_offset: int, extent: Extent, release: Release) -> SegmentView:
+    log = segment.files[0]
+    is_active = log.path == extent.log
+    max_timestamp_ms, origin = _max_timestamp(segment, extent if is_active else None, release)
+    return SegmentView(
+        base_offset=segment.base_offset,
+        next_offset=next_offset,
+        size_bytes=log.size_bytes,
+        max_timestamp_ms=max_timestamp_ms,
+        max_timestamp_origin=origin,
+        mtime_ms=log.mtime_ns // _NS_PER_MS,
+        is_active=is_active,
+        path=log.path,
+        index_bytes=None if segment.index is None else segment.index.size_bytes,
+        timeindex_bytes=None if segment.timeindex is None else segment.timeindex.size_bytes,
+    )
+
+
+def _max_timestamp(segment: Segment, active: Extent | None, release: Release) -> tuple[int, str]:
+    """The largest timestamp, and where it comes from; `active`: of the last segment what was read at its end."""
+    if release < Since.TIME_INDEX:
+        return NO_TIMESTAMP, _OLD
+    try:
+        if segment.index is None and segment.size_bytes:
+            return _told(_scanned(segment), _OF_LOG, _NO_TIMES)
+        indexed = _last_time(segment.timeindex)
+    except StorageError as error:
+        return NO_TIMESTAMP, _BY_FILE.format(f"{_UNREADABLE}: {error.message}")
+    if active is not None:
+        return _told(max(indexed, active.max_timestamp_ms), _OF_ACTIVE, _NO_TIMES)
+    return _told(indexed, _OF_INDEX, _NO_TIME_INDEX if segment.timeindex is None else _EMPTY_TIME_INDEX)
+
+
+def _told(timestamp_ms: int, origin: str, else_origin: str) -> tuple[int, str]:
+    return (timestamp_ms, origin) if timestamp_ms >= 0 else (NO_TIMESTAMP, else_origin)
+
+
+def _last_time(file: FileInfo | None) -> int:
+    """Timestamp of the last entry, before the zero tail that a crash leaves; -1: none."""
+    if file is None or not file.size_bytes:
+        return NO_TIMESTAMP
+    with Source.open(file.path) as source:
+        count, _ = split_size(TIME_INDEX_ENTRY, source.size_bytes)
+        wanted = 1
+        while count:
+            first = max(0, count - wanted)
+            run = source.read(first * TIME_INDEX_ENTRY.size, (count - first) * TIME_INDEX_ENTRY.size)
+            used = used_entries(TIME_INDEX_ENTRY, run)
+            if used:
+                return list(iter_time_entries(run))[used - 1][0]
+            count, wanted = first, _TAIL_ENTRIES
+    return NO_TIMESTAMP
+
+
+def _scanned(segment: Segment) -> int:
+    largest = NO_TIMESTAMP
+    with Source.open(segment.files[0].path) as source:
+        for item in scan(source, base_offset=segment.base_offset, options=_FRAMES):
+            if isinstance(item, Run):
+                largest = max(largest, *item.batches.column("max_timestamp_ms"))
+    return largest

@@ -1,0 +1,494 @@
+"""Rows of the text files: the five checkpoints line by line, and the four small property files."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, overload
+
+from kafkalog_core.errors import NotFoundError, StorageError
+from kafkalog_core.findings.sink import Sink
+from kafkalog_core.format.checkpoint import (
+    EpochEntry,
+    OffsetEntry,
+    Verdict,
+    read_epoch_checkpoint,
+    read_offset_checkpoint,
+)
+from kafkalog_core.format.names import DirectoryState, FileKind, FileState, fixed_file_name, parse_file_name
+from kafkalog_core.format.properties import (
+    MAX_PROPERTY_FILE_BYTES,
+    PropertyFile,
+    read_clean_shutdown,
+    read_meta_properties,
+    read_partition_metadata,
+    read_quorum_state,
+)
+from kafkalog_core.format.textfile import iter_lines, parse_uuid
+from kafkalog_core.kafka.logdir.checkpoints import (
+    CheckpointFile,
+    PlacedLine,
+    TextWindows,
+    placed_lines,
+    read_checkpoint,
+)
+from kafkalog_core.kafka.logdir.faults import EntryDamage, EntryFile, damage_row, fault_row, unreadable_row
+from kafkalog_core.rows.chunk import RowChunk
+from kafkalog_core.rows.tables import CHECKPOINT, PROPERTY
+from kafkalog_core.storage.source import Source, UnreadableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.format.textfile import MalformedLine, Refusal
+    from kafkalog_core.storage.logdir import PartitionPath
+
+__all__ = [
+    "EpochText",
+    "OffsetText",
+    "PropertyText",
+    "TopicIds",
+    "checkpoint_rows",
+    "property_rows",
+    "read_epochs",
+    "read_offsets",
+    "read_properties",
+    "read_topic_ids",
+]
+
+
+_ROWS: Final = 4096
+_Row = dict[str, object]
+PROPERTY_READERS: Final[dict[FileKind, Callable[[bytes], PropertyFile]]] = {
+    FileKind.META_PROPERTIES: read_meta_properties,
+    FileKind.PARTITION_METADATA: read_partition_metadata,
+    FileKind.CLEAN_SHUTDOWN: read_clean_shutdown,
+    FileKind.QUORUM_STATE: read_quorum_state,
+}
+
+
+def checkpoint_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
+    """Every entry, damage in the place of each malformed line; last a finding where a broker refuses the file."""
+    text = TextWindows(source)
+    read = read_epoch_checkpoint if file.kind is FileKind.LEADER_EPOCH else read_offset_checkpoint
+    rows: list[_Row] = []
+    for item in read(text.windows()):
+        if isinstance(item, OffsetEntry | EpochEntry):
+            rows.append(_checkpoint_row(file, item))
+            if len(rows) < _ROWS:
+                continue
+        if rows:
+            yield RowChunk(CHECKPOINT, rows)
+            rows = []
+        if isinstance(item, Verdict):
+            if text.lost is not None:
+                yield unreadable_row(file, text.lost.position, source.size_bytes - text.lost.position)
+            elif item.refusal is not None:
+                yield fault_row(file, file.refused(item.refusal))
+        elif not isinstance(item, OffsetEntry | EpochEntry):
+            yield fault_row(file, file.malformed_line(item))
+
+
+def _checkpoint_row(file: EntryFile, entry: OffsetEntry | EpochEntry) -> _Row:
+    row: _Row = {"file": file.path, "kind": str(file.kind), "line": entry.line}
+    if isinstance(entry, OffsetEntry):
+        return row | {"topic": entry.topic, "partition": entry.partition, "offset": entry.offset}
+    return row | {
+        "topic": file.topic,
+        "partition": file.partition,
+        "leader_epoch": entry.leader_epoch,
+        "offset": entry.start_offset,
+    }
+
+
+def property_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
+    """Every key of a property file, a damage row for each malformed line, a finding where a broker refuses the file."""
+    if source.size_bytes > MAX_PROPERTY_FILE_BYTES:
+        detail = f"{source.size_bytes} bytes, where files of this kind have some hundred"
+        yield damage_row(file, 0, source.size_bytes, "too-large", detail)
+        return
+    try:
+        data = source.read(0, source.size_bytes)
+    except UnreadableError as error:
+        yield damage_row(file, 0, source.size_bytes, "unreadable", error.message)
+        return
+    if len(data) < source.size_bytes:
+        yield unreadable_row(file, len(data), source.size_bytes - len(data))
+        return
+    contents = PROPERTY_READERS[file.kind](data)
+    if contents.properties:
+        common: _Row = {"file": file.path, "kind": str(file.kind)}
+        yield RowChunk(PROPERTY, [common | {"key": item.key, "value": item.value} for item in contents.properties])
+    for line in contents.malformed:
+        yield fault_row(file, file.malformed_line(line))
+    if contents.refusal is not None:
+        yield fault_row(file, file.refused(contents.refusal))
+
+
+_LINE_OF_REFUSAL: Final = {"unsupported-version": 1, "count-mismatch": 2, "negative-count": 2}
+_UTF8_CODE: Final = "invalid-utf8"
+_KEY_OF_REFUSAL: Final = {
+    "bad-node-id": ("node.id", "broker.id"),
+    "bad-directory-id": ("directory.id",),
+    "unsupported-version": ("version", "data_version"),
+    "bad-topic-id": ("topic_id",),
+    "zero-topic-id": ("topic_id",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetText:
+    """An offset checkpoint. `is_refused`: a broker does not take a single one of its entries."""
+
+    file: CheckpointFile
+    is_refused: bool
+    findings: tuple[Finding, ...]
+
+
+class PlacedEpochs(Sequence[PlacedLine]):
+    """Lines of a leader-epoch-checkpoint, 36 bytes each: as objects the three million of a large file take a gigabyte.
+
+    Each line is made again where it is looked at.
+    """
+
+    def __init__(self) -> None:
+        self.epochs = array("i")
+        self.start_offsets = array("q")
+        self._lines = array("q")
+        self._positions = array("q")
+        self._sizes = array("q")
+
+    def append(self, placed: PlacedLine) -> None:
+        """Keep a line if it is a leader epoch."""
+        entry = placed.entry
+        if isinstance(entry, EpochEntry):
+            self.epochs.append(entry.leader_epoch)
+            self.start_offsets.append(entry.start_offset)
+            self._lines.append(entry.line)
+            self._positions.append(placed.position)
+            self._sizes.append(placed.size_bytes)
+
+    def __len__(self) -> int:
+        return len(self.epochs)
+
+    @overload
+    def __getitem__(self, index: int) -> PlacedLine: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[PlacedLine]: ...
+
+    def __getitem__(self, index: int | slice) -> PlacedLine | list[PlacedLine]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        entry = EpochEntry(
+            line=self._lines[index], leader_epoch=self.epochs[index], start_offset=self.start_offsets[index]
+        )
+        return PlacedLine(entry, self._positions[index], self._sizes[index])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochText:
+    """A leader-epoch-checkpoint; `entries` are those that can be read, in the order of the file.
+
+    `is_cut`: it ends behind its version, which a broker takes for empty and never writes.
+    """
+
+    path: str
+    entries: PlacedEpochs
+    is_refused: bool
+    is_cut: bool
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyText:
+    """A property file; `contents` are empty where it was not read, and then nothing is known of its values."""
+
+    path: str
+    contents: PropertyFile
+    findings: tuple[Finding, ...]
+    is_read: bool = True
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether its values are of no use: a broker refuses the file, or it was not read."""
+        return not self.is_read or self.contents.refusal is not None
+
+
+def read_offsets(path: str, kind: FileKind) -> OffsetText | None:
+    """An offset checkpoint; null: there is none. Raises AccessError."""
+    try:
+        file = read_checkpoint(path, kind)
+    except NotFoundError:
+        return None
+    place = _with_state(EntryFile(path=path, kind=kind))
+    sink = Sink()
+    _put_faults(sink, place, file.malformed, file.verdict, file.lost)
+    for repeated in file.repeated:
+        _put_repeated(sink, place, repeated)
+    for placed in file.entries.values():
+        entry = placed.entry
+        if isinstance(entry, OffsetEntry) and (entry.offset < 0 or entry.partition < 0):
+            sink.put(_negative_offset(place, placed, entry))
+    is_refused = file.lost is not None or file.verdict.refusal is not None
+    return OffsetText(file=file, is_refused=is_refused, findings=sink.findings)
+
+
+def read_epochs(file: EntryFile, look: Callable[[], None] | None = None) -> EpochText:
+    """A leader-epoch-checkpoint. Raises NotFoundError or AccessError.
+
+    The first thousand entries that do not ascend are told; those are repaired by a broker in its memory. `look` is
+    called every some thousand lines and may end it by an error of its own, as a damaged file may be of any size.
+    """
+    file = _with_state(file)
+    entries = PlacedEpochs()
+    malformed: list[MalformedLine] = []
+    verdict = Verdict(version=None, declared_count=None, entry_count=0, refusal=None)
+    with Source.open(file.path) as source:
+        text = TextWindows(source, look)
+        for item in placed_lines(read_epoch_checkpoint, source, text):
+            if isinstance(item, PlacedLine):
+                entries.append(item)
+            elif isinstance(item, Verdict):
+                verdict = item
+            elif len(malformed) < _MAX_MALFORMED:
+                malformed.append(item)
+    sink = Sink(file.topic, file.partition)
+    _put_faults(sink, file, malformed, verdict, text.lost, negative=_first_negative(entries))
+    _put_disorder(sink, file, entries)
+    is_refused = text.lost is not None or verdict.refusal is not None
+    is_cut = not is_refused and verdict.version is not None and verdict.declared_count is None
+    return EpochText(path=file.path, entries=entries, is_refused=is_refused, is_cut=is_cut, findings=sink.findings)
+
+
+def read_properties(file: EntryFile) -> PropertyText | None:
+    """A property file; null: there is none. Raises AccessError."""
+    file = _with_state(file)
+    try:
+        with Source.open(file.path) as source:
+            if source.size_bytes > MAX_PROPERTY_FILE_BYTES:
+                return _unread(file, file.finding("file.too-large", size_bytes=source.size_bytes))
+            data = source.read(0, source.size_bytes)
+    except NotFoundError:
+        return None
+    except UnreadableError as error:
+        finding = file.finding("file.not-readable", position=error.position, reason=error.message)
+        return _unread(file, finding)
+    contents = PROPERTY_READERS[file.kind](data)
+    sink = Sink(file.topic, file.partition)
+    refusal = contents.refusal
+    if refusal is not None:
+        position, size_bytes = _place_in(data, contents, refusal)
+        sink.put(file.refused(refusal, position=position, size_bytes=size_bytes))
+    for line in contents.malformed:
+        fault = file.malformed_line(line)
+        if not isinstance(fault, EntryDamage):  # of a marker words do not count, but no broker writes others
+            sink.put(replace(fault, severity="warning") if file.state is FileState.LIVE else fault)
+        elif refusal is not None and not refusal.problem.startswith(f"line {line.line}"):
+            code = f"{file.code_group}.malformed-line"
+            sink.put(file.finding(code, position=line.position, size_bytes=line.size_bytes, problem=fault.detail))
+        elif refusal is None:  # behind what a broker reads
+            sink.put(file.finding("file.more-lines", position=line.position, size_bytes=line.size_bytes))
+    if file.kind is FileKind.PARTITION_METADATA and refusal is None:
+        _put_odd_words(sink, file, data, contents)
+    return PropertyText(path=file.path, contents=contents, findings=sink.findings)
+
+
+def _put_odd_words(sink: Sink, file: EntryFile, data: bytes, contents: PropertyFile) -> None:
+    """A broker goes by the order of the lines; it writes one name for each, and one version."""
+    lines = {line.number: line for line in iter_lines((data,))}
+    for item, name in zip(contents.properties, _TOPIC_ID_NAMES, strict=False):
+        line = lines.get(item.line)
+        if line is None:
+            continue
+        position, size_bytes = line.position, line.size_bytes
+        if item.key != name:
+            code = "partition-metadata.odd-name"
+            sink.put(file.finding(code, position=position, size_bytes=size_bytes, line=item.line, name=name))
+        if name == "version" and item.value != "0":
+            code = "partition-metadata.odd-version"
+            sink.put(file.finding(code, position=position, size_bytes=size_bytes, version=item.value))
+
+
+_TOPIC_ID_NAMES: Final = ("version", "topic_id")
+_MAX_MALFORMED: Final = 1000
+
+
+def _put_faults(
+    sink: Sink,
+    file: EntryFile,
+    malformed: Iterable[MalformedLine],
+    verdict: Verdict,
+    lost: UnreadableError | None,
+    negative: PlacedLine | None = None,
+) -> None:
+    """The first thing that is wrong decides what a broker does; every other malformed line is told too."""
+    if lost is not None:
+        sink.put(file.finding("file.not-readable", position=lost.position, reason=lost.message))
+        return
+    refusal = verdict.refusal
+    if refusal is None:
+        return
+    lines = list(malformed)
+    first = next((line for line in lines if refusal.problem == f"line {line.line}: {line.problem}"), None)
+    if first is not None:
+        position: int | None = first.position
+        size_bytes: int | None = first.size_bytes
+    elif negative is not None and refusal.code == "negative-epoch":
+        position, size_bytes = negative.position, negative.size_bytes
+    else:
+        position, size_bytes = _place_of_line(file.path, _LINE_OF_REFUSAL.get(refusal.code, 1))
+    action = file.refused(refusal, position=position, size_bytes=size_bytes)
+    sink.put(action)
+    if file.state is not FileState.LIVE:  # nobody reads it, so that one word is enough
+        return
+    for line in lines:
+        if line is not first:
+            code = f"checkpoint.{_UTF8_CODE if 'UTF-8' in line.problem else 'malformed-line'}"
+            problem = f"line {line.line}: {line.problem}"
+            finding = file.finding(code, position=line.position, size_bytes=line.size_bytes, problem=problem)
+            sink.put(replace(finding, broker_action=action.broker_action))
+
+
+def _put_repeated(sink: Sink, file: EntryFile, placed: PlacedLine) -> None:
+    entry = placed.entry
+    if isinstance(entry, OffsetEntry):
+        finding = file.finding(
+            "checkpoint.repeated",
+            position=placed.position,
+            size_bytes=placed.size_bytes,
+            offset=entry.offset,
+            line=entry.line,
+            name=f"{entry.topic}-{entry.partition}",
+        )
+        sink.put(replace(finding, topic=entry.topic, partition=entry.partition))
+
+
+def _negative_offset(file: EntryFile, placed: PlacedLine, entry: OffsetEntry) -> Finding:
+    finding = file.finding(
+        "checkpoint.negative-offset",
+        position=placed.position,
+        size_bytes=placed.size_bytes,
+        line=entry.line,
+        name=f"{entry.topic}-{entry.partition}",
+        value=entry.offset,
+    )
+    return replace(finding, topic=entry.topic, partition=entry.partition, offset=entry.offset)
+
+
+def _first_negative(entries: Iterable[PlacedLine]) -> PlacedLine | None:
+    return next(
+        (
+            placed
+            for placed in entries
+            if isinstance(placed.entry, EpochEntry) and min(placed.entry.leader_epoch, placed.entry.start_offset) < 0
+        ),
+        None,
+    )
+
+
+def _put_disorder(sink: Sink, file: EntryFile, entries: Iterable[PlacedLine]) -> None:
+    """Entries whose epoch or offset is not above those of the entry before."""
+    before: EpochEntry | None = None
+    for placed in entries:
+        entry = placed.entry
+        if not isinstance(entry, EpochEntry):
+            continue
+        if before is not None and (
+            entry.leader_epoch <= before.leader_epoch or entry.start_offset <= before.start_offset
+        ):
+            finding = file.finding(
+                "epochs.not-ascending",
+                position=placed.position,
+                size_bytes=placed.size_bytes,
+                offset=entry.start_offset,
+                line=entry.line,
+                epoch=entry.leader_epoch,
+                before_epoch=before.leader_epoch,
+                before_offset=before.start_offset,
+            )
+            sink.put(finding)
+        before = entry
+
+
+def _with_state(file: EntryFile) -> EntryFile:
+    """A broker overwrites a temporary file, whatever is in it."""
+    state = parse_file_name(os.path.basename(file.path)).state
+    return file if file.state is state else replace(file, state=state)
+
+
+def _place_of_line(path: str, number: int) -> tuple[int | None, int | None]:
+    """Byte and size of one of the first lines; a look at the file as it is now."""
+    try:
+        with Source.open(path) as source:
+            for line in iter_lines(TextWindows(source).windows()):
+                if line.number == number:
+                    return line.position, line.size_bytes
+    except StorageError:
+        return None, None
+    return None, None
+
+
+def _place_in(data: bytes, contents: PropertyFile, refusal: Refusal) -> tuple[int, int]:
+    """Byte and size of the line that a broker refuses; all of the file where it is what is missing."""
+    for line in contents.malformed:
+        if refusal.problem.startswith(f"line {line.line}"):
+            return line.position, line.size_bytes
+    keys = _KEY_OF_REFUSAL.get(refusal.code, ())
+    number = next((item.line for item in reversed(contents.properties) if item.key in keys), None)
+    for found_line in iter_lines((data,)):
+        if found_line.number == number:
+            return found_line.position, found_line.size_bytes
+    return 0, len(data)
+
+
+def _unread(file: EntryFile, finding: Finding) -> PropertyText:
+    return PropertyText(path=file.path, contents=PropertyFile(), findings=(finding,), is_read=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIds:
+    """Ids by topic: of each, those that are said, and where the first one of them is said."""
+
+    of_topic: Mapping[str, Mapping[str, str]]
+
+
+def read_topic_ids(places: Iterable[PartitionPath], of_cluster: Mapping[str, str], log: str) -> TopicIds:
+    """What partitions say that are read without fault, and the metadata log at `log`."""
+    of_topic: dict[str, dict[str, str]] = {}
+    for topic, id_in_log in of_cluster.items():
+        of_topic.setdefault(topic, {})[id_in_log] = log
+    for place in places:
+        if place.name.topic is None or place.name.state not in {DirectoryState.CURRENT, DirectoryState.FUTURE}:
+            continue
+        text = _read(place)
+        topic_id = None if text is None or text.is_refused else _topic_id(text)
+        if topic_id is not None:
+            of_topic.setdefault(place.name.topic, {}).setdefault(topic_id, place.path)
+    return TopicIds(of_topic)
+
+
+def _topic_id(text: PropertyText) -> str | None:
+    """The id that a file says, wherever its second line puts it; null: none that may be one."""
+    values = [item.value for item in text.contents.properties if item.value is not None]
+    for value in reversed(values):
+        uuid = parse_uuid(value)
+        if uuid is not None and any(uuid):
+            return value
+    return None
+
+
+def _read(place: PartitionPath) -> PropertyText | None:
+    try:
+        return read_properties(_file(place))
+    except StorageError:
+        return None
+
+
+def _file(place: PartitionPath) -> EntryFile:
+    kind = FileKind.PARTITION_METADATA
+    path = f"{place.path}/{fixed_file_name(kind)}"
+    return EntryFile(path=path, kind=kind, topic=place.name.topic, partition=place.name.partition)

@@ -1,0 +1,265 @@
+"""The table of known releases of Kafka: their order, their spelling, their levels, and which share one set of rules."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from difflib import get_close_matches
+from typing import Final, NamedTuple
+
+from kafkalog_core.errors import SettingError
+
+__all__ = [
+    "KNOWN",
+    "LATEST",
+    "NEWEST_LEVEL",
+    "RELEASES",
+    "KnownRelease",
+    "Release",
+    "RuleClass",
+    "describe_known",
+    "parse_release",
+    "release_of_level",
+    "rule_class",
+]
+
+
+_SPELLING: Final = re.compile(r"v?(\d{1,3}(?:\.\d{1,3}){1,3})(?:-.*)?", re.ASCII)
+
+
+class Release(NamedTuple):
+    """A release, in its order: `Release(0, 8, 2) < Release(0, 11) < Release(2, 8) < Release(4, 3, 1)`."""
+
+    major: int
+    minor: int
+    patch: int = 0
+    build: int = 0
+
+    def __str__(self) -> str:
+        parts = list(self)
+        least = 3 if self.major == 0 else 2  # 0.8.2 and 2.8 are what people call a release
+        while len(parts) > least and not parts[-1]:
+            parts.pop()
+        return ".".join(map(str, parts))
+
+
+class Since:
+    """The first release of each change that this project follows: the one table of boundaries.
+
+    Each is named after what is there from that release on; where releases say nothing, it was seen in their sources or
+    on their disks. Rules that hold for a span of releases are a pair of rows. Settings have their own table
+    (`setting_table`), of which each row is a default or a limit.
+    """
+
+    START: Final = Release(0, 7)
+    LOG_FILES: Final = Release(0, 8, 0)  # KAFKA-506: logical offsets, `.log` files with an `.index`
+    RECOVERY_POINTS: Final = Release(0, 8, 1)  # KAFKA-615: checkpointed, so that not only the last segment is recovered
+    CLEANER: Final = Release(0, 8, 1)  # KAFKA-631; also: appends count their messages as a set
+    MESSAGE_LIMIT_IN_RECOVERY: Final = Release(0, 8, 1)  # until 0.11, a message above max.message.bytes counts as bad
+    META_PROPERTIES: Final = Release(0, 9)
+    INDEXES_CHECKED_AT_LOAD: Final = Release(0, 9)
+    EMPTY_INDEX_FOR_MISSING: Final = Release(0, 9)  # seen of 0.10.0; until 0.10.1
+    CLEANER_GROUPS_BY_LAST_ENTRY: Final = Release(0, 9)
+    CLEANER_TAKES_NULL_KEYS: Final = Release(0, 9)
+    CLEANER_FILLS_GROUPS: Final = Release(0, 9)  # up to their limits, not below them
+    CLEANER_COUNTS_ALL_CLEAN_BYTES: Final = Release(0, 9)
+    MAGIC_1: Final = Release(0, 10, 0)  # KIP-31, KIP-32
+    CLEANER_RESETS_BELOW_START: Final = Release(0, 10, 0)
+    TIME_INDEX: Final = Release(0, 10, 1)  # KIP-33, KIP-79: before it a broker knew modification times alone
+    DELETE_DIRECTORIES: Final = Release(0, 10, 1)
+    COMPACT_AND_DELETE: Final = Release(0, 10, 1)  # KIP-71
+    COMPACTION_LAG: Final = Release(0, 10, 1)  # KIP-58
+    WHOLE_FIRST_BATCH: Final = Release(0, 10, 1)  # KIP-74
+    AGE_BY_RECORDS: Final = Release(0, 10, 1)  # a segment is rolled by the times of its records
+    CLEANER_MAPS_RECORDS: Final = Release(0, 10, 1)
+    CLEANER_SKIPS_EMPTY_RANGES: Final = Release(0, 10, 1)
+    CLEANER_KEEPS_PAST_LATEST: Final = Release(0, 10, 1)
+    CLEANER_STARTS_ANYWHERE: Final = Release(0, 10, 1)  # the first dirty offset may be inside of a segment
+    CLEANER_FILTERS_WRAPPERS: Final = Release(0, 10, 2)
+    PRODUCERS: Final = Release(0, 11)  # KIP-98, KIP-101: magic 2, `.txnindex`, snapshots, leader epochs
+    LOG_START_OFFSET: Final = Release(0, 11)  # KIP-107: the log may start inside of its first segment
+    RELATIVE_OFFSETS_BOUNDED: Final = Release(0, 11)  # a segment is rolled before an index overflows
+    DATA_TIME_IN_SNAPSHOT: Final = Release(
+        1, 0
+    )  # 0.11.0.3 takes a marker for a batch, 1.0.2 does not: a queue of batches
+    FUTURE_DIRECTORIES: Final = Release(1, 0)  # KIP-113
+    LAST_OFFSET_IN_INDEX: Final = Release(2, 0)
+    INDEXES_OPENED_LATE: Final = Release(2, 0)  # indexes are no longer checked whole at every start
+    PRODUCERS_REBUILT_AT_END: Final = Release(2, 0)
+    EPOCH_FILE_MENDED: Final = Release(2, 0)
+    ROLLED_BY_FIRST_OFFSET: Final = Release(2, 0)
+    EMPTY_MARKERS_READ: Final = Release(
+        2, 0
+    )  # 1.1.1 asks every control batch for a record, 2.0.1 looks whether it has one
+    CLEANER_STARTS_AT_LOG_START: Final = Release(2, 0)
+    CLEANER_GROWS_BUFFERS: Final = Release(2, 0)
+    ZSTD: Final = Release(2, 1)  # KIP-110
+    WARM_INDEX_SECTION: Final = Release(2, 1)  # KAFKA-6432
+    START_OFFSET_OF_COMPACTED: Final = Release(
+        2, 1
+    )  # KAFKA-7358: retention by the log start runs over compacted logs too
+    END_COMPARED_WITH_START: Final = Release(2, 2)  # 2.1.1 does not compare the log end with the log start, 2.2.2 does
+    CLEANER_KEEPS_LAST_OFFSET: Final = Release(2, 2, 1)  # KAFKA-8335
+    MAX_COMPACTION_LAG: Final = Release(2, 3)  # KIP-354
+    CLEANER_SHARES_TRANSACTIONS: Final = Release(2, 3)
+    CLUSTER_ID: Final = Release(2, 4)  # not in 2.3.1, in 2.4.1 (KafkaServer.checkpointBrokerMetadata)
+    MARKER_TIME_IN_SNAPSHOT: Final = Release(2, 4)  # 2.3.1 leaves a marker's time out, 2.4.1 has it
+    OLD_PRODUCERS_KEPT: Final = Release(2, 4)  # 2.3.1 drops them, 2.4.1 does not (isProducerRetained is gone)
+    CLEANER_JUMPS_GAPS: Final = Release(2, 4)
+    CLEANER_RESETS_ABOVE_END: Final = Release(2, 4)
+    SWAPS_RECOVERED: Final = Release(2, 5)  # from here to 2.8 Log.completeSwapOperations and what it calls are the same
+    SNAPSHOT_IN_JAVA: Final = Release(2, 6)
+    KRAFT: Final = Release(2, 8)  # KIP-500
+    PARTITION_METADATA: Final = Release(2, 8)  # KIP-516
+    SNAPSHOT_PER_SEGMENT: Final = Release(2, 8)  # KAFKA-9393
+    NO_EMPTY_TRANSACTIONS: Final = Release(2, 8)  # 2.7.2 lists transactions without data, 2.8.2 does not
+    RECOVERY_POINT_KEPT: Final = Release(2, 8)  # 2.7.2 takes the log end for it after an unclean stop too
+    LOG_LOADER: Final = Release(3, 0)  # LogLoader, before it Log
+    STRAY_DIRECTORIES: Final = Release(3, 0)
+    START_OFFSET_FIRST: Final = Release(3, 0)  # the order of UnifiedLog.deleteOldSegments
+    CLEANER_HEEDS_HIGH_WATERMARK: Final = Release(3, 0)
+    CLEANER_FREES_EMPTY_SEGMENTS: Final = Release(3, 0)
+    DELETE_HORIZONS: Final = Release(3, 1)  # KIP-534
+    JAVA_17: Final = Release(3, 1)  # the first one that it is documented for: its gzip names another system
+    PRODUCER_EXPIRATION: Final = Release(3, 4)  # KIP-854; up to 3.3.2 LogManager passes transactionalIdExpirationMs on
+    TIERED: Final = Release(3, 6)  # KIP-405
+    DIRECTORY_ID: Final = Release(3, 7)  # KIP-858
+    CLEAN_SHUTDOWN_CONTENT: Final = Release(3, 7)  # empty in 3.6.2, JSON in 3.7.2 (CleanShutdownFileHandler)
+    STRAYS_RENAMED: Final = Release(3, 7)
+    APPENDED_BATCH_BY_BATCH: Final = Release(3, 9)
+    FOUND_BY_BASE: Final = Release(4, 0)
+    CLEANER_CONVERTS_LEGACY: Final = Release(4, 0)
+    SEARCHED_BY_BASE: Final = Release(4, 1)
+    CLEANER_KEEPS_ROUND_END: Final = Release(4, 1)  # until 4.4
+    TIERED_WITHOUT_POLICY: Final = Release(4, 2)
+    CLEANER_KEEPS_WATERMARK_END: Final = Release(4, 4)  # checkBatchRetention compares nextOffset with highWatermark
+    RECORD_LIMIT: Final = Release(4, 4)  # Cleaner of 4.4.0 passes it to streamingIterator and filterTo
+    FEATURES_IN_SNAPSHOT: Final = Release(4, 4)
+
+
+class RuleClass(NamedTuple):
+    """Releases between which no rule of this project differs: all from `first` on, below the next class."""
+
+    name: str
+    first: Release
+
+
+class KnownRelease(NamedTuple):
+    """A release without its bug fixes; `levels`: those of metadata.version that came with it, first and last."""
+
+    release: Release
+    levels: tuple[int, int] | None = None
+
+
+KNOWN: Final = (
+    *map(KnownRelease, (Release(0, 7), Release(0, 8, 0), Release(0, 8, 1), Release(0, 8, 2), Release(0, 9))),
+    *map(KnownRelease, (Release(0, 10, 0), Release(0, 10, 1), Release(0, 10, 2), Release(0, 11))),
+    *(KnownRelease(Release(1, minor)) for minor in range(2)),
+    *(KnownRelease(Release(2, minor)) for minor in range(9)),
+    KnownRelease(Release(3, 0), (1, 1)),  # levels by MetadataVersion.java; the last one is the production default
+    KnownRelease(Release(3, 1), (2, 2)),
+    KnownRelease(Release(3, 2), (3, 3)),
+    KnownRelease(Release(3, 3), (4, 7)),
+    KnownRelease(Release(3, 4), (8, 8)),
+    KnownRelease(Release(3, 5), (9, 11)),
+    KnownRelease(Release(3, 6), (12, 14)),
+    KnownRelease(Release(3, 7), (15, 19)),
+    KnownRelease(Release(3, 8), (20, 20)),
+    KnownRelease(Release(3, 9), (21, 21)),
+    KnownRelease(Release(4, 0), (22, 25)),
+    KnownRelease(Release(4, 1), (26, 27)),
+    KnownRelease(Release(4, 2), (28, 29)),
+    KnownRelease(Release(4, 3), (30, 30)),
+    KnownRelease(Release(4, 4), (31, 33)),  # its MetadataVersion has 34, too: 4.5-IV0, which is not for production
+)
+"""Every release whose rules this project knows."""
+RELEASES: Final = tuple(known.release for known in KNOWN)
+LATEST: Final = RELEASES[-1]
+NEWEST_LEVEL: Final = max(known.levels[1] for known in KNOWN if known.levels is not None)
+"""The highest level of metadata.version that a known release uses: a higher one is of a newer release."""
+_CLASSES: Final = (
+    RuleClass("0.7", Release(0, 7)),
+    RuleClass("0.8.0", Release(0, 8, 0)),
+    RuleClass("0.8.2", Release(0, 8, 1)),
+    RuleClass("0.9 and 0.10.0", Release(0, 9)),
+    RuleClass("0.10.1 and 0.10.2", Release(0, 10, 1)),
+    RuleClass("0.11 and 1.x", Release(0, 11)),
+    RuleClass("2.x", Release(2, 0)),
+    RuleClass("3.x", Release(3, 0)),
+    RuleClass("4.x", Release(4, 0)),
+)
+_FIRSTS: Final = tuple(each.first for each in _CLASSES)
+
+
+def parse_release(text: str) -> Release:
+    """Return the release that `text` names: `2.8`, `2.8.2`, `0.11.0.3`, also `3.9.1-rc0`.
+
+    A bug fix counts as known where its release is: bug fixes change no format. Raises SettingError for a text that
+    is not a release, and for a release that is not in `KNOWN`: its rules would be a guess.
+    """
+    match = _SPELLING.fullmatch(text.strip())
+    release = Release(*map(int, match[1].split("."))) if match else None
+    if release is None or not _is_known(release):
+        raise SettingError(_refusal(text.strip(), release))
+    return release
+
+
+def release_of_level(level: int) -> Release | None:
+    """Return the release that a level of metadata.version came with; `None` below the first and above the newest."""
+    spans = ((known.release, known.levels) for known in KNOWN if known.levels is not None)
+    return next((release for release, (first, last) in spans if first <= level <= last), None)
+
+
+def describe_known() -> str:
+    """Return all known releases, shortened: `0.7, 0.8.0 to 0.8.2, 0.9, ..., 4.0 to 4.4`."""
+    spans: list[list[Release]] = []
+    for release in RELEASES:
+        if spans and _family(spans[-1][-1]) == _family(release):
+            spans[-1].append(release)
+        else:
+            spans.append([release])
+    return ", ".join(" to ".join(dict.fromkeys(short_name(span[end]) for end in (0, -1))) for span in spans)
+
+
+def last_before(release: Release) -> Release:
+    """Return the last known release below one."""
+    return RELEASES[bisect_left(RELEASES, release) - 1]
+
+
+def rule_class(release: Release) -> RuleClass:
+    """Return the class of a release; the latest class for later releases than are known."""
+    return _CLASSES[max(0, bisect_right(_FIRSTS, release) - 1)]
+
+
+def _is_known(release: Release) -> bool:
+    """From 1.0 on the third number is the bug fix, before that the fourth; 0.7 has only three."""
+    if release.major:
+        return not release.build and Release(release.major, release.minor) in RELEASES
+    if (release.major, release.minor) == RELEASES[0][:2]:
+        return not release.build
+    return release._replace(build=0) in RELEASES
+
+
+def _refusal(text: str, release: Release | None) -> str:
+    near = _neighbours(release) if release is not None else get_close_matches(text, map(short_name, RELEASES), n=3)
+    newer = f"Kafka {text} is newer than this kafkalog knows ({LATEST})"
+    said = newer if release is not None and release > LATEST else f"{text!r} is not a release that kafkalog knows"
+    advice = f"; the nearest: {' or '.join(near)}" if near else ""
+    return f"{said}{advice}. Known releases, each with its bug fixes: {describe_known()}"
+
+
+def _neighbours(release: Release) -> list[str]:
+    """The known releases just before and after one that is unknown."""
+    place = bisect_right(RELEASES, release)
+    return [short_name(each) for each in RELEASES[max(0, place - 1) : place + 1]]
+
+
+def _family(release: Release) -> tuple[int, ...]:
+    """What releases have in common that `describe_known` writes as one span."""
+    return release[:1] if release.major else release[:2]
+
+
+def short_name(release: Release) -> str:
+    """Write a release as people do: 0.7, not 0.7.0."""
+    has_siblings = sum(_family(each) == _family(release) for each in RELEASES) > 1
+    return str(release) if has_siblings else f"{release.major}.{release.minor}"

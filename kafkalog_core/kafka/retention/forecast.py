@@ -1,0 +1,306 @@
+"""What becomes of each segment of a log at the next check, by which rule, and when the rest falls due."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+from kafkalog_core.errors import LimitError
+from kafkalog_core.kafka.retention.rules import Checked, check, judgements, log_of, policy_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kafkalog_core.kafka.logdir.segment_views import PartitionView, SegmentView
+    from kafkalog_core.kafka.retention.rules import Deleted, Judgement, Log, Policy, RetentionRules, Stop
+    from kafkalog_core.kafka.setting_table import TopicSettings
+
+__all__ = ["Event", "Fate", "Forecast", "Question", "Schedule", "Verdict", "forecast", "play"]
+
+
+Verdict = Literal["delete", "keep", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a forecast is made for.
+
+    Args:
+        view: the partition.
+        topic: its settings.
+        rules: that follow from them.
+        now_ms: the moment of the check.
+        custom: further policies by their names.
+        log_start_offset: in place of the one on the disk; null: that one.
+        origins: where the values of its settings come from and what they overrule, by their names.
+    """
+
+    view: PartitionView
+    topic: TopicSettings
+    rules: RetentionRules
+    now_ms: int
+    custom: Mapping[str, Policy]
+    log_start_offset: int | None = None
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def log(self) -> Log:
+        """The log as it is."""
+        return log_of(self.view, self.log_start_offset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fate:
+    """What becomes of a segment.
+
+    Args:
+        segment: that is meant.
+        verdict: `unknown` where remote storage decides.
+        rule: of what is deleted the pass; of what stays what keeps it: the pass, `held` by an older segment,
+            `high-watermark`, `empty-active`, `remote`, or `none` where no pass runs.
+        reason: one sentence without its point, with the figures that were compared.
+        due_ms: from when on it is deleted if nothing is appended, the past where it is deleted now; null: the time
+            alone does not decide.
+    """
+
+    segment: SegmentView
+    verdict: Verdict
+    rule: str
+    reason: str
+    due_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What becomes of a log at one check. `fates` are in the order of its segments."""
+
+    question: Question
+    checked: Checked
+    fates: tuple[Fate, ...]
+
+    @property
+    def deleted(self) -> tuple[Deleted, ...]:
+        """What goes, the oldest first."""
+        return self.checked.deleted
+
+    @property
+    def deleted_bytes(self) -> int:
+        """Of log."""
+        return sum(each.segment.size_bytes for each in self.checked.deleted)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Of log."""
+        return sum(segment.size_bytes for segment in self.checked.log.segments)
+
+    @property
+    def kept_offsets(self) -> int:
+        """From the new log start to the end."""
+        return max(0, self.checked.log.end_offset - self.checked.log.start_offset)
+
+    @property
+    def deleted_offsets(self) -> int:
+        """From the old log start to the new one."""
+        return self.checked.log.start_offset - min(self.question.log.start_offset, self.checked.log.start_offset)
+
+    @property
+    def is_change(self) -> bool:
+        """Whether anything is other afterwards."""
+        return bool(self.checked.deleted) or self.checked.log.start_offset > self.question.view.log_start_offset
+
+    @property
+    def next_due(self) -> Fate | None:
+        """The first segment that stays, where the time alone decides when it goes."""
+        first = next((fate for fate in self.fates if fate.verdict != "delete"), None)
+        return None if first is None or first.due_ms is None else first
+
+
+def forecast(question: Question) -> Forecast:
+    """Check a log once, and say of each segment why it goes or stays."""
+    checked = check(question.log, question.rules, question.now_ms, question.custom)
+    gone = [
+        Fate(
+            segment=each.segment,
+            verdict="delete",
+            rule=each.rule,
+            reason=each.reason or f"{each.rule} says so",
+            due_ms=each.due_ms,
+        )
+        for each in checked.deleted
+    ]
+    kept = [] if checked.new_segment is not None else list(_kept(question, checked))
+    return Forecast(question=question, checked=checked, fates=(*gone, *kept))
+
+
+def _kept(question: Question, checked: Checked) -> Iterator[Fate]:
+    """Of the segments that stay: the first one by what stops each pass, the others by what holds it and them."""
+    log, rules = checked.log, question.rules
+    names = (*rules.passes, *question.custom)
+    if not names:
+        for segment in log.segments:
+            reason = rules.why_none or "no rule runs over it"
+            yield Fate(segment=segment, verdict="keep", rule="none", reason=reason, due_ms=None)
+        return
+    said = {
+        name: judgements(policy_of(name, rules, log, question.custom), log.segments, question.now_ms) for name in names
+    }
+    dues: dict[str, int | None] = dict.fromkeys(names, 0)
+    first: Fate | None = None
+    for segment in log.segments:
+        judged = {name: next(each, None) for name, each in said.items()}
+        for name, judgement in judged.items():
+            due_ms, own_ms = dues[name], None if judgement is None else judgement.due_ms
+            dues[name] = None if due_ms is None or own_ms is None else max(due_ms, own_ms)
+        fate = _fate(segment, judged, checked.stops, first, _soonest(question, segment, dues))
+        first = first or fate
+        yield fate
+
+
+def _soonest(question: Question, segment: SegmentView, dues: Mapping[str, int | None]) -> int | None:
+    """When the first of the passes deletes a segment; null: none does by the time alone."""
+    rules, log = question.rules, question.log
+    if (rules.is_bounded and log.high_watermark < segment.next_offset) or rules.is_tiered:
+        return None
+    if segment.is_active and not segment.size_bytes:
+        return None
+    return min((due_ms for due_ms in dues.values() if due_ms is not None), default=None)
+
+
+def _fate(
+    segment: SegmentView,
+    judged: Mapping[str, Judgement | None],
+    stops: tuple[Stop, ...],
+    first: Fate | None,
+    due_ms: int | None,
+) -> Fate:
+    """Of a segment that stays."""
+    stop = next((each for each in stops if each.segment is segment and each.keeper != "policy"), None)
+    if stop is not None:
+        verdict: Verdict = "unknown" if stop.keeper == "remote" else "keep"
+        reason = stop.reason if stop.keeper == "empty-active" else f"{stop.rule} would delete it, but {stop.reason}"
+        return Fate(segment=segment, verdict=verdict, rule=stop.keeper, reason=reason, due_ms=due_ms)
+    if segment.is_active and not segment.size_bytes:
+        reason = "the active segment is empty"
+        return Fate(segment=segment, verdict="keep", rule="empty-active", reason=reason, due_ms=due_ms)
+    deleting = [(name, each) for name, each in judged.items() if each is not None and each.deletes]
+    if deleting and first is not None:
+        own = deleting[-1][1].reason or f"{deleting[-1][0]} would delete it"
+        reason = f"{own}, but waits for {first.segment.path.rpartition('/')[2]}, which stays"
+        verdict = "unknown" if first.verdict == "unknown" else "keep"
+        return Fate(segment=segment, verdict=verdict, rule="held", reason=reason, due_ms=due_ms)
+    said = {name: each for name, each in judged.items() if each is not None}
+    limited = {name: each for name, each in said.items() if each.is_limit}
+    telling = limited or {name: each for name, each in said.items() if name != "start-offset"} or said
+    timed = [name for name, each in telling.items() if each.due_ms is not None]
+    reason = "; ".join(each.reason or f"{name} keeps it" for name, each in telling.items())
+    rule = [*timed, *telling][0] if limited else "none"
+    return Fate(segment=segment, verdict="keep", rule=rule, reason=reason, due_ms=due_ms)
+
+
+MAX_CHECKS: Final = 1_000_000
+"""Of a policy of somebody's own, which does not say when it changes its mind: at each check."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """When checks take place: `first_ms`, then every `interval_ms`; files go `delay_ms` after their rename."""
+
+    first_ms: int
+    interval_ms: int
+    delay_ms: int
+
+    def at_or_after(self, time_ms: int) -> int:
+        """The first check that is not before a moment."""
+        if time_ms <= self.first_ms:
+            return self.first_ms
+        return self.first_ms + -(-(time_ms - self.first_ms) // self.interval_ms) * self.interval_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happens to a segment.
+
+    Args:
+        time_ms: when.
+        kind: `new-segment` (an empty one is made, as all others go), `renamed` (to `.deleted`: nobody reads it any
+            more) or `removed` (its space is free).
+        segment: that it happens to.
+        rule: the pass; null: of what follows from another event.
+        start_offset: of the log afterwards.
+        log_bytes: of the log afterwards, what is renamed not counted.
+    """
+
+    time_ms: int
+    kind: Literal["new-segment", "renamed", "removed"]
+    segment: SegmentView
+    rule: str | None
+    start_offset: int
+    log_bytes: int
+
+
+def play(question: Question, schedule: Schedule, until_ms: int) -> list[Event]:
+    """All events up to a moment, in their order. Raises LimitError for more checks than anybody waits for."""
+    events: list[Event] = []
+    log, time_ms = question.log, schedule.first_ms
+    if question.custom and (until_ms - time_ms) // schedule.interval_ms >= MAX_CHECKS:  # each of them is made
+        raise LimitError(f"more than {MAX_CHECKS:,} checks up to then; choose a nearer time, or a longer interval")
+    for _ in range(MAX_CHECKS):
+        if time_ms > until_ms:
+            break
+        checked = check(log, question.rules, time_ms, question.custom)
+        events += _events(checked, time_ms, schedule, sum(segment.size_bytes for segment in log.segments))
+        log = checked.log
+        again_ms = _next(question, checked, time_ms, schedule)
+        if again_ms is None:
+            break
+        time_ms = again_ms
+    else:
+        raise LimitError(f"more than {MAX_CHECKS:,} checks up to then; choose a nearer time, or a longer interval")
+    order = {"new-segment": 0, "renamed": 1, "removed": 2}
+    return sorted(
+        (event for event in events if event.time_ms <= until_ms),
+        key=lambda event: (event.time_ms, order[event.kind], event.segment.base_offset),
+    )
+
+
+def _events(checked: Checked, time_ms: int, schedule: Schedule, log_bytes: int) -> Iterator[Event]:
+    new, start_offset = checked.new_segment, checked.log.start_offset
+    if new is not None:
+        yield Event(
+            time_ms=time_ms,
+            kind="new-segment",
+            segment=new,
+            rule=None,
+            start_offset=start_offset,
+            log_bytes=log_bytes,
+        )
+    for each in checked.deleted:
+        log_bytes -= each.segment.size_bytes
+        yield Event(
+            time_ms=time_ms,
+            kind="renamed",
+            segment=each.segment,
+            rule=each.rule,
+            start_offset=start_offset,
+            log_bytes=log_bytes,
+        )
+    for each in checked.deleted:
+        yield Event(
+            time_ms=time_ms + schedule.delay_ms,
+            kind="removed",
+            segment=each.segment,
+            rule=None,
+            start_offset=start_offset,
+            log_bytes=log_bytes,
+        )
+
+
+def _next(question: Question, checked: Checked, time_ms: int, schedule: Schedule) -> int | None:
+    """The next check that may change something; null: none does."""
+    following = time_ms + schedule.interval_ms
+    if checked.deleted:  # what one pass has left may be too old for one before it
+        return following
+    if question.custom:
+        return following
+    dues = [stop.due_ms for stop in checked.stops if stop.keeper == "policy" and stop.due_ms is not None]
+    return max(following, schedule.at_or_after(min(dues))) if dues else None

@@ -1,0 +1,215 @@
+"""How each release recovers, loads and appends, as values: what the simulations of this room are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from kafkalog_core.format.kernels import constants as k
+from kafkalog_core.kafka.append import AppendRules
+from kafkalog_core.kafka.releases import Release, Since
+
+if TYPE_CHECKING:
+    from kafkalog_core.format.snapshot import SnapshotOrder
+    from kafkalog_core.kafka.producers import SnapshotStyle
+
+__all__ = [
+    "LoaderRules",
+    "OffsetSearch",
+    "RecoveryRules",
+    "SwapRule",
+    "append_rules",
+    "log_start",
+    "recovery_rules",
+    "rules_of",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryRules:
+    """How a release recovers one segment.
+
+    Args:
+        names_last_offset: an entry of the offset index names the last offset of its batch; else the first.
+        has_time_index: there is a `.timeindex`.
+        has_producers: there are `.txnindex`, producer snapshots and leader epochs.
+        checks_range: an offset that no index can hold ends it, and the segment is split.
+        limits_message: a message larger than max.message.bytes counts as bad.
+        takes_v2_magic: a batch of magic 3 to 127 counts as one of magic 2, else as a message; those below 0 always do.
+        snapshot_order: of the producers in a snapshot.
+        snapshot_style: what a marker changes in what a snapshot holds of its producer.
+        lists_empty_transactions: an ABORT marker that finds no open transaction has an entry in the `.txnindex`, of one
+            that begins and ends at the marker.
+        reads_empty_markers: a control batch that compaction has emptied is passed over; else the broker dies of it.
+    """
+
+    names_last_offset: bool
+    has_time_index: bool
+    has_producers: bool
+    checks_range: bool
+    limits_message: bool
+    takes_v2_magic: bool
+    snapshot_order: SnapshotOrder
+    snapshot_style: SnapshotStyle
+    lists_empty_transactions: bool
+    reads_empty_markers: bool
+
+    @property
+    def bits(self) -> int:
+        """The rules of `kernels.rebuild`."""
+        return (
+            k.REBUILD_LAST * self.names_last_offset
+            + k.REBUILD_TIMES * self.has_time_index
+            + k.REBUILD_RANGE * self.checks_range
+            + k.REBUILD_EPOCHS * self.has_producers
+        )
+
+
+def recovery_rules(release: Release) -> RecoveryRules:
+    """The rules of a release from 0.8.0 on."""
+    return RecoveryRules(
+        names_last_offset=release >= Since.LAST_OFFSET_IN_INDEX,
+        has_time_index=release >= Since.TIME_INDEX,
+        has_producers=release >= Since.PRODUCERS,
+        checks_range=release >= Since.LAST_OFFSET_IN_INDEX,
+        limits_message=Since.MESSAGE_LIMIT_IN_RECOVERY <= release < Since.PRODUCERS,
+        takes_v2_magic=release >= Since.PRODUCERS,
+        snapshot_order="java" if release >= Since.SNAPSHOT_IN_JAVA else "scala",
+        snapshot_style=_snapshot_style(release),
+        lists_empty_transactions=Since.PRODUCERS <= release < Since.NO_EMPTY_TRANSACTIONS,
+        reads_empty_markers=release >= Since.EMPTY_MARKERS_READ,
+    )
+
+
+def _snapshot_style(release: Release) -> SnapshotStyle:
+    if release < Since.DATA_TIME_IN_SNAPSHOT:
+        return "marker-is-batch"
+    return "data-time" if release < Since.MARKER_TIME_IN_SNAPSHOT else "marker-time"
+
+
+SwapRule = Literal["not-foreseen", "recovered", "renamed"]
+"""What a start does with the finished replacements (`.swap`) of an interrupted compaction or split: they are renamed
+before anything is opened, and trusted; or their log is recovered when all segments are open, and takes the place of
+those that it overlaps."""
+
+
+OffsetSearch = Literal["last", "last-then-base", "base"]
+"""By which offsets of the batches `FileRecords` looks for an offset: the base offset of a compressed message is known
+only when it is unpacked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderRules:
+    """What is not the same in all releases.
+
+    Args:
+        missing_index: what a missing offset index does: the broker does not start, the segment is recovered, or an
+            empty index takes its place and is trusted (seen of 0.10.0).
+        recovers: whether an unclean start recovers the last segment, or all from the recovery point on.
+        checks_indexes: what happens where the last entry of an offset index is not above the base offset: nothing,
+            the broker does not start, or the segment is recovered.
+        has_producers: whether there are producer snapshots, transaction indexes and leader epochs.
+        rebuilds_at_end: whether producers are loaded anew behind recovery, with snapshots at the last two segments.
+        knows_start: whether a log that ends below its checkpointed start is deleted, and a new one begins there.
+        lone_recovery_assigns: whether recovery for want of an index tells the leader epochs.
+        epochs_from_checkpoint: whether epochs are cut at the checkpointed start, and not at the first base offset.
+        swaps: what becomes of finished replacements.
+        removes_stray_snapshots: whether snapshots go that are at no base offset.
+        clears_on_deletion: whether leader epochs and snapshots of a log that is deleted for its start go at once.
+        reads_apart: as in `SnapshotOptions`.
+        keeps_recovery_point: whether the recovery point stays where it was after an unclean stop; else it is the end.
+        search: how the batch that holds an offset is looked for: by last offsets, up to 3.9; by these, and then the
+            base offset of the one that was found is read, in 4.0; by base offsets, from 4.1 on.
+        drops_old_producers: whether a producer is forgotten, its open transaction too, when its last batch lies below
+            the log's start.
+    """
+
+    missing_index: Literal["fatal", "recover", "empty"]
+    recovers: Literal["last", "from-recovery-point"]
+    checks_indexes: Literal["no", "fatal", "recover"]
+    has_producers: bool
+    rebuilds_at_end: bool
+    knows_start: bool
+    lone_recovery_assigns: bool
+    epochs_from_checkpoint: bool
+    swaps: SwapRule
+    removes_stray_snapshots: bool
+    clears_on_deletion: bool
+    keeps_recovery_point: bool
+    reads_apart: bool
+    search: OffsetSearch
+    drops_old_producers: bool
+
+
+def rules_of(release: Release) -> LoaderRules:
+    """The rules of a release, by what was read of 0.8.0, 0.8.2, 0.9, 0.10.0, 0.11, 2.8, 3.0, 3.8, 3.9 and 4.x."""
+    checks: Literal["no", "fatal", "recover"] = "no"
+    if release < Since.INDEXES_OPENED_LATE:
+        checks = "fatal" if release < Since.INDEXES_CHECKED_AT_LOAD else "recover"
+    missing: Literal["fatal", "recover", "empty"] = "recover"
+    if release < Since.RECOVERY_POINTS:
+        missing = "fatal"
+    elif Since.EMPTY_INDEX_FOR_MISSING <= release < Since.TIME_INDEX:
+        missing = "empty"
+    return LoaderRules(
+        missing_index=missing,
+        recovers="last" if release < Since.RECOVERY_POINTS else "from-recovery-point",
+        checks_indexes=checks,
+        has_producers=release >= Since.PRODUCERS,
+        rebuilds_at_end=release >= Since.PRODUCERS_REBUILT_AT_END,
+        knows_start=release >= Since.END_COMPARED_WITH_START,
+        lone_recovery_assigns=release >= Since.LOG_LOADER,
+        epochs_from_checkpoint=release >= Since.LOG_LOADER,
+        swaps=_swaps_of(release),
+        removes_stray_snapshots=release >= Since.SNAPSHOT_PER_SEGMENT,
+        clears_on_deletion=release >= Since.RECOVERY_POINT_KEPT,
+        keeps_recovery_point=release >= Since.RECOVERY_POINT_KEPT,
+        reads_apart=release < Since.SNAPSHOT_PER_SEGMENT,
+        search=_search_of(release),
+        drops_old_producers=release < Since.OLD_PRODUCERS_KEPT,
+    )
+
+
+def _swaps_of(release: Release) -> SwapRule:
+    """LogLoader.load, before 3.0 Log.completeSwapOperations."""
+    if release >= Since.LOG_LOADER:
+        return "renamed"
+    return "recovered" if release >= Since.SWAPS_RECOVERED else "not-foreseen"
+
+
+def _search_of(release: Release) -> OffsetSearch:
+    """FileRecords.searchForOffsetWithSize, since 4.1 searchForOffsetFromPosition."""
+    if release >= Since.SEARCHED_BY_BASE:
+        return "base"
+    return "last-then-base" if release >= Since.FOUND_BY_BASE else "last"
+
+
+def log_start(checkpoint: int | None, first_base: int, *, is_tiered: bool) -> int:
+    """From where on a broker serves a log.
+
+    Args:
+        checkpoint: the log start that its log directory tells; null: none, which counts as 0.
+        first_base: base offset of the first segment that is here.
+        is_tiered: what lies below it may be in the remote storage (`remote.storage.enable`), so that only the
+            checkpoint counts.
+    """
+    return checkpoint or 0 if is_tiered else max(checkpoint or 0, first_base)
+
+
+def append_rules(release: Release) -> AppendRules:
+    """The rules of a release from 0.8.0 on."""
+    recovery = recovery_rules(release)
+    is_batch_by_batch = release >= Since.APPENDED_BATCH_BY_BATCH
+    return AppendRules(
+        bits=recovery.bits,
+        counts_set=release >= Since.CLEANER,
+        ages_by_records=release >= Since.AGE_BY_RECORDS,
+        bounds_offsets=release >= Since.RELATIVE_OFFSETS_BOUNDED,
+        names_segment="first"
+        if release >= Since.ROLLED_BY_FIRST_OFFSET
+        else "bounded"
+        if release >= Since.RELATIVE_OFFSETS_BOUNDED
+        else "end",
+        indexes_calls=not is_batch_by_batch,
+        names_record=recovery.has_time_index and not is_batch_by_batch,
+    )

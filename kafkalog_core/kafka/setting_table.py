@@ -1,0 +1,381 @@
+"""Values of Kafka's settings: how they are written, where they come from, whether anybody states them."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from kafkalog_core.errors import SettingError
+from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
+from kafkalog_core.format.names import METADATA_TOPIC
+from kafkalog_core.format.textfile import parse_int32, parse_int64
+from kafkalog_core.kafka.releases import Release, Since
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+__all__ = [
+    "BY_NAME",
+    "INTERNAL_TOPICS",
+    "SETTINGS",
+    "BrokerKey",
+    "Definition",
+    "Gap",
+    "GapKind",
+    "Setting",
+    "TopicSettings",
+    "Value",
+    "known_names",
+    "parse_value",
+    "producer_expiration_name",
+]
+
+
+GapKind = Literal["zookeeper", "no-log", "damaged", "unlisted", "no-config", "other-node"]
+
+
+class Gap(NamedTuple):
+    """Why a stronger source of a value is not known: its kind, and a clause for a person."""
+
+    kind: GapKind
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting, its value in its own unit, and where the value comes from; `gap`: why it is only assumed."""
+
+    name: str
+    value: Value
+    origin: str
+    gap: Gap | None = None
+
+    @property
+    def text(self) -> str:
+        """The value as Kafka's tools write it."""
+        if isinstance(self.value, tuple):
+            return ",".join(self.value)
+        return str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
+
+    @property
+    def source(self) -> str:
+        """Where the value comes from, and why it is only assumed."""
+        return self.origin if self.gap is None else f"{self.origin}, assumed: {self.gap.why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings:
+    """What counts for one topic; each field is the setting of its name with `.` for `_`. `settings`: with origins."""
+
+    topic: str | None
+    segment_bytes: int
+    segment_ms: int
+    segment_jitter_ms: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    retention_ms: int
+    retention_bytes: int
+    local_retention_ms: int
+    local_retention_bytes: int
+    cleanup_policy: tuple[str, ...]
+    file_delete_delay_ms: int
+    flush_messages: int
+    flush_ms: int
+    preallocate: bool
+    max_message_bytes: int
+    max_decompressed_message_bytes: int
+    message_timestamp_type: str
+    message_timestamp_difference_max_ms: int
+    message_timestamp_before_max_ms: int
+    message_timestamp_after_max_ms: int
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    delete_retention_ms: int
+    remote_storage_enable: bool
+    remote_log_copy_disable: bool
+    settings: tuple[Setting, ...]
+
+    def setting(self, name: str) -> Setting:
+        """Return a setting by its Kafka name."""
+        return next(setting for setting in self.settings if setting.name == name)
+
+    def origin(self, name: str) -> str:
+        """Where the value of a setting, by its Kafka name, comes from."""
+        return self.setting(name).origin
+
+
+def parse_value(
+    definition: Definition, release: Release, text: str, factor: int, where: str, *, is_override: bool
+) -> Value:
+    """Return a value in the setting's own unit. Raises SettingError for one that the release does not take.
+
+    Args:
+        definition: of the setting.
+        release: whose limits count.
+        text: as it is written.
+        factor: what makes the setting's unit of it.
+        where: what the error names: where it is written, and by which key.
+        is_override: whether it is given by the name that has no minimum.
+    """
+    value = _READERS[definition.kind](text.strip())
+    if value is None:
+        raise SettingError(f"{where}={text}: {_WANTED[definition.kind]} is wanted")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    minimum = None if is_override else definition.minimum(release)
+    if definition.negative_is_minus_one and value < 0:
+        return -1
+    if minimum is not None and value * factor < minimum:
+        raise SettingError(f"{where}={text}: Kafka {release} takes nothing below {minimum}")
+    return value * factor
+
+
+def _read_boolean(text: str) -> bool | None:
+    return {"true": True, "false": False}.get(text.lower())
+
+
+def _read_double(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _read_list(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+_READERS: Final[Mapping[str, Callable[[str], Value | None]]] = {
+    "int": parse_int32,
+    "long": parse_int64,
+    "double": _read_double,
+    "boolean": _read_boolean,
+    "list": _read_list,
+    "text": str,
+}
+_WANTED: Final = {
+    "int": "a whole number of 32 bits",
+    "long": "a whole number of 64 bits",
+    "double": "a number",
+    "boolean": "true or false",
+    "list": "a list",
+    "text": "a text",
+}
+
+
+Value = int | float | bool | str | tuple[str, ...]
+Kind = Literal["int", "long", "double", "boolean", "list", "text"]
+
+_SECOND_MS: Final = 1000
+_MINUTE_MS: Final = 60 * _SECOND_MS
+_HOUR_MS: Final = 60 * _MINUTE_MS
+_DAY_MS: Final = 24 * _HOUR_MS
+_MIB: Final = 1024 * 1024
+_INTERNAL_SEGMENT_BYTES: Final = 100 * _MIB
+RANGES: Final = {"int": (-MAX_INT32 - 1, MAX_INT32), "long": (-MAX_INT64 - 1, MAX_INT64)}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerKey:
+    """A name in server.properties; `factor` makes the setting's unit of the value's: hours to milliseconds."""
+
+    name: str
+    factor: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A setting.
+
+    Args:
+        name: by which this project calls it: the topic's name of it, else the broker's.
+        keys: the broker's names, the one that counts first.
+        kind: how a value is read.
+        defaults: the default of a release is that of the last of these which is not after it.
+        minimums: likewise; empty: no minimum.
+        of_topics: whether `name` is a topic's.
+        override: a name that beats `name` at the topic, and has no minimum.
+        negative_is_minus_one: whether any negative value means -1, unlimited.
+    """
+
+    name: str
+    keys: tuple[BrokerKey, ...]
+    kind: Kind
+    defaults: tuple[tuple[Release, Value], ...]
+    minimums: tuple[tuple[Release, int], ...] = ()
+    of_topics: bool = True
+    override: str | None = None
+    negative_is_minus_one: bool = False
+
+    def default(self, release: Release) -> Value:
+        """What counts where nobody says anything."""
+        return [value for first, value in self.defaults if first <= release][-1]
+
+    def minimum(self, release: Release) -> int | None:
+        """The smallest value that the release takes; null: any."""
+        values = [value for first, value in self.minimums if first <= release]
+        return values[-1] if values else None
+
+
+def _key(*names: str) -> tuple[BrokerKey, ...]:
+    return tuple(BrokerKey(name) for name in names)
+
+
+def _at(value: int) -> tuple[tuple[Release, int], ...]:
+    return ((Since.START, value),)
+
+
+def _topic(
+    name: str, keys: tuple[BrokerKey, ...], kind: Kind, default: Value, minimum: int | None = None
+) -> Definition:
+    minimums = () if minimum is None else _at(minimum)
+    return Definition(name=name, keys=keys, kind=kind, defaults=((Since.START, default),), minimums=minimums)
+
+
+def _broker(name: str, kind: Kind, default: Value, minimum: int | None = None) -> Definition:
+    minimums = () if minimum is None else _at(minimum)
+    return Definition(
+        name=name, keys=_key(name), kind=kind, defaults=((Since.START, default),), minimums=minimums, of_topics=False
+    )
+
+
+SETTINGS: Final = (
+    Definition(
+        name="segment.bytes",
+        keys=_key("log.segment.bytes"),
+        kind="int",
+        defaults=((Since.START, 1024 * _MIB),),
+        minimums=((Since.START, 14), (Release(4, 1), _MIB)),  # of a topic: 4.0.2 takes 3000, 4.1.2 does not
+        override="internal.segment.bytes",
+    ),
+    _topic("segment.ms", (BrokerKey("log.roll.ms"), BrokerKey("log.roll.hours", _HOUR_MS)), "long", 168 * _HOUR_MS, 1),
+    _topic(
+        "segment.jitter.ms",
+        (BrokerKey("log.roll.jitter.ms"), BrokerKey("log.roll.jitter.hours", _HOUR_MS)),
+        "long",
+        0,
+        0,
+    ),
+    _topic("segment.index.bytes", _key("log.index.size.max.bytes"), "int", 10 * _MIB, 4),
+    _topic("index.interval.bytes", _key("log.index.interval.bytes"), "int", 4096, 0),
+    Definition(
+        name="retention.ms",
+        keys=(
+            BrokerKey("log.retention.ms"),
+            BrokerKey("log.retention.minutes", _MINUTE_MS),
+            BrokerKey("log.retention.hours", _HOUR_MS),
+        ),
+        kind="long",
+        defaults=((Since.START, 168 * _HOUR_MS),),
+        negative_is_minus_one=True,
+    ),
+    _topic("retention.bytes", _key("log.retention.bytes"), "long", -1),
+    _topic("local.retention.ms", _key("log.local.retention.ms"), "long", -2, -2),
+    _topic("local.retention.bytes", _key("log.local.retention.bytes"), "long", -2, -2),
+    _topic("cleanup.policy", _key("log.cleanup.policy"), "list", ("delete",)),
+    _topic("file.delete.delay.ms", _key("log.segment.delete.delay.ms"), "long", _MINUTE_MS, 0),
+    Definition(
+        name="flush.messages",
+        keys=_key("log.flush.interval.messages"),
+        kind="long",
+        defaults=((Since.START, MAX_INT64),),
+        minimums=((Since.START, 0), (Release(4, 0), 1)),
+    ),
+    _topic(
+        "flush.ms",
+        _key("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+        "long",
+        MAX_INT64,
+        0,
+    ),
+    _topic("preallocate", _key("log.preallocate"), "boolean", False),
+    _topic("max.message.bytes", _key("message.max.bytes"), "int", 1048588, 0),
+    _topic("max.decompressed.message.bytes", _key("max.decompressed.message.bytes"), "int", MAX_INT32 - 8, 1),
+    _topic("message.timestamp.type", _key("log.message.timestamp.type"), "text", "CreateTime"),
+    _topic(
+        "message.timestamp.difference.max.ms", _key("log.message.timestamp.difference.max.ms"), "long", MAX_INT64, 0
+    ),
+    _topic("message.timestamp.before.max.ms", _key("log.message.timestamp.before.max.ms"), "long", MAX_INT64, 0),
+    Definition(
+        name="message.timestamp.after.max.ms",
+        keys=_key("log.message.timestamp.after.max.ms"),
+        kind="long",
+        defaults=((Since.START, MAX_INT64), (Release(4, 0), _HOUR_MS)),
+        minimums=_at(0),
+    ),
+    _topic("min.cleanable.dirty.ratio", _key("log.cleaner.min.cleanable.ratio"), "double", 0.5, 0),
+    _topic("min.compaction.lag.ms", _key("log.cleaner.min.compaction.lag.ms"), "long", 0, 0),
+    _topic("max.compaction.lag.ms", _key("log.cleaner.max.compaction.lag.ms"), "long", MAX_INT64, 1),
+    _topic("delete.retention.ms", _key("log.cleaner.delete.retention.ms"), "long", _DAY_MS, 0),
+    _topic("remote.storage.enable", (), "boolean", False),
+    _topic("remote.log.copy.disable", (), "boolean", False),
+    _broker("log.retention.check.interval.ms", "long", 5 * _MINUTE_MS, 1),
+    _broker("log.flush.scheduler.interval.ms", "long", MAX_INT64),
+    _broker("log.flush.offset.checkpoint.interval.ms", "int", _MINUTE_MS, 0),
+    _broker("log.flush.start.offset.checkpoint.interval.ms", "int", _MINUTE_MS, 0),
+    _broker("log.initial.task.delay.ms", "long", 30 * _SECOND_MS, 0),
+    Definition(
+        name="num.recovery.threads.per.data.dir",
+        keys=_key("num.recovery.threads.per.data.dir"),
+        kind="int",
+        defaults=((Since.START, 1), (Release(4, 0), 2)),
+        minimums=_at(1),
+        of_topics=False,
+    ),
+    _broker("log.cleaner.backoff.ms", "long", 15 * _SECOND_MS, 0),
+    _broker("log.cleaner.threads", "int", 1, 0),
+    Definition(
+        name="log.cleaner.dedupe.buffer.size",
+        keys=_key("log.cleaner.dedupe.buffer.size"),
+        kind="long",
+        defaults=((Since.START, 500 * _MIB), (Release(0, 9), 128 * _MIB)),
+        of_topics=False,
+    ),
+    _broker("log.cleaner.io.buffer.size", "int", _MIB // 2, 0),
+    _broker("log.cleaner.io.buffer.load.factor", "double", 0.9),
+    _broker("log.cleaner.io.max.bytes.per.second", "double", sys.float_info.max),
+    _broker("producer.id.expiration.ms", "int", _DAY_MS, 1),
+    _broker("transactional.id.expiration.ms", "int", 7 * _DAY_MS, 1),
+    _broker("metadata.log.segment.bytes", "int", 1024 * _MIB, 8 * _MIB),
+    _broker("offsets.topic.segment.bytes", "int", _INTERNAL_SEGMENT_BYTES, 1),
+    _broker("transaction.state.log.segment.bytes", "int", _INTERNAL_SEGMENT_BYTES, 1),
+    _broker("share.coordinator.state.topic.segment.bytes", "int", _INTERNAL_SEGMENT_BYTES, 1),
+    Definition(
+        name="log.cleaner.enable",
+        keys=_key("log.cleaner.enable"),
+        kind="boolean",
+        defaults=((Since.START, False), (Release(0, 9), True)),
+        of_topics=False,
+    ),
+)
+BY_NAME: Final = {definition.name: definition for definition in SETTINGS}
+
+INTERNAL_TOPICS: Final[dict[str, dict[str, str]]] = {
+    METADATA_TOPIC: {"max.message.bytes": str(8 * _MIB), "segment.bytes": "metadata.log.segment.bytes"},
+    "__consumer_offsets": {"cleanup.policy": "compact", "segment.bytes": "offsets.topic.segment.bytes"},
+    "__transaction_state": {"cleanup.policy": "compact", "segment.bytes": "transaction.state.log.segment.bytes"},
+    "__share_group_state": {"cleanup.policy": "delete", "segment.bytes": "share.coordinator.state.topic.segment.bytes"},
+}
+"""What a broker gives its own topics when it makes them; the name of another setting stands for that one's value."""
+
+
+def producer_expiration_name(release: Release) -> str:
+    """Return the name of the broker's setting after which it forgets a silent producer.
+
+    The setting of its own is of KIP-854; up to 3.3.2 LogManager passes transactionalIdExpirationMs on.
+    """
+    return "producer.id.expiration.ms" if release >= Since.PRODUCER_EXPIRATION else "transactional.id.expiration.ms"
+
+
+def known_names() -> Iterator[str]:
+    """Every name that a setting can be given by."""
+    for definition in SETTINGS:
+        yield from (key.name for key in definition.keys)
+        if definition.of_topics:
+            yield definition.name
+        if definition.override is not None:
+            yield definition.override

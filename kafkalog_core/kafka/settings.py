@@ -1,0 +1,389 @@
+"""Kafka's settings in force, each with where its value comes from, and whether anybody states it.
+
+From the strongest: a value for one topic (`--topic-config`), one for all topics on the command line (`--set` by the
+topic's name of a setting), what the topic is configured with in the metadata log of the cluster. Then the broker's: the
+command line (`--set`), what was changed while it ran (metadata log), server.properties, what a broker gives its own
+topics, the release's default.
+
+A value is stated when every stronger source is known. Where the topic's own settings are unknown (no metadata log, or
+they are in ZooKeeper), no value of the broker settles what the topic has; where server.properties was not given, a
+default is not known to count. Such a value is assumed, and plans that would lose data by it are refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from kafkalog_core.errors import LimitError, SettingError, StorageError
+from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name
+from kafkalog_core.format.properties import read_java_properties
+from kafkalog_core.format.textfile import MAX_LINE_BYTES
+from kafkalog_core.kafka.cluster_dirs import NamedDirs, node_of_config, related_dirs
+from kafkalog_core.kafka.cluster_metadata import ClusterConfigs, read_copies
+from kafkalog_core.kafka.logdir.text_files import read_offsets
+from kafkalog_core.kafka.releases import LATEST, Release, Since
+from kafkalog_core.kafka.setting_table import (
+    BY_NAME,
+    INTERNAL_TOPICS,
+    SETTINGS,
+    Definition,
+    Gap,
+    Setting,
+    TopicSettings,
+    known_names,
+    parse_value,
+    producer_expiration_name,
+)
+from kafkalog_core.storage.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from kafkalog_core.kafka.cluster_dirs import ClusterDir, Identity
+
+__all__ = [
+    "Settings",
+    "SettingsRequest",
+    "parse_assignment",
+    "parse_topic_assignment",
+    "read_settings",
+]
+
+_SET: Final = "--set"
+_EMPTY: Final[Mapping[str, str]] = {}
+_POLICY: Final = "cleanup.policy"
+_CLEANER: Final = "log.cleaner.enable"
+_CLEANER_OFFSET: Final = fixed_file_name(FileKind.CLEANER_OFFSET)
+_CHECKPOINT: Final = "inferred: the cleaner's checkpoint"
+_GENERATED_ID: Final = "-1"  # broker.id.generation.enable: the broker takes its id from ZooKeeper
+
+
+def _is_text(value: object) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsRequest:
+    """What a command line says about releases and settings; enough to find the same ones again.
+
+    Args:
+        kafka: the release whose rules count; null: inferred.
+        config: path of a server.properties.
+        assignments: `key=value` for the whole broker, the last of a key counts.
+        topic_assignments: `TOPIC:key=value`.
+        assume_defaults: plans that lose data may depend on assumed values.
+    """
+
+    kafka: str | None = None
+    config: str | None = None
+    assignments: tuple[str, ...] = ()
+    topic_assignments: tuple[str, ...] = ()
+    assume_defaults: bool = False
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Topics that are given settings of their own. Raises SettingError."""
+        return tuple(dict.fromkeys(parse_topic_assignment(text)[0] for text in self.topic_assignments))
+
+    @classmethod
+    def from_json(cls, value: object) -> SettingsRequest:
+        """From what JSON holds of one; null: nothing was said. Raises SettingError for anything else."""
+        given = {} if value is None else value
+        if isinstance(given, dict) and not given.keys() - {each.name for each in fields(cls)}:
+            kafka, config = given.get("kafka"), given.get("config")
+            assignments, of_topics = given.get("assignments") or (), given.get("topic_assignments") or ()
+            assumes = given.get("assume_defaults", False)
+            are_texts = _is_text(kafka) and _is_text(config) and _are_texts(assignments) and _are_texts(of_topics)
+            if are_texts and isinstance(assumes, bool):
+                return cls(
+                    kafka=kafka,
+                    config=config,
+                    assignments=tuple(assignments),
+                    topic_assignments=tuple(of_topics),
+                    assume_defaults=assumes,
+                )
+        names = ", ".join(each.name for each in fields(cls))
+        raise SettingError(f"the option kafka is an object with these members, or some of them: {names}")
+
+
+class _Candidate(NamedTuple):
+    """A value that somebody gives: its key, how it is written, what makes the setting's unit of it, and from where."""
+
+    name: str
+    text: str
+    factor: int
+    origin: str
+    gap: Gap | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings of one broker. Values are read, and refused, when they are asked for.
+
+    Args:
+        release: whose defaults and limits count.
+        config_path: path of the server.properties; None: none was given.
+        server: its properties.
+        assigned: of `--set`.
+        of_topics: of `--topic-config`.
+        cluster: of the metadata log.
+        cleaned: topics that a cleaner has cleaned, each with the checkpoint that shows it.
+        cleaner: the checkpoint that shows that this broker's cleaner runs; None: none does.
+        uses_zookeeper: whether topics' settings are in ZooKeeper.
+        foreign_config: why the server.properties is another broker's; None: it is not.
+    """
+
+    release: Release = LATEST
+    config_path: str | None = None
+    server: Mapping[str, str] = field(default_factory=dict)
+    assigned: Mapping[str, str] = field(default_factory=dict)
+    of_topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    cluster: ClusterConfigs = field(default_factory=ClusterConfigs)
+    cleaned: Mapping[str, str] = field(default_factory=dict)
+    cleaner: str | None = None
+    uses_zookeeper: bool = False
+    foreign_config: str | None = None
+
+    def broker(self, name: str) -> Setting:
+        """A setting as it counts for the broker. Raises SettingError for a value that it cannot have."""
+        return self._setting(BY_NAME[name], None, of_broker=True)
+
+    def producer_expiration(self) -> Setting:
+        """Return the time after which the broker forgets a silent producer, in milliseconds."""
+        return self.broker(producer_expiration_name(self.release))
+
+    @property
+    def producer_expiration_ms(self) -> int:
+        """The value of `producer_expiration`."""
+        return cast("int", self.producer_expiration().value)
+
+    def producer_expirations_ms(self, releases: Iterable[Release]) -> tuple[int, int]:
+        """Return the shortest and the longest value of `producer_expiration` under some releases."""
+        values = [replace(self, release=each).producer_expiration_ms for each in releases]
+        return min(values), max(values)
+
+    def for_topic(self, topic: str | None) -> TopicSettings:
+        """All settings that a topic has; null: a topic of which nothing is known. Raises SettingError."""
+        settings = [self._setting(definition, topic) for definition in SETTINGS if definition.of_topics]
+        values = {setting.name.replace(".", "_"): setting.value for setting in settings}
+        expected = {each.name for each in fields(TopicSettings)} - {"topic", "settings"}
+        return TopicSettings(
+            topic=topic,
+            settings=tuple(settings),
+            **{name: values[name] for name in expected},  # type: ignore[arg-type]  # each by its definition's kind
+        )
+
+    def said(self, name: str, topic: str | None) -> tuple[tuple[str, str, str], ...]:
+        """All that is said of a topic's setting: key, value as written and origin, the one that counts first."""
+        return tuple((each.name, each.text, each.origin) for each in self._candidates(BY_NAME[name], topic))
+
+    def for_one(self) -> Settings:
+        """The same without what is known of topics, for another process that has those of its topic."""
+        cluster = replace(self.cluster, topics={}, listed=frozenset(), others=())
+        return replace(self, of_topics={}, cleaned={}, cluster=cluster)
+
+    def _setting(self, definition: Definition, topic: str | None, *, of_broker: bool = False) -> Setting:
+        note = "" if of_broker else self.cluster.contradictions(topic, definition.name)
+        for name, text, factor, origin, gap in self._candidates(definition, topic, of_broker=of_broker):
+            where, is_override = f"{origin}: {name}", name == definition.override
+            value = parse_value(definition, self.release, text, factor, where, is_override=is_override)
+            return Setting(definition.name, value, f"{origin}{note}", gap)
+        gap = self._default_gap(definition, topic, of_broker=of_broker)
+        return Setting(definition.name, definition.default(self.release), f"default of {self.release}{note}", gap)
+
+    def _candidates(
+        self, definition: Definition, topic: str | None, *, of_broker: bool = False
+    ) -> Iterator[_Candidate]:
+        """The sources of a setting, the strongest first."""
+        own = self.of_topics.get(topic, _EMPTY) if topic is not None else _EMPTY
+        topic_names = (definition.override, definition.name) if definition.of_topics else ()
+        configured = self.cluster.of_topic(topic)
+        damage = None if self.cluster.is_whole else self._topic_gap(topic)
+        given = (
+            (own, f"--topic-config {topic}", None),
+            (self.assigned, _SET, None),
+            (configured, self.cluster.origin, damage),
+        )
+        for values, origin, gap in given:
+            for name in topic_names:
+                if name is not None and name in values:
+                    yield _Candidate(name, values[name], 1, origin, gap)
+        topic_gap = None if of_broker or not definition.of_topics else self._topic_gap(topic)
+        if topic_gap is not None:
+            yield from self._evidence(definition, topic)
+        for values, origin, is_fixed in self._of_the_broker(definition, topic):
+            for key in definition.keys:
+                if key.name in values:
+                    gap = None if is_fixed else topic_gap or self._foreign_gap(origin)
+                    yield _Candidate(key.name, values[key.name], key.factor, origin, gap)
+        if topic_gap is None and self._default_gap(definition, topic, of_broker=of_broker) is not None:
+            yield from self._evidence(definition, topic)
+
+    # --- what is not known --------------------------------------------------------------------------------------------
+    def _topic_gap(self, topic: str | None) -> Gap | None:
+        """Why the settings of a topic are not known; None: they are."""
+        if topic == METADATA_TOPIC or self.cluster.knows(topic):
+            return None
+        if self.cluster.path is None:
+            if self.uses_zookeeper or self.release < Since.KRAFT:
+                return Gap("zookeeper", "the settings of topics are in ZooKeeper, not on this disk")
+            return Gap("no-log", "no metadata log of its cluster is among what was named")
+        if not self.cluster.is_whole:
+            return Gap("damaged", f"{self.cluster.path} cannot be read completely, so changes may be missing")
+        return Gap("unlisted", f"{self.cluster.path} does not list the topic")
+
+    def _default_gap(self, definition: Definition, topic: str | None, *, of_broker: bool) -> Gap | None:
+        """Why it is not known that a default counts; None: it is."""
+        if topic == METADATA_TOPIC:
+            return None
+        gap = None if of_broker or not definition.of_topics else self._topic_gap(topic)
+        if gap is not None or not definition.keys:  # a setting that topics alone have
+            return gap
+        if self.config_path is None:
+            return Gap("no-config", "no server.properties was given")
+        return self._foreign_gap(self.config_path)
+
+    def _foreign_gap(self, origin: str) -> Gap | None:
+        is_foreign = self.foreign_config is not None and origin == self.config_path
+        return Gap("other-node", self.foreign_config or "") if is_foreign else None
+
+    def _evidence(self, definition: Definition, topic: str | None) -> Iterator[_Candidate]:
+        """What the files themselves show: a cleaner's checkpoint has entries of compacted topics alone."""
+        cleaned = None if topic is None else self.cleaned.get(topic)
+        if definition.name == _POLICY and cleaned is not None:
+            origin = f"{_CHECKPOINT} {cleaned} has an entry for a partition of the topic"
+            yield _Candidate(_POLICY, "compact", 1, origin, None)
+        if definition.name == _CLEANER and self.cleaner is not None:
+            yield _Candidate(_CLEANER, "true", 1, f"{_CHECKPOINT} {self.cleaner} has entries", None)
+
+    def _of_the_broker(
+        self, definition: Definition, topic: str | None
+    ) -> Iterable[tuple[Mapping[str, str], str, bool]]:
+        """Values by the broker's keys, their origin, and whether they count whatever the topic has been given since."""
+        given = INTERNAL_TOPICS.get(topic or "", {}).get(definition.name)
+        if given is not None:  # a broker sets it when it makes the topic, whatever else it is configured with
+            yield from self._given_to_own_topic(definition, given)
+        if given is not None or topic == METADATA_TOPIC:  # whose log is made from Kafka's defaults
+            return
+        yield self.assigned, _SET, False
+        yield self.cluster.broker, self.cluster.origin, False
+        yield self.cluster.brokers, self.cluster.origin, False
+        yield self.server, self.config_path or "server.properties", False
+
+    def _given_to_own_topic(self, definition: Definition, given: str) -> Iterable[tuple[Mapping[str, str], str, bool]]:
+        key = definition.keys[0].name
+        if given not in BY_NAME:
+            yield {key: given}, "what a broker gives this topic of its own", True
+            return
+        setting = self._setting(BY_NAME[given], None, of_broker=True)
+        yield {key: str(setting.value)}, f"{setting.origin}: {given}", setting.gap is None
+
+
+def read_settings(
+    request: SettingsRequest, release: Release, log_dir: str | None = None, beside: NamedDirs | None = None
+) -> Settings:
+    """The settings that count.
+
+    Args:
+        request: what the command line says.
+        release: whose defaults and limits count.
+        log_dir: path of the log directory that is meant; None: the files are in none.
+        beside: log directories that were named together with it; None: none. What those of the same cluster hold
+            about topics counts for it too, as does what those in `log.dirs` of the given server.properties know.
+
+    Raises SettingError, NotFoundError or AccessError.
+    """
+    of_topics: dict[str, dict[str, str]] = {}
+    for text in request.topic_assignments:
+        topic, key, value = parse_topic_assignment(text)
+        of_topics.setdefault(topic, {})[key] = value
+    server = {} if request.config is None else _read_server_properties(request.config)
+    named = beside or NamedDirs()
+    own, dirs = related_dirs(log_dir, named, server)
+    together = frozenset([each.path for each in dirs])
+    copies = named.once(("copies", together), lambda: read_copies(each.path for each in dirs))
+    cleaned, cleaners = named.once(("cleaned", together), lambda: _cleaned(dirs))
+    of_broker = [each.path for each in dirs if each.is_same_broker and each.path in cleaners]
+    return Settings(
+        release=release,
+        config_path=request.config,
+        server=server,
+        assigned=dict(parse_assignment(text) for text in request.assignments),
+        of_topics=of_topics,
+        cluster=copies.configs(own.node_id or node_of_config(server), log_dir),
+        cleaned=cleaned | cleaners.get(log_dir or "", {}),
+        cleaner=f"{of_broker[0]}/{_CLEANER_OFFSET}" if of_broker else None,
+        uses_zookeeper=own.uses_zookeeper,
+        foreign_config=_foreign_config(request.config, node_of_config(server), own),
+    )
+
+
+def _foreign_config(config: str | None, node_id: str | None, own: Identity) -> str | None:
+    """Return that a server.properties is of another broker than the log directory; None: nothing shows that."""
+    if config is None or node_id is None or own.node_id is None or node_id in {own.node_id, _GENERATED_ID}:
+        return None
+    return f"{config} is of broker {node_id}, and the log directory of broker {own.node_id}"
+
+
+def _cleaned(dirs: Iterable[ClusterDir]) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """Return the topics that a cleaner has been at, with the path of a checkpoint that says so: of all, and of each."""
+    found: dict[str, dict[str, str]] = {}
+    for each in dirs:
+        path = f"{each.path}/{_CLEANER_OFFSET}"
+        try:
+            text = read_offsets(path, FileKind.CLEANER_OFFSET)
+        except StorageError:
+            continue
+        if text is not None and not text.is_refused and text.file.entries:
+            found[each.path] = dict.fromkeys((topic for topic, _ in text.file.entries), path)
+    topics: dict[str, str] = {}
+    for of_dir in reversed(found.values()):
+        topics |= of_dir
+    return topics, found
+
+
+def parse_assignment(text: str) -> tuple[str, str]:
+    """`key=value`. Raises SettingError for another form, and for a key that says nothing about Kafka's files."""
+    key, separator, value = text.partition("=")
+    key = key.strip()
+    if not separator or not key:
+        raise SettingError(f"{text!r} is not key=value")
+    _check_name(key, list(known_names()))
+    return key, value.strip()
+
+
+def parse_topic_assignment(text: str) -> tuple[str, str, str]:
+    """`TOPIC:key=value`. Raises SettingError, for a broker's key too."""
+    topic, separator, assignment = text.partition(":")
+    key, equals, value = assignment.partition("=")
+    if not separator or not topic or not equals:
+        raise SettingError(f"{text!r} is not TOPIC:key=value")
+    names = [name for each in SETTINGS if each.of_topics for name in (each.name, each.override) if name is not None]
+    _check_name(key.strip(), names)
+    return topic, key.strip(), value.strip()
+
+
+def _check_name(key: str, names: list[str]) -> None:
+    if key in names:
+        return
+    near = get_close_matches(key, names, n=3, cutoff=0.5)
+    hint = f"; is {' or '.join(near)} meant?" if near else ""
+    raise SettingError(f"no setting {key!r} has to do with Kafka's files{hint}")
+
+
+def _read_server_properties(path: str) -> dict[str, str]:
+    with Source.open(path) as source:
+        data = source.read(0, MAX_LINE_BYTES + 1)
+    try:
+        file = read_java_properties(data)
+    except LimitError as error:
+        raise SettingError(f"more than {MAX_LINE_BYTES} bytes; this is no server.properties", path=path) from error
+    if file.refusal is not None:
+        raise SettingError(f"no broker reads this file: {file.refusal.problem}", path=path)
+    return {item.key: item.value for item in file.properties if item.value is not None}

@@ -1,0 +1,485 @@
+"""What a broker makes of one partition when it starts: `LogLoader` of its release, played through and not carried out.
+
+Segments without an index are recovered by themselves; after an unclean stop, those from the one that holds the recovery
+point on are recovered too, and where one is cut all behind it are deleted. Leader epochs and producer snapshots follow.
+`PartitionLoad.run` gives the recovered segments one after another, since their indexes may be large, and keeps those of
+segments that are cut alone; what else becomes of the partition stands in `PartitionLoad.result` then.
+"""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NoReturn
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.format.layout import MAX_INT32, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, parse_file_name
+from kafkalog_core.kafka.leader_epochs import EpochCache, EpochStart, read_epoch_file
+from kafkalog_core.kafka.producers import ProducerStates
+from kafkalog_core.kafka.rules import log_start
+from kafkalog_core.kafka.snapshots import ProducerLoad, SnapshotFiles
+from kafkalog_core.kafka.start.files import first_recovered, is_odd_index, sweep, txn_index_fault
+from kafkalog_core.kafka.start.replay import EndOfLog, Reading, end_of_log, find_offset
+from kafkalog_core.kafka.start.results import LoadedSegment, LoadProblem, LoadResult, RemovedSegment
+from kafkalog_core.kafka.start.segment import Watch, recover_segment
+from kafkalog_core.storage.listing import Segment, SegmentState, group_segments
+from kafkalog_core.storage.scan import Run
+from kafkalog_core.storage.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkalog_core.kafka.logdir.top_files import PartitionContext
+    from kafkalog_core.kafka.start.replay import Obstacle
+    from kafkalog_core.kafka.start.results import LoadOptions, LoadProblemKind, Occasion
+    from kafkalog_core.kafka.start.segment import Problem, SegmentRecovery
+    from kafkalog_core.storage.listing import FileInfo
+    from kafkalog_core.storage.partition import Partition
+    from kafkalog_core.storage.scan import Damage
+
+__all__ = ["PartitionLoad"]
+
+
+class _Stopped(Exception):  # noqa: N818 - no error: the end of a simulation
+    def __init__(self, problem: LoadProblem) -> None:
+        super().__init__(problem.sentence)
+        self.problem = problem
+
+
+@dataclass(slots=True)
+class _Live:
+    """A segment on its way; `end_offset` is known once it was recovered."""
+
+    base_offset: int
+    segment: Segment | None
+    size_bytes: int
+    end_offset: int | None = None
+    recovery: SegmentRecovery | None = None
+    occasion: Occasion | None = None
+    is_emptied: bool = False
+
+    @property
+    def log_path(self) -> str | None:
+        return None if self.segment is None or self.segment.log is None else self.segment.log.path
+
+    def forget(self) -> None:
+        """Let go of the indexes that were built of a log that stays as it is."""
+        if self.segment is None or self.size_bytes == self.segment.size_bytes:
+            self.recovery = None
+
+    def frozen(self) -> LoadedSegment:
+        return LoadedSegment(
+            base_offset=self.base_offset,
+            segment=self.segment,
+            size_bytes=self.size_bytes,
+            recovery=self.recovery,
+            occasion=self.occasion,
+            is_emptied=self.is_emptied,
+        )
+
+
+class PartitionLoad:
+    """One partition as a broker loads it.
+
+    Args:
+        partition: its files as they are.
+        context: what its log directory says of it.
+        options: the release and the settings.
+        advance: is told the bytes that recovery reads.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        context: PartitionContext,
+        options: LoadOptions,
+        *,
+        advance: Callable[[int], None] | None = None,
+    ) -> None:
+        self._advance = advance
+        self._partition = partition
+        self._context = context
+        self._options = options
+        self._rules = options.loader
+        self._epoch_file = read_epoch_file(partition.path)
+        entries = () if self._epoch_file is None else self._epoch_file.entries
+        self._epochs = EpochCache(entries, options.release)
+        self._snapshots = snapshots = SnapshotFiles.of(partition)
+        rules = options.loader
+        self._producers = ProducerLoad(
+            snapshots, options.snapshots, marks_last_segments=rules.rebuilds_at_end, search=rules.search
+        )
+        is_metadata = partition.topic == METADATA_TOPIC
+        self._is_clean = bool(context.is_clean) and not is_metadata
+        self._start_checkpoint = 0 if is_metadata else context.log_start_offset or 0
+        self._recovery_point = 0 if is_metadata else context.recovery_point or 0
+        self._live: list[_Live] = []
+        self._removed: list[RemovedSegment] = []
+        self._replaced: list[tuple[FileInfo, str]] = []
+        self._completed: _Live | None = None
+        self._zero_indexes: frozenset[int] = frozenset()
+        self._is_end_lost = False
+        self._result: LoadResult | None = None
+
+    @property
+    def result(self) -> LoadResult:
+        """What becomes of the partition; to be asked for when `run` has come to its end."""
+        if self._result is None:
+            raise RuntimeError("the load has not come to its end")
+        return self._result
+
+    @property
+    def snapshots(self) -> SnapshotFiles:
+        """The producer snapshots as they are to be."""
+        return self._snapshots
+
+    @property
+    def producers(self) -> ProducerStates | None:
+        """All producers at the end of the log; null: they were not read."""
+        return self._producers.at_end_of_log
+
+    def run(self) -> Iterator[LoadedSegment]:
+        """Play the start through; gives each segment that is recovered, when it has been for the last time."""
+        try:
+            yield from self._load()
+        except _Stopped as stopped:
+            self._result = LoadResult(problem=stopped.problem)
+        except StorageError as error:
+            sentence = f"{error.message}: a broker takes the log directory offline"
+            self._result = LoadResult(
+                problem=LoadProblem(kind="fatal", path=error.path or self._partition.path, sentence=sentence)
+            )
+
+    # --- the course of it -------------------------------------------------------------------------------------------
+    def _load(self) -> Iterator[LoadedSegment]:
+        epochs = self._epoch_file
+        if self._rules.has_producers and epochs is not None and epochs.refusal is not None:
+            self._stop(epochs.path, f"a broker refuses it: {epochs.refusal.problem}")
+        files = self._partition.files
+        swept = sweep(files, rules=self._rules)
+        if swept.problem is not None:
+            kind: LoadProblemKind = "unknown" if self._rules.swaps == "not-foreseen" else "fatal"
+            self._stop(swept.path or self._partition.path, swept.problem, kind=kind)
+        for file, _ in swept.removed:
+            if file.name.kind is FileKind.SNAPSHOT and file.name.base_offset is not None:
+                self._snapshots.remove(file.name.base_offset)
+        self._zero_indexes = swept.zero_indexes
+        segments, others = group_segments(swept.files, FileKind.LOG)
+        self._check_names(others)
+        is_deleted = self._partition.name.state is DirectoryState.DELETE
+        first = None if is_deleted else self._first_recovered([segment.base_offset for segment in segments])
+        for number, segment in enumerate(segments):
+            live = _Live(segment.base_offset, segment, segment.size_bytes)
+            self._open(live, segment)
+            self._live.append(live)
+            if live.recovery is not None and (first is None or number < first) and not swept.waiting:
+                yield live.frozen()
+            live.forget()
+        if swept.waiting:
+            self._complete(swept.waiting, swept.files)
+            first = None if is_deleted else self._first_recovered([live.base_offset for live in self._live])
+        if first is not None:
+            yield from self._recover_from(first)
+        end_offset = 0 if is_deleted else self._check_start(self._end_offset())
+        if not is_deleted:
+            self._check_room()
+        self._finish(end_offset, (*swept.removed, *self._replaced), swept.files, others)
+
+    def _first_recovered(self, base_offsets: Sequence[int]) -> int | None:
+        return first_recovered(
+            base_offsets,
+            self._recovery_point,
+            is_clean=self._is_clean,
+            topic=self._partition.topic,
+            only_last=self._rules.recovers == "last",
+        )
+
+    def _complete(self, waiting: Sequence[FileInfo], files: Sequence[FileInfo]) -> None:
+        """`Log.completeSwapOperations` of 2.5 to 2.8: a replacement is recovered, and then it replaces segments.
+
+        Those are the segments from the one that holds its base offset up to its end, but for those that end at or below
+        its base offset. The order of several replacements is that of a hash set of paths.
+        """
+        log = waiting[0]
+        name = parse_file_name(log.name.raw.removesuffix(".swap"))
+        if len(waiting) > 1 or not name.canonical or name.base_offset is None:
+            sentence = "more than one replacement of segments waits, or its name is not its offset in 20 digits"
+            self._stop(log.path, f"{sentence}: what this release makes of that is not simulated", kind="unknown")
+        if log.size_bytes > MAX_INT32:
+            self._stop(log.path, f"its {log.size_bytes:,} bytes are more than a segment can have")
+        base = name.base_offset
+        segment = Segment(base_offset=base, state=SegmentState.CLOSED, log=replace(log, name=name))
+        swap = _Live(base, segment, log.size_bytes)
+        problem = self._recover(swap, assigns=False)
+        if problem is not None:
+            kind: LoadProblemKind = "unknown" if problem.kind in {"unreadable", "over-limit"} else "fatal"
+            sentence = f"the broker recovers the replacement, and stops: {problem.detail}"
+            self._stop(log.path, sentence, kind=kind, position=problem.position)
+        end_offset = base if swap.end_offset is None else swap.end_offset
+        old = self._overlapped(base, end_offset)
+        swap.segment = replace(segment, log=replace(log, name=name, size_bytes=swap.size_bytes))
+        self._completed = replace(swap)
+        for live in [each for each in self._live if each in old or each.base_offset == base]:
+            self._live.remove(live)
+            parts = () if live.segment is None else live.segment.files
+            self._replaced += [
+                (file, "a replacement takes its place") for file in parts if file.name.kind is not FileKind.SNAPSHOT
+            ]
+        self._replaced += [
+            (file, "the broker builds it again from the log of the replacement")
+            for file in files
+            if file.name.state is FileState.SWAP and file.name.base_offset == base
+        ]
+        bisect.insort(self._live, swap, key=lambda live: live.base_offset)
+
+    def _overlapped(self, base_offset: int, end_offset: int) -> list[_Live]:
+        """`Log.logSegments` of an offset range, without segments that end below it."""
+        if end_offset == base_offset:
+            return []
+        floor = max((live.base_offset for live in self._live if live.base_offset <= base_offset), default=-1)
+        return [
+            live
+            for live in self._live
+            if floor <= live.base_offset < end_offset and self._next_offset(live).offset > base_offset
+        ]
+
+    def _check_names(self, others: Sequence[Segment]) -> None:
+        """What has the name of a segment's file, and a broker makes something else of."""
+        for file in self._partition.files:
+            kinds = {FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX, FileKind.SNAPSHOT}
+            if file.name.kind in kinds and file.name.state is FileState.LIVE and file.name.base_offset is None:
+                self._stop(file.path, "its name does not start with a number, and the broker stops")
+        for other in others:
+            if other.log is not None and other.state is SegmentState.UNREAD:
+                sentence = "its name is not its offset in 20 digits: the broker begins an empty segment beside it"
+                self._stop(other.log.path, sentence, kind="unknown")
+
+    def _open(self, live: _Live, segment: Segment) -> None:
+        """`LogLoader.loadSegmentFiles` for one segment."""
+        path = live.log_path or self._partition.path
+        if live.size_bytes > MAX_INT32:
+            self._stop(path, f"its {live.size_bytes:,} bytes are more than a segment can have")
+        occasion: Occasion | None = None
+        if segment.index is None and segment.base_offset not in self._zero_indexes:
+            if self._rules.missing_index == "fatal":
+                self._stop(path, "it has no offset index, and this release does not build one")
+            occasion = "no-index" if self._rules.missing_index == "recover" else None
+        elif self._rules.checks_indexes == "recover" and is_odd_index(segment):
+            occasion = "odd-index"
+        elif segment.txnindex is not None and self._rules.has_producers:
+            fault = txn_index_fault(segment.txnindex.path, segment.base_offset)
+            if fault == "version":
+                self._stop(segment.txnindex.path, "an entry of a version that no broker knows")
+            occasion = "odd-index" if fault is not None else None
+        if occasion is None:
+            return
+        problem = self._recover(live, assigns=self._rules.lone_recovery_assigns)
+        if problem is not None:
+            self._refuse(live, problem)
+        live.occasion = occasion
+
+    def _recover_from(self, first: int) -> Iterator[LoadedSegment]:
+        """`LogLoader.recoverLog`: each segment from here on, until one of them is cut."""
+        for number in range(first, len(self._live)):
+            live = self._live[number]
+            before = live.size_bytes
+            problem = self._recover(live, assigns=True)
+            if problem is not None:
+                if not self._is_caught(problem.kind):
+                    self._refuse(live, problem)
+                self._empty(live)
+            live.occasion = "unclean-stop"
+            if live.size_bytes < before:
+                self._remove(number + 1, f"the segment before, of offset {live.base_offset}, is cut")
+                yield live.frozen()
+                return
+            yield live.frozen()
+            live.forget()
+
+    def _recover(self, live: _Live, *, assigns: bool) -> Problem | None:
+        """`LogLoader.recoverSegment`; returns what escapes it."""
+        path = live.log_path
+        if path is None:
+            return None
+        states = ProducerStates(sequences="unchecked")
+        manager = None
+        if self._rules.has_producers:
+            manager, obstacle = self._producers.before(
+                [_reading(other) for other in self._live], self._start_checkpoint, live.base_offset
+            )
+            if obstacle is not None:
+                self._blocked(*obstacle)
+            states = manager.states
+        with Source.open(path) as source:
+            recovery = recover_segment(
+                source,
+                live.base_offset,
+                rules=self._options.recovery,
+                settings=self._options.settings,
+                states=states,
+                watch=Watch(listen=self._listen),
+            )
+        if recovery.problem is not None:
+            return recovery.problem
+        live.recovery, live.end_offset = recovery, recovery.end_offset
+        live.size_bytes = min(live.size_bytes, recovery.valid_bytes)
+        if assigns:
+            for epoch, start_offset in recovery.epochs:
+                self._epochs.assign(EpochStart(epoch, start_offset))
+        if manager is not None:
+            manager.end_offset = live.base_offset if recovery.map_end_offset is None else recovery.map_end_offset
+            manager.take()
+        return None
+
+    def _listen(self, item: Run | Damage) -> None:
+        if self._advance is not None and isinstance(item, Run):
+            self._advance(sum(item.batches.column("size_bytes")))
+
+    def _is_caught(self, kind: str) -> bool:
+        """Whether recovery of a whole log goes on behind this problem: the segment is emptied."""
+        return kind == "invalid-offset"
+
+    def _empty(self, live: _Live) -> None:
+        live.recovery, live.end_offset, live.size_bytes, live.is_emptied = None, live.base_offset, 0, True
+
+    def _remove(self, first: int, why: str) -> None:
+        """Delete the segments from one on, and the snapshots of their base offsets."""
+        for live in self._live[first:]:
+            if live.segment is not None:
+                self._removed.append(RemovedSegment(live.segment, why))
+            if self._rules.removes_stray_snapshots:
+                self._snapshots.remove(live.base_offset)
+        del self._live[first:]
+
+    # --- behind recovery --------------------------------------------------------------------------------------------
+    def _end_offset(self) -> int:
+        """`readNextOffset` of the last segment."""
+        if not self._live:
+            return 0
+        end = self._next_offset(self._live[-1])
+        self._is_end_lost = end.is_lost
+        return end.offset
+
+    def _next_offset(self, live: _Live) -> EndOfLog:
+        """`LogSegment.readNextOffset`."""
+        if live.end_offset is not None or live.segment is None or live.log_path is None:
+            return EndOfLog(live.base_offset if live.end_offset is None else live.end_offset)
+        index = live.segment.index
+        end = end_of_log(live.log_path, live.size_bytes, live.base_offset, index, search=self._rules.search)
+        if end.obstacle is not None:
+            self._blocked(live.log_path, end.obstacle)
+        return end
+
+    def _check_room(self) -> None:
+        """`AbstractIndex.resize` of the last segment to segment.index.bytes: it throws where more entries are there."""
+        live = self._live[-1]
+        if live.segment is None or live.end_offset is not None:
+            return
+        limit = self._options.settings.segment_index_bytes
+        for file, layout in ((live.segment.index, OFFSET_INDEX_ENTRY), (live.segment.timeindex, TIME_INDEX_ENTRY)):
+            if file is not None and file.size_bytes // layout.size > limit // layout.size:
+                sentence = f"it has entries after byte {limit:,}, where segment.index.bytes ends it"
+                self._stop(file.path, f"{sentence}: the broker resizes it, and stops")
+
+    def _check_start(self, end_offset: int) -> int:
+        """A log that ends below its checkpointed start goes as a whole; one without segments gets one."""
+        start = self._start_checkpoint if self._rules.knows_start else 0
+        if self._live and self._rules.knows_start and end_offset < start:
+            self._remove(0, f"the log ends at offset {end_offset}, below its checkpointed start {start}")
+            if self._rules.clears_on_deletion:
+                self._epochs.clear()
+                for offset in self._snapshots:
+                    self._snapshots.remove(offset)
+        if not self._live:
+            self._live.append(_Live(start, None, 0, end_offset=start))
+            return start
+        return end_offset
+
+    def _finish(
+        self,
+        end_offset: int,
+        removed: Sequence[tuple[FileInfo, str]],
+        files: Sequence[FileInfo],
+        others: Sequence[Segment],
+    ) -> None:
+        is_tiered = self._options.settings.remote_storage_enable
+        start_offset = log_start(self._start_checkpoint, self._live[0].base_offset, is_tiered=is_tiered)
+        self._epochs.cut_end(end_offset)
+        self._epochs.cut_start(self._start_checkpoint if self._rules.epochs_from_checkpoint else start_offset)
+        if self._rules.has_producers:
+            readings = [_reading(live) for live in self._live]
+            if self._rules.removes_stray_snapshots:
+                self._producers.remove_stray({live.base_offset for live in self._live})
+            obstacle = self._producers.at_end(readings, start_offset, end_offset, is_clean=self._is_clean)
+            if obstacle is not None:
+                self._blocked(*obstacle)
+            self._find_unstable(readings, start_offset, end_offset)
+            self._drop_snapshots()
+        point = self._recovery_point if self._rules.keeps_recovery_point and not self._is_clean else end_offset
+        moved = [file for file in files if not file.path.endswith(f"/{file.name.raw}")]
+        completed = None if self._completed is None else self._completed.frozen()
+        if completed is not None and completed.segment is not None:
+            moved += completed.segment.files
+        self._result = LoadResult(
+            segments=tuple(live.frozen() for live in self._live),
+            removed=tuple(self._removed),
+            swept=tuple(removed),
+            moved=tuple(moved),
+            rebuilt=None if completed is None else completed.recovery,
+            orphans=tuple(
+                file
+                for other in others
+                if other.state is SegmentState.ORPHAN
+                for file in other.files
+                if file.name.state is FileState.LIVE and file.name.kind is not FileKind.SNAPSHOT
+            ),
+            log_start_offset=start_offset,
+            end_offset=end_offset,
+            recovery_point=max(start_offset, min(point, end_offset)),
+            epochs=self._epochs.entries if self._rules.has_producers else None,
+            is_end_lost=self._is_end_lost,
+        )
+
+    def _drop_snapshots(self) -> None:
+        """The files of replaced segments are deleted after the start, from 2.8 on the snapshots at their bases too."""
+        if self._completed is not None and self._rules.removes_stray_snapshots:
+            for file, _ in self._replaced:
+                if file.name.kind is FileKind.LOG and file.name.base_offset not in (None, self._completed.base_offset):
+                    self._snapshots.remove(file.name.base_offset)
+
+    def _find_unstable(self, readings: Sequence[Reading], start_offset: int, end_offset: int) -> None:
+        """Look for the first unstable offset in the log (`UnifiedLog.maybeIncrementFirstUnstableOffset`).
+
+        Until the high watermark is known, transactions that have ended in what was read count as open too.
+        """
+        states, ended = self._producers.at_end_of_log, self._producers.first_ended
+        firsts = [] if states is None else [each.first_offset for each in states.open_transactions()]
+        opened = min(firsts, default=end_offset)
+        for first in {opened if ended is None else min(opened, ended), opened}:
+            offset = max(first, start_offset)
+            obstacle = None if offset >= end_offset else find_offset(readings, offset, search=self._rules.search)
+            if obstacle is not None:
+                self._blocked(*obstacle)
+
+    # --- what stops it ----------------------------------------------------------------------------------------------
+    def _stop(
+        self, path: str, sentence: str, *, kind: LoadProblemKind = "fatal", position: int | None = None
+    ) -> NoReturn:
+        raise _Stopped(LoadProblem(kind=kind, path=path, sentence=sentence, position=position))
+
+    def _blocked(self, path: str, obstacle: Obstacle) -> NoReturn:
+        sentence = f"the broker reads it to learn of its producers or its end, and stops here ({obstacle.reason})"
+        kind: LoadProblemKind = "old-release" if obstacle.is_of_old_release else "fatal"
+        self._stop(path, sentence, kind=kind, position=obstacle.position)
+
+    def _refuse(self, live: _Live, problem: Problem) -> NoReturn:
+        kinds: dict[str, LoadProblemKind] = {"overflow": "split", "empty-marker": "old-release"}
+        kind = kinds.get(problem.kind, "unknown" if problem.kind in {"unreadable", "over-limit"} else "fatal")
+        self._stop(live.log_path or "", problem.detail, kind=kind, position=problem.position)
+
+
+def _reading(live: _Live) -> Reading:
+    index = None if live.segment is None else live.segment.index
+    is_whole = live.end_offset is not None
+    return Reading(live.base_offset, live.log_path, live.size_bytes, index, is_whole)

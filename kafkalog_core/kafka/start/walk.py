@@ -1,0 +1,208 @@
+"""A log as a broker's recovery walks it: whole batches up to the first that is bad, and why that one is.
+
+The rules are those of FileLogInputStream with a checksum of every batch. Unlike `scan` the walk ends there, and takes
+what a broker takes: offsets that go back, and batches of a magic that no release writes where their checksum is good.
+Where a broker does not compute checksums, `stop_of_broker` tells whether it reads on behind what a scan calls damage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog_core.format import kernels
+from kafkalog_core.format.checksums import crc32
+from kafkalog_core.format.columns import BatchColumns
+from kafkalog_core.format.layout import (
+    ENVELOPE,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LEGACY_CRC,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    MAGIC_V1,
+    MAGIC_V2,
+    MAX_INT64,
+    MIN_ENTRY_SIZE,
+    RECORD_BATCH_OVERHEAD,
+)
+from kafkalog_core.storage.framing import LogFraming
+from kafkalog_core.storage.scan import Damage, Run, ScanOptions, offset_order, scan
+from kafkalog_core.storage.source import WINDOW_BYTES, UnreadableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog_core.storage.source import Source
+
+__all__ = ["Stop", "stop_of_broker", "walk_as_broker"]
+
+_ANY_OFFSET: Final = -MAX_INT64 - 1
+_FIRST_NEGATIVE_MAGIC: Final = 0x80
+_FRAMING: Final = LogFraming(0)
+
+
+class Stop(NamedTuple):
+    """Where a broker reads no further; `is_end`: it takes it for the end of the file, else the file is corrupt."""
+
+    position: int
+    is_end: bool
+
+
+def stop_of_broker(source: Source, damage: Damage, end: int) -> Stop | None:
+    """Where a broker stops in damage that a scan without checksums has found; null: it steps over all of it.
+
+    FileLogInputStream looks at sizes alone: one that leads behind the file ends it, one that is too small for the
+    oldest message is an error, and over all else it steps, whatever magic or fields are there.
+
+    Args:
+        source: the log.
+        damage: of a scan that does not check, which may go on then; that of size 0 is none for a broker.
+        end: where it takes the file to end.
+
+    Raises:
+        UnreadableError: the disk does not give the bytes.
+    """
+    position = damage.position
+    while position < damage.position + damage.size_bytes:
+        if end - position <= HEADER_SIZE_UP_TO_MAGIC:
+            return Stop(position, is_end=True)
+        header = source.read(position, ENVELOPE.size)
+        if len(header) < ENVELOPE.size:  # the file has become shorter
+            return Stop(position, is_end=True)
+        size = ENVELOPE.struct.unpack(header)[1]
+        if size < MIN_ENTRY_SIZE:
+            return Stop(position, is_end=False)
+        if position + LOG_OVERHEAD + size > end:
+            return Stop(position, is_end=True)
+        position += LOG_OVERHEAD + size
+    return None
+
+
+def walk_as_broker(
+    source: Source,
+    *,
+    base_offset: int,
+    max_batch_bytes: int,
+    takes_v2_magic: bool,
+    span: tuple[int, int] | None = None,
+) -> Iterator[Run | Damage]:
+    """Give runs of whole batches, then, unless the file ends with one, the first damage, whatever stands behind it.
+
+    Behind a run whose last batch has offsets that go back a damage of size 0 says so, and the walk goes on.
+
+    Args:
+        source: a `.log` file.
+        base_offset: the number in its name.
+        max_batch_bytes: the largest batch.
+        takes_v2_magic: a magic from 3 to 127 counts as 2; else as that of a message, as those below 0 always do.
+        span: first byte, and the one behind the last, of a part that is walked as if it were the file; positions are
+            relative to its start.
+    """
+    walk = _Walk(source, max_batch_bytes, span or (0, source.size_bytes), takes_v2_magic=takes_v2_magic)
+    walk.previous = max(base_offset, -MAX_INT64) - 1
+    yield from walk.runs()
+    if walk.position < walk.size_bytes:
+        yield walk.damage(base_offset)
+
+
+class _Walk:
+    def __init__(self, source: Source, max_batch_bytes: int, span: tuple[int, int], *, takes_v2_magic: bool) -> None:
+        self.position = 0
+        self.previous = _ANY_OFFSET
+        self._source = source
+        self._origin, self._end = span
+        self._max_batch_bytes = max_batch_bytes
+        self._takes_v2_magic = takes_v2_magic
+        self._columns = BatchColumns()
+        self._wanted = WINDOW_BYTES
+        self._is_over = False
+
+    @property
+    def size_bytes(self) -> int:
+        """Of what is walked; a file may become shorter on the way."""
+        return max(0, min(self._end, self._source.size_bytes) - self._origin)
+
+    def runs(self) -> Iterator[Run | Damage]:
+        """Runs up to the first damage."""
+        while self.position < self.size_bytes and not self._is_over:
+            asked = min(self._wanted, self.size_bytes - self.position)
+            try:
+                window = self._source.window(self._origin + self.position, asked)
+            except UnreadableError:
+                return
+            before = self.position
+            yield from self._runs_in(window, before)
+            if len(window) < asked and self.position == before:
+                return  # the first batch goes on where the disk cannot read, or the file has become shorter
+
+    def _runs_in(self, window: memoryview, start: int) -> Iterator[Run | Damage]:
+        """Runs of one window; sets how much is wanted next, or that it is over."""
+        self._wanted = WINDOW_BYTES
+        at, until, is_checked = 0, len(window), True
+        while at < len(window):
+            limit = self._max_batch_bytes
+            stop, at = kernels.walk(window, at, until, start, self.previous, limit, is_checked, self._columns)
+            self.position = start + at
+            if self._columns.count:
+                yield Run(window, self._columns, resynced=False, begins=start)
+                if stop == kernels.STOP_ORDER:
+                    yield self._disorder()
+                self.previous = self._columns.column("last_offset")[-1]
+            until, is_checked = len(window), True
+            if stop == kernels.STOP_MORE:
+                self._read_on(window[at:])
+                return
+            if stop == kernels.STOP_MAGIC:
+                until = self._accept(window, at)
+                is_checked = window[at + MAGIC_POSITION] == MAGIC_V2
+            elif stop not in {kernels.STOP_END, kernels.STOP_ORDER}:
+                self._is_over = True
+            if self._is_over or until <= at:
+                return
+
+    def _disorder(self) -> Damage:
+        firsts, lasts = self._columns.column("base_offset"), self._columns.column("last_offset")
+        before = lasts[-2] if len(lasts) > 1 else self.previous
+        return offset_order(self._columns.column("position")[-1], firsts[-1], lasts[-1], before + 1)
+
+    def _read_on(self, header: memoryview) -> None:
+        """The entry at the position goes on behind the window."""
+        needed = _FRAMING.header_bytes
+        if len(header) >= needed:
+            needed = _FRAMING.entry_bytes(header)
+        self._wanted = max(needed, WINDOW_BYTES)
+        self._is_over = self.position + needed > self.size_bytes
+
+    def _accept(self, window: memoryview, at: int) -> int:
+        """Put the magic that a broker takes an unknown one for in its place, in the window.
+
+        Returns where the next walk has to stop: at the window's end, where the checksum is still to be looked at, or
+        behind this one entry; 0: nowhere, as the entry is bad or not all here.
+        """
+        entry = window[at:]
+        size, magic = _FRAMING.entry_bytes(entry), entry[MAGIC_POSITION]
+        if size > self._max_batch_bytes:
+            self._is_over = True
+            return 0
+        if size > len(entry):
+            self._read_on(entry)
+            return 0
+        if self._takes_v2_magic and magic < _FIRST_NEGATIVE_MAGIC:
+            self._is_over = size < RECORD_BATCH_OVERHEAD
+            window[at + MAGIC_POSITION] = MAGIC_V2  # its checksum does not cover the magic
+            return len(window)
+        stored = int.from_bytes(entry[LEGACY_CRC:MAGIC_POSITION], "big")
+        self._is_over = crc32(entry[MAGIC_POSITION:size]) != stored
+        window[at + MAGIC_POSITION] = MAGIC_V1
+        return at + size
+
+    def damage(self, base_offset: int) -> Damage:
+        """What stands at the position, as a scan says it; all behind it goes with it."""
+        options = ScanOptions(max_batch_bytes=self._max_batch_bytes)
+        start, end = self._origin + self.position, self._origin + self.size_bytes
+        found = next(scan(self._source, base_offset=base_offset, options=options, start=start, end=end))
+        if isinstance(found, Damage):
+            return replace(found, position=found.position - self._origin)
+        return Damage(
+            self.position, end - start, "unknown-magic", "its checksum does not hold for the magic it has", None
+        )

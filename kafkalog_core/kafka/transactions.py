@@ -1,0 +1,204 @@
+"""How transactions ended whose marker may be in what is missing of a log: by what the transaction indexes say.
+
+The next marker of a producer decides about its data only where nothing is missing in between: else a marker in between
+may have ended the transaction, and the one that is seen belongs to another. Brokers append each aborted transaction to
+the `.txnindex` of the segment that its marker is in. So an entry over the data tells that it was aborted. That there is
+none tells that it was not where the index goes on behind what is missing: an entry stands there for a marker further
+on, and entries are appended in order. All else stays undecided.
+
+Real brokers name aborted transactions to consumers from the indexes alone, and never look for markers: what no index
+lists goes out as committed, whatever was lost. Here it is held back.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.format.index import iter_txn_entries
+from kafkalog_core.format.layout import MAX_INT64, TXN_INDEX_ENTRY
+from kafkalog_core.format.names import FileKind, segment_file_name
+from kafkalog_core.storage.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkalog_core.kafka.producers import Anomaly, CompletedTxn, OpenTxn
+
+__all__ = ["Hole", "Outcomes", "Span", "Undecided"]
+
+_ENTRIES: Final = 4096  # of an index, read at a time
+_MAX_VERSION: Final = 0x00FF  # AbortedTxn reads the first of the two bytes alone, as a signed number
+
+
+Log = tuple[str, int | None]
+"""Path and base offset of a log file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Offsets `first_offset` to `end_offset` (exclusive; None: to the end) are not there to read.
+
+    `position` is the byte of the log at `path` where what is damaged starts; None: the file cannot be read.
+    `base_offset` is what its name says; None: no name, or the log before it is gone that these offsets were in.
+    """
+
+    path: str
+    base_offset: int | None
+    position: int | None
+    first_offset: int
+    end_offset: int | None
+
+    @property
+    def log(self) -> Log:
+        """The log file that it is in."""
+        return self.path, self.base_offset
+
+
+class Span(NamedTuple):
+    """Transactional data of a producer at `first` up to `last`, both inclusive."""
+
+    producer_id: int
+    first: int
+    last: int
+
+
+class Undecided(NamedTuple):
+    """Data of which nobody knows whether it was committed, because of a hole behind it."""
+
+    span: Span
+    hole: Hole
+
+
+class _Piece(NamedTuple):
+    """Data before a hole, and the marker of its producer that comes next: `marker_offset` None: none comes."""
+
+    span: Span
+    marker_offset: int | None
+    is_aborted: bool
+    log: Log
+
+
+class Outcomes:
+    """Gathers what a replay says, and decides at the end. `log` is what is being replayed.
+
+    Memory: a span an aborted transaction, and one for what stands before a hole in its transaction.
+    """
+
+    def __init__(self) -> None:
+        self.log: Log = ("", None)
+        self.aborted: list[Span] = []
+        self.undecided: list[Undecided] = []
+        self.holes: list[Hole] = []
+        self._cuts: dict[int, list[int]] = {}
+        self._pieces: list[_Piece] = []
+
+    def cut(self, anomaly: Anomaly) -> None:
+        """A producer is seen for the first time since a hole, with a transaction open: `hole-in-transaction`."""
+        self._cuts.setdefault(anomaly.producer_id, [anomaly.related_offset or 0]).append(anomaly.offset)
+
+    def completed(self, txn: CompletedTxn) -> None:
+        """A transaction ended."""
+        cuts = self._cuts.pop(txn.producer_id, None)
+        if cuts is not None:
+            self._add_pieces(txn.producer_id, cuts, txn.last_offset, is_aborted=txn.is_aborted)
+        if txn.is_aborted:
+            first = txn.first_offset if cuts is None else cuts[-1]
+            self.aborted.append(Span(txn.producer_id, first, txn.last_offset))
+
+    def still_open(self, txn: OpenTxn) -> int | None:
+        """The log ends in a transaction; returns the first offset of what is known to be open, None: nothing is."""
+        cuts = self._cuts.pop(txn.producer_id, [txn.first_offset])
+        if txn.is_behind_hole:
+            cuts.append(MAX_INT64)
+        self._add_pieces(txn.producer_id, cuts, None, is_aborted=False)
+        return None if txn.is_behind_hole else cuts[-1]
+
+    def decide(self) -> None:
+        """All is read: the indexes are asked about what no marker decides."""
+        indexes = _Indexes(self.holes, self._pieces)
+        for piece in self._pieces:
+            if indexes.is_listed(piece.span):
+                self.aborted.append(piece.span)
+            elif not indexes.is_committed(piece):
+                self.undecided.append(Undecided(piece.span, self._hole_behind(piece.span)))
+
+    def _add_pieces(
+        self, producer_id: int, cuts: Sequence[int], marker_offset: int | None, *, is_aborted: bool
+    ) -> None:
+        for first, until in pairwise(cuts):
+            self._pieces.append(_Piece(Span(producer_id, first, until - 1), marker_offset, is_aborted, self.log))
+
+    def _hole_behind(self, span: Span) -> Hole:
+        """The first hole behind where the data starts."""
+        return next((hole for hole in self.holes if hole.first_offset > span.first), self.holes[-1])
+
+
+class _Indexes:
+    """The transaction indexes of the segments with holes or deciding markers, and what they list of some producers."""
+
+    def __init__(self, holes: Sequence[Hole], pieces: Sequence[_Piece]) -> None:
+        self._holes = holes
+        self._entries: dict[int, list[Span]] = {}
+        self._covered: dict[Log, int] = {}
+        producer_ids = {piece.span.producer_id for piece in pieces}
+        logs = {*(hole.log for hole in holes), *(piece.log for piece in pieces)} if pieces else ()
+        for log in logs:
+            self._read(log, producer_ids)
+
+    def is_listed(self, span: Span) -> bool:
+        """Whether an index lists a transaction over the data as aborted."""
+        return any(entry.first <= span.first <= entry.last for entry in self._of(span.producer_id))
+
+    def is_committed(self, piece: _Piece) -> bool:
+        """Whether the data was committed, given that no index lists it: a hidden ABORT would be listed.
+
+        The marker that is seen must not have aborted it either: it is a COMMIT, or an index lists what it aborted.
+        """
+        marker_offset = piece.marker_offset
+        if marker_offset is None:
+            return False
+        if piece.is_aborted and all(entry.last != marker_offset for entry in self._of(piece.span.producer_id)):
+            return False
+        return all(
+            hole.end_offset is not None and self._covered[hole.log] >= hole.end_offset
+            for hole in self._holes
+            if piece.span.first < hole.first_offset <= marker_offset
+        )
+
+    def _of(self, producer_id: int) -> list[Span]:
+        return self._entries.get(producer_id, [])
+
+    def _read(self, log: Log, producer_ids: set[int]) -> None:
+        """Entries of the index beside a log; of one that cannot be true, none."""
+        self._covered[log] = -1
+        path, base_offset = log
+        if base_offset is None:
+            return
+        index = os.path.join(os.path.dirname(path), segment_file_name(base_offset, FileKind.TXN_INDEX))
+        entries: list[Span] = []
+        last = base_offset - 1
+        try:
+            with Source.open(index) as source:
+                for version, producer_id, first_offset, last_offset, _ in _entries_of(source):
+                    if version > _MAX_VERSION or producer_id < 0 or not last < last_offset >= first_offset >= 0:
+                        return
+                    last = last_offset
+                    if producer_id in producer_ids:
+                        entries.append(Span(producer_id, first_offset, last_offset))
+        except StorageError:
+            return
+        self._covered[log] = last
+        for entry in entries:
+            self._entries.setdefault(entry.producer_id, []).append(entry)
+
+
+def _entries_of(source: Source) -> Iterator[tuple[int, int, int, int, int]]:
+    position, size = 0, TXN_INDEX_ENTRY.size
+    while position + size <= source.size_bytes:
+        window = source.window(position, size * _ENTRIES)
+        yield from iter_txn_entries(window)
+        position += max(size, len(window) // size * size)

@@ -1,0 +1,455 @@
+"""The four checkpoints of offsets: which lines go, which get another offset, and which are missing.
+
+What is put in the place of a lost or impossible offset never makes a broker lose more:
+
+- recovery point: beyond the end, the end of the log, as a broker lowers it. Lost, after an unclean stop the base of the
+  last segment: with a lower one a broker checks older segments, and cuts at the first bad batch all that is behind it.
+  Lost after a clean stop, the end of the log.
+- high watermark: beyond the end, the end of the log, as a broker lowers it. Lost, none: brokers agree on it anew. Lost
+  before 0.11, the end of the log, as followers of those releases cut their logs off at it.
+- log start: beyond the end, none, as a broker would delete the whole partition. Lost, none: what had been deleted by
+  request may come back.
+- cleaner: beyond the end, lost or of a partition that is not there, none: it cleans from the start again.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.findings import found
+from kafkalog_core.findings.sink import Sink
+from kafkalog_core.format.checkpoint import (
+    CheckpointMend,
+    EntryLine,
+    EpochEntry,
+    LineEdit,
+    OffsetEntry,
+    encode_offset_checkpoint,
+    parse_epoch_entry,
+    parse_offset_entry,
+)
+from kafkalog_core.format.names import DirectoryState, FileKind, fixed_file_name
+from kafkalog_core.format.textfile import parse_int32
+from kafkalog_core.kafka.logdir.faults import EntryFile
+from kafkalog_core.kafka.logdir.text_files import EpochText, read_epochs
+from kafkalog_core.ops.checkpoint.mend import Mend, read_text
+from kafkalog_core.ops.verify.producers import add_beyond_end, check_partition_offsets
+from kafkalog_core.storage.scan import Damage, ScanOptions, scan
+from kafkalog_core.storage.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator, Mapping, Sequence
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.format.columns import BatchColumns
+    from kafkalog_core.kafka.logdir.bounds import Extent
+    from kafkalog_core.kafka.logdir.top_files import BrokerDir, Key
+    from kafkalog_core.progress import Progress
+    from kafkalog_core.storage.logdir import PartitionPath
+    from kafkalog_core.storage.partition import Partition
+
+__all__ = ["EpochRun", "Measured", "log_epochs", "mend_epochs", "mend_offsets", "offset_findings"]
+
+
+_Lines = CheckpointMend[OffsetEntry]
+_Line = EntryLine[OffsetEntry]
+
+_TEXT_CODES: Final = frozenset(
+    f"checkpoint.{word}"
+    for word in (
+        "count-mismatch",
+        "invalid-utf8",
+        "malformed-line",
+        "negative-count",
+        "negative-offset",
+        "repeated",
+        "unsupported-version",
+    )
+)
+_CODES: Final = {
+    FileKind.RECOVERY_POINT: {"recovery-point.beyond-end"},
+    FileKind.HIGH_WATERMARK: {"high-watermark.beyond-end", "high-watermark.maybe-beyond"},
+    FileKind.LOG_START_OFFSET: {"log-start.beyond-end"},
+    FileKind.CLEANER_OFFSET: {"cleaner-offset.beyond-end", "checkpoint.no-partition"},
+}
+_EMPTY_HEAD: Final = tuple(
+    LineEdit(None, None, "0", f"{what} is missing") for what in ("the version", "the number of the entries")
+)
+_LOST_CODES: Final = frozenset({"checkpoint.missing", "checkpoint.emptied"})
+_AT_END: Final = frozenset({FileKind.RECOVERY_POINT, FileKind.HIGH_WATERMARK})
+_NOT_AT_END: Final = "recovery-point.not-at-end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """The partitions of a log directory, and the extents of those that a broker serves or fills; null: unknown.
+
+    `cuts_at_watermark`: followers of this release do.
+    """
+
+    broker_dir: BrokerDir
+    places: Mapping[Key, PartitionPath]
+    extents: Mapping[Key, Extent | None]
+    named: frozenset[Key]
+    cuts_at_watermark: bool = False
+
+    def rebuilds(self, kind: FileKind) -> bool:
+        """Whether entries that were lost are put in again."""
+        return kind is FileKind.RECOVERY_POINT or (kind is FileKind.HIGH_WATERMARK and self.cuts_at_watermark)
+
+
+def offset_findings(measured: Measured) -> Iterator[Finding]:
+    """What the checkpoints say against the extents of the partitions."""
+    for key, place in measured.places.items():
+        extent = measured.extents[key]
+        if extent is not None and place.name.state is DirectoryState.CURRENT:
+            yield from check_partition_offsets(measured.broker_dir, place.name, place.path, extent.start, extent.end)
+
+
+def mend_offsets(measured: Measured, kind: FileKind, findings: tuple[Finding, ...], *, to_end: bool) -> Mend | None:
+    """What becomes of one checkpoint; null: there is none, and none is missed.
+
+    Args:
+        measured: the log directory.
+        kind: which checkpoint.
+        findings: those about this file.
+        to_end: as a clean stop leaves the file: every recovery point at the end of its log, none without its head.
+    """
+    path = f"{measured.broker_dir.path}/{fixed_file_name(kind)}"
+    text = measured.broker_dir.offsets.get(kind)
+    codes = {finding.code for finding in findings}
+    data = b"" if text is None else read_text(path)
+    is_kept = (measured.rebuilds(kind) or to_end) and "checkpoint.missing" in codes
+    if text is None and not is_kept and not (to_end and kind is FileKind.RECOVERY_POINT and measured.places):
+        return Mend(path=path, kind=kind, verdict="missing", findings=findings) if findings else None
+    if data is None or (text is not None and text.file.lost is not None):
+        return Mend(path=path, kind=kind, verdict="left", findings=findings)
+    mender = _Mender(measured, kind, data, to_end=to_end)
+    content, edits = mender.mended(is_emptied=bool(codes & _LOST_CODES))
+    if to_end and not edits and codes & _LOST_CODES:  # a clean stop leaves none of them without its head
+        content, edits = encode_offset_checkpoint([]), _EMPTY_HEAD
+    gone = _TEXT_CODES | _CODES[kind] | ({_NOT_AT_END} if to_end else set())
+    gone |= _LOST_CODES if measured.rebuilds(kind) or to_end else set()
+    is_left = any(finding.severity == "error" and (finding.code not in gone or not edits) for finding in findings)
+    return Mend(
+        path=path,
+        kind=kind,
+        entries=None if text is None else len(text.file.entries),
+        verdict="mended" if edits else "left" if is_left else "good",
+        content=content if edits else None,
+        edits=edits,
+        findings=findings,
+        mended=frozenset(gone),
+    )
+
+
+class _Mender:
+    """One checkpoint under repair."""
+
+    def __init__(self, measured: Measured, kind: FileKind, data: bytes, *, to_end: bool) -> None:
+        self._measured = measured
+        self._kind = kind
+        self._to_end = to_end
+        self._text: _Lines = CheckpointMend(data, parse_offset_entry)
+        self._last = {_key(line.entry): line.number for line in self._text.lines if line.entry is not None}
+
+    def mended(self, *, is_emptied: bool) -> tuple[bytes, Sequence[LineEdit]]:
+        """New content and edits; `is_emptied`: entries were lost without a trace."""
+        for line in self._text.lines:
+            if line.entry is None:
+                self._judge_none(line)
+            else:
+                self._judge(line, line.entry)
+        if self._measured.rebuilds(self._kind) and (is_emptied or self._to_end or self._text.has_lost):
+            for key in sorted(self._measured.places.keys() - self._last.keys()):
+                offset = self._lost_offset(key)
+                if offset is not None:
+                    self._text.add(_line(key, offset), "its entry was lost" if not self._to_end else "it had no entry")
+        return self._text.content()
+
+    def _judge(self, line: _Line, entry: OffsetEntry) -> None:
+        key = _key(entry)
+        extent = self._measured.extents.get(key)
+        if entry.partition < 0:
+            self._text.drop(line, "partition numbers are not negative")
+        elif self._last[key] != line.number:
+            self._text.drop(line, f"line {self._last[key]} is of the same partition, and counts")
+        elif entry.offset < 0:
+            self._put(line, key, self._lost_offset(key), "offsets are not negative")
+        elif extent is not None and extent.is_sure and entry.offset > extent.end:
+            end = extent.end if self._kind in _AT_END else None
+            self._put(line, key, end, f"the log ends at {extent.end}")
+        elif extent is not None and self._to_end and self._kind is FileKind.RECOVERY_POINT:
+            if entry.offset != extent.end:
+                self._put(line, key, extent.end, f"the log ends at {extent.end}")
+        elif self._kind is FileKind.CLEANER_OFFSET and key not in self._measured.named:
+            self._text.drop(line, "there is no such partition here")
+
+    def _judge_none(self, line: _Line) -> None:
+        """A line that is no entry, and may still say which partition it was of."""
+        words = line.text.split()
+        number = parse_int32(words[1]) if len(words) > 1 else None
+        if number is None or self._text.is_written(line):
+            return
+        key = words[0], number
+        offset = self._lost_offset(key)
+        if offset is not None and self._last.setdefault(key, line.number) == line.number:
+            self._text.replace(line, _line(key, offset), line.problem)
+
+    def _put(self, line: _Line, key: Key, offset: int | None, problem: str) -> None:
+        if offset is None:
+            self._text.drop(line, problem)
+        else:
+            self._text.replace(line, _line(key, offset), problem)
+
+    def _lost_offset(self, key: Key) -> int | None:
+        """What stands for an offset that nobody knows; null: no entry."""
+        extent = self._measured.extents.get(key)
+        if extent is None or not self._measured.rebuilds(self._kind):
+            return None
+        if self._kind is FileKind.HIGH_WATERMARK:
+            return extent.end if extent.is_sure else None
+        is_clean = self._measured.broker_dir.log_dir.is_clean or self._to_end
+        return extent.end if is_clean and extent.is_sure else extent.active
+
+
+def _key(entry: OffsetEntry) -> Key:
+    return entry.topic, entry.partition
+
+
+def _line(key: Key, offset: int) -> str:
+    return f"{key[0]} {key[1]} {offset}"
+
+
+class EpochRun(NamedTuple):
+    """Batches of one leader epoch: the first offset, and the one behind the last."""
+
+    epoch: int
+    first: int
+    end: int
+
+
+_EPOCHS_CODES: Final = frozenset(
+    {
+        "checkpoint.count-mismatch",
+        "checkpoint.invalid-utf8",
+        "checkpoint.malformed-line",
+        "checkpoint.negative-count",
+        "checkpoint.negative-epoch",
+        "checkpoint.unsupported-version",
+        "epochs.beyond-end",
+        "epochs.cut",
+        "epochs.missing",
+        "epochs.missing-entry",
+        "epochs.not-ascending",
+    }
+)
+_SHOWN: Final = 20
+_FRAMES: Final = ScanOptions(check=False)
+
+
+def mend_epochs(
+    partition: Partition, extent: Extent | None, progress: Progress, *, is_compacted: bool = False
+) -> Mend | None:
+    """What becomes of the file; null: there is none, and none is missed.
+
+    The log is read only where the file is bad. `is_compacted`: its batches may have another leader epoch than they were
+    written with, as the cleaner joins them.
+    """
+    path = f"{partition.path}/{fixed_file_name(FileKind.LEADER_EPOCH)}"
+    file = EntryFile(path=path, kind=FileKind.LEADER_EPOCH, topic=partition.topic, partition=partition.partition)
+    data = read_text(path)
+    try:
+        text = read_epochs(file)
+    except StorageError:
+        text = None
+    findings = _findings(file, text, extent)
+    if text is None and not findings:
+        return None
+    mend = Mend(
+        path=path,
+        kind=FileKind.LEADER_EPOCH,
+        topic=partition.topic,
+        partition=partition.partition,
+        entries=None if text is None else len(text.entries),
+        findings=findings,
+        mended=_EPOCHS_CODES,
+    )
+    is_empty = text is not None and not text.entries and extent is not None and extent.is_v2
+    if not findings and not is_empty:
+        return mend
+    if text is not None and data is None:
+        return replace(mend, verdict="left")
+    runs = log_epochs(partition, progress)
+    if is_empty and not findings:
+        missing = [
+            file.finding("epochs.missing-entry", offset=run.first, epoch=run.epoch) for run in (runs or ())[:_SHOWN]
+        ]
+        if not missing:
+            return mend
+        mend = replace(mend, findings=tuple(missing))
+    if is_compacted and runs is not None:
+        runs = [run._replace(end=run.first + 1) for run in runs]
+    return _rebuilt(mend, data or b"", runs, extent)
+
+
+def log_epochs(partition: Partition, progress: Progress) -> list[EpochRun] | None:
+    """The leader epochs of the batches; null: damage hides some, or they do not rise."""
+    runs: list[EpochRun] = []
+    logs = [segment.log for segment in partition.segments if segment.log is not None]
+    progress.expect(sum(log.size_bytes for log in logs))
+    for log in logs:
+        try:
+            with Source.open(log.path) as source:
+                for item in scan(source, base_offset=log.name.base_offset, options=_FRAMES):
+                    if isinstance(item, Damage):
+                        if log is not logs[-1] or item.position + item.size_bytes < source.size_bytes:
+                            return None
+                    else:
+                        _add_runs(runs, item.batches)
+        except StorageError:
+            return None
+        progress.advance(log.size_bytes)
+    return runs if all(before.epoch < after.epoch for before, after in pairwise(runs)) else None
+
+
+def _add_runs(runs: list[EpochRun], batches: BatchColumns) -> None:
+    last_offsets = batches.column("last_offset")
+    if runs and batches.holds_only("leader_epoch", runs[-1].epoch):
+        runs[-1] = runs[-1]._replace(end=max(runs[-1].end, last_offsets[-1] + 1))
+        return
+    for epoch, first, last in zip(
+        batches.column("leader_epoch"), batches.column("base_offset"), last_offsets, strict=True
+    ):
+        if runs and epoch == runs[-1].epoch:
+            runs[-1] = runs[-1]._replace(end=last + 1)
+        elif epoch >= 0:
+            runs.append(EpochRun(epoch, first, last + 1))
+
+
+def _findings(file: EntryFile, text: EpochText | None, extent: Extent | None) -> tuple[Finding, ...]:
+    """What is wrong with the file by itself, and against the end of the log."""
+    has_epochs = extent is not None and extent.is_v2
+    if text is None:
+        if not has_epochs or os.path.lexists(file.path):
+            return ()
+        return (found("epochs.missing", file.path, topic=file.topic, partition=file.partition),)
+    findings = list(text.findings)
+    if text.is_cut and has_epochs:
+        findings.append(file.finding("epochs.cut"))
+    sink = Sink(file.topic, file.partition)  # a file may have a million of such lines
+    if extent is not None and extent.is_sure:
+        add_beyond_end(text, extent.end, sink)
+    return (*findings, *sink.findings)
+
+
+def _is_beyond(entry: EpochEntry, extent: Extent) -> bool:
+    return extent.is_sure and entry.start_offset > extent.end
+
+
+def _rebuilt(mend: Mend, data: bytes, runs: list[EpochRun] | None, extent: Extent | None) -> Mend:
+    """Put together what of the file may be true and what the batches say; `runs` null: the file alone."""
+    text: CheckpointMend[EpochEntry] = CheckpointMend(data, parse_epoch_entry)
+    of_log = {run.epoch: run.first for run in runs or ()}
+    log, kept = _Log(runs or [], extent), _Kept(of_log)
+    for line in text.lines:
+        entry = line.entry
+        if entry is None:
+            continue
+        epoch = entry.leader_epoch
+        problem = log.problem_of(entry) or kept.problem_of(entry)
+        if problem is None:
+            kept.add(epoch, entry.start_offset)
+        elif epoch in of_log and epoch not in kept.epochs:
+            kept.add(epoch, of_log[epoch])
+            text.replace(line, f"{epoch} {of_log[epoch]}", problem)
+        else:
+            text.drop(line, problem)
+    for epoch, first in of_log.items():
+        if epoch not in kept.epochs:
+            text.add(f"{epoch} {first}", "the batches have this leader epoch")
+    content, edits = text.content(lambda entry: entry.leader_epoch)
+    if not edits:
+        return replace(mend, verdict="left")
+    refusals = () if runs is not None else (_without_log(mend),)
+    return replace(mend, verdict="mended", content=content, edits=edits, refusals=refusals)
+
+
+class _Log:
+    """The epochs of the batches, ready to be asked about each of a million lines.
+
+    Args:
+        runs: the epochs, ascending; their offsets may go back where segments overlap.
+        extent: of the log; None: unknown.
+    """
+
+    def __init__(self, runs: Sequence[EpochRun], extent: Extent | None) -> None:
+        self._runs = runs
+        self._extent = extent
+        self._epochs = [run.epoch for run in runs]
+        # of the runs up to each one, the one that ends last; of those from each one on, the one that starts first
+        self._last = list(accumulate(runs, _ends_last))
+        self._first = list(accumulate(reversed(runs), _starts_first))[::-1]
+
+    def problem_of(self, entry: EpochEntry) -> str | None:
+        """Why an entry cannot be true next to the log; None: it may be."""
+        epoch, offset = entry.leader_epoch, entry.start_offset
+        if min(epoch, offset) < 0:
+            return "neither epochs nor offsets are negative"
+        if self._extent is not None and _is_beyond(entry, self._extent):
+            return f"the log ends at {self._extent.end}"
+        at = bisect_left(self._epochs, epoch)
+        if at and offset < self._last[at - 1].end:
+            return _other_epoch(self._last[at - 1])
+        if at < len(self._runs) and self._runs[at].epoch == epoch:
+            if offset > self._runs[at].first:
+                return f"a batch of the epoch starts at {self._runs[at].first}"
+            at += 1
+        if at < len(self._runs) and offset >= self._first[at].first:
+            return _other_epoch(self._first[at])
+        return None
+
+
+def _ends_last(best: EpochRun, run: EpochRun) -> EpochRun:
+    return run if run.end > best.end else best
+
+
+def _starts_first(best: EpochRun, run: EpochRun) -> EpochRun:
+    return run if run.first <= best.first else best
+
+
+def _other_epoch(run: EpochRun) -> str:
+    return f"there are batches of epoch {run.epoch} from {run.first} to {run.end - 1}"
+
+
+class _Kept:
+    """The lines that are kept so far: the largest epoch and offset decide what may follow.
+
+    `epochs` are those of them that the log has too: the file may have millions of others.
+    """
+
+    def __init__(self, of_log: Container[int]) -> None:
+        self.epochs: set[int] = set()
+        self._of_log = of_log
+        self._largest_epoch = self._largest_first = -1
+
+    def add(self, epoch: int, first: int) -> None:
+        """Keep a line."""
+        if epoch in self._of_log:
+            self.epochs.add(epoch)
+        self._largest_epoch = max(self._largest_epoch, epoch)
+        self._largest_first = max(self._largest_first, first)
+
+    def problem_of(self, entry: EpochEntry) -> str | None:
+        """Why an entry cannot follow the lines that are kept; None: it can."""
+        follows = entry.leader_epoch > self._largest_epoch and entry.start_offset > self._largest_first
+        return None if follows else "it does not come after the lines before it"
+
+
+def _without_log(mend: Mend) -> Finding:
+    return found("epochs.not-from-log", mend.path, topic=mend.topic, partition=mend.partition)

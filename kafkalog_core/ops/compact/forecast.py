@@ -1,0 +1,355 @@
+"""The assumed values on which a clean depends.
+
+A clean drops records because the topic is compacted, from a segment that is old enough (min.compaction.lag.ms), below
+the high watermark, and tombstones once delete.retention.ms is over. Whether a broker would do it now (dirty ratio,
+max.compaction.lag.ms) and how it divides the result into segments and passes drops no other record.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.findings import found
+from kafkalog_core.kafka.assumptions import assumed_of_broker, assumed_of_topic, assumed_watermark
+from kafkalog_core.kafka.cleaner.clean import Counts
+from kafkalog_core.kafka.cleaner.rules import cleaner_settings, cleaning_rules
+from kafkalog_core.rows import forecasts, tables
+from kafkalog_core.rows.chunk import RowChunk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kafkalog_core.errors import StorageError
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.format.clean_terms import HeavyKey
+    from kafkalog_core.kafka.assumptions import Assumption
+    from kafkalog_core.kafka.cleaner.bounds import Cleanability
+    from kafkalog_core.kafka.cleaner.clean import CleanPass
+    from kafkalog_core.kafka.cleaner.log import CleanLog, CleanSegment
+    from kafkalog_core.kafka.cleaner.rules import CleanConfig
+    from kafkalog_core.kafka.logdir.segment_views import PartitionView
+    from kafkalog_core.ops.compact.simulation import CompactTask
+
+__all__ = ["CompactForecast", "ForecastRows", "assumptions_of", "head_row", "watermark_findings"]
+
+
+_MIN_LAG: Final = "min.compaction.lag.ms"
+_LOSING: Final = ("cleanup.policy", _MIN_LAG, "delete.retention.ms")
+
+
+def assumptions_of(task: CompactTask, view: PartitionView) -> Iterator[Assumption]:
+    """Yield the assumed values on which a clean of a log depends."""
+    rules = cleaning_rules(task.guess.release)
+    yield from assumed_of_topic(task.of_topic, [name for name in _LOSING if rules.has_min_lag or name != _MIN_LAG])
+    yield from assumed_of_broker([task.settings.broker("log.cleaner.enable")])
+    if rules.heeds_high_watermark:
+        yield from assumed_watermark(view)
+
+
+Row = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactForecast:
+    """Rows of one partition by the tables in `compact_tables`; columns that a row lacks are null.
+
+    Args:
+        partition: the `compaction` row.
+        passes: a `cleaning_pass` row for each clean.
+        segments: a `cleaned_segment` row for each segment of the log as it is.
+        keys: `big_key` rows, the biggest first.
+        findings: what stands in the way of a clean, and what was wrong with what was read.
+        assumptions: assumed values because of which records would be dropped.
+    """
+
+    partition: Row
+    passes: tuple[Row, ...] = ()
+    segments: tuple[Row, ...] = ()
+    keys: tuple[Row, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
+
+    def chunks(self) -> Iterator[RowChunk]:
+        """All rows, that of the partition first."""
+        yield RowChunk(forecasts.COMPACTION, [self.partition])
+        for table, rows in (
+            (forecasts.CLEANING_PASS, self.passes),
+            (forecasts.CLEANED_SEGMENT, self.segments),
+            (forecasts.BIG_KEY, self.keys),
+            (tables.FINDING, tuple(finding.row() for finding in self.findings)),
+        ):
+            if rows:
+                yield RowChunk(table, rows)
+
+
+_BROKER_SETTINGS: Final = ("log.cleaner.dedupe.buffer.size", "log.cleaner.threads")
+
+
+def head_row(task: CompactTask, state: str, reason: str) -> Row:
+    """The columns that are known of any partition."""
+    return task.place() | {
+        "path": task.path,
+        "state": state,
+        "reason": reason,
+        "would_run": False,
+        "release": str(task.guess.release),
+        "release_evidence": "\n".join(task.guess.evidence),
+        "settings": _settings(task),
+        "now_ms": task.now_ms,
+        "bytes_before": task.size_bytes,
+        "segments_before": None if task.view is None else len(task.view.segments),
+    }
+
+
+def _settings(task: CompactTask) -> Mapping[str, object]:
+    names = cleaner_settings(task.guess.release)
+    told = [setting for setting in task.of_topic.settings if setting.name in names]
+    told += [*(task.settings.broker(name) for name in _BROKER_SETTINGS), task.settings.producer_expiration()]
+    return {setting.name: {"value": setting.text, "origin": setting.source} for setting in told}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Clean:
+    """One clean that is done: what was known before, and what it counted; without its map."""
+
+    before: Cleanability
+    end_offset: int
+    is_full: bool
+    mapped_keys: int
+    map_capacity: int
+    groups: tuple[tuple[int, ...], ...]
+    counts: Counts
+    by_source: Mapping[int, Counts]
+    lone_tombstone_keys: int
+    heavy_keys: tuple[HeavyKey, ...]
+
+
+class ForecastRows:
+    """Takes the cleans of a partition one after the other; the memory of none of them is kept.
+
+    Args:
+        task: what was asked for.
+        view: the partition.
+        log: as it is before the first clean.
+        config: of the topic.
+    """
+
+    def __init__(self, task: CompactTask, view: PartitionView, log: CleanLog, config: CleanConfig) -> None:
+        self._task = task
+        self._view = view
+        self._log = log
+        self._config = config
+        self._done: list[_Clean] = []
+        self._stopped: list[Finding] = []
+
+    @property
+    def cleans(self) -> int:
+        """How many have been taken."""
+        return len(self._done)
+
+    def add(self, before: Cleanability, work: CleanPass) -> None:
+        """Take a clean whose last chunk has been read; `before` is what the cleaner said of the log."""
+        clean = _Clean(
+            before=before,
+            end_offset=work.end_offset,
+            is_full=work.is_full,
+            mapped_keys=work.mapped_keys,
+            map_capacity=work.map_capacity,
+            groups=tuple(tuple(source.base_offset for source in group.sources) for group in work.groups),
+            counts=work.counts,
+            by_source=work.by_source,
+            lone_tombstone_keys=work.lone_tombstone_keys,
+            heavy_keys=tuple(work.heavy_keys),
+        )
+        self._done.append(clean)
+
+    def forecast(self, first: Cleanability) -> CompactForecast:
+        """All rows; `first` is what the cleaner says of the log as it is."""
+        sources, groups = self._by_source(), self._groups()
+        return CompactForecast(
+            partition=self._partition(first, sources),
+            passes=tuple(self._pass_row(number, clean) for number, clean in enumerate(self._done, 1)),
+            segments=tuple(
+                self._segment_row(number, first, sources, groups) for number in range(len(self._log.segments))
+            ),
+            keys=self._keys(),
+            findings=tuple(self._findings()),
+            assumptions=tuple(self._assumptions()),
+        )
+
+    def stop(self, code: str, error: StorageError) -> None:
+        """No clean is simulated behind the one that is added next."""
+        path = error.path or self._task.path
+        finding = found(code, path, topic=self._task.topic, partition=self._task.partition, problem=error.message)
+        self._stopped.append(finding)
+
+    def _findings(self) -> Iterator[Finding]:
+        """Why no further clean is simulated, and whether the last one leaves a rest that none comes to the end of."""
+        yield from self._stopped
+        if self._done:
+            yield from watermark_findings(self._task, self._view)
+        for clean in self._done[-1:]:
+            if not clean.is_full and clean.end_offset < clean.before.bound:
+                yield found(
+                    "compaction.never-ends",
+                    self._task.path,
+                    topic=self._task.topic,
+                    partition=self._task.partition,
+                    offset=clean.end_offset,
+                    bound=clean.before.bound,
+                )
+
+    def _partition(self, first: Cleanability, sources: Mapping[int, Counts]) -> Row:
+        log, done = self._log, self._done
+        is_forced = self._task.force and first.state == "not-dirty-enough" and first.has_work
+        row = head_row(self._task, first.state, first.why) | {
+            "would_run": first.would_run or is_forced,
+            "held_back_by": first.hold_back.kind,
+            "held_back_detail": first.hold_back.detail,
+            "held_back_until_ms": first.hold_back.until_ms,
+            "first_dirty_offset": first.first_dirty,
+            "first_dirty_origin": first.first_dirty_origin,
+            "first_uncleanable_offset": first.bound,
+            "log_start_offset": log.log_start_offset,
+            "last_stable_offset": log.last_stable_offset,
+            "high_watermark": self._view.high_watermark if self._view.is_high_watermark_known else None,
+            "log_end_offset": log.end_offset,
+            "clean_bytes": first.clean_bytes,
+            "cleanable_bytes": first.cleanable_bytes,
+            "uncleanable_bytes": first.uncleanable_bytes,
+            "dirty_ratio": first.ratio,
+            "min_cleanable_dirty_ratio": self._config.min_dirty_ratio,
+            "passes": len(done),
+            "memory_bytes": self._config.memory_bytes,
+            "assumptions": "\n".join(one.sentence for one in self._assumptions()) or None,
+        }
+        return row | self._totals(sources) if done else row
+
+    def _assumptions(self) -> Iterator[Assumption]:
+        """The assumed values on which the cleans depend."""
+        if self._done:
+            yield from assumptions_of(self._task, self._view)
+
+    def _totals(self, sources: Mapping[int, Counts]) -> Row:
+        """Of all cleans together: what the last one kept, and what any of them dropped."""
+        first, last = self._done[0], self._done[-1]
+        before = sum(segment.size_bytes for segment in self._log.segments)
+        dropped_records: Counter[str] = Counter()
+        dropped_bytes: Counter[str] = Counter()
+        for clean in self._done:
+            dropped_records.update(clean.counts.dropped_records)
+            dropped_bytes.update(clean.counts.dropped_bytes)
+        whole = self._whole(sources)
+        return _counts_row(replace(whole, dropped_records=dropped_records, dropped_bytes=dropped_bytes)) | {
+            "bytes_before": before,
+            "bytes_after": before - whole.bytes_before + whole.bytes_after,
+            "segments_after": len(self._log.segments) - self._taken() + len(last.groups),
+            "keys": sum(clean.mapped_keys for clean in self._done),
+            "lone_tombstone_keys": first.lone_tombstone_keys,
+            "map_keys": first.map_capacity,
+            "checkpoint_offset": last.end_offset,
+        }
+
+    def _taken(self) -> int:
+        """Segments of the log that any of the cleans has read."""
+        end = self._done[-1].end_offset
+        return sum(segment.base_offset < end for segment in self._log.segments)
+
+    def _whole(self, sources: Mapping[int, Counts]) -> Counts:
+        """From before the first clean to after the last one, which reads again all that those before it wrote."""
+        counts = Counts()
+        counts.add(self._done[-1].counts)
+        for name in ("batches", "records", "bytes"):
+            setattr(counts, f"{name}_before", sum(getattr(each, f"{name}_before") for each in sources.values()))
+        return counts
+
+    def _by_source(self) -> dict[int, Counts]:
+        """Of each segment of the log, the counts of the first clean that read it."""
+        found_in: dict[int, Counts] = {}
+        for clean in reversed(self._done):
+            found_in.update(clean.by_source)
+        return found_in
+
+    def _groups(self) -> dict[int, int]:
+        """Of each segment of the log, the one that it goes into in the first clean that reads it."""
+        found_in: dict[int, int] = {}
+        for clean in reversed(self._done):
+            found_in.update({base_offset: group[0] for group in clean.groups for base_offset in group})
+        return found_in
+
+    def _pass_row(self, number: int, clean: _Clean) -> Row:
+        before = clean.before
+        return self._task.place() | {
+            "pass": number,
+            "first_dirty_offset": before.first_dirty,
+            "first_uncleanable_offset": before.bound,
+            "end_offset": clean.end_offset,
+            "is_map_full": clean.is_full,
+            "keys": clean.mapped_keys,
+            "dirty_ratio": before.ratio,
+            "groups": len(clean.groups),
+            "sources": sum(map(len, clean.groups)),
+            **_counts_row(clean.counts),
+        }
+
+    def _segment_row(
+        self, number: int, first: Cleanability, sources: Mapping[int, Counts], groups: Mapping[int, int]
+    ) -> Row:
+        segments = self._log.segments
+        segment = segments[number]
+        counts = sources.get(segment.base_offset)
+        row = self._task.place() | {
+            "segment": segment.path.rpartition("/")[2],
+            "base_offset": segment.base_offset,
+            "state": _state(segments, number, first),
+            "group": groups.get(segment.base_offset),
+            "max_timestamp_ms": segment.largest_timestamp_ms,
+            "bytes_before": segment.size_bytes,
+            "bytes_after": segment.size_bytes,
+        }
+        return row if counts is None else row | _counts_row(counts)
+
+    def _keys(self) -> tuple[Row, ...]:
+        if not self._done:
+            return ()
+        return tuple(
+            self._task.place() | {"rank": rank} | each._asdict()
+            for rank, each in enumerate(self._done[0].heavy_keys, 1)
+        )
+
+
+def _counts_row(counts: Counts) -> Row:
+    return {
+        "batches_before": counts.batches_before,
+        "batches_after": counts.batches_after,
+        "records_before": counts.records_before,
+        "records_after": counts.records_after,
+        "bytes_before": counts.bytes_before,
+        "bytes_after": counts.bytes_after,
+        "kept_records": dict(counts.kept_records),
+        "kept_bytes": dict(counts.kept_bytes),
+        "dropped_records": dict(counts.dropped_records),
+        "dropped_bytes": dict(counts.dropped_bytes),
+        "tombstones_after": counts.tombstones_after,
+        "next_horizon_ms": counts.next_horizon_ms,
+    }
+
+
+def _state(segments: tuple[CleanSegment, ...], number: int, first: Cleanability) -> str:
+    segment = segments[number]
+    if number == len(segments) - 1:
+        return "active"
+    if segment.base_offset >= first.bound:
+        return "uncleanable"
+    if segment.base_offset >= first.first_dirty:
+        return "dirty"
+    return "clean" if segments[number + 1].base_offset <= first.first_dirty else "mixed"
+
+
+def watermark_findings(task: CompactTask, view: PartitionView) -> Iterator[Finding]:
+    """That nothing tells how far a log is committed, where its cleaner asks for that."""
+    if cleaning_rules(task.guess.release).heeds_high_watermark and not view.is_high_watermark_known:
+        offset = view.end_offset
+        yield found("compaction.no-watermark", task.path, topic=task.topic, partition=task.partition, offset=offset)

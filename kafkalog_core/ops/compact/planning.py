@@ -1,0 +1,358 @@
+"""The changes that put what a clean makes into the place of what it was made of, in their order.
+
+A broker may be started, by mistake or by a watchdog, between any two of them; it loses nothing then that the plan
+keeps, and finds no offset twice:
+
+- What a cleaner of the broker left unfinished, `.cleaned` files, goes first, as in a start: beside them a replacement
+  could be thrown away when it is half done.
+- Groups follow from the first to the last, each at once (`storage.changing.swap`): a tombstone or a marker may only
+  go when what it deletes, or ends, is gone. They are taken back from the last to the first.
+- The cleaner's checkpoint comes last, for all logs: with the old one the cleaner begins too early, and cleans again
+  what is clean.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, cast
+
+from kafkalog_core.errors import CleanError, RefusedError
+from kafkalog_core.findings import found
+from kafkalog_core.format.checkpoint import encode_offset_checkpoint
+from kafkalog_core.format.index import encode_txn_entry
+from kafkalog_core.format.layout import MAX_BATCH_BYTES
+from kafkalog_core.format.names import FileKind, FileState, fixed_file_name, segment_file_name
+from kafkalog_core.kafka.cleaner.log import read_clean_log
+from kafkalog_core.kafka.cleaner.rules import cleaner_settings, cleaning_rules
+from kafkalog_core.kafka.logdir.segment_views import check_now
+from kafkalog_core.kafka.rules import append_rules, rules_of
+from kafkalog_core.kafka.setting_table import producer_expiration_name
+from kafkalog_core.ops.compact.compact import CompactRequest, tasks_of
+from kafkalog_core.ops.compact.forecast import assumptions_of, watermark_findings
+from kafkalog_core.ops.compact.simulation import Cleaning, last_clean
+from kafkalog_core.ops.repair.broker_files import check_untouched
+from kafkalog_core.ops.repair.plan import Outcome
+from kafkalog_core.storage.listing import SegmentState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.kafka.assumptions import Assumption
+    from kafkalog_core.kafka.cleaner.clean import CleanPass, Group
+    from kafkalog_core.kafka.cleaner.offset_map import KnownMap
+    from kafkalog_core.kafka.evidence import ReleaseGuess
+    from kafkalog_core.kafka.logdir.segment_views import PartitionView
+    from kafkalog_core.kafka.logdir.top_files import BrokerDir, Key
+    from kafkalog_core.kafka.releases import Release
+    from kafkalog_core.kafka.setting_table import Setting
+    from kafkalog_core.ops.compact.simulation import CompactTask
+    from kafkalog_core.ops.repair.plan import PlanRequest
+    from kafkalog_core.progress import Progress
+    from kafkalog_core.storage.changing.changes import Stage
+    from kafkalog_core.storage.listing import Segment
+    from kafkalog_core.storage.partition import Partition
+
+__all__ = [
+    "NewSegment",
+    "cleaning_of",
+    "compacted_bytes",
+    "groups_of",
+    "is_certain",
+    "key_of",
+    "plan_compact",
+    "replaced_files",
+    "replacement_finding",
+    "retention_findings",
+    "stage_checkpoint",
+    "stage_clean",
+]
+
+
+_NS_PER_MS: Final = 1_000_000
+
+
+class NewSegment:
+    """What a group becomes: its log in pieces, and when these are at their end the files beside it."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    @property
+    def mtime_ns(self) -> int:
+        """The modification time of log and indexes; a broker knows milliseconds."""
+        return self._group.mtime_ns // _NS_PER_MS * _NS_PER_MS
+
+    def log(self) -> Iterator[memoryview]:
+        """The log, each piece valid until the next. Raises CleanError and StorageError."""
+        for chunk in self._group.chunks():
+            yield chunk.data
+
+    def indexes(self) -> Iterator[tuple[FileKind, bytes]]:
+        """Offset index, and time index where the release has it."""
+        yield FileKind.OFFSET_INDEX, self._group.indexes.offset_index
+        time_index = self._group.indexes.time_index
+        if time_index is not None:
+            yield FileKind.TIME_INDEX, time_index
+
+    def txn_index(self) -> bytes:
+        """The transaction index; empty: there is none."""
+        return b"".join(
+            encode_txn_entry(txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset)
+            for txn in self._group.aborted
+        )
+
+
+def stage_clean(work: CleanPass, partition: Partition, cleaning: Cleaning, stage: Stage) -> None:
+    """Stage all changes in the directory of a partition. Raises CleanError and StorageError."""
+    for file in partition.files:
+        if file.name.state is FileState.CLEANED:
+            stage.remove(file.path, why="a clean that was never finished has left it")
+    for group, sources in groups_of(work, partition):
+        _stage_group(NewSegment(group), sources, cleaning, stage)
+
+
+def groups_of(work: CleanPass, partition: Partition) -> Iterator[tuple[Group, Sequence[Segment]]]:
+    """The segments that a clean makes, one after another, each with those of the log whose place it takes.
+
+    Where other cleans went before, its own sources are what these have made.
+    """
+    bases = [group.base_offset for group in work.groups]
+    covered = [segment for segment in partition.segments if segment.base_offset < work.end_offset]
+    for number, group in enumerate(work.run()):
+        first = bisect_left(covered, bases[number], key=_base_offset)
+        end = bisect_left(covered, bases[number + 1], key=_base_offset) if number + 1 < len(bases) else len(covered)
+        yield group, covered[first:end]
+
+
+def replaced_files(sources: Sequence[Segment], cleaning: Cleaning) -> Iterator[str]:
+    """The files whose place a new segment takes: since 2.8 snapshots go with their segments, but for the first."""
+    takes_snapshots = rules_of(cleaning.rules.release).removes_stray_snapshots
+    for source in sources:
+        for file in source.files:
+            if file.name.kind is not FileKind.SNAPSHOT or (takes_snapshots and source is not sources[0]):
+                yield file.path
+
+
+def _stage_group(new: NewSegment, sources: Sequence[Segment], cleaning: Cleaning, stage: Stage) -> None:
+    """One segment in the place of others; the first of them has its name."""
+    base = sources[0].base_offset
+    like = sources[0].files[0].path
+    directory = like.rpartition("/")[0]
+    what = f"segment {base} cleaned"
+    if len(sources) > 1:
+        what = f"segments {base} to {sources[-1].base_offset} cleaned, and put together"
+    stage.write(like, new.log(), why=what, like=like, mtime_ns=new.mtime_ns, swap=base)
+    for kind, content in new.indexes():
+        path = f"{directory}/{segment_file_name(base, kind)}"
+        stage.write(path, [content], why=what, like=like, mtime_ns=new.mtime_ns, swap=base)
+    txn_index, path = new.txn_index(), f"{directory}/{segment_file_name(base, FileKind.TXN_INDEX)}"
+    check_untouched(source.files[0] for source in sources)
+    if txn_index:
+        stage.write(path, [txn_index], why=what, like=like, swap=base)
+    else:
+        stage.remove(path, why="no transaction that was aborted has anything left here", swap=base)
+    own = {file.path for file in sources[0].files}
+    for path in replaced_files(sources, cleaning):
+        if path not in own:
+            stage.remove(path, why=f"its records are in segment {base}, as far as they stay", swap=base)
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+def stage_checkpoint(broker_dir: BrokerDir, cleaned: Mapping[Key, int], stage: Stage) -> None:
+    """Say how far each log was cleaned; what stands there of partitions that are not here goes."""
+    text = broker_dir.offsets.get(FileKind.CLEANER_OFFSET)
+    entries: dict[Key, int] = {}
+    if text is not None and not text.is_refused:
+        known = {key: text.file.offset(*key) for key in text.file.entries}
+        entries = {key: offset for key, offset in known.items() if offset is not None and key in broker_dir.served}
+    entries |= cleaned
+    path = f"{broker_dir.path}/{fixed_file_name(FileKind.CLEANER_OFFSET)}"
+    content = encode_offset_checkpoint((*key, offset) for key, offset in entries.items())
+    stage.write(path, [content], why="how far each log was cleaned", like=_beside(broker_dir))
+
+
+def _beside(broker_dir: BrokerDir) -> str:
+    """Whose owner and mode the checkpoint gets: its own or another checkpoint's; 0.8 has no meta.properties."""
+    kinds = {FileKind.CLEANER_OFFSET, FileKind.RECOVERY_POINT, FileKind.HIGH_WATERMARK}
+    live = [file for file in broker_dir.log_dir.files if file.name.state is FileState.LIVE and file.name.kind in kinds]
+    live.sort(key=lambda file: file.name.kind is not FileKind.CLEANER_OFFSET)
+    return live[0].path if live else broker_dir.path
+
+
+_SHOWN: Final = 3
+_READS: Final = 2
+
+
+def plan_compact(request: PlanRequest, stage: Stage, progress: Progress) -> Outcome:
+    """The planner of `kafkalog compact --apply`.
+
+    Options: `kafka` (of a SettingsRequest), `memory_bytes`, `max_passes`, `max_batch_bytes` (each may be null) and
+    `force`. Logs that a broker would not clean now are left alone, and named in the note.
+
+    Raises:
+        SelectionError: files by themselves were named.
+        SettingError: no broker takes these settings.
+        RefusedError: a clean would fail.
+    """
+    return _Planner(request, stage, progress).plan()
+
+
+def compacted_bytes(request: PlanRequest) -> int:
+    """Bytes of the logs that are compacted at all."""
+    return sum(task.size_bytes for task in _tasks(request) if task.view is not None)
+
+
+def _tasks(request: PlanRequest) -> list[CompactTask]:
+    options = request.options
+    asked = CompactRequest(
+        targets=(),
+        now_ms=request.now_ms,
+        kafka=request.settings,
+        memory_bytes=cast("int | None", options.get("memory_bytes")),
+        max_passes=cast("int | None", options.get("max_passes")),
+        force=bool(options.get("force")),
+        max_batch_bytes=cast("int", options.get("max_batch_bytes") or MAX_BATCH_BYTES),
+    )
+    return list(tasks_of(request.site, asked))
+
+
+class _Planner:
+    def __init__(self, request: PlanRequest, stage: Stage, progress: Progress) -> None:
+        self._request = request
+        self._stage = stage
+        self._progress = progress
+        self._cleaned: dict[Key, int] = {}
+        self._left: list[str] = []
+        self._findings: list[Finding] = []
+        self._refusals: list[Finding] = []
+        self._settings: dict[tuple[str, object, str], Setting] = {}
+        self._assumptions: dict[Assumption, None] = {}
+
+    def plan(self) -> Outcome:
+        """One log after another, and what the checkpoint says of them in the end."""
+        tasks = _tasks(self._request)
+        check_now([task.view for task in tasks if task.view is not None], self._request.now_ms)
+        self._progress.expect(_READS * sum(task.size_bytes for task in tasks if task.view is not None))
+        for task in tasks:
+            self._clean(task)
+        guess = tasks[0].guess if tasks else None
+        broker_dir = tasks[0].broker_dir if tasks else None
+        if broker_dir is not None and self._cleaned:
+            stage_checkpoint(broker_dir, self._cleaned, self._stage)
+        return Outcome(
+            findings=tuple(self._findings),
+            refusals=tuple(self._refusals),
+            settings=tuple(self._settings.values()),
+            release=guess,
+            needs_release=guess is not None and not is_certain(guess),
+            assumptions=tuple(self._assumptions),
+            note=self._note(),
+        )
+
+    def _clean(self, task: CompactTask) -> None:
+        name = f"{task.topic}-{task.partition}"
+        self._findings += () if task.stray is None else (task.stray,)
+        if task.never is not None or task.view is None:
+            self._left.append(f"{name}: {'no segment can be read' if task.never is None else task.never[1]}")
+            return
+        finding = replacement_finding(task.view)
+        if finding is not None:
+            self._refusals.append(finding)
+            return
+        for setting in task.of_topic.settings:
+            if setting.name in cleaner_settings(task.guess.release):
+                self._settings[setting.name, setting.value, setting.origin] = setting
+        cleaning = cleaning_of(task, self._progress)
+        log = read_clean_log(task.view, task.broker_dir, cleaning.rules, cleaning.config, task.now_ms)
+        try:
+            with last_clean(log, cleaning) as (before, work):
+                if work is not None:
+                    stage_clean(work, task.view.partition, cleaning, self._stage)
+                    self._note_end(task, work.end_offset)
+                    self._assumptions.update(dict.fromkeys(assumptions_of(task, task.view)))
+                    self._findings += (*watermark_findings(task, task.view), *retention_findings(task))
+                    return
+                self._left.append(f"{name}: {before.why}")
+                if before.resets_checkpoint:  # as soon as a cleaner looks at the log, whether it cleans it or not
+                    self._note_end(task, before.first_dirty)
+        except CleanError as error:
+            raise RefusedError(
+                f"a clean of {name} fails here: {error.message}; nothing has been changed. Leave it out with --exclude "
+                "to clean the others",
+                path=error.path or task.path,
+            ) from error
+
+    def _note_end(self, task: CompactTask, offset: int) -> None:
+        key = None if task.view is None else key_of(task.broker_dir, task.view)
+        if key is not None:
+            self._cleaned[key] = offset
+
+    def _note(self) -> str | None:
+        if not self._left:
+            return None
+        more = len(self._left) - _SHOWN
+        shown = [
+            *self._left[:_SHOWN],
+            *([f"and {more} more (kafkalog compact without --apply names them)"] if more > 0 else []),
+        ]
+        return f"left as they are: {'; '.join(shown)}"
+
+
+def cleaning_of(task: CompactTask, progress: Progress, known: KnownMap | None = None) -> Cleaning:
+    """How a partition is cleaned; `known`: its first map. Raises SettingError for what no setting can be."""
+    return Cleaning(
+        config=task.config(),
+        rules=cleaning_rules(task.guess.release),
+        now_ms=task.now_ms,
+        force=task.force,
+        max_passes=task.max_passes,
+        max_batch_bytes=task.max_batch_bytes,
+        biggest=task.biggest,
+        progress=progress,
+        known=known,
+    )
+
+
+def key_of(broker_dir: BrokerDir | None, view: PartitionView) -> Key | None:
+    """The entry of a partition in the checkpoints; null: they have none, or that of another directory of its name."""
+    if broker_dir is None or view.topic is None or view.number is None:
+        return None
+    return (view.topic, view.number) if broker_dir.is_served(view.partition.name) else None
+
+
+def replacement_finding(view: PartitionView) -> Finding | None:
+    """That a finished replacement of segments waits, which a clean beside it would mix with; null: none does."""
+    partition = view.partition
+    for segment in partition.other_segments:
+        if segment.state is SegmentState.SWAP:
+            path = segment.files[0].path
+            name = path.rpartition("/")[2]
+            return found("compaction.replacement", path, topic=view.topic, partition=view.number, name=name)
+    return None
+
+
+def retention_findings(task: CompactTask) -> tuple[Finding, ...]:
+    """That retention is to follow a clean, where the policy has both."""
+    if "delete" not in task.of_topic.cleanup_policy:
+        return ()
+    return (found("compaction.retention-follows", task.path, topic=task.topic, partition=task.partition),)
+
+
+def is_certain(guess: ReleaseGuess) -> bool:
+    """Whether it is known, or makes no difference, which release cleans."""
+    return guess.agree(_rules)
+
+
+def _rules(release: Release) -> object:
+    """What matters of a release: its cleaner, indexes and snapshots, and how long it remembers producers by default."""
+    return (
+        replace(cleaning_rules(release), release=release.__class__(0, 8)),
+        append_rules(release).bits,
+        rules_of(release).removes_stray_snapshots,
+        producer_expiration_name(release),
+    )

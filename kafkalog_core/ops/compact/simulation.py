@@ -1,0 +1,552 @@
+"""What a simulated clean writes, in temporary files: the next clean reads it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from kafkalog_core.errors import CleanError, LimitError, RefusedError, StorageError
+from kafkalog_core.findings import found
+from kafkalog_core.format.index import encode_txn_entry
+from kafkalog_core.format.names import FileKind, segment_file_name
+from kafkalog_core.format.offset_map import OffsetMap
+from kafkalog_core.kafka.cleaner.bounds import cleanability
+from kafkalog_core.kafka.cleaner.clean import next_pass
+from kafkalog_core.kafka.cleaner.log import CleanSegment, read_clean_log, segments_in
+from kafkalog_core.kafka.cleaner.offset_map import FilledMap, KnownMap, MapFiller
+from kafkalog_core.kafka.cleaner.rules import clean_config, cleaning_rules
+from kafkalog_core.ops.compact.forecast import CompactForecast, ForecastRows, head_row
+from kafkalog_core.progress import Advance
+from kafkalog_core.storage.changing.space import free_bytes
+from kafkalog_core.storage.partition import partition_name, read_partition
+from kafkalog_core.storage.source import code_of_error
+from kafkalog_core.text import size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from types import TracebackType
+
+    from kafkalog_core.command_lines import CommandLine
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.kafka.cleaner.bounds import Cleanability
+    from kafkalog_core.kafka.cleaner.clean import CleanPass, Group
+    from kafkalog_core.kafka.cleaner.log import CleanLog
+    from kafkalog_core.kafka.cleaner.rules import CleanConfig, CleaningRules
+    from kafkalog_core.kafka.cleaner.transactions import AbortedTxn
+    from kafkalog_core.kafka.evidence import ReleaseGuess
+    from kafkalog_core.kafka.logdir.segment_views import PartitionView
+    from kafkalog_core.kafka.logdir.top_files import BrokerDir
+    from kafkalog_core.kafka.setting_table import TopicSettings
+    from kafkalog_core.kafka.settings import Settings
+    from kafkalog_core.progress import Progress
+
+__all__ = [
+    "Cleaning",
+    "CompactTask",
+    "MapPart",
+    "PartHead",
+    "Spool",
+    "last_clean",
+    "merged_map",
+    "packed_part",
+    "parts_of",
+    "simulate",
+]
+
+
+_NS_PER_MS = 1_000_000
+
+
+class Spool:
+    """A place for the segments of one clean; it and all in it are gone afterwards. As large as what the clean keeps."""
+
+    def __init__(self) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="kafkalog-compact-")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._directory.cleanup()
+
+    def carry_out(self, work: CleanPass) -> CleanLog:
+        """Do a clean; the log as it is afterwards.
+
+        Raises CleanError, StorageError, and RefusedError where what it keeps might not fit.
+        """
+        self._check_room(sum(source.size_bytes for group in work.groups for source in group.sources))
+        segments = [self._write(group) for group in work.run()]
+        return work.log.after(work.end_offset, segments)
+
+    def _check_room(self, needed_bytes: int) -> None:
+        place = self._directory.name
+        free = free_bytes(place)
+        if needed_bytes > free:
+            raise RefusedError(
+                f"a clean that another one follows takes up to {size(needed_bytes)} of temporary files, and there are "
+                f"{size(free)} left; TMPDIR names another place, more --memory makes fewer cleans",
+                path=os.path.dirname(place),
+            )
+
+    def _write(self, group: Group) -> CleanSegment:
+        path = self._path(group, FileKind.LOG)
+        with path.open("xb") as log:
+            for chunk in group.chunks():
+                log.write(chunk.data)
+        indexes = group.indexes
+        index_path, offset_index = self._path(group, FileKind.OFFSET_INDEX), indexes.offset_index
+        index_path.write_bytes(offset_index)
+        txnindex_path = None
+        if group.aborted:
+            txnindex_path = self._path(group, FileKind.TXN_INDEX)
+            entries = (
+                encode_txn_entry(txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset)
+                for txn in group.aborted
+            )
+            txnindex_path.write_bytes(b"".join(entries))
+        timestamp = indexes.max_timestamp_ms
+        return CleanSegment(
+            base_offset=group.base_offset,
+            path=str(path),
+            size_bytes=group.size_bytes,
+            mtime_ns=group.mtime_ns,
+            largest_timestamp_ms=timestamp if timestamp >= 0 else group.mtime_ns // _NS_PER_MS,
+            index_bytes=len(offset_index),
+            timeindex_bytes=len(indexes.time_index or b""),
+            index_path=str(index_path),
+            txnindex_path=None if txnindex_path is None else str(txnindex_path),
+        )
+
+    def _path(self, group: Group, kind: FileKind) -> Path:
+        return Path(self._directory.name) / segment_file_name(group.base_offset, kind)
+
+
+Row = dict[str, object]
+
+_READS: Final = 2
+"""A clean reads the dirty part twice, and all the rest once; most logs are dirty."""
+_OVER_DAMAGE: Final = "compaction.over-damage"
+_GOES_ON: Final = "damage that a broker's cleaner would not see, and that is not cleaned over here: "
+_UNSEEN: Final = frozenset({"crc-mismatch", "offset-order"})
+"""Damage that no cleaner looks for."""
+_OUR_LIMIT: Final = "over-limit"
+"""What is no damage: batches that this run was told not to read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactTask:
+    """One partition, as it goes to a process: plain values only.
+
+    Args:
+        path: of its directory.
+        topic: of the directory.
+        partition: its number.
+        view: its segments; null: none, or it is never cleaned.
+        broker_dir: the log directory around it; null: none.
+        guess: the release whose rules count.
+        settings: of the broker.
+        of_topic: of its topic.
+        never: the state of a log that no cleaner ever takes, and why; null: it is compacted.
+        size_bytes: of its logs.
+        now_ms: the time that counts as now.
+        memory_bytes: of the offset map; null: as the settings say.
+        max_passes: at most so many cleans; null: until nothing more is cleanable.
+        force: the dirty ratio does not matter.
+        biggest: so many of the biggest keys.
+        max_batch_bytes: the largest batch that is read, inflated too.
+        assume_defaults: a clean may depend on assumed values.
+        command_line: what was typed, for commands to paste; None: unknown.
+        stray: why the broker does not keep the partition at its next start; None: it does.
+    """
+
+    path: str
+    topic: str | None
+    partition: int | None
+    view: PartitionView | None
+    broker_dir: BrokerDir | None
+    guess: ReleaseGuess
+    settings: Settings
+    of_topic: TopicSettings
+    never: tuple[str, str] | None
+    size_bytes: int
+    now_ms: int
+    memory_bytes: int | None
+    max_passes: int | None
+    force: bool
+    biggest: int
+    max_batch_bytes: int
+    assume_defaults: bool = False
+    command_line: CommandLine | None = None
+    stray: Finding | None = None
+
+    @property
+    def expected_bytes(self) -> int:
+        """Of log to be read."""
+        return 0 if self.never is not None or self.view is None else _READS * self.size_bytes
+
+    def config(self) -> CleanConfig:
+        """What counts for its cleans. Raises SettingError; not for one that no cleaner ever takes."""
+        config = clean_config(self.settings, self.of_topic, memory_bytes=self.memory_bytes)
+        return replace(config, is_cleaner_on=True)  # else `never` says so; by default it was off once
+
+    def light(self) -> CompactTask:
+        """The same with what the log directory says of other partitions left out: for another process."""
+        around = self.broker_dir
+        if around is None or self.topic is None or self.partition is None:
+            return self
+        return replace(self, broker_dir=around.only(partition_name(self.path)), settings=self.settings.for_one())
+
+    def place(self) -> Row:
+        """The columns that say where."""
+        return {"topic": self.topic, "partition": self.partition}
+
+
+def simulate(task: CompactTask, advance: Callable[[int], None], known: KnownMap | None = None) -> CompactForecast:
+    """The forecast of one partition.
+
+    Args:
+        task: what is to be simulated.
+        advance: told the bytes that were read.
+        known: what the first clean fills its map with, where others have found that out.
+    """
+    if task.never is not None:
+        state, reason = task.never
+        return CompactForecast(partition=head_row(task, state, reason))
+    if task.view is None:
+        return _without_view(task)
+    try:
+        return _Simulation(task, task.view, advance, known).forecast()
+    except StorageError as error:
+        code = _code_of(error)
+        finding = found(
+            code,
+            error.path or task.path,
+            problem=error.message,
+            reason=error.message,
+            topic=task.topic,
+            partition=task.partition,
+            position=error.position if isinstance(error, CleanError) else None,
+        )
+        why = f"{_GOES_ON if code == _OVER_DAMAGE else ''}{error.message}{_place_of(error)}"
+        return CompactForecast(partition=head_row(task, "fails", why), findings=(finding,))
+
+
+def _without_view(task: CompactTask) -> CompactForecast:
+    """Of a log whose end cannot be told."""
+    partition = read_partition(task.path)
+    if not partition.segments:
+        return CompactForecast(partition=head_row(task, "nothing-cleanable", "it has no segment"))
+    problem = "it is of Kafka 0.7" if partition.format == "v07" else "its last segment cannot be read"
+    finding = found("compaction.not-foreseen", task.path, problem=problem, topic=task.topic, partition=task.partition)
+    return CompactForecast(partition=head_row(task, "fails", problem), findings=(finding,))
+
+
+def _place_of(error: StorageError) -> str:
+    """` (byte 17 of 00000000000000000000.log)`, as far as it is known."""
+    if error.path is None:
+        return ""
+    name = os.path.basename(error.path)
+    position = error.position if isinstance(error, CleanError) else None
+    return f" ({name})" if position is None else f" (byte {position} of {name})"
+
+
+def _code_of(error: StorageError) -> str:
+    if not isinstance(error, CleanError):
+        return code_of_error(error)
+    if error.reason == _OUR_LIMIT:
+        return "compaction.not-foreseen"
+    return _OVER_DAMAGE if error.reason in _UNSEEN else "compaction.clean-fails"
+
+
+class _Simulation:
+    """The cleans of one partition: until the bound is reached, or so many were asked for."""
+
+    def __init__(
+        self, task: CompactTask, view: PartitionView, advance: Callable[[int], None], known: KnownMap | None
+    ) -> None:
+        self._task = task
+        self._rules = cleaning_rules(task.guess.release)
+        self._config = task.config()
+        self._progress = Advance(advance)
+        self._log = read_clean_log(view, task.broker_dir, self._rules, self._config, task.now_ms)
+        self._rows = ForecastRows(task, view, self._log, self._config)
+        self._known = known
+
+    def forecast(self) -> CompactForecast:
+        """Raises CleanError and StorageError."""
+        with ExitStack() as spools:
+            first = last = self._one(self._log, spools, forced=True)
+            while self._goes_on(last):
+                last = self._one(self._after, spools, forced=self._task.force)
+        return self._rows.forecast(first)
+
+    def _one(self, log: CleanLog, spools: ExitStack, *, forced: bool) -> Cleanability:
+        """Simulate one clean, where there is one; what was known before it. One spool is open afterwards, or none."""
+        task = self._task
+        before, work = next_pass(
+            log,
+            self._config,
+            self._rules,
+            task.now_ms,
+            force=forced,
+            heavy_keys=0 if self._rows.cleans else task.biggest,
+            progress=self._progress,
+            max_batch_bytes=task.max_batch_bytes,
+        )
+        self._is_full = False
+        if work is None:
+            return before
+        work.build(self._known)
+        self._known = None  # of the first clean alone
+        self._is_full = work.is_full and self._is_kept(work, spools)
+        if not self._is_full:
+            for group in work.run():
+                for _ in group.chunks():
+                    pass
+        self._rows.add(before, work)
+        work.release()
+        return before
+
+    def _is_kept(self, work: CleanPass, spools: ExitStack) -> bool:
+        """Do a clean that another one follows; false where there is no room for what it leaves."""
+        with ExitStack() as new:
+            try:
+                self._after = new.enter_context(Spool()).carry_out(work)
+            except RefusedError as error:
+                self._rows.stop("compaction.no-room", error)
+                return False
+            spools.close()
+            spools.push(new.pop_all())
+        return True
+
+    def _goes_on(self, last: Cleanability) -> bool:
+        """Whether another clean follows: the map was full, and a cleaner would take the log, or is made to."""
+        if self._task.max_passes is not None and self._rows.cleans >= self._task.max_passes:
+            return False
+        return self._is_full and (last.would_run or self._task.force)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaning:
+    """How a log is cleaned.
+
+    Args:
+        config: of the topic.
+        rules: of the release.
+        now_ms: the time of every clean.
+        force: even where a broker would not do it now.
+        max_passes: at most so many cleans; null: until a broker would not do another one.
+        max_batch_bytes: the largest batch that is read.
+        biggest: how many of the biggest keys the first clean looks for.
+        progress: told the bytes that are read.
+        known: what the first clean fills its map with, where others have found that out.
+    """
+
+    config: CleanConfig
+    rules: CleaningRules
+    now_ms: int
+    force: bool
+    max_passes: int | None
+    max_batch_bytes: int
+    biggest: int
+    progress: Progress
+    known: KnownMap | None = None
+
+    def next_of(self, log: CleanLog, *, is_first: bool = False) -> tuple[Cleanability, CleanPass | None]:
+        """What the cleaner says of a log, and the clean of it with its map filled; null: none is done."""
+        bounds, work = next_pass(
+            log,
+            self.config,
+            self.rules,
+            self.now_ms,
+            force=self.force,
+            heavy_keys=self.biggest if is_first else 0,
+            progress=self.progress,
+            max_batch_bytes=self.max_batch_bytes,
+        )
+        if work is not None:
+            work.build(self.known if is_first else None)
+        return bounds, work
+
+
+@contextmanager
+def last_clean(
+    log: CleanLog, cleaning: Cleaning, see: Callable[[Cleanability, CleanPass], None] | None = None
+) -> Iterator[tuple[Cleanability, CleanPass | None]]:
+    """What the cleaner says of a log as it is, and the last clean, which is to be carried out.
+
+    While entered the files are there that it reads. `see` is told each clean when it
+    has been carried out, and what was known before it. Raises CleanError and StorageError.
+    """
+    with ExitStack() as spools:
+        first, work = cleaning.next_of(log, is_first=True)
+        before, number, is_told = first, 1, False
+        while work is not None and work.is_full and number != cleaning.max_passes:
+            with ExitStack() as newer:
+                after = newer.enter_context(Spool()).carry_out(work)
+                if see is not None:
+                    see(before, work)
+                work.release()
+                next_before, following = cleaning.next_of(after)
+                if following is None:  # this one was the last, and is to be done where its segments stay
+                    is_told = True
+                    _, work = cleaning.next_of(log)
+                    break
+                spools.close()
+                spools.push(newer.pop_all())
+            log, before, work, number = after, next_before, following, number + 1
+        try:
+            yield first, work
+            if work is not None and see is not None and not is_told:
+                see(before, work)
+        finally:
+            if work is not None:
+                work.release()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapPart:
+    """A part, as it goes to a worker: the dirty segments from `start` up to `stop`.
+
+    Args:
+        log: its segments from the first dirty one on.
+        config: of the topic.
+        rules: of the release.
+        first_dirty: offset that the clean begins at.
+        bound: offset that it ends before.
+        start: first segment, counted from the first dirty one.
+        stop: segment behind the last one.
+        number: of the part, from 0 on.
+        parts: how many there are.
+        max_batch_bytes: the largest batch that is read, inflated too.
+    """
+
+    log: CleanLog
+    config: CleanConfig
+    rules: CleaningRules
+    first_dirty: int
+    bound: int
+    start: int
+    stop: int
+    number: int
+    parts: int
+    max_batch_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartHead:
+    """What goes before the packed entries of a part; `latest_offset` null: it cannot be used."""
+
+    number: int
+    parts: int
+    first_dirty: int
+    bound: int
+    latest_offset: int | None = None
+    before: tuple[AbortedTxn, ...] = ()
+    after: tuple[AbortedTxn, ...] = ()
+
+
+def parts_of(task: CompactTask, most: int, advance: Callable[[int], None], *, forced: bool) -> tuple[MapPart, ...]:
+    """The parts of the first clean's map; empty: there are no two of them, or the release's rules allow none.
+
+    Args:
+        task: of the log.
+        most: so many parts at most.
+        advance: told that the log was looked at.
+        forced: whether the clean is one that a broker would not do now.
+    """
+    rules = cleaning_rules(task.guess.release)
+    advance(0)
+    if task.view is None or task.never is not None or rules.map_filling != "records":
+        return ()
+    config = task.config()
+    try:
+        log = read_clean_log(task.view, task.broker_dir, rules, config, task.now_ms)
+        bounds = cleanability(log, config, rules, task.now_ms)
+    except StorageError:
+        return ()  # the clean says so by itself
+    if not bounds.has_work or not (bounds.would_run or forced):
+        return ()
+    dirty = segments_in(log.segments, bounds.first_dirty, bounds.bound, rules)
+    cuts = _cuts([segment.size_bytes for segment in dirty], most)
+    if len(cuts) < 2:
+        return ()
+    kept = log.segments[log.segments.index(dirty[0]) :]
+    part = MapPart(
+        log=replace(log, segments=kept, producers={}, open_transaction=None),
+        config=config,
+        rules=rules,
+        first_dirty=bounds.first_dirty,
+        bound=bounds.bound,
+        start=0,
+        stop=len(dirty),
+        number=0,
+        parts=len(cuts),
+        max_batch_bytes=task.max_batch_bytes,
+    )
+    return tuple(replace(part, start=start, stop=stop, number=number) for number, (start, stop) in enumerate(cuts))
+
+
+def _cuts(sizes: Sequence[int], most: int) -> list[tuple[int, int]]:
+    """Where a row of segments is cut so that the parts have about as many bytes each."""
+    total = sum(sizes) or 1
+    cuts: list[tuple[int, int]] = []
+    start = 0
+    for stop, done in enumerate(accumulate(sizes), 1):
+        if stop == len(sizes) or done * most >= total * (len(cuts) + 1):
+            cuts.append((start, stop))
+            start = stop
+    return cuts
+
+
+def packed_part(part: MapPart, advance: Callable[[int], None]) -> Iterator[PartHead | bytes]:
+    """The map of a part: what it rests on, then the entries in pieces."""
+    head = PartHead(number=part.number, parts=part.parts, first_dirty=part.first_dirty, bound=part.bound)
+    try:
+        filler = MapFiller(part.log, part.config, part.rules, Advance(advance), part.max_batch_bytes)
+        found = filler.fill_part(part.first_dirty, part.bound, part.start, part.stop)
+    except (LimitError, StorageError):
+        yield head  # the clean meets the same, in its own order
+        return
+    if found.filled.is_full:
+        yield head
+        return
+    offsets = found.filled.offsets
+    yield replace(head, latest_offset=offsets.latest_offset, before=found.before, after=found.after)
+    yield from offsets.packed()
+
+
+def merged_map(config: CleanConfig, pieces: Iterable[PartHead | bytes]) -> KnownMap | None:
+    """The map of the whole, from those of all parts in their order; null: the clean must fill its own."""
+    try:
+        offsets = OffsetMap(config.memory_bytes, config.load_factor)
+        last = _merge(offsets, pieces)
+    except LimitError:
+        return None
+    if last is None or last.number != last.parts - 1 or offsets.size >= offsets.capacity:
+        return None
+    filled = FilledMap(offsets=offsets, end_offset=offsets.latest_offset + 1, is_full=False)
+    return KnownMap(first_dirty=last.first_dirty, bound=last.bound, filled=filled)
+
+
+def _merge(offsets: OffsetMap, pieces: Iterable[PartHead | bytes]) -> PartHead | None:
+    """The last part; null: one cannot be used, or does not follow from the one before it. Raises LimitError."""
+    known: PartHead | None = None
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            offsets.merge(piece)
+            continue
+        follows = piece.number == 0 if known is None else piece.number == known.number + 1
+        if piece.latest_offset is None or not follows or (known is not None and piece.before != known.after):
+            return None
+        if piece.latest_offset >= 0:
+            offsets.latest_offset = piece.latest_offset
+        known = piece
+    return known

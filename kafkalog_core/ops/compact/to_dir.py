@@ -1,0 +1,267 @@
+"""A new log directory with cleaned logs, which leaves the old one as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import CleanError, RefusedError, SelectionError
+from kafkalog_core.format.names import FileKind, FileState, segment_file_name
+from kafkalog_core.kafka.assumptions import refusal
+from kafkalog_core.kafka.cleaner.log import read_clean_log
+from kafkalog_core.kafka.logdir.segment_views import check_now, read_partition_view
+from kafkalog_core.ops.compact.compact import count_forecast, tasks_of, with_stray
+from kafkalog_core.ops.compact.forecast import ForecastRows, assumptions_of
+from kafkalog_core.ops.compact.planning import (
+    NewSegment,
+    cleaning_of,
+    groups_of,
+    is_certain,
+    key_of,
+    replaced_files,
+    replacement_finding,
+    retention_findings,
+)
+from kafkalog_core.ops.compact.simulation import last_clean, simulate
+from kafkalog_core.ops.reading.targets import check_topics
+from kafkalog_core.ops.repair.broker_files import check_not_running, check_untouched, copy_file, write_broker_files
+from kafkalog_core.ops.repair.plan import sites_of
+from kafkalog_core.progress import NO_PROGRESS, Advance, Progress
+from kafkalog_core.storage.changing.new_dir import NewDir
+from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.storage.partition import read_partition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from kafkalog_core.kafka.cleaner.offset_map import KnownMap
+    from kafkalog_core.kafka.logdir.segment_views import PartitionView
+    from kafkalog_core.kafka.logdir.top_files import BrokerDir, Key
+    from kafkalog_core.ops.compact.compact import CompactRequest
+    from kafkalog_core.ops.compact.forecast import CompactForecast
+    from kafkalog_core.ops.compact.simulation import Cleaning, CompactTask
+    from kafkalog_core.ops.pool import Workers
+    from kafkalog_core.ops.reading.report import Report
+    from kafkalog_core.ops.repair.plan import Site
+    from kafkalog_core.storage.changing.new_dir import NewTree, Parts
+    from kafkalog_core.storage.partition import Partition
+
+__all__ = ["Written", "compact_to", "write_apart", "write_partition"]
+
+_NEW_FILES_BYTES: Final = 64 * 1024
+"""Room for the small files of a partition, whole blocks of them."""
+
+
+def compact_to(
+    request: CompactRequest,
+    to: str,
+    report: Report,
+    progress: Progress = NO_PROGRESS,
+    *,
+    disk: Disk | None = None,
+    workers: Workers | None = None,
+) -> Generator[CompactForecast, None, None]:
+    """Write what logs are after their cleans into a new log directory; the forecast of each partition.
+
+    The directory is there before the first one is given out. What is not cleaned is copied as it is.
+
+    Args:
+        request: what to clean.
+        to: the directory.
+        report: counts what was read and every row.
+        progress: told the bytes that are read; where there are workers, they tell theirs.
+        disk: the door through which this process writes.
+        workers: who cleans, each one partition after another, into places of its own; null: this process.
+
+    Raises:
+        SelectionError: files by themselves were named, or parts of several log directories.
+        SettingError: no broker takes these settings.
+        RefusedError: the new directory cannot be made, or a clean fails; nothing of it is left.
+        LockedError: a broker runs on the log directory that is to be read.
+    """
+    check_topics(request.kafka.topics, request.targets)
+    sites = [site for site in sites_of(request.targets) if site.partitions or site.files]
+    if len(sites) != 1:
+        raise SelectionError(
+            "--to makes one log directory of parts of one: name one log directory, or partitions of it"
+        )
+    for forecast in _Writing(request, sites[0], to, disk or Disk(), workers).forecasts(progress):
+        count_forecast(forecast, report)
+        yield forecast
+
+
+class _Writing:
+    """Makes a new log directory of a site."""
+
+    def __init__(self, request: CompactRequest, site: Site, to: str, disk: Disk, workers: Workers | None) -> None:
+        self._site = site
+        self._to = to
+        self._disk = disk
+        self._workers = workers
+        self._tasks = list(tasks_of(site, request, workers))
+        check_now([task.view for task in self._tasks if task.view is not None], request.now_ms)
+
+    def forecasts(self, progress: Progress) -> list[CompactForecast]:
+        """Those of all partitions; the directory is there."""
+        check_not_running(self._site.log_dir)
+        if not self._tasks:
+            raise SelectionError("there is no partition to be written", path=self._site.root)
+        progress.expect(sum(task.expected_bytes for task in self._tasks))
+        partitions = [read_partition(task.path) for task in self._tasks]
+        needs_bytes = sum(map(_least_bytes, self._tasks, partitions))
+        broker_dir = self._tasks[0].broker_dir
+        with NewDir(self._to, disk=self._disk, like=self._site.root, needs_bytes=needs_bytes) as new:
+            written = self._write(new, partitions, progress)
+            ends = dict(each.end for each in written if each.end is not None)
+            cleaned = dict(each.cleaned for each in written if each.cleaned is not None)
+            is_whole = broker_dir is not None and broker_dir.log_dir.is_clean
+            write_broker_files(new, broker_dir, ends, cleaned=_checkpoint(broker_dir) | cleaned, is_whole=is_whole)
+            check_untouched(file for partition in partitions for file in partition.files)
+            check_not_running(self._site.log_dir)
+            new.commit()
+        return [with_stray(task, each.forecast) for task, each in zip(self._tasks, written, strict=True)]
+
+    def _write(self, new: NewDir, partitions: Sequence[Partition], progress: Progress) -> list[Written]:
+        pairs = list(zip(self._tasks, partitions, strict=True))
+        if self._workers is None:
+            return [write_partition(new, task, partition, progress) for task, partition in pairs]
+        parts = new.parts()
+        written = []
+        pieces = ((task.light(), partition, parts) for task, partition in pairs)
+        for each, partition in zip(self._workers.map(write_apart, pieces), partitions, strict=True):
+            new.adopt(each.home, partition.name.raw)
+            written.append(each)
+        return written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What has come of one partition.
+
+    Args:
+        forecast: what there is to say of it.
+        home: the directory that its own was made in.
+        end: of its log; null: no checkpoint speaks of it.
+        cleaned: up to where it was cleaned; null: it was not, or no checkpoint speaks of it.
+    """
+
+    forecast: CompactForecast
+    home: str
+    end: tuple[Key, int] | None
+    cleaned: tuple[Key, int] | None
+
+
+def write_apart(
+    task: CompactTask,
+    partition: Partition,
+    parts: Parts,
+    advance: Callable[[int], None],
+    known: KnownMap | None = None,
+) -> Written:
+    """Write a partition in a place of its own: the work of one worker. Raises as `compact_to` does."""
+    with parts.tree(partition.name.raw, Disk()) as tree:
+        written = write_partition(tree, task, partition, Advance(advance), known)
+        tree.sync()
+    return written
+
+
+def write_partition(
+    new: NewTree, task: CompactTask, partition: Partition, progress: Progress, known: KnownMap | None = None
+) -> Written:
+    """Write one partition: segments that are cleaned, and all other files as they are. Raises as `compact_to` does.
+
+    Args:
+        new: where the directory of the partition goes.
+        task: what is to be done.
+        partition: its files.
+        progress: told the bytes that are read.
+        known: what the first clean fills its map with, where others have found that out.
+    """
+    new.directory(partition.name.raw)
+    view = task.view
+    if view is None and partition.segments:
+        view = read_partition_view(partition, task.broker_dir, task.of_topic, task.guess.release)
+    key = None if view is None else key_of(task.broker_dir, view)
+    forecast, end, left = None, None, set[str]()
+    if task.view is not None and task.never is None:
+        forecast, end, left = _clean(new, task, task.view, cleaning_of(task, progress, known))
+    for file in partition.files:
+        if file.name.state is FileState.LIVE and file.path not in left:
+            copy_file(new, file, partition.name.raw)
+    return Written(
+        forecast=forecast or simulate(task, progress.advance, known),
+        home=new.home,
+        end=None if key is None or view is None else (key, view.end_offset),
+        cleaned=None if key is None or end is None else (key, end),
+    )
+
+
+def _clean(
+    new: NewTree, task: CompactTask, view: PartitionView, cleaning: Cleaning
+) -> tuple[CompactForecast | None, int | None, set[str]]:
+    """Write what a clean makes of a log.
+
+    What there is to say of it, where it ended, and the files that it takes the place of; null: nothing was cleaned.
+    """
+    finding = replacement_finding(view)
+    if finding is not None:
+        raise RefusedError(f"{finding.message} {finding.cure}", path=finding.path)
+    log = read_clean_log(view, task.broker_dir, cleaning.rules, cleaning.config, task.now_ms)
+    rows = ForecastRows(task, view, log, cleaning.config)
+    replaced: set[str] = set()
+    try:
+        with last_clean(log, cleaning, rows.add) as (first, work):
+            if work is None:
+                return None, None, replaced
+            if not is_certain(task.guess):
+                raise RefusedError(
+                    f"the release of Kafka is not certain, and cleaners differ: {task.guess.describe()}. Say which "
+                    "one it is: --kafka VERSION",
+                    path=task.path,
+                )
+            assumed = () if task.assume_defaults else tuple(assumptions_of(task, view))
+            if assumed:
+                raise RefusedError(refusal(assumed, task.command_line), path=task.path)
+            for group, sources in groups_of(work, view.partition):
+                _write_segment(new, view.partition.name.raw, NewSegment(group), group.base_offset)
+                replaced.update(replaced_files(sources, cleaning))
+            end = work.end_offset
+    except CleanError as error:
+        raise RefusedError(
+            f"a clean fails here: {error.message}; nothing is left of the copy. Leave this partition out with "
+            "--exclude to write the others",
+            path=error.path or task.path,
+        ) from error
+    forecast = rows.forecast(first)
+    return replace(forecast, findings=(*forecast.findings, *retention_findings(task))), end, replaced
+
+
+def _checkpoint(broker_dir: BrokerDir | None) -> dict[Key, int]:
+    """How far each log has been cleaned, as the other directory says."""
+    text = None if broker_dir is None else broker_dir.offsets.get(FileKind.CLEANER_OFFSET)
+    known = {} if text is None or text.is_refused else {key: text.file.offset(*key) for key in text.file.entries}
+    return {key: offset for key, offset in known.items() if offset is not None}
+
+
+def _least_bytes(task: CompactTask, partition: Partition) -> int:
+    """What a partition takes at least: of one that may be cleaned the active segment, as nobody knows what else stays.
+
+    Where more stays than there is room for, the writing ends, and takes everything away.
+    """
+    may_shrink = task.view is not None and task.never is None and partition.segments
+    files = partition.segments[-1].files if may_shrink else partition.files
+    return _NEW_FILES_BYTES + sum(file.size_bytes for file in files)
+
+
+def _write_segment(new: NewTree, directory: str, segment: NewSegment, base_offset: int) -> None:
+    def path(kind: FileKind) -> str:
+        return f"{directory}/{segment_file_name(base_offset, kind)}"
+
+    with new.file(path(FileKind.LOG), mtime_ns=segment.mtime_ns) as log:
+        for piece in segment.log():
+            log.write(piece)
+    for kind, content in segment.indexes():
+        new.add(path(kind), content, mtime_ns=segment.mtime_ns)
+    txn_index = segment.txn_index()
+    if txn_index:
+        new.add(path(FileKind.TXN_INDEX), txn_index)

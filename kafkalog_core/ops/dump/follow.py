@@ -1,0 +1,377 @@
+"""One log as it grows: how far it has been read, what has come since, and what of its end is held back.
+
+A tail that is not whole is held back, as the rest of it may be on its way; it is damage only once something stands
+behind it, or when nobody waits for it any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog_core.errors import KafkalogError, NotFoundError, SelectionError, StorageError
+from kafkalog_core.findings import found
+from kafkalog_core.format.names import LOG_KINDS
+from kafkalog_core.ops.reading.chunks import Lines
+from kafkalog_core.ops.reading.file_part import Trail, identity_of
+from kafkalog_core.ops.reading.logfiles import LogFile, Unit, unit_of_file, unit_of_partition
+from kafkalog_core.ops.reading.logreader import LogReader
+from kafkalog_core.ops.reading.splits import may_be_unfinished
+from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, Target
+from kafkalog_core.progress import NO_PROGRESS
+from kafkalog_core.rows import tables
+from kafkalog_core.rows.chunk import RowChunk
+from kafkalog_core.storage.listing import FileInfo, list_directory, stat_path
+from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.scan import Damage, Run, scan
+from kafkalog_core.storage.source import Change, Source, code_of_dir_error, code_of_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.ops.reading.report import Report
+    from kafkalog_core.ops.reading.runs import DumpRequest
+    from kafkalog_core.rows.chunk import Chunk
+
+__all__ = ["Tail", "follow", "unit_of_rolling_file"]
+
+
+def unit_of_rolling_file(target: FileTarget, *, with_path: bool) -> Unit:
+    """A log file that was named itself, as it is now; it is the last one as long as no later segment stands beside it.
+
+    Raises NotFoundError or AccessError for its directory.
+    """
+    unit = unit_of_file(target, with_path=with_path)
+    if target.file.name.base_offset is None:
+        return unit
+    return replace(unit, files=(replace(unit.files[0], is_last=_next_segment(unit.path, target.file) is None),))
+
+
+def _next_segment(directory: str, file: FileInfo) -> FileInfo | None:
+    """The segment of a directory that goes on where a file ends."""
+    base_offset = -1 if file.name.base_offset is None else file.name.base_offset
+    later = [
+        other
+        for other in list_directory(directory).files
+        if other.name.kind is file.name.kind
+        and other.name.canonical
+        and other.name.state == file.name.state
+        and (other.name.base_offset or 0) > base_offset
+    ]
+    return min(later, key=lambda other: other.name.base_offset or 0, default=None)
+
+
+class Tail:
+    """How far one partition has been read: to a byte of a file, and to an offset, which outlives the file."""
+
+    def __init__(
+        self,
+        list_files: Callable[[], Unit],
+        reader: LogReader,
+        report: Report,
+        out: bytearray,
+        *,
+        is_followed: Callable[[str], bool] | None = None,
+    ) -> None:
+        """`is_followed`: of a file that was named itself, whether another one was too; None: of a partition."""
+        self._list_files = list_files
+        self._reader = reader
+        self._report = report
+        self._out = out
+        self._is_followed = is_followed
+        self._told: set[tuple[str, str]] = set()
+        self._held: tuple[LogFile, Unit] | None = None
+        self._file: LogFile | None = None
+        self._directory: tuple[int, int] | None = None
+        self._position = 0
+        self._last_offset: int | None = None
+        self._trail = Trail()
+        self._is_cut = False
+
+    def news(self) -> Iterator[Chunk]:
+        """What has come since the last call. Raises StorageError for a named file that never could be opened."""
+        try:
+            unit = self._list_files()
+            directory = stat_path(unit.path)
+        except NotFoundError:  # the topic was deleted; it may be made again
+            return
+        except StorageError as error:
+            yield from self._refused(code_of_dir_error(error), error)
+            return
+        if self._directory not in {None, (directory.st_dev, directory.st_ino)} and self._file is not None:
+            yield self._reader.changed(Change.REPLACED, self._file)
+            self._file, self._last_offset = None, None
+        self._directory = (directory.st_dev, directory.st_ino)
+        for file in unit.files[self._first(unit.files) :]:
+            try:
+                yield from self._look_at(file, unit)
+            except NotFoundError:
+                return  # renamed or deleted between listing and opening: the next look sees what is left
+            except StorageError as error:
+                yield from self._refused(code_of_error(error), error)
+            if self._reader.is_full:
+                return
+        yield from self._rolled(unit)
+
+    def held_back(self) -> Iterator[Chunk]:
+        """What stands behind the last whole batch, as damage, where nobody waits for the rest of it any more."""
+        if self._held is None:
+            return
+        file, unit = self._held
+        try:
+            with Source.open(file.path) as source:
+                item = next(self._scan(source, file), None)
+                if isinstance(item, Damage):
+                    severity = self._reader.severity(item, source, file, unit)
+                    yield self._reader.damage(self._placed(item, file), file, severity)
+        except NotFoundError:
+            return
+        except StorageError as error:
+            yield from self._refused(code_of_error(error), error)
+
+    def _refused(self, code: str, error: StorageError) -> Iterator[Chunk]:
+        """Say once that something cannot be read; every look tries it again."""
+        if self._is_followed is not None and self._file is None:
+            raise error
+        told = (error.path or "", error.message)
+        if told not in self._told:
+            self._told.add(told)
+            yield self._finding(found(code, error.path or "", reason=error.message))
+
+    def _rolled(self, unit: Unit) -> Iterator[Chunk]:
+        """Say once that a file that was named itself is closed, where nobody follows the one that comes behind it."""
+        if self._is_followed is None or unit.files[0].is_last:
+            return
+        file = unit.files[0].file
+        following = _next_segment(unit.path, file)
+        told = (file.path, "")
+        if following is not None and told not in self._told and not self._is_followed(following.path):
+            self._told.add(told)
+            offset = following.name.base_offset
+            yield self._finding(found("file.rolled", file.path, offset=offset, following=following.name.raw))
+
+    def _finding(self, finding: Finding) -> RowChunk:
+        if self._file is not None:
+            place = self._file.place
+            finding = replace(finding, topic=place.topic, partition=place.partition)
+        self._report.add_finding(finding.row())
+        return RowChunk(tables.FINDING, [finding.row()])
+
+    def _first(self, files: Sequence[LogFile]) -> int:
+        """The file to go on with: the one read last; where compaction or retention took it, by the offset."""
+        for index, file in enumerate(files):
+            if self._is_same(file):
+                return index
+        if self._is_cut_away(files):
+            self._is_cut = True
+            identities = [identity_of(file) for file in files]
+            left = self._trail.back_into(identities)
+            return len(files) - 1 if left is None else identities.index(left)
+        last_offset = -1 if self._last_offset is None else self._last_offset
+        return max((index for index, file in enumerate(files) if (file.base_offset or 0) <= last_offset), default=0)
+
+    def _is_cut_away(self, files: Sequence[LogFile]) -> bool:
+        """Whether the file that was read last went because the log was cut before it: retention deletes from the start.
+
+        The log may then end in a file that was read before, or in a new one.
+        """
+        was = None if self._file is None else self._file.base_offset
+        now = files[-1].base_offset if files else None
+        return was is not None and now is not None and now < was
+
+    def _is_same(self, file: LogFile) -> bool:
+        if self._file is None:
+            return False
+        was, now = self._file.file, file.file
+        return (was.path, was.device, was.inode) == (now.path, now.device, now.inode)
+
+    def _look_at(self, file: LogFile, unit: Unit) -> Iterator[Chunk]:
+        with Source.open(file.path) as source:
+            if self._is_cut or (self._is_same(file) and not self._is_kept(source, file)):
+                self._go_back(source, file)
+                yield self._reader.changed(Change.SHRANK, file)
+            elif not self._is_same(file):
+                self._position = self._position_behind(source, file)
+                self._report.files += self._file is None or self._file.path != file.path
+                self._file = file
+            yield from self._read(source, file, unit)
+
+    def _is_kept(self, source: Source, file: LogFile) -> bool:
+        """Whether what was read of a file is still there: it may have been cut, and have grown again behind that."""
+        return source.size_bytes >= self._position and self._trail.is_kept(source, identity_of(file))
+
+    def _go_back(self, source: Source, file: LogFile) -> None:
+        """Go on behind the last batch that is still the same, so that all that was written anew is read."""
+        mark = self._trail.back_to(source, identity_of(file))
+        before = None if file.base_offset is None else file.base_offset - 1
+        self._position, self._last_offset = (0, before) if mark is None else (mark.end, mark.last_offset)
+        self._file, self._is_cut = file, False
+
+    def _position_behind(self, source: Source, file: LogFile) -> int:
+        """Where what was not yet seen starts: behind the last offset, in a file that may hold some of it again."""
+        if self._last_offset is None or (file.base_offset or 0) > self._last_offset:
+            return 0
+        position = 0
+        for item in scan(source, base_offset=file.base_offset, is_v07=file.is_v07, options=self._reader.scan_options):
+            if isinstance(item, Damage):
+                continue
+            for row, last_offset in enumerate(item.batches.column("last_offset")):
+                if last_offset > self._last_offset:
+                    return int(item.batches.column("position")[row])
+            position = _end_of(item)
+        return position
+
+    def _read(self, source: Source, file: LogFile, unit: Unit) -> Iterator[Chunk]:
+        self._held = None
+        lines = Lines(file.place, self._out)
+        doubted: Damage | None = None
+        while True:
+            for item in self._scan(source, file):
+                if isinstance(item, Run):
+                    self._position = _end_of(item)
+                    self._last_offset = item.batches.column("last_offset")[-1]
+                    self._trail.add(file, item)
+                    yield from self._reader.run(item, lines)
+                    continue
+                if file.is_last and may_be_unfinished(source, item):
+                    self._held = (file, unit)
+                    return
+                if file.is_last and item.size_bytes and not _is_again(item, doubted):
+                    doubted = item  # other bytes stand behind it now: an append that was going on has ended
+                    break
+                self._position = item.position + item.size_bytes
+                yield self._reader.damage(self._placed(item, file), file, "error")
+            else:
+                return
+
+    def _placed(self, damage: Damage, file: LogFile) -> Damage:
+        """With the offset that should stand here, which a scan from the middle of a file does not know."""
+        if damage.next_offset is not None or file.is_v07 or self._last_offset is None:
+            return damage
+        return replace(damage, next_offset=self._last_offset + 1)
+
+    def _scan(self, source: Source, file: LogFile) -> Iterator[Run | Damage]:
+        # 0.7 makes addresses of the base; the order of others is checked from where the last look ended
+        base_offset = file.base_offset if file.is_v07 or self._position == 0 else None
+        options = self._reader.scan_options
+        return scan(source, base_offset=base_offset, is_v07=file.is_v07, options=options, start=self._position)
+
+
+def _is_again(damage: Damage, before: Damage | None) -> bool:
+    return before is not None and (damage.position, damage.detail) == (before.position, before.detail)
+
+
+def _end_of(run: Run) -> int:
+    return int(run.batches.column("position")[-1] + run.batches.column("size_bytes")[-1])
+
+
+def follow(
+    request: DumpRequest,
+    report: Report,
+    wait: Callable[[], object],
+    *,
+    is_over: Callable[[], bool] = lambda: False,
+    targets: Callable[[], Iterable[Target]] | None = None,
+) -> Iterator[Chunk]:
+    """Chunks as `dump` gives them, without end; what was held back comes last, as damage.
+
+    Args:
+        request: What to follow.
+        report: Counts.
+        wait: Called between two looks; ends it with True.
+        is_over: Asked behind every chunk; ends it with True.
+        targets: The request's targets as they are now, asked at every look; None: none are added.
+
+    Raises SelectionError where there is nothing to follow, or for --committed, which needs the end of a log, and
+    StorageError for a file that was named itself and cannot be opened.
+    """
+    if request.committed is not None or request.level == "segments":
+        raise SelectionError("a log that grows can be followed by batches or records, without --committed")
+    request.filters.check()
+    following = _Following(request, report)
+    following.join(request.targets)
+    if not following.tails:
+        raise SelectionError("no log among the targets to follow")
+    for chunk in following.looks(wait, targets):
+        report.rows += chunk.count
+        yield chunk
+        if is_over():
+            break
+    for tail in following.tails.values():
+        for chunk in tail.held_back():
+            report.rows += chunk.count
+            yield chunk
+
+
+class _Place(NamedTuple):
+    """One partition, or one file that was named itself."""
+
+    path: str
+    identity: tuple[int, int]
+    list_files: Callable[[], Unit]
+    is_file: bool
+
+
+class _Following:
+    """All that is followed, by path."""
+
+    def __init__(self, request: DumpRequest, report: Report) -> None:
+        self.tails: dict[str, Tail] = {}
+        self._request = request
+        self._report = report
+        self._reader = LogReader(request, report, NO_PROGRESS)
+        self._out = bytearray()  # one for all: a log directory may hold thousands of partitions
+        self._identities: set[tuple[int, int]] = set()
+
+    def join(self, targets: Iterable[Target]) -> None:
+        """Follow what is not followed yet, under this name or under the one that it had before."""
+        for target in targets:
+            for place in _places(target, with_path=self._request.path):
+                if place.path not in self.tails and place.identity not in self._identities:
+                    self.tails[place.path] = Tail(
+                        place.list_files,
+                        self._reader,
+                        self._report,
+                        self._out,
+                        is_followed=self.tails.__contains__ if place.is_file else None,
+                    )
+                    self._identities.add(place.identity)
+                    self._report.partitions += not place.is_file
+
+    def looks(self, wait: Callable[[], object], targets: Callable[[], Iterable[Target]] | None) -> Iterator[Chunk]:
+        """Look after look, until the caller or the limit ends it."""
+        while True:
+            for tail in self.tails.values():
+                yield from tail.news()
+                if self._reader.is_full:
+                    return
+            if wait():
+                return
+            if targets is not None:
+                self._join_new(targets)
+
+    def _join_new(self, targets: Callable[[], Iterable[Target]]) -> None:
+        try:
+            self.join(targets())
+        except KafkalogError:  # what was named is gone for now, or cannot be listed: what is followed already says so
+            return
+
+
+def _places(target: Target, *, with_path: bool) -> Iterator[_Place]:
+    if isinstance(target, LogDirTarget):
+        log_dir = target.log_dir.path if target.log_dir.is_broker_dir else None
+        for place in target.partitions:
+            list_files = partial(_unit_at, place.path, log_dir, with_path=with_path)
+            yield _Place(place.path, place.identity, list_files, is_file=False)
+    elif isinstance(target, PartitionTarget):
+        list_files = partial(_unit_at, target.path, target.log_dir, with_path=with_path)
+        yield _Place(target.path, target.place.identity, list_files, is_file=False)
+    elif isinstance(target, FileTarget) and target.kind in LOG_KINDS:
+        list_files = partial(unit_of_rolling_file, target, with_path=with_path)
+        yield _Place(target.path, (target.file.device, target.file.inode), list_files, is_file=True)
+
+
+def _unit_at(path: str, log_dir: str | None, *, with_path: bool) -> Unit:
+    return unit_of_partition(read_partition(path), log_dir, with_path=with_path)

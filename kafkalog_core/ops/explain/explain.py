@@ -1,0 +1,220 @@
+"""What a code means, and what a line of a broker's log means: the catalogues, searched for a person.
+
+A whole log is read line by line in bounded memory: each message once, with how often and from which line to which it
+stands, and lines of level WARN or worse that no message fits are counted and named too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog_core.command_lines import shell_word
+from kafkalog_core.findings import FINDING_TYPES
+from kafkalog_core.findings.broker_messages import BROKER_MESSAGES, hear
+from kafkalog_core.findings.logs import ENTRY_DAMAGE, LOG_DAMAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkalog_core.findings.broker_messages import Heard
+    from kafkalog_core.findings.kinds import BrokerMessage, Severity
+
+__all__ = ["Digest", "Entry", "Heading", "entries", "explained", "near", "texts_of"]
+
+SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
+SHOWN_PLACES: Final = 10
+SHOWN_UNKNOWN: Final = 5
+SAMPLE_CHARACTERS: Final = 500
+LINE_CHARACTERS: Final = 16 * 1024
+_LEVEL: Final = re.compile(r"\b(?:WARN|ERROR|FATAL)\b")
+_LEVEL_WITHIN: Final = 200  # the level stands near the start of a line
+_NEAR: Final = 5
+_PARTITION_DIR: Final = re.compile(r".+-\d+(?:\.[0-9a-f]{32}-(?:delete|future|stray))?")
+_NOT_NAMED: Final = {
+    "path": "a file",
+    "partition": "a partition",
+    "dir": "the log directory",
+    "reason": "the line says no more",
+    "other": "another place",
+    "stored": "?",
+    "computed": "?",
+}
+
+
+class Entry(NamedTuple):
+    """One code of the catalogues: `kind` is finding, damage or message."""
+
+    code: str
+    kind: str
+    severity: Severity
+    message: str
+    meaning: str
+    broker_action: str
+    cure: str
+
+    def row(self) -> dict[str, object]:
+        """The `explanation` row."""
+        return self._asdict()
+
+
+@dataclass(slots=True)
+class Heading:
+    """One message of a broker's log: how often it stands there, and what it names the first time."""
+
+    message: BrokerMessage
+    first_line: int
+    sample: str
+    values: dict[str, str]
+    count: int = 0
+    last_line: int = 0
+    places: list[str] = field(default_factory=list)
+    has_more_places: bool = False
+
+    def add(self, number: int, heard: Heard) -> None:
+        """Count one more line."""
+        self.count += 1
+        self.last_line = number
+        place = heard.values.get("partition") or heard.values.get("path") or heard.values.get("dir")
+        if place and place not in self.places:
+            if len(self.places) < SHOWN_PLACES:
+                self.places.append(place)
+            else:
+                self.has_more_places = True
+
+    def row(self) -> dict[str, object]:
+        """The `broker_message` row."""
+        texts = texts_of(self.message, self.values)
+        return {
+            "name": self.message.name,
+            "severity": self.message.severity,
+            "count": self.count,
+            "first_line": self.first_line,
+            "last_line": self.last_line,
+            "line": self.sample,
+            "places": ", ".join(self.places),
+            "is_elsewhere": self.message.is_elsewhere,
+            **texts,
+        }
+
+
+class Digest:
+    """The messages of a log, in memory that does not follow its size."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self.recognised = 0
+        self.unknown = 0
+        self.unknown_samples: list[tuple[int, str]] = []
+        self._headings: dict[str, Heading] = {}
+
+    def take(self, lines: Iterable[str]) -> Digest:
+        """Read lines; each is cut to 16 Ki characters."""
+        for line in lines:
+            self.lines += 1
+            self._take(line[:LINE_CHARACTERS].rstrip("\r\n"))
+        return self
+
+    def headings(self) -> list[Heading]:
+        """The most severe first; of one severity in the order of the log."""
+        return sorted(
+            self._headings.values(),
+            key=lambda heading: (SEVERITIES.index(heading.message.severity), heading.first_line),
+        )
+
+    def _take(self, line: str) -> None:
+        heard = hear(line)
+        if heard is None:
+            if _LEVEL.search(line, 0, _LEVEL_WITHIN):
+                self.unknown += 1
+                if len(self.unknown_samples) < SHOWN_UNKNOWN:
+                    self.unknown_samples.append((self.lines, line[:SAMPLE_CHARACTERS]))
+            return
+        self.recognised += 1
+        name = heard.message.name
+        if name not in self._headings:
+            self._headings[name] = Heading(heard.message, self.lines, line[:SAMPLE_CHARACTERS], heard.values)
+        self._headings[name].add(self.lines, heard)
+
+
+def entries() -> dict[str, Entry]:
+    """Every code there is: findings, reasons of damage rows, broker messages. Placeholders stand as `<name>`."""
+    result = {
+        code: Entry(
+            code,
+            "finding",
+            kind.severity,
+            _generic(kind.message),
+            _generic(kind.meaning or kind.message),
+            _generic(kind.broker_action or ""),
+            _generic(kind.cure or ""),
+        )
+        for code, kind in FINDING_TYPES.items()
+    }
+    for code, damage in (ENTRY_DAMAGE | LOG_DAMAGE).items():
+        result[code] = Entry(code, "damage", "error", damage.meaning, damage.meaning, damage.broker_action, damage.cure)
+    for code, message in BROKER_MESSAGES.items():
+        texts = [_generic(text) for text in (message.wordings[0], message.happened, message.why)]
+        meaning = f"{texts[1]} {texts[2]}"
+        result[code] = Entry(
+            code,
+            "message",
+            message.severity,
+            texts[0],
+            meaning,
+            _generic(message.broker_action),
+            _generic(message.cure),
+        )
+    return result
+
+
+def explained(word: str) -> list[Entry]:
+    """The entry of a code; all entries of a subject, which is what stands before a code's dot; else none."""
+    known = entries()
+    if word in known:
+        return [known[word]]
+    return [entry for code, entry in known.items() if code.startswith(f"{word}.")]
+
+
+def near(word: str) -> list[str]:
+    """Codes that are spelled nearly like the word, the nearest first."""
+    return get_close_matches(word, entries(), n=_NEAR, cutoff=0.5)
+
+
+def texts_of(message: BrokerMessage, values: dict[str, str]) -> dict[str, str]:
+    """The message's texts about one line: what it names is filled in, in commands as a shell wants it."""
+    filled = defaultdict(lambda: "?", _NOT_NAMED | values)
+    quoted = {name: shell_word(value) for name, value in (values | _places(values)).items()}
+    in_commands = defaultdict(
+        lambda: "...", {name: name.upper() for name in ("dir", "path", "place", "log_dir")} | quoted
+    )
+    return {
+        "happened": message.happened.format_map(filled),
+        "why": message.why.format_map(filled),
+        "broker_action": message.broker_action.format_map(filled),
+        "cure": message.cure.format_map(filled),
+        "commands": "\n".join(command.format_map(in_commands) for command in message.commands),
+        "codes": ", ".join(message.codes),
+    }
+
+
+def _places(values: dict[str, str]) -> dict[str, str]:
+    """`place`, the partition directory or the next best thing to verify, and `log_dir`; what is known of them."""
+    log_dir, partition, path = values.get("dir"), values.get("partition"), values.get("path")
+    if path and "/" in path:
+        parent, _, name = path.rpartition("/")
+        if _PARTITION_DIR.fullmatch(name):
+            return {"place": path, "log_dir": log_dir or parent}
+        if _PARTITION_DIR.fullmatch(parent.rpartition("/")[2]):
+            return {"place": parent, "log_dir": log_dir or parent.rpartition("/")[0]}
+        return {"place": parent, "log_dir": log_dir or parent}
+    if log_dir:
+        return {"place": f"{log_dir}/{partition}" if partition else log_dir, "log_dir": log_dir}
+    return {"place": f"LOG_DIR/{partition}"} if partition else {}
+
+
+def _generic(text: str) -> str:
+    return re.sub(r"\{(\w+)\}", r"<\1>", text)

@@ -1,1 +1,0 @@
-"""What a log directory says of its partitions: checkpoints, marks, policies."""

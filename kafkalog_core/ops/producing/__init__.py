@@ -1,1 +1,0 @@
-"""Producer states and transactions, replayed from batches."""

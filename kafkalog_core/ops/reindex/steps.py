@@ -1,0 +1,262 @@
+"""What is asked for of one partition, and what there is to say of it: plain values that go between processes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.format.layout import MAGIC_V2, MAX_INT32
+from kafkalog_core.format.names import FileKind, segment_file_name
+from kafkalog_core.kafka.start.walk import walk_as_broker
+from kafkalog_core.storage.scan import Damage
+from kafkalog_core.storage.source import WINDOW_BYTES, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.kafka.logdir.top_files import PartitionContext
+    from kafkalog_core.kafka.releases import Release
+    from kafkalog_core.kafka.rules import RecoveryRules
+    from kafkalog_core.kafka.setting_table import TopicSettings
+    from kafkalog_core.kafka.start.segment import SegmentRecovery
+    from kafkalog_core.ops.repair.loss import Loss
+    from kafkalog_core.storage.changing.changes import Stage
+    from kafkalog_core.storage.listing import Segment
+
+__all__ = [
+    "FileSlice",
+    "ReindexTask",
+    "Said",
+    "SplitPart",
+    "Spool",
+    "Step",
+    "split_parts",
+    "split_steps",
+    "stage_step",
+    "taken_name",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReindexTask:
+    """One partition, as it goes to a process: plain values only.
+
+    Args:
+        path: of its directory.
+        bases: base offsets of the segments that are meant; null: all, and the files of the partition.
+        context: what its log directory says of it.
+        release: whose rules.
+        rules: the same for a segment.
+        settings: of its topic.
+        writes_all: whether an index that is right is written too, where it is not byte for byte a recovery's.
+        as_broker: whether a damaged log is cut, as a broker does that has to rebuild its index.
+        high_watermark: of the partition; null: it is not known.
+        max_batch_bytes: the largest batch that is read.
+        now_ms: the time that counts as now.
+    """
+
+    path: str
+    bases: frozenset[int] | None
+    context: PartitionContext
+    release: Release
+    rules: RecoveryRules
+    settings: TopicSettings
+    writes_all: bool
+    as_broker: bool
+    high_watermark: int | None
+    max_batch_bytes: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What there is to say of a partition beside its steps."""
+
+    findings: tuple[Finding, ...] = ()
+    refusals: tuple[Finding, ...] = ()
+    losses: tuple[Loss, ...] = ()
+
+
+_MEMORY_BYTES: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """Bytes of a file; `is_temporary`: the file is removed when they have been taken."""
+
+    path: str
+    start: int
+    end: int
+    is_temporary: bool = False
+
+    def pieces(self) -> Iterator[bytes]:
+        """All of them, a window at a time.
+
+        Raises NotFoundError, AccessError or UnreadableError, and StorageError where the file ends before `end`.
+        """
+        position = self.start
+        with Source.open(self.path) as source:
+            if self.is_temporary:
+                os.unlink(self.path)  # freed when it is closed, whatever happens meanwhile
+            while position < self.end:
+                window = source.window(position, min(WINDOW_BYTES, self.end - position))
+                if not window:
+                    raise StorageError(
+                        f"it has become shorter while it was read: byte {position} is gone", path=self.path
+                    )
+                yield bytes(window)
+                position += len(window)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One change.
+
+    Args:
+        kind: `write` a whole file, `cut` it in place, or `remove` it.
+        path: of the file.
+        why: one sentence, without its full stop.
+        content: of a `write`.
+        size_bytes: of a `cut`.
+        like: of a `write`: path of the log beside it.
+        mtime_ns: of a `write`; null: the time of writing.
+    """
+
+    kind: Literal["write", "cut", "remove"]
+    path: str
+    why: str
+    content: bytes | FileSlice = b""
+    size_bytes: int = 0
+    like: str = ""
+    mtime_ns: int | None = None
+
+
+def stage_step(step: Step, stage: Stage) -> None:
+    """Put it onto a stage."""
+    if step.kind == "cut":
+        stage.cut(step.path, step.size_bytes, why=step.why)
+    elif step.kind == "remove":
+        stage.remove(step.path, why=step.why)
+    else:
+        pieces = step.content.pieces() if isinstance(step.content, FileSlice) else [step.content]
+        stage.write(step.path, pieces, why=step.why, like=step.like, mtime_ns=step.mtime_ns)
+
+
+class Spool:
+    """Holds the new content of many steps: in memory while it is little, else in temporary files.
+
+    Args:
+        directory: for the files.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._kept_bytes = 0
+
+    def keep(self, step: Step) -> Step:
+        """The same step, its content perhaps in a file."""
+        if not isinstance(step.content, bytes):
+            return step
+        self._kept_bytes += len(step.content)
+        if self._kept_bytes <= _MEMORY_BYTES:
+            return step
+        with tempfile.NamedTemporaryFile(dir=self._directory, delete=False) as file:
+            file.write(step.content)
+        return replace(step, content=FileSlice(file.name, 0, len(step.content), is_temporary=True))
+
+
+class SplitPart(NamedTuple):
+    """Batches that become a segment: its base offset, and their bytes in the old log."""
+
+    base_offset: int
+    start: int
+    end: int
+
+
+def split_parts(source: Source, base_offset: int, *, max_batch_bytes: int) -> list[SplitPart] | str:
+    """The parts of a log; or why a broker cannot split it, as a part of a sentence.
+
+    Args:
+        source: the log.
+        base_offset: the number in its name.
+        max_batch_bytes: the largest batch that is read.
+    """
+    parts: list[SplitPart] = []
+    last_offset = base_offset - 1
+    walk = walk_as_broker(source, base_offset=base_offset, max_batch_bytes=max_batch_bytes, takes_v2_magic=True)
+    for item in walk:
+        if isinstance(item, Damage):
+            return f"the log is damaged at byte {item.position} ({item.reason}: {item.detail})"
+        batches = item.batches
+        names = ("base_offset", "last_offset", "format", "position", "size_bytes")
+        for first, last, magic, position, size in zip(*map(batches.column, names), strict=True):
+            if first <= last_offset and not (magic < MAGIC_V2 and first < 0):
+                return f"offset {first} at byte {position} is not above offset {last_offset} before it"
+            if not parts or last - parts[-1].base_offset > MAX_INT32:
+                if first < 0:
+                    return f"the compressed message at byte {position} would have to start a segment"
+                parts.append(SplitPart(first, position, position))
+            last_offset = last
+            parts[-1] = parts[-1]._replace(end=position + size)
+    if last_offset - base_offset <= MAX_INT32:
+        return f"its last offset, {last_offset}, is one that its indexes can hold"
+    return parts
+
+
+def taken_name(segment: Segment, parts: Sequence[SplitPart]) -> str | None:
+    """Why there is no room for the parts, as a part of a sentence; null: there is."""
+    for part in parts:
+        path = _path(segment, part, FileKind.LOG)
+        if part.base_offset != segment.base_offset and os.path.lexists(path):
+            return f"{path} is there already"
+    return None
+
+
+def split_steps(segment: Segment, parts: Sequence[SplitPart], recoveries: Sequence[SegmentRecovery]) -> Iterator[Step]:
+    """The last part first, so that whatever happens meanwhile every batch is in a segment."""
+    log = segment.log
+    if log is None:
+        return
+    why = f"offsets of {log.name.raw} pass what an index can hold: it becomes {len(parts)} segments"
+    for part, recovery in zip(reversed(parts), reversed(recoveries), strict=True):
+        contents = (
+            (FileKind.OFFSET_INDEX, recovery.offset_index),
+            (FileKind.TIME_INDEX, recovery.time_index),
+            (FileKind.TXN_INDEX, recovery.txn_index or None),
+        )
+        content = FileSlice(log.path, part.start, part.end)
+        log_step = Step(
+            kind="write",
+            path=_path(segment, part, FileKind.LOG),
+            why=why,
+            content=content,
+            like=log.path,
+            mtime_ns=log.mtime_ns,
+        )
+        if part.base_offset != segment.base_offset:
+            yield log_step
+        for kind, new in contents:
+            if new is not None:
+                path = _path(segment, part, kind)
+                yield Step(kind="write", path=path, why=why, content=new, like=log.path)
+        if part.base_offset == segment.base_offset:
+            yield log_step
+    yield from _removals(segment, parts[0], recoveries[0], why)
+
+
+def _removals(segment: Segment, first: SplitPart, recovery: SegmentRecovery, why: str) -> Iterator[Step]:
+    """What the first part does not take the place of."""
+    is_new = first.base_offset != segment.base_offset
+    for file in segment.files:
+        is_stale = file.name.kind is FileKind.TXN_INDEX and not recovery.txn_index
+        if (is_new or is_stale) and file.name.kind is not FileKind.SNAPSHOT:
+            yield Step(kind="remove", path=file.path, why=why)
+
+
+def _path(segment: Segment, part: SplitPart, kind: FileKind) -> str:
+    directory = "" if segment.log is None else segment.log.path.rpartition("/")[0]
+    return f"{directory}/{segment_file_name(part.base_offset, kind)}"

@@ -1,1 +1,0 @@
-"""Rebuilding what stands beside the logs of a partition: indexes, producer snapshots, leader epochs."""

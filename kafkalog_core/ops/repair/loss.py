@@ -1,0 +1,218 @@
+"""Records that nobody can read any more once a plan has been applied: how many, of when, and where else they may be."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.format.decode import PayloadDamage, decode_run
+from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, MAX_BATCH_BYTES, TRANSACTIONAL_BIT
+from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
+from kafkalog_core.storage.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog_core.format.columns import BatchColumns
+    from kafkalog_core.storage.partition import Partition
+
+__all__ = ["Loss", "measure_loss"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """Records that nobody can read any more once the plan has been applied, in one piece of one partition.
+
+    Args:
+        topic: of the partition.
+        partition: its number.
+        path: the log file, or the first of several.
+        first_offset: of the first record; null: nothing that was a batch.
+        next_offset: behind the last record.
+        records: how many; null: cannot be counted.
+        bytes: of the log.
+        committed_records: those below the checkpointed high watermark, at least so many; null: it is not known.
+        first_timestamp_ms: of the oldest batch; null: none.
+        max_timestamp_ms: of the newest; null: none.
+        transactions: that had records there.
+        producers: that wrote there.
+        cure: what would lose less, one sentence; null: nothing is known.
+    """
+
+    topic: str | None
+    partition: int | None
+    path: str
+    first_offset: int | None
+    next_offset: int | None
+    records: int | None
+    bytes: int
+    committed_records: int | None = None
+    first_timestamp_ms: int | None = None
+    max_timestamp_ms: int | None = None
+    transactions: int = 0
+    producers: int = 0
+    cure: str | None = None
+
+
+_HARMLESS: Final = frozenset({"torn-tail", "zero-filled"})
+"""What a crash leaves at the end of a log: no batch was ever there."""
+
+
+_MARKED: Final = CONTROL_BIT | TRANSACTIONAL_BIT
+
+
+_COMMITTED: Final = (
+    "What lies below the high watermark is on every replica that was in sync: copy the partition from a healthy one, "
+    "or let the broker fetch it from there into an empty directory."
+)
+
+
+_ABOVE: Final = (
+    "All of it lies above the high watermark that was checkpointed last, as brokers do every 5 seconds; what was "
+    "committed since is on the replicas that were in sync. Where there is one, copy the partition from there."
+)
+
+
+_UNKNOWN: Final = (
+    "No high watermark is known: if another replica has these records, copy the partition from there instead."
+)
+
+
+@dataclass(slots=True)
+class _Tally:
+    records: int = 0
+    has_unknown_count: bool = False
+    committed: int = 0
+    bytes: int = 0
+    first_offset: int | None = None
+    next_offset: int | None = None
+    first_timestamp_ms: int | None = None
+    max_timestamp_ms: int | None = None
+    producers: set[int] = field(default_factory=set)
+    open_txns: set[int] = field(default_factory=set)
+    transactions: int = 0
+    has_more: bool = False
+
+
+def measure_loss(partition: Partition, spans: Sequence[tuple[str, int]], high_watermark: int | None) -> Loss | None:
+    """What is in the logs from a byte of each on; null where it is nothing but what a crash leaves behind.
+
+    Args:
+        partition: they are of.
+        spans: path of a log and the byte from which on it goes.
+        high_watermark: null: it is not known.
+    """
+    tally = _Tally()
+    is_v07 = partition.format == "v07"
+    for path, start in spans:
+        _read(path, start, tally, high_watermark, is_v07=is_v07)
+    if tally.first_offset is None and not tally.has_more:
+        return None
+    is_known = not tally.has_unknown_count
+    cure = _UNKNOWN
+    if high_watermark is not None:
+        is_below = tally.first_offset is None or tally.first_offset < high_watermark
+        cure = _COMMITTED if is_below else _ABOVE
+    return Loss(
+        topic=partition.topic,
+        partition=partition.partition,
+        path=spans[0][0],
+        first_offset=tally.first_offset,
+        next_offset=tally.next_offset,
+        records=tally.records if is_known else None,
+        bytes=tally.bytes,
+        committed_records=tally.committed if is_known and high_watermark is not None else None,
+        first_timestamp_ms=tally.first_timestamp_ms,
+        max_timestamp_ms=tally.max_timestamp_ms,
+        transactions=tally.transactions,
+        producers=len(tally.producers),
+        cure=cure,
+    )
+
+
+def _read(path: str, start: int, tally: _Tally, high_watermark: int | None, *, is_v07: bool) -> None:
+    with Source.open(path) as source:
+        tally.bytes += source.size_bytes - start
+        items = scan(
+            source,
+            base_offset=None,
+            is_v07=is_v07,
+            options=ScanOptions(resync=True),
+            start=start,
+            end=source.size_bytes,
+        )
+        for item in items:
+            if isinstance(item, Damage):
+                tally.has_more |= bool(item.size_bytes) and not item.is_plain_tail
+            else:
+                _count(item, tally, high_watermark, is_v07=is_v07)
+
+
+def _count(run: Run, tally: _Tally, high_watermark: int | None, *, is_v07: bool) -> None:
+    batches = run.batches
+    firsts, lasts = batches.column("base_offset"), batches.column("last_offset")
+    first = firsts[0] if firsts[0] >= 0 else lasts[0]
+    tally.first_offset = first if tally.first_offset is None else min(tally.first_offset, first)
+    tally.next_offset = max(tally.next_offset or 0, lasts[-1] + (not is_v07))
+    tally.producers.update(each for each in set(batches.column("producer_id")) if each >= 0)
+    _count_times(batches, tally)
+    attributes = batches.column("attributes")
+    flags: Sequence[int] = ()
+    if any(each > 0 and each & _MARKED for each in set(attributes)):
+        formats = batches.column("format")
+        flags = [flag if magic == MAGIC_V2 else 0 for flag, magic in zip(attributes, formats, strict=True)]
+        _count_transactions(batches, flags, tally)
+    counts = _record_counts(run, flags)
+    if min(counts, default=0) < 0:
+        tally.has_unknown_count = True
+    tally.records += sum(counts)
+    if high_watermark is None or first >= high_watermark:
+        return
+    below = bisect_left(lasts, high_watermark)
+    tally.committed += sum(counts[:below])
+
+
+def _record_counts(run: Run, flags: Sequence[int]) -> Sequence[int]:
+    """Records of each batch; a marker is none, and what cannot be opened is below 0."""
+    counts: Sequence[int] = run.batches.column("record_count")
+    if min(counts) < 0:  # headers of old compressed messages do not tell
+        counts = _opened_counts(run)
+    if not flags:
+        return counts
+    return [0 if flag & CONTROL_BIT else count for flag, count in zip(flags, counts, strict=True)]
+
+
+def _opened_counts(run: Run) -> list[int]:
+    counts = run.batches.column("record_count").tolist()
+    opened: Counter[int] = Counter()
+    unread = set()
+    is_wrapper = [count < 0 for count in counts]
+    for item in decode_run(run.memory, run.batches, max_bytes=MAX_BATCH_BYTES, wanted=is_wrapper.__getitem__):
+        if isinstance(item, PayloadDamage):
+            unread.add(item.batch)
+        else:
+            opened.update(item.records.column("batch").tolist())
+    return [-1 if row in unread else opened[row] if is_wrapper[row] else count for row, count in enumerate(counts)]
+
+
+def _count_times(batches: BatchColumns, tally: _Tally) -> None:
+    least, most = min(batches.column("base_timestamp_ms")), max(batches.column("max_timestamp_ms"))
+    if least < 0:
+        times = (*batches.column("base_timestamp_ms"), *batches.column("max_timestamp_ms"))
+        least = min((each for each in times if each >= 0), default=-1)
+    if least >= 0:
+        tally.first_timestamp_ms = least if tally.first_timestamp_ms is None else min(tally.first_timestamp_ms, least)
+    if most >= 0:
+        tally.max_timestamp_ms = most if tally.max_timestamp_ms is None else max(tally.max_timestamp_ms, most)
+
+
+def _count_transactions(batches: BatchColumns, flags: Sequence[int], tally: _Tally) -> None:
+    """Transactions that have records here: from one marker of their producer to the next."""
+    for producer_id, flag in zip(batches.column("producer_id"), flags, strict=True):
+        if flag & CONTROL_BIT:
+            tally.open_txns.discard(producer_id)
+        elif flag & TRANSACTIONAL_BIT and producer_id not in tally.open_txns:
+            tally.open_txns.add(producer_id)
+            tally.transactions += 1

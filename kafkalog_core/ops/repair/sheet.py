@@ -1,0 +1,382 @@
+"""A plan as it is shown: a sentence that says what would be done or has been done, and rows."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.format.names import journal_run, parse_directory_name
+from kafkalog_core.ops.repair.obstacles import interrupted_sentence
+from kafkalog_core.rows import tables
+from kafkalog_core.rows.chunk import RowChunk
+from kafkalog_core.storage.changing.journals import Remains, held_bytes, leading_directory, undo_command
+from kafkalog_core.text import count_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.kafka.setting_table import Setting
+    from kafkalog_core.ops.repair.loss import Loss
+    from kafkalog_core.ops.repair.plan import Plan
+    from kafkalog_core.ops.repair.undo import GivenUp, PrunePlan, Scope, UndoPlan
+    from kafkalog_core.storage.changing.changes import Change
+    from kafkalog_core.storage.changing.journal import Journal
+    from kafkalog_core.storage.changing.space import Space
+
+__all__ = [
+    "MENDED_BY_PLAN",
+    "Sheet",
+    "change_row",
+    "counted_changes",
+    "list_sheet",
+    "plan_sheet",
+    "prune_sheet",
+    "undo_sheet",
+]
+
+
+MENDED_BY_PLAN: Final = "This plan mends it."
+"""The cure of a finding that the changes of the same plan put right."""
+
+Row = dict[str, object]
+
+_VERBS: Final = {
+    "create": "made",
+    "replace": "rewritten",
+    "cut": "cut",
+    "extend": "put back to full length",
+    "remove": "taken away",
+}
+
+
+_FOR_GOOD: Final = "nothing is kept to take it back"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """The rows of one plan, by kind; `spaces` are of its `plan` row, `details` the command's own."""
+
+    plan: Row
+    settings: tuple[Row, ...] = ()
+    losses: tuple[Row, ...] = ()
+    findings: tuple[Row, ...] = ()
+    changes: tuple[Row, ...] = ()
+    journals: tuple[Row, ...] = ()
+    spaces: tuple[Space, ...] = ()
+    details: tuple[RowChunk, ...] = ()
+
+    def chunks(self) -> Iterator[RowChunk]:
+        """All rows, the plan first."""
+        yield RowChunk(tables.PLAN, [self.plan])
+        yield from self.details
+        for table, rows in (
+            (tables.SETTING, self.settings),
+            (tables.JOURNAL, self.journals),
+            (tables.LOSS, self.losses),
+            (tables.FINDING, self.findings),
+            (tables.CHANGE, self.changes),
+        ):
+            if rows:
+                yield RowChunk(table, rows)
+
+
+def plan_sheet(plan: Plan, journal: Journal | None = None) -> Sheet:
+    """Return the rows of a plan, or, with the journal of its run, of what has been done."""
+    outcome, root = plan.outcome, plan.request.site.root
+    state = _state(plan, journal)
+    release = outcome.release
+    row: Row = {
+        "command": plan.command,
+        "root": root,
+        "state": state,
+        "message": "; ".join(text for text in (outcome.note, _message(plan, state, journal)) if text is not None),
+        "changes": len(plan.changes),
+        "needed_bytes": sum(space.needed_bytes for space in plan.spaces) if plan.changes else None,
+        "free_bytes": _tightest(plan.spaces),
+        "release": None if release is None else str(release.release),
+        "is_release_certain": None if release is None else release.is_certain,
+        "release_evidence": None if release is None else "\n".join(release.evidence),
+        "assumptions": "\n".join(each.sentence for each in outcome.assumptions) or None if plan.changes else None,
+        "obstacles": "\n".join(plan.obstacles) or None,
+        "run": None if journal is None or not plan.keeps_undo else journal.run,
+        "undo": None if journal is None or not plan.keeps_undo else undo_command(leading_directory(journal), journal),
+        "undo_to": plan.undo_to,
+        "keeps_undo": plan.keeps_undo,
+        "next_command": _refused_command(plan),
+    }
+    return Sheet(
+        plan=row,
+        settings=tuple(_setting_row(setting) for setting in outcome.settings),
+        losses=tuple(_loss_row(asdict(loss)) for loss in outcome.losses),
+        findings=tuple(
+            _finding_row(finding, is_done=journal is not None) for finding in (*outcome.findings, *outcome.refusals)
+        ),
+        changes=tuple(change_row(change, is_done=journal is not None) for change in plan.changes),
+        spaces=plan.spaces,
+        details=outcome.details,
+    )
+
+
+def change_row(change: Change, *, is_done: bool) -> Row:
+    """The `change` row."""
+    before = change.before
+    around = parse_directory_name(os.path.basename(os.path.dirname(change.path)))
+    return {
+        "file": change.path,
+        "topic": around.topic,
+        "partition": around.partition,
+        "kind": change.kind,
+        "state": "done" if is_done else "planned",
+        "bytes_before": before and before.size_bytes,
+        "mtime_before_ms": before and before.mtime_ns // 1_000_000,
+        "sha256_before": before and before.sha256,
+        "bytes_after": change.size_bytes,
+        "sha256_after": change.sha256,
+        "why": change.why,
+    }
+
+
+def counted_changes(kinds: Iterable[str], between: str = "") -> str:
+    """`3 files made, 1 cut`; `between` stands behind the first noun: `3 files would be made, 1 cut`."""
+    counts = Counter(kinds)
+    parts = [f"{counts[kind]} {verb}" for kind, verb in _VERBS.items() if counts[kind]]
+    if not parts:
+        return f"no file {between}changed"
+    number, _, rest = parts[0].partition(" ")
+    return ", ".join([f"{number} {'file' if number == '1' else 'files'} {between}{rest}", *parts[1:]])
+
+
+def _lost(losses: Iterable[Loss]) -> str:
+    """`, and 12 records (at least 3 of them committed) are lost to readers`, or nothing."""
+    pieces = list(losses)
+    if not pieces:
+        return ""
+    records = [loss.records for loss in pieces if loss.records is not None]
+    committed = [loss.committed_records for loss in pieces if loss.committed_records is not None]
+    known = f"{sum(records):,} records" if len(records) == len(pieces) else f"at least {sum(records):,} records"
+    share = f" (at least {sum(committed):,} of them committed)" if len(committed) == len(pieces) else ""
+    return f", and {known}{share} are lost to readers"
+
+
+def _finding_row(finding: Finding, *, is_done: bool) -> Row:
+    """Return the `finding` row; a finding that an applied plan has mended describes the state before."""
+    row = finding.row()
+    if is_done and finding.cure == MENDED_BY_PLAN:
+        row |= {"severity": "info", "broker_action": None, "cure": "This run has mended it.", "next_command": None}
+        row["message"] = f"Before this run: {finding.message}"
+    return row
+
+
+def _state(plan: Plan, journal: Journal | None) -> str:
+    if journal is not None:
+        return "applied"
+    if plan.obstacles or (plan.outcome.refusals and not plan.changes):
+        return "refused"
+    return "planned" if plan.changes else "nothing"
+
+
+def _refused_command(plan: Plan) -> str | None:
+    """Return the command that the first refusal names; that which applies a plan is known to the command line only."""
+    named = (refusal.next_command for refusal in plan.outcome.refusals)
+    return next((command for command in named if command is not None), None)
+
+
+def _message(plan: Plan, state: str, journal: Journal | None) -> str:
+    kinds = [change.kind for change in plan.changes]
+    root, lost = plan.request.site.root, _lost(plan.outcome.losses)
+    if journal is not None:
+        done = f"{counted_changes(kinds)} in {root}{lost}"
+        if not plan.keeps_undo:
+            return f"{done}. With --no-undo {_FOR_GOOD}"
+        return f"{done}. Take it back: {undo_command(leading_directory(journal), journal)}"
+    if not plan.changes:
+        return _nothing_done(plan, state)
+    planned = f"{counted_changes(kinds, 'would be ')} in {root}{lost}"
+    if state == "refused":
+        return f"{planned}, but it cannot be done as things are. Nothing has been changed"
+    back = "kafkalog undo can take it back" if plan.keeps_undo else f"with --no-undo {_FOR_GOOD}"
+    if plan.undo_to is not None:
+        back = f"{back} by its journal in {plan.undo_to}"
+    return f"{planned}. Nothing has been changed yet: --apply does it, and {back}"
+
+
+def _nothing_done(plan: Plan, state: str) -> str:
+    root, left = plan.request.site.root, len(plan.outcome.refusals)
+    if state == "nothing":
+        return f"nothing to do in {root}"
+    if not left:
+        return f"nothing can be done in {root} as things are"
+    return f"nothing can be done in {root}: {count_of(left, 'place')} {'is' if left == 1 else 'are'} left unchanged"
+
+
+def _tightest(spaces: Sequence[Space]) -> int | None:
+    return min(spaces, key=lambda space: space.free_bytes - space.needed_bytes).free_bytes if spaces else None
+
+
+def _setting_row(setting: Setting) -> Row:
+    return {"name": setting.name, "value": setting.text, "origin": setting.source}
+
+
+def _loss_row(loss: Mapping[str, object]) -> Row:
+    row = dict(loss)
+    row["file"] = row.pop("path")
+    return row
+
+
+_UNDO: Final = "undo"
+_PRUNE: Final = "prune"
+
+
+def undo_sheet(plan: UndoPlan, *, is_done: bool) -> Sheet:
+    """What taking a run back would do, or has done."""
+    journal, root = plan.journal, plan.scope.root
+    counts = counted_changes(plan.kinds, "" if is_done else "would be ")
+    what = f"{counts}, so that {root} is as it was before {journal.command} ({journal.run})"
+    if plan.left:
+        files = count_of(len(plan.left), "file")
+        what = f"{counts} of {journal.command} ({journal.run}) in {root}; {files} cannot be put back and "
+        is_one = len(plan.left) == 1
+        what += f"{'is' if is_one else 'are'} left as {'it is' if is_one else 'they are'}"
+    if is_done and plan.left:
+        state, message = "applied", f"{what}. What is saved of them is kept until kafkalog undo --prune deletes it"
+    elif is_done:
+        state, message = "applied", f"{what}. Its record is kept until kafkalog undo --prune deletes it"
+    elif plan.obstacles:
+        state, message = "refused", f"{journal.run} cannot be taken back as things are. Nothing has been changed"
+    else:
+        command = undo_command(root, journal, *(["--partial"] if plan.left else []))
+        state, message = "planned", f"{what}. Nothing has been changed yet. To apply it: {command}"
+    row = _plan_row(_UNDO, root, state, message, len(plan.changes), plan.obstacles)
+    row["needed_bytes"] = sum(space.needed_bytes for space in plan.spaces)
+    row["run"] = journal.run
+    rows = (change_row(change, is_done=is_done) for change in plan.changes)
+    kinds = zip(rows, plan.kinds, strict=True)
+    changes = tuple(change | {"kind": kind} for change, kind in kinds)
+    left = tuple(_kept_row(path, size_bytes, why, is_done=is_done) for path, size_bytes, why in plan.left)
+    return Sheet(plan=row, changes=(*changes, *left), spaces=plan.spaces)
+
+
+def prune_sheet(plan: PrunePlan, *, is_done: bool, freed_bytes: int | None = None) -> Sheet:
+    """What would be freed, or has been. `freed_bytes`: what it was, where it is gone already."""
+    root = plan.scope.root
+    journals = (*(_journal_row(journal) for journal in plan.journals), *(_remains_row(each) for each in plan.remains))
+    held = sum(int(str(row["held_bytes"])) for row in journals) if freed_bytes is None else freed_bytes
+    count = len(journals)
+    what = f"{count} {'journal' if count == 1 else 'journals'} in {root}, {held:,} bytes"
+    if not count:
+        state, message = "nothing", f"nothing to free in {root}"
+    elif is_done:
+        state, message = "applied", f"freed {what}. These runs cannot be taken back any more"
+    else:
+        state, message = "planned", f"would free {what}; these runs could not be taken back any more. Nothing has been "
+        message += "changed yet: --apply does it"
+    for each in plan.given_up:
+        message += f". {_given_up_sentence(each, is_done=is_done)}"
+    if plan.kept:
+        message += ". " + "; ".join(plan.kept)
+    return Sheet(
+        plan=_plan_row(_PRUNE, root, state, message, count, ()),
+        journals=() if is_done else journals,
+        changes=tuple(row for each in plan.given_up for row in _given_up_rows(each, is_done=is_done)),
+    )
+
+
+def _given_up_sentence(given_up: GivenUp, *, is_done: bool) -> str:
+    """What is lost with a run that was interrupted."""
+    journal, left, deleted = given_up.journal, len(given_up.left), len(given_up.deleted)
+    are = ("has been" if left == 1 else "have been") if is_done else ("is" if left == 1 else "are")
+    were = ("was" if deleted == 1 else "were") if is_done else "would be"
+    return (
+        f"The {journal.command} of {journal.run} was interrupted, and can be neither finished nor taken back: "
+        f"{count_of(left, 'file')} {are} left as {'it is' if left == 1 else 'they are'}, and "
+        f"{count_of(deleted, 'saved file')} {were} deleted"
+    )
+
+
+def _given_up_rows(given_up: GivenUp, *, is_done: bool) -> Iterator[Row]:
+    command = given_up.journal.command
+    how = {
+        "before": f"as it was before {command}",
+        "after": f"as {command} was to leave it",
+        "halfway": f"as {command} or a broker has left it halfway; the broker makes it again from the log",
+        "neither": f"neither as it was before {command} nor as that was to leave it",
+    }
+    state = "done" if is_done else "planned"
+    for path, size_bytes, is_now in given_up.left:
+        yield _kept_row(path, size_bytes, how[is_now], is_done=is_done)
+    for path, size_bytes, of in given_up.deleted:
+        row = _file_row(path) | {"kind": "remove", "state": state, "why": f"what was saved of {os.path.basename(of)}"}
+        yield row | {"bytes_before": size_bytes}
+
+
+def _kept_row(path: str, size_bytes: int | None, why: str, *, is_done: bool) -> Row:
+    row = _file_row(path) | {"kind": "keep", "state": "done" if is_done else "planned", "why": why}
+    return row | {"bytes_before": size_bytes, "bytes_after": size_bytes}
+
+
+def _file_row(path: str) -> Row:
+    directory = os.path.dirname(path)
+    if journal_run(os.path.basename(directory)) is not None:  # a file of the journal is of the partition that holds it
+        directory = os.path.dirname(directory)
+    around = parse_directory_name(os.path.basename(directory))
+    return {"file": path, "topic": around.topic, "partition": around.partition}
+
+
+def list_sheet(scope: Scope) -> Sheet:
+    """The journals that there are."""
+    root = scope.root if scope.partition is None else scope.partition
+    rows = [_journal_row(journal) for journal in scope.found.journals]
+    rows += [_remains_row(each) for each in scope.found.remains]
+    rows.sort(key=lambda row: str(row["run"]))
+    count = len(rows)
+    message = f"{count} {'journal' if count == 1 else 'journals'} in {root}" if count else f"no journal in {root}"
+    obstacles = tuple(interrupted_sentence(journal) for journal in scope.interrupted())
+    return Sheet(plan=_plan_row("list", root, "listed", message, 0, obstacles), journals=tuple(rows))
+
+
+def _plan_row(command: str, root: str, state: str, message: str, changes: int, obstacles: tuple[str, ...]) -> Row:
+    return {
+        "command": command,
+        "root": root,
+        "state": state,
+        "message": message,
+        "changes": changes,
+        "obstacles": "\n".join(obstacles) or None,
+    }
+
+
+def _journal_row(journal: Journal) -> Row:
+    state = "interrupted" if journal.is_interrupted else journal.state
+    messages = {
+        "complete": "Can be taken back as long as its files have not changed since.",
+        "undone": "Has been taken back.",
+        "pruning": "Is half freed; prune it once more.",
+        "interrupted": interrupted_sentence(journal),
+    }
+    return {
+        "run": journal.run,
+        "root": journal.layout.root,
+        "command": journal.command,
+        "created_ms": journal.created_ms,
+        "state": state,
+        "files": len(journal.entries),
+        "held_bytes": held_bytes(journal),
+        "path": journal.layout.intent,
+        "message": messages[state],
+    }
+
+
+def _remains_row(remains: Remains) -> Row:
+    sizes = [os.lstat(path) for path in remains.paths if os.path.isfile(path)]
+    return {
+        "run": remains.run,
+        "root": os.path.dirname(remains.paths[0]),
+        "state": "unreadable" if remains.is_unreadable else "nothing",
+        "files": 0,
+        "held_bytes": sum(status.st_size for status in sizes if status.st_nlink == 1),
+        "path": remains.paths[0],
+        "message": f"{remains.reason[:1].upper()}{remains.reason[1:]}.",
+    }

@@ -1,0 +1,496 @@
+"""Taking runs back, and freeing what is kept for that.
+
+A run can be taken back as long as each of its files is as the run left it: the runs that changed the same files later
+have to be taken back first.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.command_lines import shell_path
+from kafkalog_core.errors import NotFoundError, RefusedError, UnfinishedError
+from kafkalog_core.format.names import journal_run
+from kafkalog_core.ops.repair.obstacles import (
+    at_work_sentence,
+    interrupted_sentence,
+    space_sentence,
+    trust_problem,
+    unreadable_sentence,
+)
+from kafkalog_core.storage.changing.changes import Change, fingerprint, grouped, makes_way
+from kafkalog_core.storage.changing.commit import (
+    check_old,
+    delete_remains,
+    is_stuck,
+    prune,
+    roll_back,
+    saved_problem,
+    state_of,
+    unfinished_files,
+)
+from kafkalog_core.storage.changing.journals import (
+    Found,
+    Remains,
+    find_journals,
+    leading_directory,
+    pointer_room,
+    prune_command,
+    real_path,
+    resume_command,
+    undo_command,
+    untrusted_places,
+)
+from kafkalog_core.storage.changing.lock import holder_at_work
+from kafkalog_core.storage.changing.partial import left_out
+from kafkalog_core.storage.changing.space import Move, freed_bytes, rounded, spaces_of, write_problems
+from kafkalog_core.storage.changing.swap import swap_name
+from kafkalog_core.storage.listing import stat_path
+from kafkalog_core.storage.logdir import is_broker_dir
+from kafkalog_core.text import count_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from kafkalog_core.storage.changing.changes import ChangeKind, Fingerprint
+    from kafkalog_core.storage.changing.commit import FileState, States
+    from kafkalog_core.storage.changing.journal import Entry, Journal
+    from kafkalog_core.storage.changing.space import Space
+    from kafkalog_core.storage.changing.writer import Disk
+
+__all__ = [
+    "GivenUp",
+    "PrunePlan",
+    "Scope",
+    "UndoPlan",
+    "apply_prune",
+    "apply_undo",
+    "plan_prune",
+    "plan_undo",
+    "refusal_of",
+    "scope_of",
+]
+
+_SHOWN: Final = 10
+_LEFT: Final = "was left as it is when this undo began; it can be put back afterwards"
+_MAKE_ROOM: Final = "move something else away first, and run the same command again"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The journals that a directory leads to.
+
+    Args:
+        root: the log directory, the partition directory outside of any, or a directory that `--undo-to` named.
+        found: its journals, those alone that changed something in `partition` if one was named.
+        partition: the partition directory that was named inside of a log directory.
+    """
+
+    root: str
+    found: Found
+    partition: str | None = None
+
+    def journal(self, run: str | None) -> Journal:
+        """Return the journal of that name, else of the last run that is not undone.
+
+        Raises NotFoundError, and RefusedError where a journal that may be the one cannot be read.
+        """
+        self.check_readable(run)
+        if run is not None:
+            for journal in self.found.journals:
+                if journal.run == run:
+                    return journal
+            raise NotFoundError(_no_journal(self.root, run), path=self.root)
+        for journal in reversed(self.found.journals):
+            if journal.state not in {"undone", "pruning"}:
+                return journal
+        raise NotFoundError("there is no run of kafkalog here that could be taken back", path=self.root)
+
+    def check_readable(self, run: str | None = None) -> None:
+        """Raise RefusedError where a journal cannot be read: of the run, or of any where `run` is `None`."""
+        for remains in self.found.remains:
+            if remains.is_unreadable and run in {None, remains.run}:
+                raise RefusedError(unreadable_sentence(self.root, remains))
+
+    def interrupted(self) -> list[Journal]:
+        """Runs that ended between their files."""
+        return [journal for journal in self.found.journals if journal.is_interrupted]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoPlan:
+    """What taking a run back does.
+
+    Args:
+        scope: where.
+        journal: of the run; `Journal.left` are the files that are left as they are.
+        changes: in their order, each with what is there now as `before`.
+        kinds: what each of them is called.
+        spaces: what they need.
+        obstacles: why it cannot be done, a sentence each.
+        left: why each of the files that are left cannot be put back, by path, with its size in bytes now.
+    """
+
+    scope: Scope
+    journal: Journal
+    changes: tuple[Change, ...]
+    kinds: tuple[str, ...]
+    spaces: tuple[Space, ...]
+    obstacles: tuple[str, ...]
+    left: tuple[tuple[str, int | None, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenUp:
+    """A run that was interrupted and is given up.
+
+    Args:
+        journal: of it.
+        left: its files, which are left as they are: path, size in bytes (`None`: there is none), and how it is.
+        deleted: what was saved of them, which is deleted: path, size in bytes, and path of the file that it is of.
+    """
+
+    journal: Journal
+    left: tuple[tuple[str, int | None, FileState], ...]
+    deleted: tuple[tuple[str, int, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrunePlan:
+    """What is freed, and what is not.
+
+    Args:
+        scope: where.
+        journals: those that are freed.
+        remains: what is deleted of runs that have no journal.
+        kept: sentences about what is kept.
+        given_up: what is lost with those that were interrupted and can be neither finished nor taken back.
+    """
+
+    scope: Scope
+    journals: tuple[Journal, ...]
+    remains: tuple[Remains, ...]
+    kept: tuple[str, ...]
+    given_up: tuple[GivenUp, ...] = ()
+
+
+def scope_of(path: str, also: Iterable[str] = ()) -> Scope:
+    """The journals that a directory leads to. `also`: other directories that the user named, see `find_journals`.
+
+    Raises NotFoundError or AccessError.
+    """
+    directory, others = _directory(path), [_directory(each) for each in also]
+    if journal_run(os.path.basename(directory)) is not None:
+        directory = os.path.dirname(directory)
+    for spelling in dict.fromkeys((directory, os.path.realpath(directory))):
+        around = os.path.dirname(spelling)
+        if not is_broker_dir(directory) and is_broker_dir(around):
+            found = find_journals(around, (directory, *others))
+            return Scope(around, _touching(found, around, spelling), spelling)
+    return Scope(directory, find_journals(directory, others))
+
+
+def plan_undo(scope: Scope, run: str | None = None, *, is_partial: bool = False) -> UndoPlan:
+    """What taking a run back would do. Raises NotFoundError where there is none.
+
+    `is_partial`: files that cannot be put back, and those that belong to them, are left as they are.
+    """
+    journal = scope.journal(run)
+    changes: list[Change] = []
+    kinds: list[str] = []
+    left: dict[int, str] = {}
+    problem = trust_problem(journal)
+    obstacles = list(_state_obstacles(journal)) or [each for each in (problem,) if each is not None]
+    if not obstacles:
+        states = [(entry, state_of(journal, entry)) for entry in reversed(journal.entries)]
+        later = (_changed_later(scope, journal, entry) for entry, state in states if state == "neither")
+        obstacles = [each for each in later if each is not None]
+        problems = {} if obstacles else _problems(journal, states)
+        left = dict.fromkeys(journal.left, _LEFT) | (left_out(journal, problems) if is_partial else {})
+        obstacles += [text for number, text in problems.items() if number not in left]
+        if obstacles and problems:
+            obstacles += _ways_out(journal, problems)
+        elif len(left) == len(journal.entries):
+            obstacles += [*problems.values(), *_ways_out(journal, problems)]
+        journal = replace(journal, left=frozenset(left))
+        for entry, state in states:
+            if state not in {"before", "neither"} and entry.number not in left:
+                is_known = state == "after" and not journal.is_interrupted
+                now = entry.after if is_known else fingerprint(journal.path_of(entry), journal.trusted)
+                change = _reverse(journal, entry, now)
+                changes.append(change)
+                kinds.append("extend" if entry.kind == "cut" else change.kind)
+        obstacles += write_problems(changes)
+    spaces = _spaces(journal, changes)
+    obstacles += [f"{space_sentence(space)}; {_MAKE_ROOM}" for space in spaces if not space.is_enough]
+    return UndoPlan(
+        scope=scope,
+        journal=journal,
+        changes=tuple(changes),
+        kinds=tuple(kinds),
+        spaces=spaces,
+        obstacles=tuple(obstacles),
+        left=tuple(_left_files(journal, left)),
+    )
+
+
+def apply_undo(plan: UndoPlan, disk: Disk) -> Journal:
+    """Take a run back. Raises RefusedError while nothing has been changed, UnfinishedError once something has."""
+    if plan.obstacles:
+        raise RefusedError(refusal_of(plan))
+    states = check_old(plan.journal)
+    try:
+        pointer_bytes = pointer_room(plan.journal)
+        is_tight = any(space.free_bytes - space.needed_bytes < pointer_bytes for space in plan.spaces)
+        return roll_back(disk, plan.journal, states, gives_up_pointer=pointer_bytes > 0 and is_tight)
+    except (Exception, KeyboardInterrupt) as error:
+        root = plan.scope.root
+        cause = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
+        raise UnfinishedError(
+            f"{cause}. The undo is not finished: when the cause is mended, run {undo_command(root, plan.journal)} again"
+        ) from error
+
+
+def refusal_of(plan: UndoPlan) -> str:
+    """Return the sentence that refuses a plan: its obstacles, of many the first and the last, which says what to do."""
+    shown = plan.obstacles
+    if len(shown) > _SHOWN:
+        shown = (*shown[: _SHOWN - 1], f"and {count_of(len(shown) - _SHOWN, 'more file')}", shown[-1])
+    return f"{'; '.join(shown)}; nothing has been changed"
+
+
+def plan_prune(scope: Scope, run: str | None = None) -> PrunePlan:
+    """What can be freed: runs that are complete or undone, and what is left of those that ended before they began.
+
+    A journal that cannot be read is freed only where it is named, and so is one of a run that was interrupted and can
+    be neither finished nor taken back.
+    """
+    chosen = [journal for journal in scope.found.journals if run in {None, journal.run}]
+    remains = [each for each in scope.found.remains if run in {None, each.run}]
+    at_work = at_work_sentence(scope.root, "its run") if remains else None
+    if run is not None and not chosen and not remains:
+        raise NotFoundError(_no_journal(scope.root, run), path=scope.root)
+    given_up = [journal for journal in chosen if run is not None and _is_given_up(journal)]
+    kept = [
+        f"{journal.run} is kept: {interrupted_sentence(journal)}"
+        for journal in chosen
+        if journal.is_interrupted and journal not in given_up
+    ]
+    kept += [
+        f"{each.run} is kept: {unreadable_sentence(scope.root, each)}"
+        for each in remains
+        if each.is_unreadable and run is None
+    ]
+    kept += [f"{each.run} is kept: {at_work}" for each in remains if at_work and not each.is_unreadable]
+    free = [journal for journal in chosen if not journal.is_interrupted or journal in given_up]
+    kept += [
+        f"{journal.run} is kept: it leads to directories that were not named, which only the journal claims as its "
+        f"own. If they are: {prune_command(leading_directory(journal), journal)}"
+        for journal in free
+        if _leads_away(journal)
+    ]
+    return PrunePlan(
+        scope=scope,
+        journals=tuple(journal for journal in free if not _leads_away(journal)),
+        remains=() if at_work else tuple(each for each in remains if run is not None or not each.is_unreadable),
+        kept=tuple(kept),
+        given_up=tuple(_given_up(journal) for journal in given_up),
+    )
+
+
+def apply_prune(plan: PrunePlan, disk: Disk) -> None:
+    """Free what is planned. Raises WriteError; what was not freed by then can be freed later."""
+    for journal in plan.journals:
+        prune(disk, journal)
+    for remains in plan.remains:
+        delete_remains(disk, remains)
+
+
+def _is_given_up(journal: Journal) -> bool:
+    """Whether nobody is at work on a run that was interrupted, and it can be neither finished nor taken back."""
+    if not journal.is_interrupted or holder_at_work(journal.layout.root) is not None:
+        return False
+    return not _leads_away(journal) and is_stuck(journal)
+
+
+def _given_up(journal: Journal) -> GivenUp:
+    left: list[tuple[str, int | None, FileState]] = []
+    deleted: list[tuple[str, int, str]] = []
+    status, layout = journal.trusted.status, journal.layout
+    for entry in journal.entries:
+        path = journal.path_of(entry)
+        now = status(path)
+        left.append((path, None if now is None else now.st_size, state_of(journal, entry)))
+        if entry.saved == "inline":
+            deleted.append((layout.intent, len(entry.inline or b""), path))
+        elif entry.saved != "nothing":
+            saved = layout.saved(path, entry.number, entry.saved)
+            there = status(saved)
+            if there is not None:
+                deleted.append((saved, there.st_size, path))
+    return GivenUp(journal=journal, left=tuple(left), deleted=tuple(deleted))
+
+
+def _leads_away(journal: Journal) -> bool:
+    """Whether a journal leads to directories that were not named and are there."""
+    return any(os.path.lexists(place.path) for place in untrusted_places(journal))
+
+
+def _no_journal(root: str, run: str) -> str:
+    return f"there is no journal {run}. To list the journals: kafkalog undo {shell_path(root)} --list"
+
+
+def _directory(path: str) -> str:
+    directory = os.path.abspath(path)
+    stat_path(directory)
+    if not os.path.isdir(directory):
+        raise NotFoundError("is not a directory; name the log directory or the partition", path=path)
+    return directory
+
+
+def _touching(found: Found, root: str, partition: str) -> Found:
+    """Only the journals that changed something in a partition, and what may be left of such, whatever name leads there.
+
+    A run that ended before it had changed anything may have left nothing but a file at the top of the log directory
+    (its beginning, or what leads to a journal elsewhere), which names no partition.
+    """
+    real = os.path.realpath(partition)
+    journals = [
+        journal
+        for journal in found.journals
+        if any(os.path.dirname(real_path(journal.path_of(entry))) == real for entry in journal.entries)
+    ]
+    remains = [
+        each
+        for each in found.remains
+        if any(real_path(path).startswith(f"{real}/") for path in each.paths)
+        or not any(os.path.dirname(path).startswith(f"{root}/") for path in each.paths)
+    ]
+    return Found(tuple(journals), tuple(remains))
+
+
+def _state_obstacles(journal: Journal) -> Iterator[str]:
+    if journal.state == "undone":
+        yield f"{journal.run} has been taken back already"
+    elif journal.state == "pruning":
+        yield f"{journal.run} is being freed: what it held is gone, in part or whole"
+    elif not journal.keeps_old:
+        yield f"{journal.run} was made with --no-undo and cannot be taken back; {interrupted_sentence(journal)}"
+    elif journal.is_interrupted:
+        at_work = at_work_sentence(journal.layout.root, f"the {journal.command} of {journal.run}")
+        if at_work is not None:
+            yield at_work
+
+
+def _changed_later(scope: Scope, journal: Journal, entry: Entry) -> str | None:
+    """Return that a later run has changed a file again, with the command that takes that one back; None: none has."""
+    path = journal.path_of(entry)
+    for other in reversed(scope.found.journals):
+        if other.order > journal.order and other.state not in {"undone", "pruning"}:
+            for later in other.entries:
+                if real_path(other.path_of(later)) == real_path(path):
+                    return (
+                        f"{path}: a later run of kafkalog {other.command} changed it again; take that one back first: "
+                        f"{undo_command(scope.root, other)}"
+                    )
+    return None
+
+
+def _problems(journal: Journal, states: States) -> dict[int, str]:
+    """Return why files of a run cannot be put back, by the numbers of their entries."""
+    found = {}
+    for entry, state in states:
+        path = journal.path_of(entry)
+        if state != "neither":
+            problem = saved_problem(journal, entry, state)
+        elif not os.path.isdir(os.path.dirname(path)):
+            problem = f"{path}: its directory is gone: a broker deleted or moved the partition"
+        else:
+            problem = f"{path}: has changed since this run, most likely by a broker that was started"
+        if problem is not None:
+            found[entry.number] = problem
+    return found
+
+
+def _ways_out(journal: Journal, problems: Mapping[int, str]) -> Iterator[str]:
+    """Yield what can be done with a run that cannot be taken back as a whole."""
+    root = leading_directory(journal)
+    ways = []
+    if len(left_out(journal, problems)) < len(journal.entries):
+        ways.append(f"put back the other files: {undo_command(root, journal, '--partial')}")
+    if journal.state == "prepared":
+        ways.append(f"finish the run: {resume_command(root, journal)}")
+    ways.append(f"keep the files as they are and free the journal: {prune_command(root, journal)}")
+    yield f"it cannot be taken back as a whole. To {', or to '.join(ways)}"
+
+
+def _left_files(journal: Journal, left: Mapping[int, str]) -> Iterator[tuple[str, int | None, str]]:
+    for entry in journal.entries:
+        if entry.number in left:
+            path = journal.path_of(entry)
+            status = journal.trusted.status(path)
+            reason = left[entry.number].removeprefix(f"{path}: ")
+            yield path, None if status is None else status.st_size, reason
+
+
+def _reverse(journal: Journal, entry: Entry, now: Fingerprint | None) -> Change:
+    """What an entry becomes: its old file after, and before what is there `now`."""
+    before = entry.before
+    kind: ChangeKind = "remove" if before is None else "create" if now is None else "replace"
+    return Change(
+        kind=kind,
+        path=journal.path_of(entry),
+        before=now,
+        size_bytes=None if before is None else before.size_bytes,
+        sha256=None if before is None else before.sha256,
+        why=f"taken back: {entry.why}",
+        swap=entry.swap,
+    )
+
+
+def _spaces(journal: Journal, changes: list[Change]) -> tuple[Space, ...]:
+    """What comes back as a copy takes room, a tail as much as was cut off; a second name of the old file none.
+
+    The pointer to a journal elsewhere frees space if nothing else does, and so do unfinished files of the run; files
+    that it has staged of a replacement of segments are used, or written again.
+    """
+    if not changes:
+        return ()
+    reversed_by = {change.path: change for change in changes}
+    entries = (entry for entry in reversed(journal.entries) if journal.path_of(entry) in reversed_by)
+    intent_bytes = os.stat(journal.layout.intent).st_size
+    moves = [Move(os.path.dirname(journal.layout.intent), intent_bytes, intent_bytes, "intent")]
+    for number, group in enumerate(grouped(entries)):
+        frees_first = makes_way(group, is_back=True)
+        for entry in group:
+            change = reversed_by[journal.path_of(entry)]
+            freed = 0 if entry.saved == "tail" else freed_bytes(change)
+            moves.append(Move(os.path.dirname(change.path), _written(journal, entry), freed, number, frees_first))
+    spaces = spaces_of(moves)
+    laid_down = (swap_name(journal.path_of(entry)) for entry in journal.entries if entry.swap is not None)
+    unfinished = (journal.trusted.status(path) for path in (*unfinished_files(journal), *laid_down))
+    room = pointer_room(journal) + sum(status.st_blocks * 512 for status in unfinished if status is not None)
+    if not room:
+        return spaces
+    device = os.stat(journal.layout.root).st_dev
+    return tuple(
+        replace(space, needed_bytes=max(0, space.needed_bytes - room))
+        if os.stat(space.path).st_dev == device
+        else space
+        for space in spaces
+    )
+
+
+def _written(journal: Journal, entry: Entry) -> int:
+    """What is written when a file is taken back; of a tail that an undo had begun to put back only the rest."""
+    path = journal.path_of(entry)
+    if entry.saved == "tail" and not journal.trusted.has_other_names(path):
+        now = journal.trusted.status(path)
+        return max(0, rounded(_size(entry.before)) - rounded(_size(entry.after) if now is None else now.st_size))
+    return _size(entry.before) if entry.saved in {"copy", "inline", "tail"} else 0
+
+
+def _size(file: Fingerprint | None) -> int:
+    return 0 if file is None else file.size_bytes

@@ -1,0 +1,582 @@
+"""What stretches add up to: counts of each copy, and ranges of offsets at which copies differ."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import TYPE_CHECKING, Final, Literal
+
+from kafkalog_core.errors import SelectionError, StorageError
+from kafkalog_core.findings import Finding, found
+from kafkalog_core.format.layout import MAX_BATCH_BYTES
+from kafkalog_core.kafka.leader_epochs import history
+from kafkalog_core.ops.reading.compaction import is_compacted
+from kafkalog_core.ops.reading.targets import FileTarget
+from kafkalog_core.ops.replicas.comparison import Cursor, Share, lockstep
+from kafkalog_core.ops.replicas.verdict import Place, Read, advice, judge, places_of, read_copy, reason
+from kafkalog_core.progress import NO_PROGRESS
+from kafkalog_core.rows import spark, tables
+from kafkalog_core.rows.chunk import RowChunk
+from kafkalog_core.storage.listing import list_directory
+from kafkalog_core.storage.scan import ScanOptions
+from kafkalog_core.storage.source import code_of_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+
+    from kafkalog_core.ops.pool import Workers
+    from kafkalog_core.ops.reading.report import Report
+    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.ops.replicas.comparison import Absence, Stretch
+    from kafkalog_core.ops.replicas.verdict import Copy, Verdict
+    from kafkalog_core.progress import Progress
+
+__all__ = [
+    "Comparison",
+    "Ledger",
+    "Range",
+    "RangeKind",
+    "ReplicaTask",
+    "ReplicaWork",
+    "ReplicasRequest",
+    "Tally",
+    "compare",
+    "replicas",
+    "rows_of",
+    "work_of",
+]
+
+
+RangeKind = Literal["divergent", "damaged", "gap", "behind", "epoch", "trimmed", "compacted", "missing"]
+"""A `gap` becomes compacted or missing once all is read."""
+MANY: Final = 100
+"""So many ranges of one kind are kept apart; what follows them is added to the last one of its kind."""
+_LOSSES: Final = frozenset({"damaged", "behind"})
+_WORDS: Final[dict[str, str]] = {
+    "damaged": "damaged",
+    "gap": "nothing",
+    "behind": "nothing: it ends before",
+    "trimmed": "nothing: it starts behind",
+}
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of records of one copy.
+
+    Args:
+        only_here: that no other copy has.
+        at_risk: that others have, and that are gone when this one alone is kept; gaps do not count.
+        in_gaps: that others have where this one has a gap, or fewer records.
+        lacks: that each other copy has and this one does not, by the number of that copy and by why.
+    """
+
+    only_here: int = 0
+    at_risk: int = 0
+    in_gaps: int = 0
+    lacks: dict[tuple[int, Absence], int] = field(default_factory=dict)
+
+    def lacks_of(self, others: Iterable[int], why: Absence) -> int:
+        """Records that one of these copies has and this one does not, for this reason."""
+        return max((self.lacks.get((other, why), 0) for other in others), default=0)
+
+
+@dataclass(slots=True)
+class Range:
+    """Offsets at which copies differ in the same way; `has` is a text for each copy."""
+
+    kind: RangeKind
+    first: int
+    last: int
+    records: int
+    has: tuple[str, ...]
+    owners: frozenset[int]
+    """Copies which have records there."""
+    gaps: tuple[int, ...]
+    """Records that each copy lacks there because of a gap."""
+
+
+class Ledger:
+    """Adds up the stretches of so many copies. No range lies on both sides of the offset that a cleaner has come to."""
+
+    def __init__(self, copies: int, cleaned_to: int = 0) -> None:
+        self._cleaned_to = cleaned_to
+        self.tallies = [Tally() for _ in range(copies)]
+        self.ranges: list[Range] = []
+        self.diverged: dict[tuple[int, int], int] = {}
+        """First offset at which two copies hold different records."""
+        self.epochs_differ: dict[tuple[int, int], int] = {}
+        """First offset at which two copies hold the same records of different leader epochs."""
+        self._counts: dict[RangeKind, int] = {}
+        self._last_of: dict[tuple[RangeKind, tuple[str, ...], bool], Range] = {}
+        self._is_adjacent = False
+
+    def add(self, stretch: Stretch) -> None:
+        """Take the next stretch."""
+        parts = stretch.parts
+        first = parts[0]
+        if isinstance(first, Share) and not first.lacks and all(part == first for part in parts[1:]):
+            self._is_adjacent = False
+            return
+        self._count(parts)
+        self._note_pairs(stretch)
+        kind, has = _kind(parts), _texts(parts)
+        records = max((part.records for part in parts if isinstance(part, Share)), default=0)
+        if kind is None or (records == 0 and kind in {"gap", "behind", "trimmed"}):  # what compaction leaves of a batch
+            return
+        owners = frozenset(number for number, part in enumerate(parts) if isinstance(part, Share))
+        gaps = tuple(part.lacks if isinstance(part, Share) else records * (part == "gap") for part in parts)
+        self._add_range(Range(kind, stretch.first, stretch.last, records, has, owners, gaps))
+
+    def _add_range(self, new: Range) -> None:
+        last = self.ranges[-1] if self.ranges and self._is_adjacent else None
+        self._is_adjacent = True
+        key = self._key(new)
+        if last is None or self._key(last) != key:
+            last = self._last_of.get(key) if self._counts.get(new.kind, 0) >= MANY else None
+            if last is None:
+                self._counts[new.kind] = self._counts.get(new.kind, 0) + 1
+                self._last_of[key] = new
+                self.ranges.append(new)
+                return
+        last.last = new.last
+        last.records += new.records
+        last.gaps = tuple(one + other for one, other in zip(last.gaps, new.gaps, strict=True))
+
+    def _key(self, each: Range) -> tuple[RangeKind, tuple[str, ...], bool]:
+        """Ranges of one key may become one."""
+        return each.kind, each.has, each.last < self._cleaned_to
+
+    def _count(self, parts: Sequence[Share | Absence]) -> None:
+        most: dict[int, int] = {}
+        members: dict[int, int] = {}
+        for part in parts:
+            if isinstance(part, Share):
+                most[part.group] = max(most.get(part.group, 0), part.records + part.lacks)
+                members[part.group] = members.get(part.group, 0) + 1
+        total = sum(most.values())
+        for tally, part in zip(self.tallies, parts, strict=True):
+            if isinstance(part, Share):
+                tally.only_here += part.records if members[part.group] == 1 else 0
+                tally.at_risk += total - most[part.group]
+                tally.in_gaps += part.lacks
+                continue
+            tally.at_risk += total if part in _LOSSES else 0
+            tally.in_gaps += total if part == "gap" else 0
+            for number, other in enumerate(parts):
+                if isinstance(other, Share):
+                    tally.lacks[number, part] = tally.lacks.get((number, part), 0) + other.records
+
+    def _note_pairs(self, stretch: Stretch) -> None:
+        for pair in stretch.against:
+            self.diverged.setdefault(pair, stretch.first)
+        if stretch.is_batch:
+            shares = [(number, part) for number, part in enumerate(stretch.parts) if isinstance(part, Share)]
+            for (one, first), (other, second) in combinations(shares, 2):
+                if first.leader_epoch != second.leader_epoch:
+                    self.epochs_differ.setdefault((one, other), stretch.first)
+
+
+def _kind(parts: Sequence[Share | Absence]) -> RangeKind | None:
+    """The worst of what is true."""
+    shares = [part for part in parts if isinstance(part, Share)]
+    if len({share.group for share in shares}) > 1:
+        return "divergent"
+    if "damaged" in parts:
+        return "damaged"
+    if "gap" in parts or any(share.lacks for share in shares):
+        return "gap"
+    if "behind" in parts:
+        return "behind"
+    if len({share.leader_epoch for share in shares}) > 1:
+        return "epoch"
+    return "trimmed" if "trimmed" in parts else None
+
+
+def _texts(parts: Sequence[Share | Absence]) -> tuple[str, ...]:
+    shares = [part for part in parts if isinstance(part, Share)]
+    is_divergent = len({share.group for share in shares}) > 1
+    says_epoch = len({share.leader_epoch for share in shares}) > 1 or is_divergent
+    texts = []
+    for part in parts:
+        if not isinstance(part, Share):
+            texts.append(_WORDS[part])
+            continue
+        text = f"version {part.group + 1} of the records" if is_divergent else "the records"
+        text = "fewer records" if part.lacks else text
+        texts.append(f"{text}, leader epoch {part.leader_epoch}" if says_epoch and part.leader_epoch >= 0 else text)
+    return tuple(texts)
+
+
+Row = dict[str, object]
+_PAIR = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaTask:
+    """The copies of one partition. It travels to other processes."""
+
+    topic: str
+    partition: int
+    places: tuple[Place, ...]
+    max_batch_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What is said of one partition, as rows of `replica_tables`.
+
+    Args:
+        replica: the `replica` row.
+        copies: a `replica_copy` row each.
+        ranges: `replica_range` rows by their offsets.
+        findings: what is wrong.
+        files: log files read.
+        size_bytes: bytes of log read.
+        batches: whole batches in them.
+        records: records in those, by their headers.
+    """
+
+    replica: Row
+    copies: tuple[Row, ...]
+    ranges: tuple[Row, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    files: int = 0
+    size_bytes: int = 0
+    batches: int = 0
+    records: int = 0
+
+    def chunks(self) -> Iterator[RowChunk]:
+        """All rows, that of the partition first."""
+        yield RowChunk(spark.REPLICA, [self.replica])
+        for table, rows in (
+            (spark.REPLICA_COPY, self.copies),
+            (spark.REPLICA_RANGE, self.ranges),
+            (tables.FINDING, tuple(finding.row() for finding in self.findings)),
+        ):
+            if rows:
+                yield RowChunk(table, rows)
+
+
+def rows_of(item: Comparison | Finding) -> Iterator[RowChunk]:
+    """All rows of a comparison; or of a finding that is of none."""
+    if isinstance(item, Finding):
+        yield RowChunk(tables.FINDING, [item.row()])
+    else:
+        yield from item.chunks()
+
+
+def compare(task: ReplicaTask, advance: Callable[[int], None]) -> Comparison:
+    """Read the copies side by side. Directories that cannot be read are findings; one copy alone is not read."""
+    copies: list[Copy] = []
+    unread: list[Finding] = []
+    where = {"topic": task.topic, "partition": task.partition}
+    for place in task.places:
+        try:
+            copy = read_copy(place)
+        except StorageError as error:
+            path = error.path or place.path
+            unread.append(found(code_of_error(error), path, reason=error.message, **where))  # type: ignore[arg-type]
+            continue
+        if copy.partition.format == "v07":
+            unread.append(found("replicas.not-compared", place.path, **where))  # type: ignore[arg-type]
+            continue
+        copies.append(copy)
+    ids = {copy.topic_id for copy in copies if copy.topic_id is not None}
+    if len(ids) > 1:
+        return _other_topics(task, copies, unread)
+    if len(copies) < _PAIR:
+        return _alone(task, copies, unread)
+    return _read(task, copies, unread, advance)
+
+
+def _read(
+    task: ReplicaTask, copies: Sequence[Copy], unread: list[Finding], advance: Callable[[int], None]
+) -> Comparison:
+    options = ScanOptions(max_batch_bytes=task.max_batch_bytes)
+    cleaned_to = max((copy.place.cleaned_to or 0 for copy in copies), default=0)
+    ledger = Ledger(len(copies), cleaned_to)
+    with ExitStack() as stack:
+        cursors = [Cursor(copy.partition.segments, copy.log_start, options, advance) for copy in copies]
+        for cursor in cursors:
+            stack.callback(cursor.close)
+        for stretch in lockstep(cursors, task.max_batch_bytes):
+            ledger.add(stretch)
+    in_gaps = _decide_gaps(task, copies, cursors, ledger)
+    reads = [
+        Read(copy, cursor, history(copy.epochs_in_file, cursor.epochs, cursor.end_offset), tally, gaps)
+        for copy, cursor, tally, gaps in zip(copies, cursors, ledger.tallies, in_gaps, strict=True)
+    ]
+    verdict = judge(reads, ledger)
+    _name_tails(ledger, verdict)
+    return Comparison(
+        replica=_replica_row(task, reads, verdict),
+        copies=tuple(_copy_row(task, reads, verdict, number) for number in range(len(reads))),
+        ranges=tuple(_range_row(task, copies, each) for each in sorted(ledger.ranges, key=lambda each: each.first)),
+        findings=(*unread, *_findings(task, reads, verdict)),
+        files=sum(len(copy.partition.segments) for copy in copies),
+        size_bytes=sum(copy.bytes for copy in copies),
+        batches=sum(cursor.batches for cursor in cursors),
+        records=sum(cursor.records for cursor in cursors),
+    )
+
+
+def _decide_gaps(
+    task: ReplicaTask, copies: Sequence[Copy], cursors: Sequence[Cursor], ledger: Ledger
+) -> list[tuple[int, int]]:
+    """Whether records that a copy lacks were lost or compacted away: the numbers of both, for each copy.
+
+    Where no cleaner has been they are lost. A copy may have been fetched from one that was clean already, so that the
+    farthest cleaner counts for all. Where no checkpoint of a cleaner can be had, batches that hold fewer records than
+    they did tell of one.
+    """
+    cleaned_to = max((copy.place.cleaned_to or 0 for copy in copies), default=0)
+    is_known = any(copy.place.knows_cleaner for copy in copies)
+    is_legal = is_compacted(task.topic, is_cleaned=None)
+    is_legal = is_legal or (not is_known and any(cursor.is_thinned for cursor in cursors))
+    missing, compacted = [0] * len(copies), [0] * len(copies)
+    for each in ledger.ranges:
+        was_cleaned = is_legal or each.last < cleaned_to
+        counts = compacted if was_cleaned else missing
+        for number, records in enumerate(each.gaps):
+            counts[number] += records
+        if each.kind == "gap":
+            each.kind = "compacted" if was_cleaned else "missing"
+    for tally, records in zip(ledger.tallies, missing, strict=True):
+        tally.at_risk += records
+    return list(zip(missing, compacted, strict=True))
+
+
+def _name_tails(ledger: Ledger, verdict: Verdict) -> None:
+    """What only copies of another history have is no lag of those of the true one."""
+    for each in ledger.ranges:
+        starts = [verdict.divergent_at[number] for number in each.owners]
+        if each.kind in {"behind", "missing"} and all(start is not None and start <= each.first for start in starts):
+            each.kind = "divergent"
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+def _replica_row(task: ReplicaTask, reads: Sequence[Read], verdict: Verdict) -> Row:
+    keep = None if verdict.keep is None else reads[verdict.keep]
+    return {
+        "topic": task.topic,
+        "partition": task.partition,
+        "state": verdict.state,
+        "copies": len(reads),
+        "keep": None if keep is None else keep.copy.place.path,
+        "basis": verdict.basis,
+        "reason": reason(reads, verdict),
+        "divergent_offset": verdict.divergent_offset,
+        "log_start_offset": min(read.copy.log_start for read in reads),
+        "log_end_offset": max(read.cursor.end_offset for read in reads),
+        "records_at_risk": None if keep is None else keep.tally.at_risk,
+    }
+
+
+def _copy_row(task: ReplicaTask, reads: Sequence[Read], verdict: Verdict, number: int) -> Row:
+    copy, cursor, known, tally, _ = reads[number]
+    lacks = verdict.lacks[number]
+    return {
+        "topic": task.topic,
+        "partition": task.partition,
+        "path": copy.place.path,
+        "node_id": copy.place.node_id,
+        "state": verdict.states[number],
+        "advice": advice(reads, verdict, number),
+        "topic_id": copy.topic_id,
+        "log_start_offset": copy.log_start,
+        "log_end_offset": cursor.end_offset,
+        "high_watermark": copy.place.high_watermark,
+        "leader_epoch": known.latest,
+        "truncation_offset": verdict.truncates_to[number],
+        "divergent_offset": verdict.divergent_at[number],
+        "segments": len(copy.partition.segments),
+        "bytes": copy.bytes,
+        "batches": cursor.batches,
+        "records": cursor.records,
+        "damage_count": cursor.damage_count,
+        "damage_bytes": cursor.damage_bytes,
+        "only_here": tally.only_here,
+        "lacks_damaged": lacks.damaged,
+        "lacks_missing": lacks.missing,
+        "lacks_behind": lacks.behind,
+        "lacks_compacted": lacks.compacted,
+        "lacks_trimmed": lacks.trimmed,
+    }
+
+
+def _range_row(task: ReplicaTask, copies: Sequence[Copy], each: Range) -> Row:
+    return {
+        "topic": task.topic,
+        "partition": task.partition,
+        "kind": each.kind,
+        "first_offset": each.first,
+        "last_offset": each.last,
+        "records": each.records,
+        "has": {copy.place.path: text for copy, text in zip(copies, each.has, strict=True)},
+    }
+
+
+def _findings(task: ReplicaTask, reads: Sequence[Read], verdict: Verdict) -> Iterator[Finding]:
+    """One of each copy that is not as it should be."""
+    where = {"topic": task.topic, "partition": task.partition}
+    for number, (read, state) in enumerate(zip(reads, verdict.states, strict=True)):
+        path, lacks = read.copy.place.path, verdict.lacks[number]
+        if state == "divergent":
+            at, cut = verdict.divergent_at[number], verdict.truncates_to[number]
+            code = "replicas.divergent-silently" if verdict.silent[number] else "replicas.divergent"
+            code = "replicas.undecided" if verdict.keep is None else code
+            yield found(code, path, offset=at, cut=cut, records=read.tally.only_here, **where)  # type: ignore[arg-type]
+        flaw = read.cursor.first_flaw
+        if state == "keep" and lacks.damaged + lacks.missing:  # never told to be deleted
+            records = lacks.damaged + lacks.missing
+            yield found("replicas.keep-lacks", path, records=records, **where)  # type: ignore[arg-type]
+        elif lacks.damaged and flaw is not None:
+            yield found(
+                "replicas.damaged",
+                flaw.path,
+                position=flaw.position,
+                size_bytes=flaw.size_bytes,
+                records=lacks.damaged,
+                damage=flaw.reason,
+                **where,  # type: ignore[arg-type]
+            )
+        for code, records in (("replicas.missing", lacks.missing), ("replicas.behind", lacks.behind)):
+            if records and not (state == "keep" and code == "replicas.missing"):
+                end = read.cursor.end_offset
+                yield found(code, path, offset=end, records=records, **where)  # type: ignore[arg-type]
+
+
+def _alone(task: ReplicaTask, copies: Sequence[Copy], unread: list[Finding]) -> Comparison:
+    """Nothing to compare."""
+    where: Row = {"topic": task.topic, "partition": task.partition, "state": "alone"}
+    reason_text = "There is no other copy to compare it with." if copies else "No copy can be read."
+    rows = [
+        where
+        | {
+            "path": copy.place.path,
+            "node_id": copy.place.node_id,
+            "topic_id": copy.topic_id,
+            "high_watermark": copy.place.high_watermark,
+            "segments": len(copy.partition.segments),
+            "bytes": copy.bytes,
+            "advice": "Nothing to compare it with: kafkalog verify says what it is like.",
+        }
+        for copy in copies
+    ]
+    row = where | {"copies": len(copies), "reason": reason_text}
+    return Comparison(replica=row, copies=tuple(rows), findings=tuple(unread))
+
+
+def _other_topics(task: ReplicaTask, copies: Sequence[Copy], unread: list[Finding]) -> Comparison:
+    """Directories of one name and of topics that are not the same one."""
+    where: Row = {"topic": task.topic, "partition": task.partition}
+    ids = ", ".join(f"{copy.topic_id} in {copy.place.path}" for copy in copies)
+    row = where | {
+        "state": "another-topic",
+        "copies": len(copies),
+        "reason": f"They are no copies of one partition, as their topic ids differ: {ids}. The topic was deleted and "
+        "made again, or the disks are of different clusters. Compare those of one id.",
+    }
+    rows = [
+        where
+        | {
+            "path": copy.place.path,
+            "node_id": copy.place.node_id,
+            "state": "another-topic",
+            "topic_id": copy.topic_id,
+            "segments": len(copy.partition.segments),
+            "bytes": copy.bytes,
+            "advice": "Not compared.",
+        }
+        for copy in copies
+    ]
+    told = found("replicas.another-topic", copies[0].place.path, ids=ids, **where)  # type: ignore[arg-type]
+    return Comparison(replica=row, copies=tuple(rows), findings=(*unread, told))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicasRequest:
+    """What to compare: log directories or partition directories of several brokers, from `targets.resolve`."""
+
+    targets: tuple[Target, ...]
+    max_batch_bytes: int = MAX_BATCH_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaWork:
+    """The comparisons to be made, one a partition, and what is not compared."""
+
+    tasks: tuple[ReplicaTask, ...]
+    findings: tuple[Finding, ...]
+
+
+def work_of(request: ReplicasRequest) -> ReplicaWork:
+    """Find the copies; nothing of them is read.
+
+    Raises SelectionError for files by themselves, or where no partition has two copies; StorageError.
+    """
+    files = [target.path for target in request.targets if isinstance(target, FileTarget)]
+    if files:
+        raise SelectionError("copies are compared as whole partitions; name a directory", path=files[0])
+    places, aside = places_of(request.targets)
+    if not any(len(each) > 1 for each in places.values()):
+        raise SelectionError(
+            f"nothing to compare: of {len(places)} partitions none is there twice; name the log directories of several "
+            "brokers"
+        )
+    tasks = tuple(
+        ReplicaTask(topic=topic, partition=number, places=tuple(each), max_batch_bytes=request.max_batch_bytes)
+        for (topic, number), each in places.items()
+    )
+    findings = tuple(
+        found("replicas.set-aside", path.path, topic=path.name.topic, partition=path.name.partition) for path in aside
+    )
+    return ReplicaWork(tasks, findings)
+
+
+def replicas(
+    work: ReplicaWork, report: Report, progress: Progress = NO_PROGRESS, workers: Workers | None = None
+) -> Generator[Comparison | Finding, None, None]:
+    """Compare the copies of every partition, by topic and number; findings that are of no comparison come first.
+
+    Args:
+        work: of `work_of`.
+        report: counts every row.
+        progress: told how much there is to be read.
+        workers: who does it, one piece of work a partition; null: this process.
+    """
+    report.expect(partitions=len(work.tasks))
+    progress.expect(sum(_size_of(place) for task in work.tasks if len(task.places) > 1 for place in task.places))
+    for finding in work.findings:
+        report.add_finding(finding.row())
+        report.rows += 1
+        yield finding
+    results = (
+        (compare(task, progress.advance) for task in work.tasks)
+        if workers is None
+        else workers.map(compare, ((task,) for task in work.tasks))
+    )
+    for comparison in results:
+        _count(comparison, report)
+        yield comparison
+
+
+def _size_of(place: Place) -> int:
+    try:
+        listing = list_directory(place.path)
+    except StorageError:
+        return 0
+    return sum(file.size_bytes for file in listing.files if file.name.raw.endswith(".log"))
+
+
+def _count(comparison: Comparison, report: Report) -> None:
+    report.partitions += 1
+    report.files += comparison.files
+    report.bytes += comparison.size_bytes
+    report.batches += comparison.batches
+    report.records += comparison.records
+    for finding in comparison.findings:
+        report.add_finding(finding.row())
+    report.rows += sum(chunk.count for chunk in comparison.chunks())

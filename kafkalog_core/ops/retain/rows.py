@@ -1,0 +1,344 @@
+"""What is to be said of a forecast: in one sentence, and as findings where something keeps what ought to go."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Literal
+
+from kafkalog_core.findings import Finding, found
+from kafkalog_core.ops.retain.survey import settings_of
+from kafkalog_core.rows import tables
+from kafkalog_core.rows.chunk import RowChunk
+from kafkalog_core.text import duration, moment, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kafkalog_core.kafka.logdir.segment_views import PartitionView, SegmentView
+    from kafkalog_core.kafka.retention.forecast import Event, Fate, Forecast
+    from kafkalog_core.ops.retain.retain import Retained
+    from kafkalog_core.ops.retain.survey import Outcome
+
+__all__ = [
+    "State",
+    "event_rows",
+    "findings_of",
+    "headline",
+    "partition_rows",
+    "retained_rows",
+    "segment_rows",
+    "segments_of",
+    "sentence_of",
+    "state_of",
+    "what_if_rows",
+]
+
+
+State = Literal["deletes", "waits", "held", "never", "empty"]
+
+
+def state_of(forecast: Forecast) -> State:
+    """In one word."""
+    if forecast.deleted:
+        return "deletes"
+    if forecast.next_due is not None:
+        return "waits"
+    first = forecast.fates[0] if forecast.fates else None
+    if first is None or first.rule == "empty-active":
+        return "empty"
+    return "never" if first.rule == "none" else "held"
+
+
+def sentence_of(forecast: Forecast) -> str:
+    """What goes and when, one sentence without its point."""
+    state, due = state_of(forecast), forecast.next_due
+    if state == "deletes":
+        rules = list(dict.fromkeys(each.rule for each in forecast.deleted))
+        count = segments_of(len(forecast.deleted))
+        rest = "" if due is None else f"; the next one falls due at {_when(forecast, due)}"
+        new = ", all there are: a new empty one is made first" if forecast.checked.new_segment is not None else ""
+        return (
+            f"{count} with {size(forecast.deleted_bytes)} would be deleted by {' and '.join(rules)}{new}, and the log "
+            f"start goes from {forecast.question.log.start_offset} to {forecast.checked.log.start_offset}{rest}"
+        )
+    first = forecast.fates[0]
+    if due is not None:
+        return f"nothing would be deleted now; the first segment falls due at {_when(forecast, due)}"
+    if state == "empty":
+        return "there is nothing in it to delete"
+    return f"nothing would be deleted, and no time will change that: {first.reason}"
+
+
+def segments_of(count: int) -> str:
+    """`1 segment`, `12 segments`."""
+    return f"{count:,} segment{'' if count == 1 else 's'}"
+
+
+def findings_of(forecast: Forecast) -> Iterator[Finding]:
+    """Why something stays that ought to go, and what cannot be told."""
+    fates = forecast.fates
+    yield from _future(forecast)
+    held = [fate for fate in fates if fate.rule == "held" and fate.verdict == "keep"]
+    if held:
+        holder = next(fate for fate in fates if fate.verdict != "delete")
+        why = f"{_name(holder.segment)} stays ({holder.reason})"
+        yield _found(forecast, "retain.held-back", held[0].segment.path, **_sum(held), why=why)
+    bounded = next((fate for fate in fates if fate.rule == "high-watermark"), None)
+    if bounded is not None:
+        view = forecast.question.view
+        yield _found(
+            forecast,
+            "retain.high-watermark",
+            bounded.segment.path,
+            watermark=view.high_watermark,
+            origin=view.high_watermark_origin,
+        )
+    untimed = [fate.segment for fate in fates if not fate.segment.has_timestamp and fate.segment.size_bytes]
+    if untimed and "time" in forecast.question.rules.passes and forecast.question.rules.retention_ms >= 0:
+        origin = untimed[0].max_timestamp_origin
+        yield _found(forecast, "retain.by-file-time", untimed[0].path, segments=segments_of(len(untimed)), why=origin)
+    unknown = [fate for fate in fates if fate.verdict == "unknown"]
+    if unknown:
+        yield _found(forecast, "retain.remote-unknown", unknown[0].segment.path, **_sum(unknown))
+    policy = forecast.question.topic.cleanup_policy
+    if "delete" in policy and forecast.question.rules.runner == "nobody":
+        yield _found(forecast, "retain.cleaner-off", forecast.question.view.path, policy=",".join(policy))
+
+
+def _future(forecast: Forecast) -> Iterator[Finding]:
+    """Of segments that time keeps; of one that goes by another rule nothing needs to be said."""
+    question = forecast.question
+    if "time" not in question.rules.passes or question.rules.retention_ms < 0:
+        return
+    for fate in forecast.fates:
+        largest_ms = fate.segment.largest_timestamp_ms
+        if fate.verdict != "delete" and fate.segment.has_timestamp and largest_ms > question.now_ms:
+            yield _found(
+                forecast,
+                "retain.future-timestamp",
+                fate.segment.path,
+                offset=fate.segment.base_offset,
+                ahead=duration(largest_ms - question.now_ms),
+                time=moment(largest_ms),
+                due=moment(largest_ms + question.rules.retention_ms + 1),
+            )
+
+
+def _when(forecast: Forecast, due: Fate) -> str:
+    due_ms = due.due_ms or 0
+    return f"{moment(due_ms)} (in {duration(due_ms - forecast.question.now_ms)})"
+
+
+def _name(segment: SegmentView) -> str:
+    return segment.path.rpartition("/")[2]
+
+
+def _sum(fates: Sequence[Fate]) -> dict[str, object]:
+    return {"segments": segments_of(len(fates)), "size": size(sum(fate.segment.size_bytes for fate in fates))}
+
+
+def _found(forecast: Forecast, code: str, path: str, **details: object) -> Finding:
+    view = forecast.question.view
+    return found(code, path, topic=view.topic, partition=view.number, **details)  # type: ignore[arg-type]
+
+
+def headline(retained: Sequence[Retained], until_ms: int | None) -> list[str]:
+    """Sentences, the most important one first and without its point."""
+    if not retained:
+        return ["there is no log here of which retention can be foreseen"]
+    when, which = _next(retained)
+    told = [f"{_now(retained)}; {when}", *([] if until_ms is None else [f"{_until(retained, until_ms)}."])]
+    return [*told, *(f"{text}." for text in (which, _checks(retained)) if text)]
+
+
+def _now(retained: Sequence[Retained]) -> str:
+    """`12 of 40 segments, 11.2 GiB of 30.0 GiB, would be deleted ...`."""
+    deleted = [each for each in retained if each.forecast.deleted]
+    now = moment(retained[0].forecast.question.now_ms)
+    where = f"in {_partitions(len(deleted))} of {len(retained):,}" if len(retained) > 1 else ""
+    if not deleted:
+        states = Counter(state_of(each.forecast) for each in retained)
+        held = f", and {states['held']:,} hold what is due or never will be" if states["held"] else ""
+        return f"Nothing would be deleted now ({now}){held if len(retained) > 1 else ''}"
+    count = sum(len(each.forecast.deleted) for each in deleted)
+    total = sum(len(each.forecast.question.view.segments) for each in retained)
+    gone = sum(each.forecast.deleted_bytes for each in deleted)
+    whole = sum(each.forecast.question.view.size_bytes for each in retained)
+    place = f" {where}" if where else ""
+    return f"{count:,} of {segments_of(total)}, {size(gone)} of {size(whole)},{place} would be deleted now ({now})"
+
+
+def _next(retained: Sequence[Retained]) -> tuple[str, str | None]:
+    """When the next segment falls due, and which one it is."""
+    dues = [
+        (due.due_ms, due, each)
+        for each in retained
+        if (due := each.forecast.next_due) is not None and due.due_ms is not None
+    ]
+    if not dues:
+        more = "more" if any(each.forecast.deleted for each in retained) else "anything"
+        return f"no time is known at which {more} would be", None
+    due_ms, fate, each = min(dues, key=lambda entry: entry[0])
+    view = each.forecast.question.view
+    name = f"{view.topic}-{view.number}/" if len(retained) > 1 else ""
+    when = f"the next one falls due at {moment(due_ms)} (in {duration(due_ms - each.forecast.question.now_ms)})"
+    return when, f"Next is {name}{fate.segment.path.rpartition('/')[2]}, {size(fate.segment.size_bytes)}"
+
+
+def _checks(retained: Sequence[Retained]) -> str:
+    """When the broker looks, and when the space is free."""
+    schedules = {(each.forecast.question.rules.runner, each.schedule) for each in retained}
+    told = []
+    for runner, schedule in sorted(schedules, key=lambda pair: (pair[0], pair[1].interval_ms, pair[1].delay_ms)):
+        if runner == "nobody":
+            continue
+        first_ms = schedule.first_ms - retained[0].forecast.question.now_ms
+        first = f"first {duration(first_ms)} after a start, then " if first_ms else ""
+        who = "the broker" if runner == "retention" else "the cleaner (of compacted topics)"
+        wait = duration(schedule.delay_ms)
+        told.append(f"{who} looks {first}every {duration(schedule.interval_ms)}; deleted files go {wait} later")
+    text = "; ".join(dict.fromkeys(told))
+    return text[:1].upper() + text[1:]
+
+
+def _until(retained: Sequence[Retained], until_ms: int) -> str:
+    renamed = [event for each in retained for event in each.events if event.kind == "renamed"]
+    removed = [event for each in retained for event in each.events if event.kind == "removed"]
+    if not renamed:
+        return f"Up to {moment(until_ms)} nothing would be deleted, if nothing is appended"
+    return (
+        f"Up to {moment(until_ms)}, if nothing is appended, {segments_of(len(renamed))} with "
+        f"{size(sum(event.segment.size_bytes for event in renamed))} would be deleted, the first at "
+        f"{moment(min(event.time_ms for event in renamed))}; "
+        f"{size(sum(event.segment.size_bytes for event in removed))} would be free by then"
+    )
+
+
+def _partitions(count: int) -> str:
+    return f"{count:,} partition{'' if count == 1 else 's'}"
+
+
+Row = dict[str, object]
+
+
+def retained_rows(each: Retained | Finding) -> Iterator[RowChunk]:
+    """All rows of a partition, its own first; what a finding says stands alone."""
+    if isinstance(each, Finding):
+        yield RowChunk(tables.FINDING, [each.row()])
+        return
+    yield partition_rows(each)
+    yield segment_rows(each.forecast)
+    for chunk in (
+        what_if_rows(each.outcomes),
+        event_rows(each.forecast.question.view, each.events),
+        RowChunk(tables.FINDING, [finding.row() for finding in each.findings]),
+    ):
+        if chunk.count:
+            yield chunk
+
+
+def partition_rows(each: Retained) -> RowChunk:
+    """The `retention` row."""
+    forecast = each.forecast
+    question, log = forecast.question, forecast.question.log
+    view, rules, due = question.view, question.rules, forecast.next_due
+    row: Row = {
+        "topic": view.topic,
+        "partition": view.number,
+        "path": view.path,
+        "state": state_of(forecast),
+        "message": sentence_of(forecast),
+        "now_ms": question.now_ms,
+        "cleanup_policy": ",".join(question.topic.cleanup_policy),
+        "passes": ",".join((*rules.passes, *question.custom)),
+        "runner": rules.runner,
+        "segments": len(log.segments),
+        "deleted_segments": len(forecast.deleted),
+        "bytes": view.size_bytes,
+        "deleted_bytes": forecast.deleted_bytes,
+        "deleted_offsets": forecast.deleted_offsets,
+        "kept_bytes": forecast.kept_bytes,
+        "kept_offsets": forecast.kept_offsets,
+        "log_start_offset": view.log_start_offset,
+        "log_start_origin": view.log_start_origin,
+        "new_log_start_offset": forecast.checked.log.start_offset,
+        "high_watermark": view.high_watermark,
+        "high_watermark_origin": view.high_watermark_origin,
+        "log_end_offset": view.end_offset,
+        "new_segment": forecast.checked.new_segment is not None,
+        "next_due_ms": None if due is None else due.due_ms,
+        "assumptions": "\n".join(one.sentence for one in each.assumptions) or None,
+        "settings": {
+            setting.name: {
+                "value": setting.text,
+                "origin": question.origins.get(setting.name, setting.source),
+            }
+            for setting in settings_of(question.topic)
+        },
+    }
+    return RowChunk(tables.RETENTION, [row])
+
+
+def segment_rows(forecast: Forecast) -> RowChunk:
+    """The `retained_segment` rows."""
+    view, now_ms = forecast.question.view, forecast.question.now_ms
+    return RowChunk(tables.RETAINED_SEGMENT, [_segment_row(view, fate, now_ms) for fate in forecast.fates])
+
+
+def event_rows(view: PartitionView, events: Iterable[Event]) -> RowChunk:
+    """The `retention_event` rows."""
+    rows: list[Row] = [
+        {
+            "topic": view.topic,
+            "partition": view.number,
+            "segment": event.segment.path.rpartition("/")[2],
+            "time_ms": event.time_ms,
+            "event": event.kind,
+            "rule": event.rule,
+            "size_bytes": event.segment.size_bytes,
+            "log_start_offset": event.start_offset,
+            "log_bytes": event.log_bytes,
+        }
+        for event in events
+    ]
+    return RowChunk(tables.RETENTION_EVENT, rows)
+
+
+def what_if_rows(outcomes: Iterable[Outcome]) -> RowChunk:
+    """The `retention_what_if` rows."""
+    rows: list[Row] = [
+        {
+            "topic": outcome.topic,
+            "partition": outcome.partition,
+            "scenario": outcome.scenario,
+            "kept_segments": outcome.kept_segments,
+            "kept_bytes": outcome.kept_bytes,
+            "kept_offsets": outcome.kept_offsets,
+            "deleted_segments": outcome.deleted_segments,
+            "deleted_bytes": outcome.deleted_bytes,
+            "new_log_start_offset": outcome.new_log_start_offset,
+        }
+        for outcome in outcomes
+    ]
+    return RowChunk(tables.RETENTION_WHAT_IF, rows)
+
+
+def _segment_row(view: PartitionView, fate: Fate, now_ms: int) -> Row:
+    segment = fate.segment
+    return {
+        "topic": view.topic,
+        "partition": view.number,
+        "segment": segment.path.rpartition("/")[2],
+        "base_offset": segment.base_offset,
+        "next_offset": segment.next_offset,
+        "size_bytes": segment.size_bytes,
+        "is_active": segment.is_active,
+        "verdict": fate.verdict,
+        "rule": fate.rule,
+        "reason": fate.reason,
+        "largest_timestamp_ms": segment.largest_timestamp_ms,
+        "is_record_timestamp": segment.has_timestamp,
+        "timestamp_origin": segment.max_timestamp_origin,
+        "is_future": segment.largest_timestamp_ms > now_ms,
+        "due_ms": fate.due_ms,
+    }

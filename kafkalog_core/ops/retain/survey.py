@@ -1,0 +1,412 @@
+"""Policies of somebody's own, by `MODULE:FUNCTION`."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib import import_module
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Self, TypeVar, cast
+
+from kafkalog_core.errors import RefusedError, SelectionError, SettingError, StorageError
+from kafkalog_core.findings import Finding, found
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
+from kafkalog_core.format.textfile import parse_int64
+from kafkalog_core.kafka.evidence import infer_release
+from kafkalog_core.kafka.logdir.segment_views import PartitionView, check_now, read_partition_view
+from kafkalog_core.kafka.logdir.top_files import read_broker_dir
+from kafkalog_core.kafka.retention.forecast import Question, forecast
+from kafkalog_core.kafka.retention.rules import Judgement, check_broker_keys, check_settings, retention_rules
+from kafkalog_core.kafka.setting_table import SETTINGS
+from kafkalog_core.kafka.settings import parse_assignment, read_settings
+from kafkalog_core.ops.repair.plan import not_assigned
+from kafkalog_core.storage.listing import SegmentState
+from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.source import code_of_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from kafkalog_core.kafka.evidence import ReleaseGuess
+    from kafkalog_core.kafka.logdir.segment_views import SegmentView
+    from kafkalog_core.kafka.logdir.top_files import BrokerDir
+    from kafkalog_core.kafka.releases import Release
+    from kafkalog_core.kafka.retention.forecast import Forecast
+    from kafkalog_core.kafka.retention.rules import Policy
+    from kafkalog_core.kafka.setting_table import Setting, TopicSettings
+    from kafkalog_core.kafka.settings import Settings, SettingsRequest
+    from kafkalog_core.ops.repair.plan import Site
+    from kafkalog_core.progress import Progress
+    from kafkalog_core.storage.logdir import PartitionPath
+
+__all__ = [
+    "Look",
+    "Outcome",
+    "Scenario",
+    "Survey",
+    "Wanted",
+    "load_policies",
+    "look",
+    "settings_of",
+    "totals",
+    "under",
+    "used_settings",
+]
+
+
+Result = TypeVar("Result")
+
+
+def load_policies(names: Iterable[str]) -> dict[str, Policy]:
+    """The functions by these names, which run behind Kafka's own. Raises SettingError for what is no such function.
+
+    What one of them does wrong when it is called, like an exception or too few answers, is a SettingError too: what
+    is deleted may rest on it.
+    """
+    return {name: _guarded(name, _load(name)) for name in names}
+
+
+def _load(name: str) -> Policy:
+    module_name, separator, function_name = name.partition(":")
+    if not separator or not module_name or not function_name or module_name.startswith("."):
+        raise SettingError(f"the policy {name!r} is not written as MODULE:FUNCTION")
+    module = _called(name, "cannot be imported", lambda: import_module(module_name))
+    function = getattr(module, function_name, None)
+    if function is None:
+        raise SettingError(f"the policy {name!r} is not there: {module_name} has no {function_name}")
+    if not callable(function):
+        raise SettingError(f"the policy {name!r} is no function")
+    return cast("Policy", function)
+
+
+def _guarded(name: str, function: Policy) -> Policy:
+    def policy(segments: Sequence[SegmentView], now_ms: int) -> Sequence[Judgement | bool]:
+        count = len(segments)
+        answers = _called(name, "failed", lambda: list(islice(function(segments, now_ms), count + 1)))
+        if len(answers) != count:
+            given = f"only {len(answers)}" if len(answers) < count else "more"
+            raise SettingError(f"the policy {name!r} was asked about {count} segments and gave {given} answers")
+        for segment, answer in zip(segments, answers, strict=True):
+            if not isinstance(answer, bool | Judgement):
+                raise SettingError(
+                    f"the policy {name!r} says {answer!r} of the segment at {segment.base_offset}, which is neither "
+                    "true nor false"
+                )
+        return answers
+
+    return policy
+
+
+def _called(name: str, what: str, call: Callable[[], Result]) -> Result:
+    """What somebody else's code gives; what it prints goes to stderr, as stdout is the result."""
+    try:
+        with redirect_stdout(sys.stderr):
+            return call()
+    except ImportError as error:
+        raise SettingError(f"the policy {name!r} {what}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise SettingError(f"the policy {name!r} {what}: {type(error).__name__}: {error}") from error
+
+
+_SERVED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
+_USED: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "file.delete.delay.ms")
+_TIERED: Final = ("remote.storage.enable", "remote.log.copy.disable", "local.retention.ms", "local.retention.bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is asked of retention.
+
+    Args:
+        kafka: release and settings.
+        now_ms: the moment.
+        policies: further ones, as `MODULE:FUNCTION`.
+        log_start_offset: of the one partition that is meant, in place of what the disk says; null: that.
+    """
+
+    kafka: SettingsRequest
+    now_ms: int
+    policies: tuple[str, ...] = ()
+    log_start_offset: int | None = None
+
+
+class Survey:
+    """One site.
+
+    Args:
+        site: where.
+        wanted: what is asked.
+
+    Raises SettingError, SelectionError for files by themselves, StorageError.
+    """
+
+    def __init__(self, site: Site, wanted: Wanted) -> None:
+        if site.files:
+            raise SelectionError("retention is of whole partitions; name a directory", path=site.files[0].path)
+        if wanted.log_start_offset is not None and len(site.partitions) != 1:
+            raise SelectionError("--log-start-offset is of one log: name one partition directory", path=site.root)
+        self.site = site
+        self.guess: ReleaseGuess = infer_release(site.root, kafka=wanted.kafka.kafka)
+        log_dir = site.log_dir
+        self.settings: Settings = read_settings(wanted.kafka, self.guess.release, site.log_dir_path, site.beside)
+        self.broker_dir: BrokerDir | None = None if log_dir is None else read_broker_dir(log_dir)
+        self._wanted = wanted
+        self._policies = load_policies(wanted.policies)
+
+    @cached_property
+    def strays(self) -> dict[str, Finding]:
+        """Partitions that the broker does not keep at its next start, by path: nothing is deleted of them by then."""
+        return not_assigned(self.site, self.settings.server, self._wanted.kafka.kafka)
+
+    def forecasts(self, progress: Progress, jobs: int = 1) -> Iterator[Forecast | Finding]:
+        """A forecast of each partition that a broker serves or fills, and what is to be said of others.
+
+        Args:
+            progress: asked for leave to go on after each partition.
+            jobs: partitions that are read at the same time: a disk that has to seek serves several in one sweep. Where
+                all is in memory already the threads wait for each other, and more than one takes longer.
+
+        Raises RefusedError where now lies before all data, or the wanted log start behind the high watermark.
+        """
+        threads = ThreadPoolExecutor(jobs)
+        try:
+            seen = []
+            for each in threads.map(look, self.looks()):
+                progress.advance(0)
+                seen.append(each)
+        finally:
+            threads.shutdown(cancel_futures=True)
+        yield from self.foreseen(seen)
+
+    def looks(self) -> Iterator[Look]:
+        """What there is to be looked at. Raises SettingError for settings that no broker takes."""
+        for place in self.site.partitions:
+            name = place.name
+            if name.state not in _SERVED:
+                continue
+            topic = self.settings.for_topic(name.topic)
+            if name.topic != METADATA_TOPIC:
+                check_broker_keys(self.settings, name.topic)
+                check_settings(topic, self.guess.release)
+            yield Look(place=place, topic=topic, broker_dir=self.broker_dir, release=self.guess.release)
+
+    def foreseen(self, seen: Iterable[PartitionView | Finding]) -> Iterator[Forecast | Finding]:
+        """The forecasts, of what came of all looks, in their order. Raises RefusedError as `forecasts` does."""
+        known = [each if isinstance(each, Finding) else self._question(each) for each in seen]
+        check_now((each.view for each in known if isinstance(each, Question)), self._wanted.now_ms)
+        for each in known:
+            yield each if isinstance(each, Finding) else forecast(each)
+
+    def _question(self, view: PartitionView) -> Question:
+        topic = self.settings.for_topic(view.topic)
+        self._check_start(view)
+        return Question(
+            view=view,
+            topic=topic,
+            rules=retention_rules(topic, self.settings),
+            now_ms=self._wanted.now_ms,
+            custom=self._policies,
+            log_start_offset=self._start_of(view),
+            origins={setting.name: self._origin(setting, topic) for setting in settings_of(topic)},
+        )
+
+    def _origin(self, setting: Setting, topic: TopicSettings) -> str:
+        """Where a value comes from, by which key, and which others it overrules."""
+        said = self.settings.said(setting.name, topic.topic)
+        if not said:
+            return setting.source
+        key = said[0][0]
+        text = setting.origin if key == setting.name else f"{setting.origin}: {key}"
+        overruled = [f"{other}={value} of {where}" for other, value, where in said[1:]]
+        text = f"{text}, before {' and '.join(overruled)}" if overruled else text
+        return text if setting.gap is None else f"{text}, assumed: {setting.gap.why}"
+
+    def _start_of(self, view: PartitionView) -> int | None:
+        """The log start that is wanted; a broker only ever raises it."""
+        wanted = self._wanted.log_start_offset
+        return None if wanted is None else max(wanted, view.log_start_offset)
+
+    def _check_start(self, view: PartitionView) -> None:
+        wanted = self._wanted.log_start_offset
+        if wanted is not None and wanted > view.high_watermark:
+            raise RefusedError(
+                f"the log start offset cannot be {wanted}: the high watermark is {view.high_watermark} "
+                f"({view.high_watermark_origin}), and a broker refuses an offset above it; give a lower "
+                "--log-start-offset",
+                path=view.path,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A partition that is to be looked at, in this process or another one."""
+
+    place: PartitionPath
+    topic: TopicSettings
+    broker_dir: BrokerDir | None
+    release: Release
+
+    def light(self) -> Look:
+        """The same without what the log directory says of other partitions."""
+        around = None if self.broker_dir is None else self.broker_dir.only(self.place.name)
+        return replace(self, broker_dir=around)
+
+
+def look(asked: Look) -> PartitionView | Finding:
+    """The segments of a partition; a finding where nothing of it can be foreseen."""
+    place, name = asked.place, asked.place.name
+    where = {"topic": name.topic, "partition": name.partition}
+    if name.topic == METADATA_TOPIC:
+        return found("retain.metadata-log", place.path, **where)  # type: ignore[arg-type]
+    try:
+        partition = read_partition(place.path)
+        view = read_partition_view(partition, asked.broker_dir, asked.topic, asked.release)
+    except StorageError as error:
+        return found(code_of_error(error), error.path or place.path, reason=error.message, **where)  # type: ignore[arg-type]
+    if view is None:
+        problem = "it is of Kafka 0.7" if partition.format == "v07" else "its last segment cannot be read"
+        problem = problem if partition.segments else "it has no segment"
+        return found("retain.not-foreseen", place.path, problem=problem, **where)  # type: ignore[arg-type]
+    first = _comes_first(view)
+    return view if first is None else found("retain.not-foreseen", place.path, problem=first, **where)  # type: ignore[arg-type]
+
+
+def _comes_first(view: PartitionView) -> str | None:
+    """Why the next start of a broker makes another log of it first; null: it does not, as far as can be seen."""
+    if any(segment.state is SegmentState.SWAP for segment in view.partition.other_segments):
+        return "a replacement waits to take the place of segments, and a broker that starts puts it there first"
+    if view.log_start_offset > view.end_offset:
+        start, end = view.log_start_offset, view.end_offset
+        return f"its checkpointed log start {start} lies behind its end {end}, so that a broker that starts deletes it"
+    return None
+
+
+def settings_of(topic: TopicSettings) -> list[Setting]:
+    """What counts of the settings of a topic."""
+    names = {*_USED, *(_TIERED if topic.remote_storage_enable else ())}
+    return [setting for setting in topic.settings if setting.name in names]
+
+
+def used_settings(topics: Iterable[TopicSettings]) -> tuple[Setting, ...]:
+    """What counted, each value and origin once."""
+    used = {
+        (setting.name, setting.value, setting.origin): setting for topic in topics for setting in settings_of(topic)
+    }
+    return tuple(used.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Settings that are other than they are, as they were written, and by their names."""
+
+    text: str
+    assignments: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """`key=value`, several with commas between them; a value may have commas too. Raises SettingError."""
+        parts: list[str] = []
+        for piece in text.split(","):
+            if "=" in piece or not parts:
+                parts.append(piece.strip())
+            else:
+                parts[-1] += f",{piece.strip()}"
+        assignments = tuple(parse_assignment(part) for part in parts)
+        names = [name for name, _ in assignments]
+        for name, value in assignments:
+            if names.count(name) > 1:
+                raise SettingError(f"{name} is given twice; repeat --what-if for one column more")
+            if (parse_int64(value) or 0) < -1:
+                raise SettingError(f"{name}={value} is out of range: nothing below -1 (-1: unlimited) has a meaning")
+        return cls(text, assignments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What stays of one partition, or of all of them (`topic` null), in one scenario; null: as things are."""
+
+    scenario: str | None
+    topic: str | None = None
+    partition: int | None = None
+    kept_segments: int = 0
+    kept_bytes: int = 0
+    kept_offsets: int = 0
+    deleted_segments: int = 0
+    deleted_bytes: int = 0
+    new_log_start_offset: int | None = None
+
+    @classmethod
+    def of(cls, scenario: str | None, forecast: Forecast) -> Self:
+        """Of one partition."""
+        view = forecast.question.view
+        return cls(
+            scenario=scenario,
+            topic=view.topic,
+            partition=view.number,
+            kept_segments=len(forecast.checked.log.segments),
+            kept_bytes=forecast.kept_bytes,
+            kept_offsets=forecast.kept_offsets,
+            deleted_segments=len(forecast.deleted),
+            deleted_bytes=forecast.deleted_bytes,
+            new_log_start_offset=forecast.checked.log.start_offset,
+        )
+
+    def plus(self, other: Outcome) -> Outcome:
+        """The sum of several partitions."""
+        return replace(
+            self,
+            kept_segments=self.kept_segments + other.kept_segments,
+            kept_bytes=self.kept_bytes + other.kept_bytes,
+            kept_offsets=self.kept_offsets + other.kept_offsets,
+            deleted_segments=self.deleted_segments + other.deleted_segments,
+            deleted_bytes=self.deleted_bytes + other.deleted_bytes,
+        )
+
+
+def under(question: Question, settings: Settings, scenario: Scenario) -> Forecast:
+    """The forecast under the settings of a scenario, which beat all others. Raises SettingError."""
+    assigned = dict(scenario.assignments)
+    topic_name = question.topic.topic
+    try:
+        changed = _overridden(settings, assigned)
+        topic = changed.for_topic(topic_name)
+        check_settings(topic, settings.release)
+    except SettingError as error:
+        raise SettingError(f"--what-if {scenario.text}: {error.message}") from error
+    return forecast(replace(question, topic=topic, rules=retention_rules(topic, changed)))
+
+
+def totals(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """What the scenarios come to, over all partitions, in their order."""
+    sums: dict[str | None, Outcome] = {}
+    for outcome in outcomes:
+        sums[outcome.scenario] = sums.get(outcome.scenario, Outcome(scenario=outcome.scenario)).plus(outcome)
+    return list(sums.values())
+
+
+def _overridden(settings: Settings, values: Mapping[str, str]) -> Settings:
+    """The settings with some that count whatever else is said, for each topic too."""
+    assigned = dict(values)
+    silenced: set[str] = set()
+    for definition in SETTINGS:
+        names = {key.name: key.factor for key in reversed(definition.keys)}
+        if definition.of_topics:
+            names |= {definition.name: 1} | ({} if definition.override is None else {definition.override: 1})
+        said = [name for name in names if name in values]
+        if not said:
+            continue
+        silenced |= names.keys()
+        if definition.of_topics and said[-1] != definition.override:
+            number = parse_int64(values[said[-1]])
+            assigned[definition.name] = values[said[-1]] if number is None else str(number * names[said[-1]])
+    return replace(
+        settings,
+        assigned={name: text for name, text in settings.assigned.items() if name not in silenced} | assigned,
+        of_topics={
+            topic: {name: text for name, text in given.items() if name not in silenced}
+            for topic, given in settings.of_topics.items()
+        },
+    )

@@ -1,0 +1,544 @@
+"""The batches of a partition's log, one segment after another, as a source of appends."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import AccessError, FormatError, NotFoundError
+from kafkalog_core.findings.sink import Sink
+from kafkalog_core.format.layout import MAX_INT32
+from kafkalog_core.kafka.append import Appender, AppendLimits
+from kafkalog_core.kafka.rules import append_rules
+from kafkalog_core.rows import forecasts, tables
+from kafkalog_core.rows.chunk import RowChunk
+from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.scan import Damage, Run, ScanOptions, offset_order, scan
+from kafkalog_core.storage.source import Source
+from kafkalog_core.text import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.kafka.append import AppendRules, AppendSink, OpenSegment, Roll
+    from kafkalog_core.kafka.evidence import ReleaseGuess
+    from kafkalog_core.kafka.setting_table import TopicSettings
+    from kafkalog_core.ops.roll.files import PartitionFiles
+    from kafkalog_core.storage.listing import Segment
+    from kafkalog_core.storage.partition import Partition
+
+__all__ = [
+    "Course",
+    "LogDamage",
+    "RollForecast",
+    "RollTask",
+    "RolledSegment",
+    "forecast",
+    "limits_of",
+    "log_runs",
+    "play",
+    "seeded_jitter",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LogDamage:
+    """A place that no append can have left; `is_tail`: the cut end of the log, which a broker's start takes away."""
+
+    path: str
+    damage: Damage
+    is_tail: bool
+
+
+def log_runs(
+    partition: Partition, *, max_batch_bytes: int, checks: bool, advance: Callable[[int], None]
+) -> Iterator[tuple[Segment, Run] | LogDamage]:
+    """Runs of whole batches in the order of the log; the first damage ends it.
+
+    Args:
+        partition: its directory.
+        max_batch_bytes: the largest batch that is read.
+        checks: whether checksums are computed; else the framing alone is read.
+        advance: is told of bytes of log as they are read.
+    """
+    options = ScanOptions(max_batch_bytes=max_batch_bytes, check=checks)
+    next_offset = 0
+    for segment in partition.segments:
+        log = segment.files[0]
+        with Source.open(log.path) as source:
+            for item in scan(source, base_offset=segment.base_offset, options=options, end=source.size_bytes):
+                if isinstance(item, Damage):
+                    is_last = segment is partition.segments[-1]
+                    yield LogDamage(log.path, item, is_tail=is_last and item.is_plain_tail)
+                    return
+                lasts = item.batches.column("last_offset")
+                if lasts[0] < next_offset:  # segments overlap
+                    position = item.batches.column("position")[0]
+                    first = item.batches.column("base_offset")[0]
+                    yield LogDamage(log.path, offset_order(position, first, lasts[0], next_offset), is_tail=False)
+                    return
+                next_offset = lasts[-1] + 1
+                yield segment, item
+                advance(sum(item.batches.column("size_bytes")))
+
+
+_SEED_BYTES: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolledSegment:
+    """A segment that would be there.
+
+    Args:
+        base_offset: of the segment.
+        next_offset: base offset of the next one; of the last one the end of the log.
+        size_bytes: of its log.
+        batches: in it.
+        first_timestamp_ms: largest timestamp of its first batch; -1: none.
+        max_timestamp_ms: the largest; -1: none.
+        entries: of the offset and of the time index.
+        jitter_ms: what is taken off segment.ms.
+        roll: why the next one begins; null: the log ends.
+        detail: the figures that were compared, a sentence without its point.
+    """
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    batches: int
+    first_timestamp_ms: int
+    max_timestamp_ms: int
+    entries: tuple[int, int]
+    jitter_ms: int
+    roll: Roll | None
+    detail: str
+
+
+def limits_of(settings: TopicSettings) -> AppendLimits:
+    """The settings that count for appends; a compacted topic's segments grow no older than its compaction lag."""
+    is_compacted = "compact" in settings.cleanup_policy
+    lag_ms = settings.max_compaction_lag_ms if is_compacted else settings.segment_ms
+    return AppendLimits(
+        segment_bytes=settings.segment_bytes,
+        segment_ms=min(settings.segment_ms, lag_ms),
+        segment_index_bytes=settings.segment_index_bytes,
+        index_interval_bytes=settings.index_interval_bytes,
+        flush_messages=settings.flush_messages,
+        flush_ms=settings.flush_ms,
+    )
+
+
+def seeded_jitter(settings: TopicSettings, name: str, seed: int) -> Callable[[int], int]:
+    """What is taken off segment.ms for a segment, by its base offset: as if drawn, and the same for the same seed."""
+    most = min(settings.segment_jitter_ms, settings.segment_ms)
+
+    def jitter(base_offset: int) -> int:
+        digest = hashlib.sha256(f"{seed} {name} {base_offset}".encode()).digest()
+        return (int.from_bytes(digest[:_SEED_BYTES]) & MAX_INT32) % most if most > 0 else 0
+
+    return jitter
+
+
+@dataclass(slots=True, kw_only=True)
+class Course:
+    """Takes the batches of a log in their order, and knows in the end which segments there would be.
+
+    Args:
+        limits: settings of the topic.
+        rules: of the release.
+        sink: gets what is appended too; null: nobody.
+        segments: that are complete.
+        oversized: batches larger than a segment may be.
+        records: counted by the batch headers.
+        uncounted: batches that do not say how many they have.
+    """
+
+    limits: AppendLimits
+    rules: AppendRules
+    sink: AppendSink | None = None
+    segments: list[RolledSegment] = field(default_factory=list)
+    oversized: int = 0
+    records: int = 0
+    uncounted: int = 0
+    _appender: Appender | None = None
+
+    def begin(self, base_offset: int, jitter: Callable[[int], int]) -> None:
+        """The log starts here."""
+        self._appender = Appender(_Listener(self), base_offset, limits=self.limits, rules=self.rules, jitter=jitter)
+
+    def append(self, run: Run) -> None:
+        """Go on with a run. Raises LimitError or FieldError for batches that no broker appends in this order."""
+        if self._appender is not None:
+            counts = run.batches.column("record_count")
+            uncounted = 0 if min(counts, default=0) >= 0 else sum(count < 0 for count in counts)
+            self.records += sum(counts) + uncounted  # compressed messages count as -1
+            self.uncounted += uncounted
+            sizes = run.batches.column("size_bytes")
+            if max(sizes, default=0) > self.limits.segment_bytes:
+                self.oversized += sum(size > self.limits.segment_bytes for size in sizes)
+            self._appender.append_batches(run)
+
+    def end(self) -> None:
+        """The log ends here. Raises FieldError."""
+        if self._appender is not None:
+            self._appender.close()
+
+    @property
+    def end_offset(self) -> int:
+        """Behind the last batch."""
+        return 0 if self._appender is None else self._appender.end_offset
+
+    @property
+    def rolls(self) -> dict[str, int]:
+        """New segments by reason."""
+        return dict(Counter(segment.roll.reason for segment in self.segments if segment.roll is not None))
+
+
+class _Listener:
+    """Keeps what a segment was, and lets the sink of the course do its work."""
+
+    def __init__(self, course: Course) -> None:
+        self._course = course
+        self._sink = course.sink
+
+    def begin(self, segment: OpenSegment) -> None:
+        """A new segment."""
+        if self._sink is not None:
+            self._sink.begin(segment)
+
+    def append(self, data: memoryview, run: Run, first: int, last: int) -> None:
+        """More of its log."""
+        if self._sink is not None:
+            self._sink.append(data, run, first, last)
+
+    def end(self, segment: OpenSegment, roll: Roll | None) -> None:
+        """It is complete."""
+        course = self._course
+        course.segments.append(
+            RolledSegment(
+                base_offset=segment.base_offset,
+                next_offset=segment.end_offset if roll is None else roll.next_base,
+                size_bytes=segment.size_bytes,
+                batches=segment.batches,
+                first_timestamp_ms=segment.first_timestamp_ms,
+                max_timestamp_ms=segment.indexes.max_timestamp_ms,
+                entries=segment.indexes.entries,
+                jitter_ms=segment.jitter_ms,
+                roll=roll,
+                detail=_detail(segment, roll, course.limits, course.rules),
+            )
+        )
+        if self._sink is not None:
+            self._sink.end(segment, roll)
+
+    def flush(self, end_offset: int) -> None:
+        """Bring it to the disk."""
+        if self._sink is not None:
+            self._sink.flush(end_offset)
+
+
+def _detail(segment: OpenSegment, roll: Roll | None, limits: AppendLimits, rules: AppendRules) -> str:
+    """The figures that were compared, short enough for a line of a table."""
+    if roll is None:
+        return "the log ends here"
+    reason, batch = roll.reason, roll.batch
+    if reason == "bytes":
+        added = f" + {batch.size_bytes} of the next batch" if rules.counts_set else ""
+        return f"{segment.size_bytes}{added} > segment.bytes={limits.segment_bytes}"
+    if reason == "time":
+        waited = duration(batch.max_timestamp_ms - segment.first_timestamp_ms)
+        jitter = f" - {segment.jitter_ms} of jitter" if segment.jitter_ms else ""
+        return f"next batch {waited} after the first > segment.ms={limits.segment_ms}{jitter}"
+    if reason == "offset-range":
+        return f"next batch ends at {batch.last_offset}, over 2^31-1 above the base"
+    count = segment.indexes.entries[reason == "time-index"]
+    return f"{count} entries: it is full at segment.index.bytes={limits.segment_index_bytes}"
+
+
+USED: Final = (
+    "segment.bytes",
+    "segment.ms",
+    "segment.jitter.ms",
+    "segment.index.bytes",
+    "index.interval.bytes",
+)
+_COMPACTED: Final = ("cleanup.policy", "max.compaction.lag.ms")
+
+Row = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollTask:
+    """What to find out.
+
+    Args:
+        path: of the partition directory.
+        guess: whose rules count.
+        settings: of the topic.
+        seed: of the jitter; null: none is taken off, and the most is told beside it.
+        max_batch_bytes: the largest batch that is read.
+        size_bytes: of its logs.
+        stray: why the broker does not keep the partition at its next start; None: it does.
+    """
+
+    path: str
+    guess: ReleaseGuess
+    settings: TopicSettings
+    seed: int | None
+    max_batch_bytes: int
+    size_bytes: int = 0
+    stray: Finding | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollForecast:
+    """What comes out.
+
+    Args:
+        partition: the `rolling` row.
+        segments: a `rolled_segment` row for each segment.
+        findings: what cannot be told, and why.
+        end_offset: behind the last batch.
+        is_whole: whether all of the log was played.
+    """
+
+    partition: Row
+    segments: tuple[Row, ...]
+    findings: tuple[Finding, ...]
+    end_offset: int
+    is_whole: bool
+
+    def chunks(self) -> Iterator[RowChunk]:
+        """All rows, that of the partition first."""
+        yield RowChunk(forecasts.ROLLING, [self.partition])
+        if self.segments:
+            yield RowChunk(forecasts.ROLLED_SEGMENT, self.segments)
+        if self.findings:
+            yield RowChunk(tables.FINDING, [finding.row() for finding in self.findings])
+
+
+def forecast(task: RollTask, advance: Callable[[int], None]) -> RollForecast:
+    """Where a log would have rolled. Raises StorageError where it cannot be read."""
+    return play(task, read_partition(task.path), advance)
+
+
+def play(
+    task: RollTask,
+    partition: Partition,
+    advance: Callable[[int], None],
+    *,
+    files: PartitionFiles | None = None,
+    to: str | None = None,
+) -> RollForecast:
+    """Append a log anew.
+
+    Args:
+        task: what is asked for.
+        partition: the directory.
+        advance: is told of bytes of log as they are read.
+        files: takes what is appended; null: nothing is written, and checksums are not computed.
+        to: the directory that is written.
+    """
+    return _Play(task, partition, files, to).play(advance)
+
+
+class _Play:
+    def __init__(self, task: RollTask, partition: Partition, files: PartitionFiles | None, to: str | None) -> None:
+        self._task = task
+        self._partition = partition
+        self._files = files
+        self._to = to
+        self._sink = Sink(partition.topic, partition.partition)
+        self._rules = append_rules(task.guess.release)
+        limits = limits_of(task.settings)
+        self._course = Course(limits=limits, rules=self._rules, sink=files)
+        jitter_ms = min(task.settings.segment_jitter_ms, limits.segment_ms)
+        self._most = Course(limits=limits, rules=self._rules) if jitter_ms and task.seed is None else None
+        self._jitter_ms = jitter_ms
+        self._is_whole = True
+        self._at: tuple[str, int] = partition.path, 0
+        self._bases = {segment.base_offset for segment in partition.segments}
+
+    def play(self, advance: Callable[[int], None]) -> RollForecast:
+        """Append all of it."""
+        segments = self._partition.segments
+        if self._partition.format == "v07":
+            self._sink.add("roll.old-format", self._partition.path)
+        elif segments:
+            self._begin(segments[0].base_offset)
+            try:
+                self._append(advance)
+                self._end()
+            except FormatError as error:
+                path, position = self._at
+                self._sink.add("roll.not-appendable", path, position=position, problem=error.message)
+                self._is_whole = False
+            except (AccessError, NotFoundError) as error:
+                if self._files is not None:
+                    raise
+                self._sink.add("roll.unreadable", error.path or self._partition.path, problem=error.message)
+                self._is_whole = False
+                self._end()
+        self._explain()
+        return RollForecast(
+            partition=self._partition_row(),
+            segments=tuple(self._segment_row(segment) for segment in self._course.segments),
+            findings=self._sink.findings,
+            end_offset=self._course.end_offset,
+            is_whole=self._is_whole,
+        )
+
+    def _begin(self, base_offset: int) -> None:
+        seed, name = self._task.seed, self._partition.name.raw
+        jitter = seeded_jitter(self._task.settings, name, seed) if seed is not None else _no_jitter
+        self._course.begin(base_offset, jitter)
+        if self._most is not None:
+            self._most.begin(base_offset, lambda _: self._jitter_ms)
+
+    def _append(self, advance: Callable[[int], None]) -> None:
+        for item in log_runs(
+            self._partition,
+            max_batch_bytes=self._task.max_batch_bytes,
+            checks=self._files is not None,
+            advance=advance,
+        ):
+            if isinstance(item, LogDamage):
+                self._damage(item)
+                return
+            segment, run = item
+            log = segment.files[0]
+            self._at = log.path, run.batches.column("position")[0]
+            if self._files is not None:
+                self._files.mtime_ns = log.mtime_ns
+            self._course.append(run)
+            if self._most is not None:
+                self._most.append(run)
+
+    def _damage(self, found: LogDamage) -> None:
+        damage = found.damage
+        code = "roll.torn-tail" if found.is_tail else "roll.damaged"
+        self._is_whole = found.is_tail
+        self._sink.add(
+            code,
+            found.path,
+            position=damage.position,
+            size_bytes=damage.size_bytes,
+            offset=damage.next_offset,
+            problem=f"{damage.reason}: {damage.detail}",
+        )
+
+    def _end(self) -> None:
+        self._course.end()
+        if self._most is not None:
+            self._most.end()
+
+    # --- words --------------------------------------------------------------------------------------------------------
+    def _explain(self) -> None:
+        path, segments = self._partition.path, self._course.segments
+        if self._course.oversized:
+            limit = self._course.limits.segment_bytes
+            self._sink.add("roll.oversized", path, count=self._course.oversized, limit=limit)
+        if segments and not self._rules.ages_by_records:
+            why = f"Kafka {self._task.guess.release} goes by its own clock"
+            self._sink.add("roll.wall-clock", path, why=why)
+        elif any(segment.batches and segment.first_timestamp_ms < 0 for segment in segments):
+            self._sink.add("roll.wall-clock", path, why="the first batch of a segment has no timestamp")
+        if self._most is not None and segments:
+            self._sink.add("roll.jitter", path, jitter_ms=self._jitter_ms)
+
+    def _reason(self) -> str:
+        segments, before = self._course.segments, len(self._partition.segments)
+        if not self._is_whole:
+            return "only what stands before the damage, or the file that cannot be read, is told"
+        if not segments:
+            return "there is no segment that could roll"
+        same = self._same_bases()
+        if same == before == len(segments):
+            return "the same segments as there are, each batch counted as one append"
+        verb = "was" if self._to is not None else "would be"
+        noun = "segment" if len(segments) == 1 else "segments"
+        there = f"there {'is' if before == 1 else 'are'} {before}"
+        return f"{len(segments)} {noun} where {there}, each batch counted as one append that {verb} made"
+
+    def _same_bases(self) -> int:
+        return sum(segment.base_offset in self._bases for segment in self._course.segments)
+
+    def _state(self) -> str:
+        if not self._is_whole:
+            return "damaged"
+        if not self._course.segments:
+            return "empty"
+        return "predicted" if self._to is None else "written"
+
+    def _partition_row(self) -> Row:
+        partition, segments, guess = self._partition, self._course.segments, self._task.guess
+        closed = [segment.size_bytes for segment in segments[:-1]]
+        return {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "path": partition.path,
+            "state": self._state(),
+            "reason": self._reason(),
+            "release": str(guess.release),
+            "release_evidence": "\n".join(guess.evidence),
+            "settings": self._settings(),
+            "segments_before": len(partition.segments),
+            "segments_after": len(segments),
+            "segments_at_most": None if self._most is None else len(self._most.segments),
+            "same_bases": self._same_bases(),
+            "rolls": self._course.rolls,
+            "bytes": sum(segment.size_bytes for segment in segments),
+            "batches": sum(segment.batches for segment in segments),
+            "records": self._course.records,
+            "uncounted_batches": self._course.uncounted,
+            "log_start_offset": partition.segments[0].base_offset if partition.segments else None,
+            "log_end_offset": self._course.end_offset if segments else None,
+            "smallest_bytes": min(closed, default=None),
+            "largest_bytes": max((segment.size_bytes for segment in segments), default=None),
+            "oversized_batches": self._course.oversized,
+            "to": self._to,
+        }
+
+    def _settings(self) -> dict[str, dict[str, str]]:
+        settings = self._task.settings
+        names = USED + (_COMPACTED if "compact" in settings.cleanup_policy else ())
+        return {
+            each.name: {"value": _text(each.value), "origin": each.source}
+            for each in settings.settings
+            if each.name in names
+        }
+
+    def _segment_row(self, segment: RolledSegment) -> Row:
+        partition = self._partition
+        offsets, times = segment.entries
+        return {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "base_offset": segment.base_offset,
+            "next_offset": segment.next_offset,
+            "is_there": segment.base_offset in self._bases,
+            "bytes": segment.size_bytes,
+            "batches": segment.batches,
+            "first_timestamp_ms": _or_none(segment.first_timestamp_ms),
+            "max_timestamp_ms": _or_none(segment.max_timestamp_ms),
+            "offset_entries": offsets,
+            "time_entries": times if self._rules.has_time_index else None,
+            "jitter_ms": segment.jitter_ms,
+            "roll_reason": None if segment.roll is None else segment.roll.reason,
+            "detail": segment.detail,
+        }
+
+
+def _text(value: object) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _no_jitter(_: int) -> int:
+    return 0
+
+
+def _or_none(timestamp_ms: int) -> int | None:
+    return None if timestamp_ms < 0 else timestamp_ms

@@ -1,0 +1,277 @@
+"""`kafkalog roll`: where logs would have rolled under other settings, and the same logs in such segments.
+
+What is written goes into a new log directory. Nothing that is there changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import RefusedError, SelectionError
+from kafkalog_core.findings import found
+from kafkalog_core.format.layout import MAX_BATCH_BYTES
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
+from kafkalog_core.kafka.cleaner.rules import cleaning_rules
+from kafkalog_core.kafka.evidence import infer_release
+from kafkalog_core.kafka.logdir.top_files import read_broker_dir
+from kafkalog_core.kafka.releases import Since
+from kafkalog_core.kafka.rules import append_rules, recovery_rules
+from kafkalog_core.kafka.settings import SettingsRequest, read_settings
+from kafkalog_core.ops.pool import Pool
+from kafkalog_core.ops.reading.targets import check_topics
+from kafkalog_core.ops.repair.broker_files import check_not_running, check_untouched, copy_directory, write_broker_files
+from kafkalog_core.ops.repair.plan import not_assigned, sites_of
+from kafkalog_core.ops.roll.files import PartitionFiles
+from kafkalog_core.ops.roll.forecast import RollForecast, RollTask, forecast, play
+from kafkalog_core.progress import NO_PROGRESS, Progress
+from kafkalog_core.storage.changing.new_dir import NewDir
+from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.storage.listing import SegmentState
+from kafkalog_core.storage.partition import read_partition
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator, Mapping
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.kafka.logdir.top_files import Key
+    from kafkalog_core.ops.reading.report import Report
+    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.ops.repair.plan import Site
+    from kafkalog_core.storage.listing import FileInfo
+    from kafkalog_core.storage.logdir import PartitionPath
+    from kafkalog_core.storage.partition import Partition
+
+__all__ = ["RollRequest", "roll"]
+
+_SHARED_BYTES: Final = 64 * 1024 * 1024
+"""Less log than this is read before other processes have started."""
+_NEW_FILES_BYTES: Final = 64 * 1024
+"""Room for the small files of a partition, whole blocks of them."""
+_SERVED: Final = frozenset({DirectoryState.CURRENT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollRequest:
+    """What is asked for.
+
+    Args:
+        targets: partitions and log directories, from `targets.resolve`.
+        kafka: releases and settings.
+        seed: of the jitter; null: none is taken off.
+        to: the new log directory to write; null: none.
+        jobs: processes.
+        max_batch_bytes: the largest batch that is read.
+    """
+
+    targets: tuple[Target, ...]
+    kafka: SettingsRequest = field(default_factory=SettingsRequest)
+    seed: int | None = None
+    to: str | None = None
+    jobs: int = 1
+    max_batch_bytes: int = MAX_BATCH_BYTES
+
+
+def roll(
+    request: RollRequest, report: Report, progress: Progress = NO_PROGRESS, *, disk: Disk | None = None
+) -> Generator[RollForecast, None, None]:
+    """The forecast of each partition, in the order of the targets; with `to` each when its files are written.
+
+    The new directory is there when the last one has been given out. `disk` is the door through which it is made.
+
+    Raises:
+        SelectionError: A file by itself was named; with `to`, parts of several log directories.
+        SettingError: No broker takes these settings.
+        RefusedError: The new directory cannot be made, or not of this log; nothing of it is left.
+        LockedError: A broker runs on the log directory that is to be copied.
+    """
+    check_topics(request.kafka.topics, request.targets)
+    sites = [site for site in sites_of(request.targets) if site.partitions or site.files]
+    for site in sites:
+        if site.files:
+            raise SelectionError(
+                "segments are of a whole log: name the directory of the partition", path=site.files[0].path
+            )
+    if request.to is not None:
+        yield from _counted(_Writing(request, _only(sites), request.to, disk or Disk()).forecasts(progress), report)
+        return
+    tasks = [task for site in sites for task, _ in _tasks(site, request)]
+    report.expect(partitions=len(tasks))
+    size_bytes = sum(task.size_bytes for task in tasks)
+    progress.expect(size_bytes)
+    forecasts = zip(tasks, _forecasts(tasks, size_bytes, request.jobs, progress), strict=True)
+    yield from _counted((_told(task, each) for task, each in forecasts), report)
+
+
+def _told(task: RollTask, told: RollForecast) -> RollForecast:
+    """Return a forecast that says first where no broker appends to the log, as it does not keep the partition."""
+    return told if task.stray is None else replace(told, findings=(task.stray, *told.findings))
+
+
+def _only(sites: list[Site]) -> Site:
+    if len(sites) != 1:
+        raise SelectionError(
+            "--to makes one log directory of parts of one: name one log directory, or partitions of it"
+        )
+    return sites[0]
+
+
+def _forecasts(tasks: list[RollTask], size_bytes: int, jobs: int, progress: Progress) -> Iterator[RollForecast]:
+    if min(jobs, len(tasks)) < 2 or size_bytes < _SHARED_BYTES:
+        yield from (forecast(task, progress.advance) for task in tasks)
+        return
+    with Pool(min(jobs, len(tasks)), progress) as pool:
+        yield from pool.map(forecast, ((task,) for task in tasks))
+
+
+def _tasks(site: Site, request: RollRequest) -> Iterator[tuple[RollTask, Partition]]:
+    guess = infer_release(site.root, kafka=request.kafka.kafka)
+    if guess.release < Since.LOG_FILES:
+        guess = replace(guess, release=Since.LOG_FILES)
+    settings = read_settings(request.kafka, guess.release, site.log_dir_path, site.beside)
+    strays = not_assigned(site, settings.server, request.kafka.kafka)
+    for place in _rolled(site):
+        partition = read_partition(place.path)
+        task = RollTask(
+            path=place.path,
+            guess=guess,
+            settings=settings.for_topic(partition.topic),
+            seed=request.seed,
+            max_batch_bytes=request.max_batch_bytes,
+            size_bytes=_log_bytes(partition),
+            stray=strays.get(place.path),
+        )
+        yield task, partition
+
+
+def _rolled(site: Site) -> Iterable[PartitionPath]:
+    """Partitions but the log of the cluster's metadata, which rolls by settings and rules of its own."""
+    return (
+        place
+        for place in site.partitions
+        if place.name.state is not DirectoryState.DELETE and place.name.topic != METADATA_TOPIC
+    )
+
+
+def _log_bytes(partition: Partition) -> int:
+    return sum(segment.size_bytes for segment in partition.segments)
+
+
+def _counted(forecasts: Iterator[RollForecast], report: Report) -> Iterator[RollForecast]:
+    """Count what has been read, and every row."""
+    for each in forecasts:
+        row = each.partition
+        report.partitions += 1
+        report.files += _number(row, "segments_before")
+        report.bytes += _number(row, "bytes")
+        report.batches += _number(row, "batches")
+        report.records += _number(row, "records")
+        report.uncounted_batches += _number(row, "uncounted_batches")
+        for finding in each.findings:
+            report.add_finding(finding.row())
+        report.rows += sum(chunk.count for chunk in each.chunks())
+        yield each
+
+
+def _number(row: Mapping[str, object], name: str) -> int:
+    value = row.get(name)
+    return value if isinstance(value, int) else 0
+
+
+class _Writing:
+    """Makes a new log directory of a site."""
+
+    def __init__(self, request: RollRequest, site: Site, to: str, disk: Disk) -> None:
+        self._request = request
+        self._site = site
+        self._to = to
+        self._disk = disk
+        self._broker_dir = None if site.log_dir is None else read_broker_dir(site.log_dir)
+        self._ends: dict[Key, int] = {}
+        self._cleaned: dict[Key, int] = {}
+        self._seen: list[FileInfo] = []
+
+    def forecasts(self, progress: Progress) -> Iterator[RollForecast]:
+        """One partition after another; when the last one is given out the directory is there."""
+        site, request = self._site, self._request
+        check_not_running(site.log_dir)
+        work = [(task, partition) for task, partition in _tasks(site, request) if self._is_meant(partition)]
+        if not work:
+            raise SelectionError("no partition of these is one that a broker serves", path=site.root)
+        size_bytes = sum(task.size_bytes for task, _ in work)
+        progress.expect(size_bytes)
+        done: list[RollForecast] = []
+        needs_bytes = size_bytes + _NEW_FILES_BYTES * len(work)
+        with NewDir(self._to, disk=self._disk, like=work[0][1].path, needs_bytes=needs_bytes) as new:
+            for task, partition in work:
+                done.append(_told(task, self._write(new, task, partition, progress)))
+            for place in self._metadata_log():
+                copy_directory(new, place.path, place.name.raw)
+            write_broker_files(new, self._broker_dir, self._ends, cleaned=self._cleaned)
+            check_untouched(self._seen)
+            check_not_running(site.log_dir)
+            new.commit()
+        left_out = tuple(self._left_out())
+        done[-1] = replace(done[-1], findings=(*done[-1].findings, *left_out))
+        yield from done
+
+    def _write(self, new: NewDir, task: RollTask, partition: Partition, progress: Progress) -> RollForecast:
+        name = partition.name
+        if partition.format == "v07" or not partition.segments:
+            raise RefusedError(
+                "has no segment of 0.8 or later that could be rolled; leave it out with --exclude", path=partition.path
+            )
+        if any(segment.state is SegmentState.SWAP for segment in partition.other_segments):
+            raise RefusedError(
+                "a finished replacement of segments waits here: kafkalog truncate --as-broker shows what a broker does "
+                "with it; or leave the partition out with --exclude",
+                path=partition.path,
+            )
+        if task.settings.remote_storage_enable:
+            raise RefusedError(
+                "the topic has remote storage, which knows segments by their offsets, and new segments would have "
+                "others; "
+                "leave the partition out with --exclude",
+                path=partition.path,
+            )
+        if not task.guess.agree(lambda release: (append_rules(release), recovery_rules(release))):
+            raise RefusedError(
+                f"the release of Kafka is not certain, and indexes differ: {task.guess.describe()}. Say which one it "
+                "is: --kafka VERSION",
+                path=partition.path,
+            )
+        self._seen += (segment.files[0] for segment in partition.segments)
+        rules = recovery_rules(task.guess.release)
+        files = PartitionFiles(new, partition, rules, max_batch_bytes=task.max_batch_bytes)
+        result = play(task, partition, progress.advance, files=files, to=self._to)
+        if not result.is_whole:
+            problem = next(finding for finding in result.findings if finding.severity == "error")
+            raise RefusedError(f"{problem.message} {problem.cure}", path=problem.path)
+        files.finish(result.end_offset)
+        if name.topic is not None and name.partition is not None:
+            self._ends[name.topic, name.partition] = result.end_offset
+            self._note_cleaned((name.topic, name.partition), task, partition, result)
+        return result
+
+    def _note_cleaned(self, key: Key, task: RollTask, partition: Partition, result: RollForecast) -> None:
+        """How far a log was cleaned; before 0.10.1 a cleaner stops at a checkpoint that is inside of a segment."""
+        cleaned = None if self._broker_dir is None else self._broker_dir.offset(FileKind.CLEANER_OFFSET, partition.name)
+        if cleaned is None:
+            return
+        if cleaning_rules(task.guess.release).starts_at_segment:
+            bases = [base for row in result.segments if isinstance(base := row["base_offset"], int) and base <= cleaned]
+            cleaned = max(bases, default=cleaned)
+        self._cleaned[key] = cleaned
+
+    # --- what is meant ------------------------------------------------------------------------------------------------
+    @staticmethod
+    def _is_meant(partition: Partition) -> bool:
+        return partition.name.state in _SERVED
+
+    def _metadata_log(self) -> list[PartitionPath]:
+        return [place for place in self._site.partitions if place.name.topic == METADATA_TOPIC]
+
+    def _left_out(self) -> Iterator[Finding]:
+        for place in self._site.partitions:
+            if place.name.state not in _SERVED:
+                yield found("roll.left-out", place.path, topic=place.name.topic, partition=place.name.partition)

@@ -1,1 +1,0 @@
-"""What `seek` asks and answers."""

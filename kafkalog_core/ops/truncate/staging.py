@@ -1,0 +1,292 @@
+"""What follows from a cut for the small files of a partition: producer snapshots and leader epochs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkalog_core.format.checkpoint import encode_epoch_checkpoint
+from kafkalog_core.format.index import iter_offset_entries, iter_time_entries, iter_txn_entries
+from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TXN_INDEX_ENTRY
+from kafkalog_core.format.names import FileKind, segment_file_name
+from kafkalog_core.kafka.leader_epochs import EpochCache, read_epoch_file
+from kafkalog_core.kafka.rules import log_start, rules_of
+from kafkalog_core.kafka.snapshots import ProducerLoad, SnapshotFiles, SnapshotOptions
+from kafkalog_core.kafka.start.replay import Reading
+from kafkalog_core.storage.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kafkalog_core.format.layout import Layout
+    from kafkalog_core.kafka.leader_epochs import EpochStart
+    from kafkalog_core.kafka.logdir.top_files import PartitionContext
+    from kafkalog_core.kafka.producers import OpenTxn
+    from kafkalog_core.kafka.releases import Release
+    from kafkalog_core.kafka.setting_table import TopicSettings
+    from kafkalog_core.kafka.start.replay import Obstacle
+    from kafkalog_core.ops.truncate.cut import Cut, SegmentCut
+    from kafkalog_core.storage.changing.changes import Stage
+    from kafkalog_core.storage.listing import FileInfo, Segment
+
+__all__ = ["Aftermath", "Surroundings", "aftermath_of", "epochs_after", "stage_cut"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a cut depends on beside the files of the partition.
+
+    Args:
+        context: what the log directory says of it.
+        high_watermark: as checkpointed; null: it is not known.
+        release: whose rules.
+        settings: of the topic.
+        expiration_ms: after which a silent producer is forgotten.
+        expirations_ms: the shortest and the longest one of the releases that the disk may be of.
+        now_ms: the time that counts as now.
+    """
+
+    context: PartitionContext
+    high_watermark: int | None
+    release: Release
+    settings: TopicSettings
+    expiration_ms: int
+    expirations_ms: tuple[int, int]
+    now_ms: int
+
+    @property
+    def snapshot_options(self) -> SnapshotOptions:
+        """How producer snapshots are read and written."""
+        return SnapshotOptions.of_release(
+            self.release, now_ms=self.now_ms, expiration_ms=self.expiration_ms, expirations_ms=self.expirations_ms
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aftermath:
+    """The small files behind a cut.
+
+    Args:
+        snapshots: as they are to be; null: nothing is known, and those behind the end go.
+        epochs: path and content of the leader-epoch-checkpoint; null: it stays as it is.
+        open_transactions: at the new end.
+        obstacle: path and place that keep the producers from being told; null: none.
+    """
+
+    snapshots: SnapshotFiles | None = None
+    epochs: tuple[str, bytes] | None = None
+    open_transactions: tuple[OpenTxn, ...] = ()
+    obstacle: tuple[str, Obstacle] | None = None
+
+    @property
+    def is_expiration_decisive(self) -> bool:
+        """Whether new snapshots depend on after what time the release forgets a silent producer."""
+        return self.snapshots is not None and self.snapshots.is_expiration_decisive and bool(self.snapshots.made)
+
+
+def aftermath_of(cut: Cut, around: Surroundings) -> Aftermath:
+    """What `UnifiedLog.truncateTo` does to the small files."""
+    epochs = epochs_after(cut, around)
+    if cut.partition.format == "v07" or not rules_of(around.release).has_producers:
+        return Aftermath(epochs=epochs)
+    files = SnapshotFiles.of(cut.partition)
+    search = rules_of(around.release).search
+    load = ProducerLoad(files, around.snapshot_options, marks_last_segments=False, search=search)
+    first_base, is_tiered = cut.partition.segments[0].base_offset, around.settings.remote_storage_enable
+    start_offset = log_start(around.context.log_start_offset, first_base, is_tiered=is_tiered)
+    start_offset = min(start_offset, cut.end_offset)
+    obstacle = load.at_end(_readings(cut), start_offset, cut.end_offset, is_clean=False)
+    if obstacle is not None:
+        return Aftermath(epochs=epochs, obstacle=obstacle)
+    states = load.at_end_of_log
+    return Aftermath(
+        snapshots=files,
+        epochs=epochs,
+        open_transactions=() if states is None else tuple(states.open_transactions()),
+    )
+
+
+def epochs_after(
+    cut: Cut, around: Surroundings, entries: tuple[EpochStart, ...] | None = None
+) -> tuple[str, bytes] | None:
+    """Path and content of the leader-epoch-checkpoint behind a cut; null: it stays, or cannot be read.
+
+    Args:
+        cut: what goes.
+        around: the release.
+        entries: those that are to stand there; null: those that are, up to the new end.
+    """
+    file = read_epoch_file(cut.partition.path)
+    if file is None or file.refusal is not None:
+        return None
+    if entries is None:
+        cache = EpochCache(file.entries, around.release)
+        cache.cut_end(cut.end_offset)
+        entries = cache.entries
+    if entries == file.entries:
+        return None
+    return file.path, encode_epoch_checkpoint(entries)
+
+
+def _readings(cut: Cut) -> list[Reading]:
+    sizes = {each.segment.base_offset: each.size_bytes for each in cut.segments}
+    gone = {segment.base_offset for segment in cut.removed}
+    return [
+        Reading(segment.base_offset, segment.files[0].path, sizes.get(segment.base_offset, segment.size_bytes))
+        for segment in cut.partition.segments
+        if segment.base_offset not in gone
+    ]
+
+
+_ROWS = 1024 * 1024
+_NOT_KEPT = "a broker would not keep it: it lies at or below the start of the log, cannot be read, or is of no segment"
+
+
+def stage_cut(cut: Cut, aftermath: Aftermath | None, stage: Stage) -> None:
+    """Stage all changes in the directory of a partition.
+
+    Args:
+        cut: what goes.
+        aftermath: the small files; null: nothing is known of them, and snapshots behind the end go.
+        stage: takes the changes.
+    """
+    snapshots, epochs = (None, None) if aftermath is None else (aftermath.snapshots, aftermath.epochs)
+    directory = cut.partition.path
+    like = cut.partition.segments[0].files[0].path
+    if cut.new_base is not None:
+        _make_segment(directory, cut.new_base, like, stage)
+    final = _final(cut)
+    for each in cut.segments:
+        if each is not final:
+            _shorten(each, stage)
+    for segment in reversed(cut.removed):
+        _remove(segment, cut.why_removed, stage)
+    if final is not None:
+        _shorten(final, stage)
+    for offset, content in ({} if snapshots is None else snapshots.made).items():
+        name = segment_file_name(offset, FileKind.SNAPSHOT)
+        stage.write(f"{directory}/{name}", [content], why=f"producers at offset {offset}", like=like)
+    for offset, gone in _gone_snapshots(cut, snapshots):
+        is_behind = offset > cut.end_offset
+        stage.remove(gone, why=f"the log ends at offset {cut.end_offset}" if is_behind else _NOT_KEPT)
+    if epochs is not None:
+        path, content = epochs
+        stage.write(path, [content], why=f"the log ends at offset {cut.end_offset}", like=like)
+
+
+def _final(cut: Cut) -> SegmentCut | None:
+    """The log behind which all others go; null: none do."""
+    if not cut.segments:
+        return None
+    last = cut.segments[-1]
+    return last if not cut.removed or last.segment.base_offset < cut.removed[0].base_offset else None
+
+
+def _remove(segment: Segment, why: str, stage: Stage) -> None:
+    for file in segment.files:
+        if file.name.kind is not FileKind.SNAPSHOT:
+            stage.remove(file.path, why=why)
+
+
+def _make_segment(directory: str, base_offset: int, like: str, stage: Stage) -> None:
+    for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
+        path = f"{directory}/{segment_file_name(base_offset, kind)}"
+        stage.write(path, [], why=f"a new segment for the log to go on at offset {base_offset}", like=like)
+
+
+def _gone_snapshots(cut: Cut, snapshots: SnapshotFiles | None) -> list[tuple[int, str]]:
+    if snapshots is not None:
+        return list(snapshots.gone.items())
+    files = [(file.name.base_offset or 0, file.path) for file in cut.partition.snapshots]
+    return [(offset, path) for offset, path in files if offset > cut.end_offset]
+
+
+def _shorten(cut: SegmentCut, stage: Stage) -> None:
+    """The log and its indexes; see the order above."""
+    segment, recovery = cut.segment, cut.recovery
+    log = segment.files[0]
+    why = f"its log is cut: {cut.why}"
+    if recovery is not None:
+        stage.cut(log.path, cut.size_bytes, why=cut.why)
+        stem = log.path.removesuffix(".log")
+        contents = [
+            (".index", recovery.offset_index),
+            (".timeindex", recovery.time_index),
+            (".txnindex", recovery.txn_index),
+        ]
+        if segment.index is None:  # then that is why a start recovers the segment
+            contents.append(contents.pop(0))
+        for suffix, content in contents:
+            if content is not None and (content or suffix != ".txnindex" or segment.txnindex is not None):
+                stage.write(stem + suffix, [content], why=why, like=log.path)
+        return
+    base = segment.base_offset
+    for file, layout, is_kept in (
+        (segment.index, OFFSET_INDEX_ENTRY, _offset_test(base, cut.end_offset, cut.size_bytes)),
+        (segment.timeindex, TIME_INDEX_ENTRY, _time_test(base, cut.end_offset)),
+        (segment.txnindex, TXN_INDEX_ENTRY, _txn_test(cut.end_offset)),
+    ):
+        if file is not None:
+            stage.cut(file.path, _kept_bytes(file, layout, is_kept), why=why)
+    stage.cut(log.path, cut.size_bytes, why=cut.why)
+
+
+def _kept_bytes(file: FileInfo, layout: Layout, kept: Callable[[Iterable[bytes]], int]) -> int:
+    """Bytes of an index up to the first entry that cannot stay; the zero tail of a crash does not."""
+    with Source.open(file.path) as source:
+        return layout.size * kept(_pieces(source, layout))
+
+
+def _pieces(source: Source, layout: Layout) -> Iterator[bytes]:
+    position, size_bytes = 0, _ROWS - _ROWS % layout.size
+    while piece := source.read(position, size_bytes):
+        yield piece[: len(piece) - len(piece) % layout.size]
+        if len(piece) < size_bytes:
+            return
+        position += size_bytes
+
+
+def _offset_test(base: int, end_offset: int, size_bytes: int) -> Callable[[Iterable[bytes]], int]:
+    """Offset index: ascending in both columns, below the end of the log."""
+
+    def count(pieces: Iterable[bytes]) -> int:
+        kept, offset, position = 0, -1, 0
+        for piece in pieces:
+            for next_offset, next_position in iter_offset_entries(piece):
+                is_behind = next_offset <= offset or (kept and next_position <= position)
+                if is_behind or base + next_offset >= end_offset or not 0 <= next_position < size_bytes:
+                    return kept
+                offset, position, kept = next_offset, next_position, kept + 1
+        return kept
+
+    return count
+
+
+def _time_test(base: int, end_offset: int) -> Callable[[Iterable[bytes]], int]:
+    """Time index: times ascend, offsets do not descend, all below the end."""
+
+    def count(pieces: Iterable[bytes]) -> int:
+        kept, time, offset = 0, -1, 0
+        for piece in pieces:
+            for next_time, next_offset in iter_time_entries(piece):
+                if next_time <= time or next_offset < offset or base + next_offset >= end_offset:
+                    return kept
+                time, offset, kept = next_time, next_offset, kept + 1
+        return kept
+
+    return count
+
+
+def _txn_test(end_offset: int) -> Callable[[Iterable[bytes]], int]:
+    """Transaction index: markers below the end."""
+
+    def count(pieces: Iterable[bytes]) -> int:
+        kept = 0
+        for piece in pieces:
+            for _, _, _, last_offset, _ in iter_txn_entries(piece):
+                if last_offset >= end_offset:
+                    return kept
+                kept += 1
+        return kept
+
+    return count

@@ -1,0 +1,208 @@
+r"""Rows on their way out: the shape of a chunk, and how one row becomes a JSON object or a line of CSV.
+
+This is the written rule of the JSON form. The compiled kernel writes record and batch lines by itself and must produce
+these bytes exactly; a test compares the two. How text is escaped says `json_text`.
+
+The columns of CSV are those of all row types that may come, each once; a row leaves those empty that its type lacks. A
+bytes column is two in auto mode, `key` for text and `key_b64` for the rest, and one in the others: `key_b64` or
+`key_hex`. What a field looks like says `csv_form`.
+"""
+
+from __future__ import annotations
+
+import base64
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Literal, Protocol, cast
+
+from kafkalog_core.text import csv_field, csv_line, has_controls, json_text
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from kafkalog_core.rows.tables import Column, Table
+
+__all__ = [
+    "BytesMode",
+    "Chunk",
+    "RowChunk",
+    "bytes_member",
+    "csv_columns",
+    "csv_fields",
+    "csv_row",
+    "json_line",
+    "json_object",
+]
+
+_ROWS_OF_PART: Final = 1000
+
+BytesMode = Literal["auto", "base64", "hex"]
+"""How bytes become text: as UTF-8 where they are exactly that, else base64; or always base64; or always hexadecimal."""
+
+
+class Chunk(Protocol):
+    """A run of rows of one type."""
+
+    @property
+    def table(self) -> Table:
+        """The row type."""
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """Rows in order: bytes stay bytes, headers are lists of `(key, value)`, maps are dicts."""
+
+    def row_views(self) -> Iterator[dict[str, object]]:
+        """The same rows without copies: their bytes may be memoryviews, valid until the next chunk is asked for."""
+
+    def ndjson(self, bytes_mode: BytesMode) -> bytes:
+        r"""All rows as JSON lines, each ending in `\n`."""
+
+    def parts(self, bytes_mode: BytesMode) -> Iterator[bytes | memoryview]:
+        """The same piece by piece, each valid until the next one."""
+
+    def csv(self, header: tuple[str, ...], bytes_mode: BytesMode) -> Iterator[bytes | memoryview]:
+        r"""All rows as CSV lines under these columns, each ending in `\r\n`, piece by piece as in `parts`."""
+
+
+class RowChunk:
+    """The simple chunk: a table and rows that are dicts already, or become some. Columns that a row lacks are null."""
+
+    __slots__ = ("_rows", "table")
+
+    def __init__(self, table: Table, rows: Collection[Mapping[str, object]]) -> None:
+        self.table = table
+        self._rows = rows
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return len(self._rows)
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """Rows with every column of the table, in its order."""
+        name, names = self.table.name, self.table.names[1:]
+        for row in self._rows:
+            yield {"type": name} | {column: row.get(column) for column in names}
+
+    def row_views(self) -> Iterator[dict[str, object]]:
+        """The same."""
+        return self.rows()
+
+    def ndjson(self, bytes_mode: BytesMode) -> bytes:
+        r"""All rows as JSON lines, each ending in `\n`."""
+        return b"".join(self.parts(bytes_mode))
+
+    def parts(self, bytes_mode: BytesMode) -> Iterator[bytes]:
+        """The same, some rows at a time."""
+        lines = (
+            (json_line(self.table, row, bytes_mode) for row in self._rows)
+            if _holds_bytes(self.table)
+            else ((json_text(row) + "\n").encode("utf-8", "backslashreplace") for row in self.rows())
+        )
+        while part := b"".join(islice(lines, _ROWS_OF_PART)):
+            yield part
+
+    def csv(self, header: tuple[str, ...], bytes_mode: BytesMode) -> Iterator[bytes]:
+        r"""All rows as CSV lines under these columns, each ending in `\r\n`."""
+        for row in self._rows:
+            yield csv_row(self.table, row, header, bytes_mode)
+
+
+def bytes_member(name: str, value: bytes | None, bytes_mode: BytesMode) -> tuple[str, str | None]:
+    """Name and text of a bytes value in a JSON object: `key`, `key_b64` or `key_hex`; null has the name of its mode."""
+    if bytes_mode == "auto":
+        if value is None:
+            return name, None
+        try:
+            return name, str(value, "utf-8")
+        except UnicodeDecodeError:
+            return f"{name}_b64", base64.b64encode(value).decode("ascii")
+    if bytes_mode == "hex":
+        return f"{name}_hex", None if value is None else value.hex()
+    return f"{name}_b64", None if value is None else base64.b64encode(value).decode("ascii")
+
+
+def json_object(table: Table, row: Mapping[str, object], bytes_mode: BytesMode) -> dict[str, object]:
+    """One row as a JSON object with every column of its table, in its order; `type` first.
+
+    Header keys are text in Kafka, so they stay text in every mode where they are exact UTF-8; else they are `key_b64`,
+    or `key_hex` in hex mode.
+    """
+    result: dict[str, object] = {"type": table.name}
+    if not _holds_bytes(table):
+        result.update([(name, row.get(name)) for name in table.names[1:]])
+        return result
+    for column in table.columns[1:]:
+        value = row.get(column.name)
+        if column.kind == "bytes":
+            name, text = bytes_member(column.name, cast("bytes | None", value), bytes_mode)
+            result[name] = text
+        elif column.kind == "headers" and value is not None:
+            headers = cast("Iterable[tuple[bytes, bytes | None]]", value)
+            result[column.name] = [_header_object(key, item, bytes_mode) for key, item in headers]
+        else:
+            result[column.name] = value
+    return result
+
+
+def json_line(table: Table, row: Mapping[str, object], bytes_mode: BytesMode) -> bytes:
+    r"""One row as a JSON line, `\n` included.
+
+    File names that are not UTF-8 come from the system with lone surrogates in them; they are written as the JSON escape
+    `\udcxx`, so that the line is valid UTF-8 and the name can be had back.
+    """
+    return (json_text(json_object(table, row, bytes_mode)) + "\n").encode("utf-8", "backslashreplace")
+
+
+def csv_columns(tables: Iterable[Table], bytes_mode: BytesMode) -> dict[str, None]:
+    """Names of the columns in order, each once."""
+    names: dict[str, None] = {}
+    for table in tables:
+        for column in table.columns:
+            names.update(dict.fromkeys(_names_of(column, bytes_mode)))
+    return names
+
+
+def csv_row(table: Table, row: Mapping[str, object], header: Sequence[str], bytes_mode: BytesMode) -> bytes:
+    """One row as a line."""
+    fields = csv_fields(table, row, bytes_mode)
+    return csv_line([csv_field(fields.get(name)) for name in header])
+
+
+def csv_fields(table: Table, row: Mapping[str, object], bytes_mode: BytesMode) -> dict[str, object]:
+    """The values of a row by the columns that they are written to."""
+    fields = json_object(table, row, bytes_mode)
+    if bytes_mode == "auto":
+        _take_controls_out(table, fields)
+    return fields
+
+
+def _names_of(column: Column, bytes_mode: BytesMode) -> tuple[str, ...]:
+    if column.kind != "bytes":
+        return (column.name,)
+    if bytes_mode == "auto":
+        return (column.name, f"{column.name}_b64")
+    return (f"{column.name}_{'hex' if bytes_mode == 'hex' else 'b64'}",)
+
+
+def _take_controls_out(table: Table, fields: dict[str, object]) -> None:
+    """Keys and values with control characters become base64."""
+    for column in table.columns:
+        text = fields.get(column.name)
+        if column.kind == "bytes" and isinstance(text, str) and has_controls(text):
+            del fields[column.name]
+            fields[f"{column.name}_b64"] = base64.b64encode(text.encode()).decode("ascii")
+
+
+def _header_object(key: bytes, value: bytes | None, bytes_mode: BytesMode) -> dict[str, str | None]:
+    name, text = bytes_member("key", key, "auto")
+    if name != "key" and bytes_mode == "hex":
+        name, text = bytes_member("key", key, "hex")
+    value_name, value_text = bytes_member("value", value, bytes_mode)
+    return {name: text, value_name: value_text}
+
+
+def _holds_bytes(table: Table) -> bool:
+    return any(column.kind in {"bytes", "headers"} for column in table.columns)

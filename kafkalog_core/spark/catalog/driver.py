@@ -1,0 +1,293 @@
+"""Volumes made anew without the segments that are gone, and small ones made into one."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.findings import FINDING_TYPES, found
+from kafkalog_core.ops.verify.verdict import shape_of
+from kafkalog_core.rows import tables
+from kafkalog_core.spark.catalog.notes import NewVolume, NotesFile, SegmentNote, Volume, VolumeWriter, writing
+from kafkalog_core.spark.catalog.reading import CensusReader, Made
+from kafkalog_core.spark.commit.commit import Part
+from kafkalog_core.spark.session.arrow import BATCHES, spark_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.ops.pool import Workers
+    from kafkalog_core.ops.verify.work import Depth
+    from kafkalog_core.progress import Progress
+    from kafkalog_core.spark.catalog.notes import SegmentKey
+    from kafkalog_core.spark.catalog.reading import Row
+    from kafkalog_core.spark.commit.commit import Commit, Output
+
+__all__ = [
+    "BATCHES_FOLDER",
+    "BIN_BYTES",
+    "MOST_SMALL",
+    "NOTES_FOLDER",
+    "SMALL_BYTES",
+    "Census",
+    "Shelf",
+    "Source",
+    "bins",
+    "head_of",
+    "merge",
+    "volume_paths",
+]
+
+
+SMALL_BYTES: Final = 8 * 1024 * 1024
+"""Of files below this several become one, when there are many."""
+
+BIN_BYTES: Final = 64 * 1024 * 1024
+MOST_SMALL: Final = 16
+_ROWS: Final = 200_000
+
+
+class Source(NamedTuple):
+    """A volume to take segments out of: paths of its files, the segments that are wanted, and how large it is."""
+
+    batches: str
+    notes: str
+    keys: tuple[SegmentKey, ...]
+    size_bytes: int
+
+
+def bins(sources: Iterable[Source]) -> Iterator[tuple[Source, ...]]:
+    """Sources that become one volume each, in order."""
+    some: list[Source] = []
+    size_bytes = 0
+    for source in sources:
+        if some and size_bytes + source.size_bytes > BIN_BYTES:
+            yield tuple(some)
+            some, size_bytes = [], 0
+        some.append(source)
+        size_bytes += source.size_bytes
+    if some:
+        yield tuple(some)
+
+
+def merge(sources: tuple[Source, ...], staging: str, advance: Callable[[int], None]) -> NewVolume:
+    """One volume of the wanted segments of several.
+
+    Raises StorageError where one of them cannot be read, or this one not written.
+    """
+    with writing(staging), VolumeWriter(staging, "merged") as writer:
+        for source in sources:
+            for table in _wanted(source):
+                for batch in table.to_batches(max_chunksize=_ROWS):
+                    writer.batches.write(batch)
+            notes = NotesFile(source.notes)
+            for key in source.keys:
+                writer.notes.copy(key, notes.groups(key))
+            notes.close()
+            advance(0)
+        return writer.finish()
+
+
+def _wanted(source: Source) -> Iterator[pa.Table]:
+    """Rows of batches of the wanted segments."""
+    paths = pa.array([spark_text(f"{key.directory}/{key.segment}") for key in source.keys], pa.string())
+    try:
+        with pq.ParquetFile(source.batches) as file:
+            for batch in file.iter_batches(batch_size=_ROWS, use_threads=False):
+                table = pa.Table.from_batches([batch])
+                yield table.filter(pc.is_in(table.column("path"), value_set=paths))
+    except (OSError, pa.ArrowException) as error:
+        raise StorageError(f"batches of the catalogue cannot be read: {error}", path=source.batches) from error
+
+
+class Shelf:
+    """Decides what becomes of volumes when all partitions are read."""
+
+    def __init__(self, census: Census, output: Output, workers: Workers | None) -> None:
+        self._census = census
+        self._output = output
+        self._workers = workers
+        self._known: dict[str, dict[str, Any]] = dict(output.state.get("volumes", {}))
+        self._stay: dict[str, tuple[SegmentKey, ...]] = {}
+        self._new: list[NewVolume] = []
+        self._names: dict[str, NewVolume] = {}
+
+    @property
+    def has_news(self) -> bool:
+        """Whether any volume comes or goes."""
+        return bool(self._new) or self._stay.keys() != self._known.keys()
+
+    def tidy(self, progress: Progress) -> None:
+        """Make anew what has lost segments, and one of many small ones."""
+        wanted: list[Source] = []
+        small: dict[Source, str | NewVolume] = {}
+        for name, known in self._known.items():
+            keys = tuple(self._census.kept.get(name, ()))
+            paths = volume_paths(self._output.path, name)
+            source = Source(paths.batches, paths.notes, keys, known["bytes"])
+            if keys and len(keys) < known["segments"]:
+                wanted.append(source)
+            elif keys:
+                self._stay[name] = keys
+                if source.size_bytes < SMALL_BYTES:
+                    small[source] = name
+        for volume in self._census.fresh:
+            self._new.append(volume)
+            source = self._staged(volume)
+            if source.size_bytes < SMALL_BYTES:
+                small[source] = volume
+        if len(small) + len(wanted) > MOST_SMALL:
+            for source, each in small.items():
+                wanted.append(source)
+                if isinstance(each, str):
+                    del self._stay[each]
+                else:
+                    self._new.remove(each)
+        self._new += self._merged(wanted, progress)
+
+    def put(self, run: Commit, run_id: str) -> None:
+        """Add what is new to a commit, and take away what goes."""
+        for number, volume in enumerate(self._new):
+            name = f"part-{run_id}-{number:05d}"
+            self._names[name] = volume
+            batches, notes = f"{BATCHES_FOLDER}/{name}.parquet", f"{NOTES_FOLDER}/{name}.parquet"
+            run.add(Part(volume.batches, batches, volume.rows, volume.batches_bytes))
+            run.add(Part(volume.notes, notes, len(volume.keys), volume.notes_bytes))
+        for name in self._known.keys() - self._stay.keys():
+            run.remove(f"{BATCHES_FOLDER}/{name}.parquet")
+            run.remove(f"{NOTES_FOLDER}/{name}.parquet")
+
+    def volumes(self) -> dict[str, dict[str, int]]:
+        """What the next run is to know of the volumes; asked when they are put."""
+        volumes = {name: self._known[name] for name in self._stay}
+        for name, volume in self._names.items():
+            volumes[name] = {"segments": len(volume.keys), "bytes": volume.batches_bytes + volume.notes_bytes}
+        return volumes
+
+    def places(self) -> dict[str, list[str]]:
+        """In which volumes each partition has segments; asked when they are put."""
+        places: dict[str, dict[str, None]] = defaultdict(dict)
+        for name, keys in self._stay.items():
+            for key in keys:
+                places[key.directory][name] = None
+        for name, volume in self._names.items():
+            for key in volume.keys:
+                places[key.directory][name] = None
+        return {directory: [*names] for directory, names in places.items()}
+
+    def _staged(self, volume: NewVolume) -> Source:
+        staging = self._census.staging
+        size_bytes = volume.batches_bytes + volume.notes_bytes
+        return Source(f"{staging}/{volume.batches}", f"{staging}/{volume.notes}", volume.keys, size_bytes)
+
+    def _merged(self, wanted: list[Source], progress: Progress) -> list[NewVolume]:
+        staging = self._census.staging
+        if self._workers is None:
+            return [merge(some, staging, progress.advance) for some in bins(wanted)]
+        return [*self._workers.map(merge, ((some, staging) for some in bins(wanted)))]
+
+
+BATCHES_FOLDER: Final = "batches"
+NOTES_FOLDER: Final = "_notes"
+_VERSION: Final = 1
+
+
+def head_of(depth: Depth) -> dict[str, object]:
+    """What notes depend on that is not of a file: where this differs, everything is read again."""
+    rules = f"{shape_of(SegmentNote)}{FINDING_TYPES}{BATCHES}{tables.SEGMENT}"
+    return {
+        "version": _VERSION,
+        "rules": zlib.crc32(rules.encode()),
+        "level": depth.level,
+        "max_batch_bytes": depth.max_batch_bytes,
+    }
+
+
+def volume_paths(output: str, name: str) -> Volume:
+    """Where the files of a volume are, by its name."""
+    return Volume(name, f"{output}/{BATCHES_FOLDER}/{name}.parquet", f"{output}/{NOTES_FOLDER}/{name}.parquet")
+
+
+@dataclass(slots=True)
+class PartitionMade:
+    """What all readings of one partition have made."""
+
+    rows: int = 0
+    bytes: int = 0
+    read_bytes: int = 0
+    unchanged_bytes: int = 0
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(slots=True)
+class Census:
+    """See `ops.verify.readers.Readers`.
+
+    Args:
+        output: the catalogue's directory.
+        staging: of the run.
+        depth: how deep is checked.
+        state: after the last run, if it may be used; empty: everything is read.
+        progress: is told of what need not be read.
+        missing: files of the catalogue that are not as they were, by their names: their volumes are not used.
+    """
+
+    output: str
+    staging: str
+    depth: Depth
+    state: dict[str, Any]
+    progress: Progress
+    missing: frozenset[str] = frozenset()
+    rows: list[Row] = field(default_factory=list)
+    fresh: list[NewVolume] = field(default_factory=list)
+    kept: dict[str, list[SegmentKey]] = field(default_factory=lambda: defaultdict(list))
+    made: dict[str, PartitionMade] = field(default_factory=lambda: defaultdict(PartitionMade))
+
+    def reader_of(self, path: str) -> CensusReader:
+        """Who reads a partition."""
+        known = self.state.get("partitions", {}).get(os.fsencode(path).hex(), {})
+        volumes = [volume_paths(self.output, name) for name in known.get("volumes", ()) if self._is_whole(name)]
+        return CensusReader(path=path, volumes=tuple(volumes), staging=self.staging, depth=self.depth)
+
+    def received(self, path: str, made: object) -> None:
+        """What a reading has made."""
+        if not isinstance(made, Made):
+            return
+        self.rows += made.rows
+        if made.volume is not None:
+            self.fresh.append(made.volume)
+        for name, keys in made.kept.items():
+            self.kept[name] += keys
+        partition = self.made[path]
+        partition.rows += len(made.rows)
+        partition.bytes += made.read_bytes + made.unchanged_bytes
+        partition.read_bytes += made.read_bytes
+        partition.unchanged_bytes += made.unchanged_bytes
+        partition.findings += made.findings
+        self.progress.expect(-made.unchanged_bytes)
+
+    def _is_whole(self, name: str) -> bool:
+        return self.missing.isdisjoint(f"{folder}/{name}.parquet" for folder in (BATCHES_FOLDER, NOTES_FOLDER))
+
+    def gone(self) -> Iterator[Finding]:
+        """Partitions of the last run whose directories are no longer there."""
+        for name, known in self.state.get("partitions", {}).items():
+            path = os.fsdecode(bytes.fromhex(name))
+            if path not in self.made and not os.path.isdir(path):
+                yield found(
+                    "catalog.partition-gone",
+                    path,
+                    topic=known["topic"],
+                    partition=known["partition"],
+                    size_bytes=known["bytes"],
+                    segments=known["segments"],
+                )

@@ -1,0 +1,357 @@
+"""Segments that a partition had when it was read last, and has no longer."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.findings import found
+from kafkalog_core.ops.reading.chunks import BatchChunk, Lines
+from kafkalog_core.ops.reading.logfiles import LogFile, place_of, unit_of_partition
+from kafkalog_core.ops.reading.logreader import LogReader
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.runs import DumpRequest, RunReader
+from kafkalog_core.ops.reading.splits import census_row, segment_files
+from kafkalog_core.ops.reading.stats import LogStats
+from kafkalog_core.ops.verify.resume import is_unchanged, marks_of
+from kafkalog_core.ops.verify.segment import check_segment
+from kafkalog_core.ops.verify.spool import Piece, replay_pieces
+from kafkalog_core.ops.verify.verdict import next_offset
+from kafkalog_core.ops.verify.work import is_timeless
+from kafkalog_core.progress import NO_PROGRESS
+from kafkalog_core.rows import tables
+from kafkalog_core.spark.catalog.notes import (
+    Figures,
+    NewVolume,
+    NotesFile,
+    SegmentKey,
+    SegmentNote,
+    Volume,
+    VolumeWriter,
+    writing,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.format.columns import BatchColumns, DamageColumns
+    from kafkalog_core.kafka.producers import Marker
+    from kafkalog_core.ops.reading.logfiles import Unit
+    from kafkalog_core.ops.verify.check import SegmentTask
+    from kafkalog_core.ops.verify.spool import Chain
+    from kafkalog_core.ops.verify.verdict import SegmentVerdict
+    from kafkalog_core.ops.verify.work import Depth
+    from kafkalog_core.spark.session.arrow import ArrowRows
+    from kafkalog_core.spark.session.parquet import ParquetFile
+    from kafkalog_core.storage.listing import FileInfo, Segment
+    from kafkalog_core.storage.partition import Partition
+    from kafkalog_core.storage.scan import Damage, Run
+
+__all__ = ["BatchWatch", "CensusReader", "CensusReading", "Made", "Row", "lost_segments", "measured"]
+
+
+def lost_segments(partition: Partition, before: Iterable[SegmentVerdict]) -> Iterator[Finding]:
+    """What is to be said of segments that a broker read, in the order of their offsets."""
+    there = {segment.log.path for segment in partition.segments if segment.log is not None}
+    gone = sorted((each for each in before if each.path not in there), key=lambda each: each.base_offset)
+    start = partition.segments[0].base_offset if partition.segments else None
+    deleted = [each for each in gone if start is not None and each.base_offset < start]
+    if deleted:
+        yield found(
+            "catalog.segments-deleted",
+            partition.path,
+            topic=partition.topic,
+            partition=partition.partition,
+            size_bytes=sum(each.size_bytes for each in deleted),
+            offset=deleted[0].base_offset,
+            last=next_offset(deleted[-1]) - 1,
+            count=len(deleted),
+        )
+    for each in gone[len(deleted) :]:
+        yield found(
+            "catalog.segment-lost",
+            each.path,
+            topic=partition.topic,
+            partition=partition.partition,
+            size_bytes=each.size_bytes,
+            offset=each.base_offset,
+            last=next_offset(each) - 1,
+        )
+
+
+class BatchWatch:
+    """Sees the scan of one segment, see `ops.verify.check.Watch`: batches go into `batches` by way of `rows`."""
+
+    def __init__(self, file: LogFile, request: DumpRequest, batches: ParquetFile, rows: ArrowRows) -> None:
+        self._stats = LogStats()
+        self._reader = RunReader(request, Report(), NO_PROGRESS)
+        self._lines = Lines(file.place, bytearray())
+        self._batches = batches
+        self._rows = rows
+
+    @property
+    def figures(self) -> Figures:
+        """Of all that was seen."""
+        return _figures(self._stats)
+
+    def run(self, run: Run) -> None:
+        """Whole batches."""
+        if not run.batches.count:
+            return
+        for _ in self._reader.measure(run, self._lines, self._stats):  # rows of damage: findings tell of it
+            pass
+        for batch in self._rows.add(BatchChunk(self._lines, run)):
+            self._batches.write(batch)
+
+    def damage(self, damage: Damage) -> None:
+        """One damaged place."""
+        self._stats.add_damage(damage.size_bytes)
+
+    def bulk(self, damaged: DamageColumns) -> None:
+        """Many of them."""
+        for size_bytes in damaged.column("size_bytes"):
+            self._stats.add_damage(size_bytes)
+
+
+def measured(file: LogFile, unit: Unit, request: DumpRequest, advance: Callable[[int], None]) -> Figures:
+    """Figures of a log file that no broker reads. Raises StorageError where it cannot be opened."""
+    stats = LogStats()
+    for _ in LogReader(request, Report(), _Advancing(advance)).measure(file, unit, stats):
+        pass
+    return _figures(stats)
+
+
+class _Advancing:
+    """Progress that is only told what was read."""
+
+    def __init__(self, advance: Callable[[int], None]) -> None:
+        self.advance = advance
+
+    def expect(self, size_bytes: int) -> None:
+        """Whoever waits knows what there is."""
+
+
+def _figures(stats: LogStats) -> Figures:
+    row: dict[str, Any] = stats.segment_row()
+    return Figures(**row)
+
+
+_COLUMNS = tuple(column.name for column in tables.with_path(tables.SEGMENT).columns if column.name != "type")
+
+Row = tuple[object, ...]
+
+
+class Made(NamedTuple):
+    """What a reading has made.
+
+    Args:
+        volume: of the segments that were read; null: none was.
+        kept: segments of earlier volumes that are as they were, by the volume's name.
+        rows: of all segments, by the columns of `segment` rows.
+        read_bytes: bytes of log that were read.
+        unchanged_bytes: bytes of log that were not.
+        findings: about segments that are gone.
+    """
+
+    volume: NewVolume | None
+    kept: Mapping[str, tuple[SegmentKey, ...]]
+    rows: tuple[Row, ...]
+    read_bytes: int
+    unchanged_bytes: int
+    findings: tuple[Finding, ...]
+
+
+class _Known(NamedTuple):
+    volume: Volume
+    file: NotesFile
+    note: SegmentNote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CensusReader:
+    """Who reads a partition for a catalogue; see `ops.verify.readers`.
+
+    Args:
+        path: the partition's directory, absolute.
+        volumes: those that have segments of it.
+        staging: where new files go.
+        depth: how deep it is checked.
+    """
+
+    path: str
+    volumes: tuple[Volume, ...]
+    staging: str
+    depth: Depth
+
+    def open(self) -> CensusReading:
+        """Begin to read."""
+        return CensusReading(self)
+
+
+class CensusReading:
+    """See `ops.verify.readers.Reading`."""
+
+    def __init__(self, reader: CensusReader) -> None:
+        self._reader = reader
+        self._request = DumpRequest(
+            targets=(), resync=True, max_batch_bytes=reader.depth.max_batch_bytes, level="segments", path=True
+        )
+        self._files: list[NotesFile] = []
+        self._known: dict[SegmentKey, _Known] = {}
+        self._decided: dict[SegmentKey, _Known | None] = {}
+        self._writer: VolumeWriter | None = None
+        self._kept: dict[str, list[SegmentKey]] = {}
+        self._rows: list[Row] = []
+        self._findings: list[Finding] = []
+        self._read_bytes = self._unchanged_bytes = 0
+
+    def __enter__(self) -> Self:
+        for volume in self._reader.volumes:
+            with suppress(StorageError):  # nothing is known of its segments: they are read again, and it goes away
+                file = NotesFile(volume.notes)
+                self._files.append(file)
+                for key, note in file.notes(self._reader.path):
+                    self._known[key] = _Known(volume, file, note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in self._files:
+            file.close()
+        if self._writer is not None:
+            self._writer.__exit__(kind, error, trace)
+
+    # --- see `ops.verify.readers.Reading` -----------------------------------------------------------------------------
+    def unread_bytes(self, task: SegmentTask) -> int:
+        """Bytes of log that `check` would read."""
+        return 0 if self._known_of(task) is not None else task.segment.size_bytes
+
+    def check(self, task: SegmentTask, chain: Chain, advance: Callable[[int], None]) -> SegmentVerdict:
+        """As `check_segment` says, or said. Raises WriteError."""
+        file, key = _file_of(task), self._key(task.segment)
+        known = self._known_of(task)
+        if known is not None and known.note.verdict is not None:
+            replay_pieces(known.file.pieces(key), chain)
+            self._keep(known, key, file, task.segment)
+            return known.note.verdict
+        with writing(self._reader.staging):
+            writer = self._started(key)
+            watch = BatchWatch(file, self._request, writer.batches, writer.rows)
+            verdict = check_segment(task, _Tee(chain, writer, key), advance, watch)
+            marks = marks_of(_marked(task.segment))
+            note = None if marks is None else SegmentNote(self._reader.depth.now_ms, marks, watch.figures, verdict)
+            self._add(writer, key, note, file, task.segment, watch.figures)
+        return verdict
+
+    def others(self, partition: Partition, advance: Callable[[int], None]) -> None:
+        """Segments that no broker reads, and those that are gone. Raises WriteError."""
+        verdicts = [known.note.verdict for known in self._known.values() if known.note.verdict is not None]
+        self._findings += lost_segments(partition, verdicts)
+        unit = unit_of_partition(partition, None, with_path=True)
+        for file, segment in segment_files(partition, unit, with_path=True)[len(unit.files) :]:
+            key = self._key(segment)
+            known = self._known.get(key)
+            if known is not None and known.note.verdict is None and is_unchanged(_marked(segment), known.note.marks):
+                self._keep(known, key, file, segment)
+                continue
+            try:
+                figures = measured(file, unit, self._request, advance)
+            except StorageError:  # whoever lists the partition says so
+                continue
+            marks = marks_of(_marked(segment))
+            note = None if marks is None else SegmentNote(self._reader.depth.now_ms, marks, figures, None)
+            with writing(self._reader.staging):
+                self._add(self._started(key), key, note, file, segment, figures)
+
+    def finish(self) -> Made:
+        """All is read. Raises WriteError."""
+        with writing(self._reader.staging):
+            volume = None if self._writer is None else self._writer.finish()
+        self._writer = None
+        kept = {name: tuple(keys) for name, keys in self._kept.items()}
+        read, unchanged = self._read_bytes, self._unchanged_bytes
+        return Made(volume, kept, tuple(self._rows), read, unchanged, tuple(self._findings))
+
+    # --- what is known ------------------------------------------------------------------------------------------------
+    def _known_of(self, task: SegmentTask) -> _Known | None:
+        key = self._key(task.segment)
+        if key not in self._decided:
+            known = self._known.get(key)
+            self._decided[key] = known if known is not None and self._stands(known.note, task) else None
+        return self._decided[key]
+
+    def _stands(self, note: SegmentNote, task: SegmentTask) -> bool:
+        verdict = note.verdict
+        if verdict is None or (verdict.is_last, verdict.base_offset) != (task.is_last, task.segment.base_offset):
+            return False
+        is_same_time = is_timeless(verdict, note.now_ms, self._reader.depth.now_ms)
+        return is_same_time and is_unchanged(_marked(task.segment), note.marks)
+
+    def _key(self, segment: Segment) -> SegmentKey:
+        return SegmentKey(self._reader.path, os.path.basename(segment.files[0].path))
+
+    # --- what is made -------------------------------------------------------------------------------------------------
+    def _started(self, key: SegmentKey) -> VolumeWriter:
+        if self._writer is None:
+            stem = f"{zlib.crc32(os.fsencode(key.directory)):08x}"
+            self._writer = VolumeWriter(self._reader.staging, stem)
+        return self._writer
+
+    def _keep(self, known: _Known, key: SegmentKey, file: LogFile, segment: Segment) -> None:
+        self._kept.setdefault(known.volume.name, []).append(key)
+        self._unchanged_bytes += segment.size_bytes
+        self._row(file, segment, known.note.figures)
+
+    def _add(
+        self,
+        writer: VolumeWriter,
+        key: SegmentKey,
+        note: SegmentNote | None,
+        file: LogFile,
+        segment: Segment,
+        figures: Figures,
+    ) -> None:
+        writer.notes.end(key, note)
+        self._read_bytes += segment.size_bytes
+        self._row(file, segment, figures)
+
+    def _row(self, file: LogFile, segment: Segment, figures: Figures) -> None:
+        row = {**file.place.columns, **census_row(file, segment, figures.columns())}
+        self._rows.append(tuple(row.get(name) for name in _COLUMNS))
+
+
+class _Tee:
+    """A chain that notes what goes through it."""
+
+    def __init__(self, chain: Chain, writer: VolumeWriter, key: SegmentKey) -> None:
+        self._chain = chain
+        self._notes = writer.notes
+        self._key = key
+
+    def replay(self, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int] = ()) -> None:
+        """Note a run, and pass it on."""
+        self._notes.add(self._key, Piece.of(batches, markers, holes))
+        self._chain.replay(batches, markers, holes)
+
+    def hole(self) -> None:
+        """Note that something is missing, and pass it on."""
+        self._notes.add(self._key, Piece(0, b"", {}))
+        self._chain.hole()
+
+
+def _marked(segment: Segment) -> list[FileInfo]:
+    """What a verdict on a segment depends on."""
+    return [file for file in (segment.log, segment.index, segment.timeindex) if file is not None]
+
+
+def _file_of(task: SegmentTask) -> LogFile:
+    log = task.segment.files[0]
+    place = place_of(log, task.topic, task.partition, with_path=True)
+    return LogFile(file=log, place=place, state=str(task.segment.state), is_v07=task.is_v07, is_last=task.is_last)

@@ -1,0 +1,419 @@
+"""Files that a task writes for a commit: a name that no other attempt has, and bytes that are on the disk."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+import sys
+from contextlib import suppress
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from kafkalog_core.errors import AccessError, LockedError, NotFoundError, RefusedError, StorageError, UnfinishedError
+from kafkalog_core.spark.commit.manifest import (
+    INNER,
+    SUCCESS,
+    FileFacts,
+    Manifest,
+    Part,
+    check_place,
+    commit_numbers,
+    commit_path,
+    live_files,
+    read_commit,
+    read_manifest,
+    read_state,
+    settled_number,
+    state_path,
+)
+from kafkalog_core.storage.changing.attributes import Attributes
+from kafkalog_core.storage.changing.lock import file_lock_holder
+from kafkalog_core.storage.changing.writer import Disk, WriteError
+from kafkalog_core.storage.source import open_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+__all__ = [
+    "Commit",
+    "FileFacts",
+    "Manifest",
+    "Output",
+    "Part",
+    "attempt_name",
+    "hive_name",
+    "read_manifest",
+    "roll_forward",
+    "sync_file",
+]
+
+
+HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_HIVE_ESCAPED: Final = re.compile(r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
+_attempts = count()
+
+
+def attempt_name(stem: str, suffix: str = ".parquet") -> str:
+    """A name for a staged file that no other attempt at the same task, and no other task, ever has."""
+    if "pyspark" in sys.modules:  # else this is no task of Spark's
+        from pyspark import TaskContext  # noqa: PLC0415 -- this module is used without it too
+
+        task = TaskContext.get()
+        if task is not None:
+            ids = f"s{task.stageId()}-p{task.partitionId()}-a{task.attemptNumber()}-t{task.taskAttemptId()}"
+            return f"{stem}-{ids}-{next(_attempts)}{suffix}"
+    return f"{stem}-local{os.getpid()}-{next(_attempts)}{suffix}"
+
+
+def sync_file(path: str) -> None:
+    """Bring a file that was written by another library to the disk. Raises WriteError."""
+    Disk().sync_file(path)
+
+
+def hive_name(column: str, value: object) -> str:
+    """The name of a directory of a partition column, escaped as Spark reads it back."""
+    text = HIVE_NULL if value is None else str(value)
+    return f"{column}={_HIVE_ESCAPED.sub(lambda match: f'%{ord(match[0]):02X}', text)}"
+
+
+_STATES_KEPT: Final = 2
+_HELD: Final = frozenset({errno.EAGAIN, errno.EACCES})
+_ROOMS: Final = ("commits", "states", "staging")
+_open_outputs: set[str] = set()
+"""By their real paths: POSIX locks do not keep two threads of one process apart."""
+
+
+# --- the output -------------------------------------------------------------------------------------------------------
+class Output:
+    """A directory of committed files, locked while it is open. Entered, it is closed in the end whatever happens."""
+
+    def __init__(self, path: str, kind: str, disk: Disk) -> None:
+        self.path = path
+        self.kind = kind
+        self.number = 0
+        self.made_ms: int | None = None
+        self.state: dict[str, Any] = {}
+        self.disk = disk
+        self._lock: int | None = None
+        self._commit: Commit | None = None
+
+    @classmethod
+    def open(cls, path: str, kind: str, disk: Disk | None = None) -> Self:
+        """Make the directory or take the one that is there; finish what a dead run has left.
+
+        Raises RefusedError where it holds something else, LockedError where another run is at work in it, WriteError.
+        """
+        output = cls(os.path.abspath(path), kind, disk or Disk())
+        check_place(output.path, kind)
+        output._prepare()
+        output._take_lock()
+        try:
+            output._recover()
+        except BaseException:
+            output.close()
+            raise
+        return output
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give up what was not committed, and the lock."""
+        try:
+            if self._commit is not None:
+                self._commit.close()
+        finally:
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
+                _open_outputs.discard(os.path.realpath(self.path))
+
+    def files(self) -> dict[str, FileFacts]:
+        """All files that are part of it, by name. Raises RefusedError where a commit's file was changed."""
+        return live_files(self.path)
+
+    def begin(self, run_id: str) -> Commit:
+        """Start a run: its staging directory is there when this returns. Raises WriteError."""
+        staging = f"{self.path}/{INNER}/staging/{run_id}"
+        self.disk.make_directory(staging, None)
+        self._commit = Commit(self, run_id, staging)
+        return self._commit
+
+    def settle(self, manifest: Manifest) -> None:
+        """Put the files of the last commit in place; done twice it does nothing. Raises WriteError, RefusedError."""
+        staging = f"{self.path}/{INNER}/staging/{manifest.run}"
+        folders = set()
+        for part in manifest.adds:
+            final = f"{self.path}/{part.name}"
+            if os.path.lexists(f"{staging}/{part.staged}"):
+                self.make_directories(os.path.dirname(final))
+                self.disk.rename(f"{staging}/{part.staged}", final)
+            elif not os.path.lexists(final):
+                raise RefusedError(
+                    f"commit {manifest.number} names this file, and it is gone; put it back from a backup, or write "
+                    "into a new directory: --to DIR",
+                    path=final,
+                )
+            folders.add(os.path.dirname(final))
+        self._sync(folders)
+        emptied = set()
+        for name in manifest.removes:
+            if os.path.lexists(f"{self.path}/{name}"):
+                self.disk.unlink(f"{self.path}/{name}")
+            emptied.add(os.path.dirname(f"{self.path}/{name}"))
+        self._sync(filter(os.path.isdir, emptied))  # before `_SUCCESS`, behind which nobody looks again
+        self._succeed(manifest)
+
+    def done(self, manifest: Manifest, state: dict[str, Any]) -> None:
+        """Remember the last commit."""
+        self.number, self.made_ms, self.state = manifest.number, manifest.made_ms, state
+
+    def forget(self) -> None:
+        """The run that was begun is over."""
+        self._commit = None
+
+    def sweep(self) -> None:
+        """Take away what dead runs have left in their staging directories."""
+        staging = f"{self.path}/{INNER}/staging"
+        for entry in _entries(staging):
+            if entry.is_dir(follow_symlinks=False):
+                self.remove_tree(entry.path)
+            else:
+                self.disk.unlink(entry.path)
+        self.sweep_states()
+
+    def sweep_states(self) -> None:
+        """Take away states that nobody needs."""
+        for name in [entry.name for entry in _entries(f"{self.path}/{INNER}/states")]:
+            number = name.removesuffix(".json")
+            if number.isdecimal() and not self.number - _STATES_KEPT < int(number) <= self.number:
+                self.disk.unlink(f"{self.path}/{INNER}/states/{name}")
+
+    def remove_tree(self, path: str) -> None:
+        """Take away a directory of ours; a task that is still at work in it may add to it, then it stays for later."""
+        for entry in _entries(path):
+            if entry.is_dir(follow_symlinks=False):
+                self.remove_tree(entry.path)
+            else:
+                self.disk.unlink(entry.path)
+        try:
+            self.disk.remove_directory(path)
+        except WriteError as error:
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                raise
+
+    def make_directories(self, path: str) -> None:
+        """Make a directory below the output, and those above it, where they are missing."""
+        if os.path.isdir(path):
+            return
+        above = os.path.dirname(path)
+        self.make_directories(above)
+        self.disk.make_directory(path, None)
+        self.disk.sync_directory(above)
+
+    def attributes(self) -> Attributes:
+        """Those of the small files: who may read the directory may read them."""
+        status = os.stat(self.path)
+        return Attributes(uid=os.geteuid(), gid=_group(status), mode=0o600 | status.st_mode & 0o066)
+
+    def _prepare(self) -> None:
+        above = os.path.dirname(self.path)
+        if not os.path.isdir(above):
+            raise NotFoundError("no such directory, for the output to be made in", path=above)
+        for path in (self.path, f"{self.path}/{INNER}", *(f"{self.path}/{INNER}/{room}" for room in _ROOMS)):
+            try:
+                self.make_directories(path)
+            except WriteError as error:
+                if error.errno != errno.EEXIST:  # another run starts at this moment; the lock tells which goes on
+                    raise
+
+    def _take_lock(self) -> None:
+        path = f"{self.path}/{INNER}/lock"
+        if os.path.realpath(self.path) in _open_outputs:
+            raise LockedError("this process is writing into it already; name another --to", path=self.path)
+        try:
+            number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise open_error(path, error) from error
+        try:
+            fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = file_lock_holder(path)
+            os.close(number)
+            if error.errno not in _HELD:
+                raise AccessError(f"cannot be locked: {(error.strerror or str(error)).lower()}", path=path) from error
+            who = holder or "a process on another machine, perhaps"
+            raise LockedError(
+                f"another run is writing into it: {who}; wait for its end and run the same command again",
+                path=self.path,
+            ) from error
+        self._lock = number
+        _open_outputs.add(os.path.realpath(self.path))
+
+    def _recover(self) -> None:
+        numbers = commit_numbers(self.path)
+        if numbers:
+            manifest = read_commit(self.path, numbers[-1])
+            self.done(manifest, read_state(self.path, manifest))
+            if settled_number(self.path) != manifest.number:
+                self.settle(manifest)
+        self.sweep()
+
+    def _sync(self, folders: Iterable[str]) -> None:
+        """Bring the names in some directories to the disk."""
+        for folder in sorted(folders):
+            self.disk.sync_directory(folder)
+
+    def _succeed(self, manifest: Manifest) -> None:
+        """`_SUCCESS`, in one step."""
+        temporary = f"{self.path}/{INNER}/staging/success-{manifest.number}"
+        if os.path.lexists(temporary):
+            self.disk.unlink(temporary)
+        self.write(temporary, json.dumps({"commit": manifest.number}).encode())
+        self.disk.rename(temporary, f"{self.path}/{SUCCESS}")
+        self.disk.sync_directory(self.path)
+
+    def write(self, path: str, data: bytes) -> None:
+        """A small file that is on the disk when this returns."""
+        self.disk.write_file(path, (data,), self.attributes(), None)
+
+
+class Commit:
+    """One run of a job, and the files that come and go together with its next `commit`; there may be several.
+
+    `staging` is the directory that its tasks write into, for all of its commits.
+    """
+
+    def __init__(self, output: Output, run_id: str, staging: str) -> None:
+        self.staging = staging
+        self._output = output
+        self._run_id = run_id
+        self._adds: list[Part] = []
+        self._removes: dict[str, None] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no file would come or go with a commit now."""
+        return not self._adds and not self._removes
+
+    def add(self, part: Part) -> None:
+        """A staged file becomes part of the next commit. Raises ValueError for a name that leads elsewhere."""
+        names = part.name.split("/")
+        is_ours = names[0] == SUCCESS or (names[0] == INNER and names[1:2] != ["findings"])
+        if is_ours or any(name in {"", ".", ".."} for name in names) or "/" in part.staged:
+            raise ValueError(f"no place for a file of an output: {part.name!r}, staged as {part.staged!r}")
+        self._adds.append(part)
+
+    def remove(self, name: str) -> None:
+        """A file of an earlier commit goes away."""
+        self._removes[name] = None
+
+    def commit(self, state: dict[str, Any], *, now_ms: int, facts: Mapping[str, Any] | None = None) -> int:
+        """Commit; the number of the commit. Before the one rename nothing has changed for anybody.
+
+        Raises StorageError where it is not committed, UnfinishedError where it is but not all files are in place: the
+        next run does that first.
+        """
+        output, number = self._output, self._output.number + 1
+        self._check_staged()
+        data = json.dumps(state).encode()
+        manifest = Manifest(
+            kind=output.kind,
+            number=number,
+            run=self._run_id,
+            made_ms=now_ms,
+            adds=tuple(self._adds),
+            removes=tuple(self._removes),
+            state_sha256=hashlib.sha256(data).hexdigest(),
+            facts=facts or {},
+        )
+        self._prepare(manifest, data)
+        output.disk.rename(f"{self.staging}/commit.json", commit_path(output.path, number))
+        try:
+            output.disk.sync_directory(f"{output.path}/{INNER}/commits")
+            output.settle(manifest)
+        except StorageError as error:
+            raise UnfinishedError(
+                f"commit {number} is made, but not all of its files are in place: {error}; no record is lost, and the "
+                "next run of the same command finishes it",
+                path=output.path,
+            ) from error
+        output.done(manifest, json.loads(data))
+        self._adds.clear()
+        self._removes.clear()
+        return number
+
+    def close(self) -> None:
+        """Forget what was not committed; what cannot be tidied up now is by the next run."""
+        output = self._output
+        output.forget()
+        if os.path.lexists(commit_path(output.path, output.number + 1)):
+            return  # stopped right behind the rename: it is made, and the next run puts its files in place
+        with suppress(StorageError):
+            output.remove_tree(self.staging)
+            output.sweep_states()
+        with suppress(StorageError):
+            if output.number and settled_number(output.path) != output.number:
+                output.settle(read_commit(output.path, output.number))
+
+    def _prepare(self, manifest: Manifest, state: bytes) -> None:
+        """All that may fail for want of room: directories and small files."""
+        output = self._output
+        for folder in sorted({os.path.dirname(part.name) for part in self._adds}):
+            output.make_directories(os.path.join(output.path, folder))
+        output.disk.sync_directory(self.staging)
+        output.write(f"{self.staging}/state.json", state)
+        output.disk.rename(f"{self.staging}/state.json", state_path(output.path, manifest.number))
+        output.disk.sync_directory(f"{output.path}/{INNER}/states")
+        output.write(f"{self.staging}/commit.json", manifest.to_bytes())
+        output.disk.sync_directory(self.staging)
+        if os.path.lexists(f"{output.path}/{SUCCESS}"):
+            output.disk.unlink(f"{output.path}/{SUCCESS}")
+
+    def _check_staged(self) -> None:
+        for part in self._adds:
+            path = f"{self.staging}/{part.staged}"
+            try:
+                size_bytes = os.stat(path).st_size
+            except OSError as error:
+                raise open_error(path, error) from error
+            if size_bytes != part.size_bytes:
+                raise AccessError(
+                    f"the task that wrote it made {part.size_bytes} bytes, and here it has {size_bytes}: do all "
+                    "machines see the same directory under this name?",
+                    path=path,
+                )
+
+
+# --- readers ----------------------------------------------------------------------------------------------------------
+def roll_forward(path: str, kind: str | None = None) -> Manifest:
+    """The last commit, with all its files in place. Raises NotFoundError, RefusedError, LockedError, WriteError."""
+    manifest = read_manifest(path)
+    if kind is not None and manifest.kind != kind:
+        raise RefusedError(
+            f"holds output of the kind {manifest.kind}, not {kind}; name another directory with --to", path=path
+        )
+    if settled_number(path) != manifest.number:
+        with Output.open(path, manifest.kind):
+            return read_manifest(path)
+    return manifest
+
+
+# --- below ------------------------------------------------------------------------------------------------------------
+def _group(status: os.stat_result) -> int:
+    return status.st_gid if status.st_mode & 0o2000 else os.getegid()
+
+
+def _entries(path: str) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as entries:
+            yield from list(entries)
+    except OSError as error:
+        raise open_error(path, error) from error

@@ -1,0 +1,287 @@
+"""`export`: the records of partitions as Parquet files by topic and partition; the next run adds what is new.
+
+The state, how far each partition is, is part of the commit that brings its files: a run that dies, and a task that is
+done twice, neither loses nor doubles a record. Damage is in the findings, and what is whole around it is exported.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.findings import found
+from kafkalog_core.format.layout import MAX_BATCH_BYTES
+from kafkalog_core.ops.reading.logfiles import Checkpoints
+from kafkalog_core.progress import NO_PROGRESS
+from kafkalog_core.rows import tables
+from kafkalog_core.rows.chunk import RowChunk
+from kafkalog_core.spark.commit.commit import Output, Part, attempt_name, sync_file
+from kafkalog_core.spark.commit.manifest import INNER, lost_files, refuse_inside
+from kafkalog_core.spark.export.plan import PIECE_BYTES, Plan
+from kafkalog_core.spark.export.start import Asked, find_logs, start_of
+from kafkalog_core.spark.export.task import Piece, States, export_piece, keep_before, write_error
+from kafkalog_core.storage.scan import ScanOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.ops.pool import Workers
+    from kafkalog_core.ops.reading.report import Report
+    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.progress import Progress
+    from kafkalog_core.spark.commit.commit import Commit
+    from kafkalog_core.spark.export.plan import Work
+    from kafkalog_core.spark.export.task import PieceResult
+    from kafkalog_core.spark.session.parquet import Compression
+    from kafkalog_core.storage.changing.writer import Disk
+
+__all__ = ["COMMIT_BYTES", "EXPORT_KIND", "Asked", "ExportRequest", "export"]
+
+EXPORT_KIND: Final = "export"
+COMMIT_BYTES: Final = 16 * 1024 * 1024 * 1024
+_RUN_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportRequest:
+    """What to export, and where to.
+
+    Args:
+        targets: partitions and log directories, from `targets.resolve`.
+        output: the directory; new, empty, or one of an earlier run.
+        asked: where it begins, and what is done with a log that is not the one that was exported.
+        compression: of the Parquet files.
+        piece_bytes: of log that one task reads and one file holds, about.
+        commit_bytes: of log, about, after which is committed what is done by then.
+        max_batch_bytes: the largest batch that is read, inflated too.
+        syncs: whether files are brought to the disk before they are committed. Where not, a machine that loses its
+            power may leave a commit with files that are not whole; a process that is killed does not.
+    """
+
+    targets: tuple[Target, ...]
+    output: str
+    asked: Asked = field(default_factory=Asked)
+    compression: Compression = "snappy"
+    piece_bytes: int = PIECE_BYTES
+    commit_bytes: int = COMMIT_BYTES
+    max_batch_bytes: int = MAX_BATCH_BYTES
+    syncs: bool = True
+
+
+def export(
+    workers: Workers,
+    request: ExportRequest,
+    report: Report,
+    *,
+    run_id: str,
+    now_ms: int,
+    progress: Progress = NO_PROGRESS,
+    disk: Disk | None = None,
+) -> Generator[RowChunk, None, None]:
+    """Findings and one `export` row a partition, each when what it tells of is committed.
+
+    Args:
+        workers: who does the work: `SparkWorkers`, or any other.
+        request: what to export, and where to.
+        report: complete when the iterator is exhausted.
+        run_id: letters, digits and dashes; no other run has it.
+        now_ms: the time, for the commits.
+        progress: told about bytes of log; `workers` tell it what they read.
+        disk: the door that all changes of the output go through; null: the usual one.
+
+    Raises RefusedError where the output is something else, or a partition is there twice; LockedError where another
+    run is writing; StorageError, UnfinishedError.
+    """
+    if not _RUN_ID.fullmatch(run_id):
+        raise ValueError(f"no id for a run: {run_id!r}")
+    refuse_inside(request.output, [target.path for target in request.targets])
+    logs, findings = find_logs(request.targets)
+    with Output.open(request.output, EXPORT_KIND, disk) as output:
+        states = States.from_json(output.state, output.path)
+        checkpoints, options = Checkpoints(), ScanOptions(max_batch_bytes=request.max_batch_bytes)
+        plans = []
+        for log in logs:
+            before = states.of.get((log.topic, log.partition))
+            start = start_of(log, before, request.asked, checkpoints, options)
+            plans.append(Plan(log, before, start, request.max_batch_bytes))
+        run = _Run(workers, request, report, progress, run_id, now_ms, output, states, checkpoints)
+        yield from run.all_of(plans, findings)
+
+
+@dataclass(slots=True)
+class _Run:
+    workers: Workers
+    request: ExportRequest
+    report: Report
+    progress: Progress
+    run_id: str
+    now_ms: int
+    output: Output
+    states: States
+    checkpoints: Checkpoints
+    commit: Commit | None = None
+    pieces: int = 0
+    log_bytes: int = 0
+    """Read since the last commit."""
+    records: int = 0
+    """Written since the last commit."""
+    findings: list[Finding] = field(default_factory=list)
+    """Not committed yet."""
+    done: list[Plan] = field(default_factory=list)
+    """Finished since the last commit."""
+
+    def all_of(self, plans: list[Plan], findings: list[Finding]) -> Iterator[RowChunk]:
+        """All partitions, in their order."""
+        self.findings += findings
+        self.report.expect(partitions=len(plans))
+        self._reload(plans)
+        self.findings += self._lost(plans)
+        todo = [(plan, list(plan.work(self.request.piece_bytes))) for plan in plans]
+        size_bytes = sum(split.size_bytes for _, works in todo for work in works for split in work.splits)
+        self.report.expect(files=sum(plan.files_to_read for plan in plans), size_bytes=size_bytes)
+        self.progress.expect(size_bytes)
+        with closing(self._results(todo)) as results:
+            for plan, works in todo:
+                for work in works:
+                    self._take(plan, work, next(results))
+                    if self.log_bytes >= self.request.commit_bytes and not plan.is_reloading:
+                        self._save(plan)
+                        yield from self._commit()
+                self._finish(plan)
+                if self.log_bytes >= self.request.commit_bytes:
+                    yield from self._commit()
+        yield from self._commit()
+
+    def _reload(self, plans: list[Plan]) -> None:
+        """Take away what is exported again; files that are to keep a part of their records are written anew."""
+        reloading = [plan for plan in plans if plan.start.reloads_from is not None]
+        if not reloading:
+            return
+        files = self.output.files()
+        for plan in reloading:
+            for name in plan.reload(files):
+                self.pieces += 1
+                piece = (
+                    f"{self.output.path}/{name}",
+                    plan.start.next_offset,
+                    self._begun().staging,
+                    f"part-{self.run_id}-{self.pieces:06}",
+                    plan.folder,
+                    self.request.compression,
+                )
+                plan.kept += [part for part in self.workers.map(keep_before, [piece]) if part is not None]
+
+    def _lost(self, plans: list[Plan]) -> Iterator[Finding]:
+        """Files of earlier runs that somebody has taken away or changed, but for those that are taken away now."""
+        removed = {name for plan in plans for name in plan.removed}
+        names = {plan.folder: plan.name for plan in plans}
+        for name, facts in lost_files(self.output.path).items():
+            if name not in removed:
+                topic, partition = names.get(os.path.dirname(name), (None, None))
+                yield found(
+                    "export.file-lost",
+                    f"{self.output.path}/{name}",
+                    topic=topic,
+                    partition=partition,
+                    offset=facts.info["first_offset"],
+                    last=facts.info["last_offset"],
+                    records=facts.rows,
+                )
+
+    def _results(self, todo: list[tuple[Plan, list[Work]]]) -> Generator[PieceResult, None, None]:
+        """What comes of the pieces; closed early, it ends the work."""
+        yield from self.workers.map(export_piece, self._pieces(todo))
+
+    def _pieces(self, todo: list[tuple[Plan, list[Work]]]) -> Iterator[tuple[Piece]]:
+        """What tasks are given, one by one as they are taken."""
+        for plan, works in todo:
+            for work in works:
+                self.pieces += 1
+                yield (
+                    Piece(
+                        splits=work.splits,
+                        request=work.request,
+                        staging=self._begun().staging,
+                        stem=f"part-{self.run_id}-{self.pieces:06}",
+                        folder=plan.folder,
+                        compression=self.request.compression,
+                        syncs=self.request.syncs,
+                    ),
+                )
+
+    def _take(self, plan: Plan, work: Work, result: PieceResult) -> None:
+        plan.take(work, result)
+        if result.part is not None:
+            self._begun().add(result.part)
+            self.records += result.part.rows
+            self.report.records += result.part.rows
+        self.log_bytes += result.totals["bytes"]
+        for name in ("bytes", "batches", "damage_count", "damage_bytes"):
+            setattr(self.report, name, getattr(self.report, name) + result.totals[name])
+
+    def _finish(self, plan: Plan) -> None:
+        plan.finish(self.checkpoints)
+        for part in plan.kept:  # in the commit that takes the old file away, so that no row is ever there twice
+            self._begun().add(part)
+        for name in plan.removed:
+            self._begun().remove(name)
+        self._save(plan)
+        self.done.append(plan)
+        self.report.partitions += 1
+        self.report.files += plan.files_read
+
+    def _save(self, plan: Plan) -> None:
+        """What is known of a partition by now goes into the next commit."""
+        self.findings += plan.take_findings()
+        if plan.has_moved:
+            self.states.of[plan.name] = plan.state
+
+    def _commit(self) -> Iterator[RowChunk]:
+        """Commit if there is anything new, and tell of it."""
+        findings, self.findings = self.findings, []
+        state = self.states.to_json()
+        is_empty = self.commit is None or self.commit.is_empty
+        if not is_empty or state != (self.output.state or States().to_json()):
+            commit = self._begun()
+            if findings:
+                commit.add(self._findings_file(findings, commit.staging))
+            facts = {"records": self.records, "log_bytes": self.log_bytes, "findings": len(findings)}
+            commit.commit(state, now_ms=self.now_ms, facts=facts)
+        self.log_bytes = self.records = 0
+        if findings:
+            for finding in findings:
+                self.report.add_finding(finding.row(), count=1 + finding.more)
+            yield self._counted(RowChunk(tables.FINDING, [finding.row() for finding in findings]))
+        done, self.done = self.done, []
+        if done:
+            yield self._counted(RowChunk(tables.EXPORT, [plan.row() for plan in done]))
+
+    def _findings_file(self, findings: list[Finding], staging: str) -> Part:
+        """What was found, for those who ask the export later."""
+        from kafkalog_core.spark.session.arrow import rows_to_arrow  # noqa: PLC0415 -- pyarrow: where there is work for it
+        from kafkalog_core.spark.session.parquet import ParquetFile  # noqa: PLC0415
+
+        staged = attempt_name(f"findings-{self.run_id}")
+        path = f"{staging}/{staged}"
+        try:
+            with ParquetFile(path, tables.FINDING, compression=self.request.compression) as file:
+                file.write(rows_to_arrow(tables.FINDING, [finding.row() for finding in findings]))
+                written = file.close()
+        except OSError as error:
+            raise write_error(path, error) from error
+        sync_file(path)
+        return Part(staged, f"{INNER}/findings/{staged}", written.rows, written.size_bytes)
+
+    def _counted(self, chunk: RowChunk) -> RowChunk:
+        self.report.rows += chunk.count
+        return chunk
+
+    def _begun(self) -> Commit:
+        """The run, begun where there is something to write."""
+        if self.commit is None:
+            self.commit = self.output.begin(self.run_id)
+        return self.commit

@@ -1,0 +1,335 @@
+"""What is to be done for one partition: the pieces that are read, the files that go away, and what has come of it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.findings import Finding, found
+from kafkalog_core.ops.reading.compaction import Compaction
+from kafkalog_core.ops.reading.file_part import FilePart
+from kafkalog_core.ops.reading.logfiles import OffsetSpan, chain_findings, files_in_range
+from kafkalog_core.ops.reading.runs import DumpRequest
+from kafkalog_core.ops.reading.selection import Filters
+from kafkalog_core.ops.reading.splits import Split, cut
+from kafkalog_core.spark.commit.commit import hive_name
+from kafkalog_core.spark.export.task import Exported, Span, Unread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kafkalog_core.ops.reading.logfiles import Checkpoints, LogFile
+    from kafkalog_core.spark.commit.commit import FileFacts, Part
+    from kafkalog_core.spark.export.start import Log, Start
+    from kafkalog_core.spark.export.task import PieceResult
+
+__all__ = ["PIECE_BYTES", "Plan", "Work"]
+
+PIECE_BYTES: Final = 128 * 1024 * 1024
+"""Of log: what one task reads and one file holds, about."""
+_VANISHED: Final = "file.vanished"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Splits of one file that is written, and how they are read; `retries`: a segment that was not readable before."""
+
+    splits: tuple[Split, ...]
+    request: DumpRequest
+    retries: Unread | None = None
+
+
+@dataclass(slots=True)
+class Plan:
+    """One partition of an export, while it is under way."""
+
+    log: Log
+    before: Exported | None
+    start: Start
+    max_batch_bytes: int
+    state: Exported = field(init=False)
+    findings: list[Finding] = field(init=False)
+    counts: Counter[str] = field(default_factory=Counter)
+    """Findings by severity."""
+    records: int = 0
+    files: int = 0
+    file_bytes: int = 0
+    log_bytes: int = 0
+    removed: dict[str, FileFacts] = field(default_factory=dict)
+    kept: list[Part] = field(default_factory=list)
+    """Files with those records of removed ones that stand before what is reloaded."""
+    _told: int = 0
+    _spans: dict[str, Span] = field(default_factory=dict)
+    _seeds: dict[str, Span] = field(default_factory=dict)
+    """What earlier runs have seen of the file that is read on."""
+    _failed: set[str] = field(default_factory=set)
+    """Paths that could not be opened."""
+    _read: list[LogFile] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.findings = [*self.log.findings, *self.start.findings]
+        self.counts.update(finding.severity for finding in self.findings)
+        keeps_batch = self.before is not None and not self._is_anew
+        self.state = Exported(
+            next_offset=self.start.next_offset,
+            last_batch=self.before.last_batch if self.before is not None and keeps_batch else None,
+            topic_id=self.log.topic_id,
+            path=self.log.path,
+            unread=self._unread_before(),
+            is_asked=self.start.is_asked,
+        )
+
+    @property
+    def name(self) -> tuple[str, int]:
+        """Topic and partition."""
+        return self.log.topic, self.log.partition
+
+    @property
+    def folder(self) -> str:
+        """The directory of its files, below the output."""
+        return f"{hive_name('topic', self.log.topic)}/{hive_name('partition', self.log.partition)}"
+
+    @property
+    def is_reloading(self) -> bool:
+        """Whether files of earlier runs go away: with the last of the new ones, not before."""
+        return bool(self.removed)
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether its state is another one than before; where its directory is does not count."""
+        if self.start.is_stopped:
+            return False
+        return self.before is None or replace(self.state, path=self.before.path) != self.before
+
+    @property
+    def files_to_read(self) -> int:
+        """Log files that there is something to be read of."""
+        return len(self._read)
+
+    @property
+    def files_read(self) -> int:
+        """Those of which something was."""
+        return len(self._spans)
+
+    def take_findings(self) -> list[Finding]:
+        """Those that have come since the last call."""
+        findings = self.findings[self._told :]
+        self._told += len(findings)
+        return findings
+
+    @property
+    def _is_anew(self) -> bool:
+        """Whether it is read from another place than behind what was exported last."""
+        is_other = any(finding.code == "export.changed-by-choice" for finding in self.start.findings)
+        return is_other or self.start.reloads_from is not None
+
+    def _unread_before(self) -> tuple[Unread, ...]:
+        if self.before is None or self._is_anew:
+            return ()
+        return tuple(unread for unread in self.before.unread if unread.first < self.before.next_offset)
+
+    # --- what is read -------------------------------------------------------------------------------------------------
+    def work(self, piece_bytes: int) -> Iterator[Work]:
+        """What tasks do, in the order of offsets; segments that were not readable before go first."""
+        if self.start.is_stopped:
+            return
+        yield from self._retries()
+        whole = DumpRequest(targets=(), level="records", max_batch_bytes=self.max_batch_bytes)
+        from_offset = replace(whole, filters=Filters(offsets=(self.start.next_offset, None)))
+        waiting: list[Split] = []
+        for split in self._splits(piece_bytes):
+            if self._must_filter(split):
+                yield Work((split,), from_offset)
+                continue
+            if waiting and sum(item.size_bytes for item in waiting) + split.size_bytes > piece_bytes:
+                yield Work(tuple(waiting), whole)
+                waiting = []
+            waiting.append(split)
+        if waiting:
+            yield Work(tuple(waiting), whole)
+
+    def _must_filter(self, split: Split) -> bool:
+        """Whether it may hold records below the first that is wanted; to look at each costs time."""
+        base = split.file.base_offset
+        return split.part.begin == 0 and (base is None or base < self.start.next_offset)
+
+    def _splits(self, piece_bytes: int) -> Iterator[Split]:
+        resume = self.start.resume
+        files = files_in_range(self.log.unit.files, (self.start.next_offset, None))
+        if resume is not None:
+            paths = [file.path for file in self.log.unit.files]
+            files = self.log.unit.files[paths.index(resume.path) :]
+        for file in files:
+            split = Split(file=file, log_dir=self.log.unit.log_dir)
+            if resume is not None and file.path == resume.path and not file.is_v07:
+                next_offset = resume.last_offset + 1
+                self._seeds[file.path] = Span(resume.last_offset, resume.position, 0)
+                split = replace(
+                    split, part=FilePart(start=resume.position, begin=resume.position, next_offset=next_offset)
+                )
+                if not split.size_bytes:
+                    continue
+            self._read.append(file)
+            yield from cut(split, piece_bytes)
+
+    def _retries(self) -> Iterator[Work]:
+        by_name = {file.file.name.raw: file for file in self.log.unit.files}
+        for unread in self.state.unread:
+            file = by_name.get(unread.segment)
+            if file is None:
+                last = unread.last if unread.last is not None else unread.first
+                self._add(self._found("export.gone-before", self.log.path, offset=unread.first, last=last))
+                self._forget(unread)
+                continue
+            request = DumpRequest(
+                targets=(),
+                level="records",
+                max_batch_bytes=self.max_batch_bytes,
+                filters=Filters(offsets=(unread.first, unread.last)),
+            )
+            yield Work((Split(file=file, log_dir=self.log.unit.log_dir),), request, unread)
+
+    # --- what goes away -----------------------------------------------------------------------------------------------
+    def reload(self, files: Mapping[str, FileFacts]) -> Iterator[str]:
+        """Take away what was exported from an offset on; names of files that also hold something below it come out."""
+        low = self.start.reloads_from
+        if low is None:
+            return
+        for name, facts in files.items():
+            if os.path.dirname(name) != self.folder or facts.info["last_offset"] < low:
+                continue
+            self.removed[name] = facts
+            if facts.info["first_offset"] < low:
+                yield name
+
+    # --- what has come of it ------------------------------------------------------------------------------------------
+    def take(self, work: Work, result: PieceResult) -> None:
+        """A piece is done. Raises StorageError where a file could be read in part alone."""
+        for finding in result.findings:
+            if finding.code == result.failed.get(finding.path) and finding.path in self._failed:
+                continue  # another part of the same file has told it
+            self.findings.append(finding)
+            self.counts[finding.severity] += 1 + finding.more
+        self._failed.update(result.failed)
+        self.log_bytes += result.totals["bytes"]
+        if result.part is not None:
+            self.add_file(result.part)
+        if work.retries is not None:
+            if not result.failed:
+                self._add(self._found("export.read-later", work.splits[0].path, offset=work.retries.first))
+                self._forget(work.retries)
+            return
+        self._check_whole(work, result)
+        for path, span in result.spans.items():
+            self._spans[path] = _joined(self._spans.get(path), span)
+            if span.last_offset is not None:
+                self.state = self.state.read_up_to(self._behind(span.last_offset), None)
+        last = result.last_batch
+        if last is not None and self._behind(last.last_offset) >= self.state.next_offset:
+            self.state = self.state.read_up_to(self.state.next_offset, last)  # one before it is no place to go on from
+        for path in result.failed:
+            self._note_unread(path, result.failed[path])
+
+    def _behind(self, last_offset: int) -> int:
+        """The offset that comes next."""
+        return last_offset if self.log.is_v07 else last_offset + 1
+
+    def add_file(self, part: Part) -> None:
+        """A file was written."""
+        self.records += part.rows
+        self.files += 1
+        self.file_bytes += part.size_bytes
+
+    def finish(self, checkpoints: Checkpoints) -> None:
+        """All pieces are done: what is missing between the segments."""
+        if self.log.is_v07 or self.start.is_stopped or not self._spans:
+            return
+        resumed = (file for file in self.log.unit.files if file.path in self._seeds)
+        files = {file.path: file for file in (*resumed, *self._read)}
+        compaction = Compaction(self.log.unit, checkpoints, DumpRequest(targets=()).scan_options)
+        seen = self._seeds | {path: _joined(self._seeds.get(path), span) for path, span in self._spans.items()}
+        spans = [_offset_span(file, seen.get(path)) for path, file in files.items()]
+        for finding in chain_findings(
+            spans,
+            is_compacted=lambda: compaction.explains_lost_segments,
+            topic=self.log.topic,
+            partition=self.log.partition,
+        ):
+            self._add(finding)
+
+    def row(self) -> dict[str, object]:
+        """The `export` row."""
+        state = "stopped" if self.start.is_stopped else "exported" if self.files or self.removed else "unchanged"
+        return {
+            "topic": self.log.topic,
+            "partition": self.log.partition,
+            "path": self.log.path,
+            "state": state,
+            "from_offset": self.start.next_offset,
+            "next_offset": self.state.next_offset,
+            "log_start_offset": self.log.log_start,
+            "records": self.records,
+            "files": self.files,
+            "file_bytes": self.file_bytes,
+            "log_bytes": self.log_bytes,
+            "removed_files": len(self.removed),
+            "removed_records": sum(facts.rows for facts in self.removed.values())
+            - sum(part.rows for part in self.kept),
+            "unread_segments": len(self.state.unread),
+            "errors": self.counts["error"],
+            "warnings": self.counts["warning"],
+            "infos": self.counts["info"],
+        }
+
+    def _check_whole(self, work: Work, result: PieceResult) -> None:
+        for path in [*result.failed, *(split.path for split in work.splits)]:
+            is_failed = path in result.failed or any(
+                item.segment == os.path.basename(path) for item in self.state.unread
+            )
+            if is_failed and path in {*result.spans, *self._spans}:
+                raise StorageError(
+                    "one task could read it and another could not; nothing of this is committed: see that all machines "
+                    "can read it, and run the same command again",
+                    path=path,
+                )
+
+    def _note_unread(self, path: str, code: str) -> None:
+        """A file that could not be opened is tried again, unless retention took it or it is the last one anyway."""
+        paths = [file.path for file in self.log.unit.files]
+        index = paths.index(path)
+        behind = self.log.unit.files[index + 1] if index + 1 < len(paths) else None
+        if code == _VANISHED or behind is None or behind.base_offset is None:
+            return
+        first = max(self.log.unit.files[index].base_offset or 0, self.start.next_offset)
+        unread = Unread(os.path.basename(path), first, behind.base_offset - 1)
+        if unread not in self.state.unread:
+            self.state = replace(self.state, unread=(*self.state.unread, unread))
+
+    def _forget(self, unread: Unread) -> None:
+        self.state = replace(self.state, unread=tuple(item for item in self.state.unread if item != unread))
+
+    def _add(self, finding: Finding) -> None:
+        self.findings.append(finding)
+        self.counts[finding.severity] += 1
+
+    def _found(self, code: str, path: str, *, offset: int, **details: object) -> Finding:
+        return found(code, path, topic=self.log.topic, partition=self.log.partition, offset=offset, **details)  # type: ignore[arg-type]
+
+
+def _joined(before: Span | None, span: Span) -> Span:
+    """What was seen of one file in all pieces of it so far."""
+    if before is None:
+        return span
+    lasts = [last for last in (before.last_offset, span.last_offset) if last is not None]
+    return Span(
+        max(lasts, default=None), max(before.batches_end, span.batches_end), max(before.damage_end, span.damage_end)
+    )
+
+
+def _offset_span(file: LogFile, span: Span | None) -> OffsetSpan | None:
+    if span is None:
+        return None
+    return OffsetSpan(file.path, file.base_offset or 0, span.last_offset, span.batches_end, span.damage_end)

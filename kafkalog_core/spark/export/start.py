@@ -1,0 +1,345 @@
+"""The partitions that an export reads: each topic and partition from one directory, whatever disks are named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Literal, Self
+
+from kafkalog_core.errors import RefusedError, SelectionError, StorageError
+from kafkalog_core.findings import Finding, found
+from kafkalog_core.format.names import DirectoryState, FileKind, fixed_file_name
+from kafkalog_core.kafka.logdir.faults import EntryFile
+from kafkalog_core.kafka.logdir.text_files import read_properties
+from kafkalog_core.ops.reading.compaction import Compaction
+from kafkalog_core.ops.reading.logfiles import unit_of_partition
+from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget
+from kafkalog_core.storage.logdir import not_listed
+from kafkalog_core.storage.lookup import PartitionLookup, Trace
+from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kafkalog_core.ops.reading.logfiles import Checkpoints, Unit
+    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.spark.export.task import Exported, LastBatch
+    from kafkalog_core.storage.listing import Segment
+    from kafkalog_core.storage.logdir import PartitionPath
+    from kafkalog_core.storage.partition import Partition
+    from kafkalog_core.storage.scan import ScanOptions
+
+__all__ = ["Asked", "Log", "OnChange", "Resume", "Start", "find_logs", "start_of"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Log:
+    """One partition; `findings` are what of its directory keeps records from being read: indexes are of no account."""
+
+    topic: str
+    partition: int
+    unit: Unit
+    segments: tuple[Segment, ...]
+    is_v07: bool
+    topic_id: str | None
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def path(self) -> str:
+        """Path of its directory."""
+        return self.unit.path
+
+    @property
+    def log_start(self) -> int | None:
+        """Base offset of the first segment; null: there is none."""
+        return self.unit.files[0].base_offset if self.unit.files else None
+
+
+def find_logs(targets: Sequence[Target]) -> tuple[list[Log], list[Finding]]:
+    """All partitions of the targets by topic and number, and what keeps directories from being read.
+
+    Raises SelectionError for a file, RefusedError where a partition is there twice, StorageError for a partition that
+    was named itself.
+    """
+    findings: list[Finding] = []
+    places: list[tuple[PartitionPath, str | None, bool]] = []
+    for target in targets:
+        if isinstance(target, FileTarget):
+            raise SelectionError(
+                "a file by itself is not exported, as it says nothing of what comes next; name its partition's "
+                "directory, or read it as a DataFrame",
+                path=target.path,
+            )
+        if isinstance(target, LogDirTarget):
+            findings += [finding for finding in target.log_dir.findings if finding.severity == "error"]
+            log_dir = target.log_dir.path if target.log_dir.is_broker_dir else None
+            places += ((place, log_dir, False) for place in target.partitions)
+        else:
+            places.append((target.place, target.log_dir, True))
+    served = list(_served(places, findings))
+    _refuse_copies(place for place, _, _ in served)
+    logs = []
+    for place, log_dir, is_named in served:
+        try:
+            logs.append(_log(place, log_dir))
+        except StorageError as error:
+            if is_named:
+                raise
+            findings.append(not_listed(place, error))
+    return sorted(logs, key=lambda log: (log.topic, log.partition)), findings
+
+
+def _served(
+    places: Iterable[tuple[PartitionPath, str | None, bool]], findings: list[Finding]
+) -> Iterator[tuple[PartitionPath, str | None, bool]]:
+    """Without directories that hold what others hold too, unless they are named."""
+    for place, log_dir, is_named in places:
+        name = place.name
+        if name.topic is None or name.partition is None:
+            if is_named:
+                raise SelectionError(
+                    "no partition by its name, so that nothing tells its topic and number", path=place.path
+                )
+            continue
+        if name.state is DirectoryState.CURRENT or is_named:
+            yield place, log_dir, is_named
+        else:
+            findings.append(
+                found("export.left-out", place.path, topic=name.topic, partition=name.partition, state=str(name.state))
+            )
+
+
+def _refuse_copies(places: Iterable[PartitionPath]) -> None:
+    first: dict[tuple[str | None, int | None], str] = {}
+    for place in places:
+        key = (place.name.topic, place.name.partition)
+        other = first.setdefault(key, place.path)
+        if other != place.path:
+            raise RefusedError(
+                f"{key[0]}-{key[1]} is also in {other}, and one export holds one copy of a partition: compare them by "
+                "kafkalog spark replicas, and name the one that counts; or export each broker into a directory of its "
+                "own",
+                path=place.path,
+            )
+
+
+def _log(place: PartitionPath, log_dir: str | None) -> Log:
+    partition = read_partition(place.path)
+    return Log(
+        topic=place.name.topic or "",
+        partition=place.name.partition or 0,
+        unit=unit_of_partition(partition, log_dir),
+        segments=tuple(segment for segment in partition.segments if segment.log is not None),
+        is_v07=partition.format == "v07",
+        topic_id=_topic_id(partition),
+        findings=[item for item in partition.findings if item.severity == "error" or item.hides_records],
+    )
+
+
+def _topic_id(partition: Partition) -> str | None:
+    kind = FileKind.PARTITION_METADATA
+    path = f"{partition.path}/{fixed_file_name(kind)}"
+    try:
+        text = read_properties(EntryFile(path=path, kind=kind, topic=partition.topic, partition=partition.partition))
+    except StorageError:
+        return None
+    if text is None or text.is_refused:
+        return None
+    return next((item.value for item in text.contents.properties if item.key == "topic_id"), None)
+
+
+OnChange = Literal["stop", "reload", "continue"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Where a user wants it to begin.
+
+    Args:
+        from_offset: of partitions that are exported for the first time, and of those that are reloaded.
+        from_time_ms: the same, by the first record that is not older.
+        reload: export again what is there already, from that place on.
+        on_change: what is done with a log that is not the one that was exported.
+    """
+
+    from_offset: int | None = None
+    from_time_ms: int | None = None
+    reload: bool = False
+    on_change: OnChange = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """A byte of a file behind the batch that was exported last."""
+
+    path: str
+    position: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Where a log is read from.
+
+    Args:
+        next_offset: first offset that is wanted.
+        resume: where it stands, if that is known.
+        reloads_from: files of earlier runs go away as far as they hold offsets from here on; null: all stay.
+        is_stopped: nothing is exported, as somebody has to choose.
+        is_asked: it begins at an offset that somebody asked for, which the log need not have reached.
+        findings: why.
+    """
+
+    next_offset: int
+    resume: Resume | None = None
+    reloads_from: int | None = None
+    is_stopped: bool = False
+    is_asked: bool = False
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A log that is another one than it was."""
+
+    code: str
+    details: dict[str, object]
+
+
+_LOWEST: Final = -(1 << 63)
+
+
+def start_of(log: Log, before: Exported | None, asked: Asked, checkpoints: Checkpoints, options: ScanOptions) -> Start:
+    """Where a log is read from. Raises StorageError where it must be searched and cannot be read."""
+    if before is None:
+        return Start(next_offset=_first_wanted(log, asked, options), is_asked=asked.from_offset is not None)
+    if asked.reload and log.unit.files:
+        return _reloaded(log, before, asked, options)
+    with _Search(log, before, checkpoints, options) as search:
+        known = search.find()
+        if isinstance(known, _Change):
+            return _changed(log, before, asked, known, search)
+    start = Start(next_offset=before.next_offset, resume=known, is_asked=before.is_asked)
+    gone = _gone(log, before)
+    if gone and log.log_start is not None:
+        start = replace(start, next_offset=log.log_start, findings=gone)
+    return start
+
+
+def _reloaded(log: Log, before: Exported, asked: Asked, options: ScanOptions) -> Start:
+    """What is exported again. Of the same log rows below its start stay: nothing could come in their place."""
+    first = _first_wanted(log, asked, options)
+    if asked.from_offset is not None or asked.from_time_ms is not None:
+        first = min(first, before.next_offset)
+    elif before.topic_id is not None and log.topic_id is not None and before.topic_id != log.topic_id:
+        return Start(next_offset=first, reloads_from=_LOWEST)
+    first = max(first, _lowest(log))
+    return Start(next_offset=first, reloads_from=first, findings=_gone(log, before))
+
+
+def _gone(log: Log, before: Exported) -> tuple[Finding, ...]:
+    """What was deleted before it was exported."""
+    if log.log_start is None or log.log_start <= before.next_offset:
+        return ()
+    return (_found(log, "export.gone-before", offset=before.next_offset, last=log.log_start - 1),)
+
+
+def _changed(log: Log, before: Exported, asked: Asked, change: _Change, search: _Search) -> Start:
+    """What becomes of a log that is another one."""
+    end = search.log_end()
+    finding = _found(log, change.code, offset=before.next_offset, **change.details)
+    if asked.on_change == "stop":
+        return Start(next_offset=before.next_offset, is_stopped=True, findings=(finding,))
+    problem = f"{finding.message[:1].lower()}{finding.message[1:]}".rstrip(".")
+    chosen = _found(log, "export.changed-by-choice", problem=problem, choice=asked.on_change)
+    if asked.on_change == "reload":
+        return Start(next_offset=_lowest(log), reloads_from=_LOWEST, findings=(chosen,))
+    return Start(next_offset=min(before.next_offset, end), findings=(chosen,))
+
+
+class _Search:
+    """Looks for the batch that was exported last; a context manager that closes its files."""
+
+    def __init__(self, log: Log, before: Exported, checkpoints: Checkpoints, options: ScanOptions) -> None:
+        self._log = log
+        self._before = before
+        self._checkpoints = checkpoints
+        self._options = options
+        self._lookup = PartitionLookup(log.segments, is_v07=log.is_v07, options=options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._lookup.close()
+
+    def find(self) -> Resume | _Change | None:
+        """Where the log goes on; null: it is the same one, and is read by its offsets."""
+        log, before = self._log, self._before
+        last = before.last_batch
+        if before.topic_id is not None and log.topic_id is not None and before.topic_id != log.topic_id:
+            return _Change("export.other-topic", {"topic_id": log.topic_id, "was": before.topic_id})
+        try:
+            if last is None:
+                return None if before.is_asked else self._without_batch()
+            return self._at_its_place(last) or self._elsewhere(last)
+        except StorageError:
+            return None  # the task that reads it says so
+
+    def log_end(self) -> int:
+        """The log end offset."""
+        return self._lookup.log_end(Trace())[0] if self._log.segments else 0
+
+    def _without_batch(self) -> _Change | None:
+        """Nothing of it was exported yet: a log that ends before its first offset is another one."""
+        end, wanted = self.log_end(), self._before.next_offset
+        return _Change("export.log-shorter", {"last": wanted - 1, "end": end}) if end < wanted else None
+
+    def _at_its_place(self, last: LastBatch) -> Resume | None:
+        for file in self._log.unit.files:
+            if file.file.name.raw == last.segment:
+                with Source.open(file.path) as source:
+                    is_there = source.size_bytes >= last.end and _has(source, last.position, last.header)
+                return Resume(file.path, last.end, last.last_offset) if is_there else None
+        return None
+
+    def _elsewhere(self, last: LastBatch) -> Resume | _Change | None:
+        log, before = self._log, self._before
+        if log.log_start is not None and log.log_start > last.last_offset:
+            return None
+        end = self.log_end()
+        shown = before.next_offset - 1
+        if end < before.next_offset:
+            return _Change("export.log-shorter", {"last": shown, "end": end})
+        if not log.is_v07:
+            located = self._lookup.find_offset(last.last_offset, Trace())
+            if located is not None and located.batch.segment.log is not None:
+                batch, path = located.batch, located.batch.segment.log.path
+                with Source.open(path) as source:
+                    if _has(source, batch.position, last.header):
+                        return Resume(path, batch.position + batch.size_bytes, last.last_offset)
+            if Compaction(log.unit, self._checkpoints, self._options).explains_lost_segments:
+                return None  # a cleaner has rewritten the batch, or taken it away
+        return _Change("export.log-changed", {"last": shown})
+
+
+def _has(source: Source, position: int, header: bytes) -> bool:
+    return bytes(source.read(position, len(header))) == header
+
+
+def _first_wanted(log: Log, asked: Asked, options: ScanOptions) -> int:
+    """The first offset that a user asks for."""
+    if asked.from_time_ms is not None and log.segments:
+        with PartitionLookup(log.segments, is_v07=log.is_v07, options=options) as lookup:
+            record = lookup.find_time(asked.from_time_ms, Trace())
+            return lookup.log_end(Trace())[0] if record is None else record.offset
+    return _lowest(log) if asked.from_offset is None else asked.from_offset
+
+
+def _lowest(log: Log) -> int:
+    """An offset that no record of the log is below."""
+    return min((file.base_offset or 0 for file in log.unit.files), default=0)
+
+
+def _found(log: Log, code: str, *, offset: int | None = None, **details: object) -> Finding:
+    return found(code, log.path, topic=log.topic, partition=log.partition, offset=offset, **details)  # type: ignore[arg-type]

@@ -1,0 +1,459 @@
+"""How far each partition has been exported, and by what its log is known again.
+
+The state is part of every commit, so that it never says anything else than the files do.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
+
+from kafkalog_core.errors import NotFoundError, RefusedError, StorageError
+from kafkalog_core.findings import FINDING_TYPES, Finding, found
+from kafkalog_core.findings.logs import DAMAGE_CODES
+from kafkalog_core.findings.sink import Sink
+from kafkalog_core.format.names import FileKind, fixed_file_name
+from kafkalog_core.ops.reading.chunks import RecordChunk
+from kafkalog_core.ops.reading.logreader import LogReader
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.progress import Advance
+from kafkalog_core.rows import tables
+from kafkalog_core.spark.commit.commit import Part, attempt_name, sync_file
+from kafkalog_core.storage.changing.writer import WriteError
+from kafkalog_core.storage.source import code_of_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import pyarrow as pa
+
+    from kafkalog_core.findings import Severity
+    from kafkalog_core.ops.reading.file_part import Mark
+    from kafkalog_core.ops.reading.runs import DumpRequest
+    from kafkalog_core.ops.reading.splits import Split
+    from kafkalog_core.rows.chunk import Chunk
+    from kafkalog_core.spark.session.arrow import ArrowRows
+    from kafkalog_core.spark.session.parquet import Compression, ParquetFile
+
+__all__ = [
+    "COLUMNS",
+    "Exported",
+    "LastBatch",
+    "Piece",
+    "PieceResult",
+    "RecordFile",
+    "Span",
+    "States",
+    "Unread",
+    "export_piece",
+    "keep_before",
+    "write_error",
+]
+
+
+Name = tuple[str, int]
+"""Topic and partition."""
+
+
+class LastBatch(NamedTuple):
+    """The batch that was exported last: `header` are its first bytes, its checksum and leader epoch among them."""
+
+    segment: str
+    position: int
+    size_bytes: int
+    last_offset: int
+    header: bytes
+
+    @classmethod
+    def of(cls, mark: Mark, segment: str) -> LastBatch:
+        """From what a reader has seen last of a file."""
+        return cls(segment, mark.position, mark.size_bytes, mark.last_offset, mark.header)
+
+    @property
+    def end(self) -> int:
+        """The byte behind it."""
+        return self.position + self.size_bytes
+
+
+class Unread(NamedTuple):
+    """A segment that could not be opened, and the offsets of it that are not exported; `last` null: to its end."""
+
+    segment: str
+    first: int
+    last: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """One partition: all below `next_offset` is exported, but for what is unread, damaged or was never there.
+
+    Args:
+        next_offset: where the next run goes on.
+        last_batch: what stands before it in the log; null: nothing was read yet.
+        topic_id: of `partition.metadata`; null: there is none.
+        path: of the directory it was read from last.
+        unread: segments to try again.
+        is_asked: it begins at an offset that somebody asked for, which the log need not have reached.
+    """
+
+    next_offset: int
+    last_batch: LastBatch | None = None
+    topic_id: str | None = None
+    path: str = ""
+    unread: tuple[Unread, ...] = ()
+    is_asked: bool = False
+
+    def to_json(self) -> dict[str, object]:
+        """As JSON has it."""
+        last = self.last_batch
+        return {
+            "next_offset": self.next_offset,
+            "last_batch": None if last is None else {**last._asdict(), "header": last.header.hex()},
+            "topic_id": self.topic_id,
+            "path": self.path.encode("utf-8", "backslashreplace").decode(),
+            "unread": [unread._asdict() for unread in self.unread],
+            "is_asked": self.is_asked,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Exported:
+        """Raises KeyError, TypeError or ValueError for anything else than `to_json` gave."""
+        last = value["last_batch"]
+        return cls(
+            next_offset=int(value["next_offset"]),
+            last_batch=None if last is None else LastBatch(**{**last, "header": bytes.fromhex(last["header"])}),
+            topic_id=value["topic_id"],
+            path=str(value["path"]),
+            unread=tuple(Unread(**unread) for unread in value["unread"]),
+            is_asked=bool(value["is_asked"]),
+        )
+
+    def read_up_to(self, next_offset: int, last_batch: LastBatch | None) -> Exported:
+        """After more of its log was read; offsets never go back."""
+        return replace(self, next_offset=max(self.next_offset, next_offset), last_batch=last_batch or self.last_batch)
+
+
+@dataclass(slots=True)
+class States:
+    """The state of an export: of each partition how far it is."""
+
+    of: dict[Name, Exported] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], path: str) -> States:
+        """From a commit's state. Raises RefusedError where it is none of an export."""
+        try:
+            partitions = value.get("partitions", {})
+            return cls(
+                {
+                    (topic, int(partition)): Exported.from_json(state)
+                    for topic, states in partitions.items()
+                    for partition, state in states.items()
+                }
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            problem = f"{type(error).__name__}: {error}"
+            raise RefusedError(
+                f"its state is not one that exports of this release leave ({problem}); export into another "
+                f"directory: --to DIR",
+                path=path,
+            ) from error
+
+    def to_json(self) -> dict[str, Any]:
+        """As a commit has it."""
+        partitions: dict[str, dict[str, object]] = {}
+        for (topic, partition), state in sorted(self.of.items()):
+            partitions.setdefault(topic, {})[str(partition)] = state.to_json()
+        return {"partitions": partitions}
+
+
+COLUMNS: Final = tuple(name for name in tables.RECORD.names if name not in {"type", "topic", "partition"})
+"""Of the files: topic and partition are those of their directories' names."""
+
+
+class RecordFile:
+    """A Parquet file of records, which is begun when there is a record for it. Entered, a failed one is taken away.
+
+    Args:
+        staging: the directory that it is written into.
+        stem: how its name begins.
+        folder: the directory that it comes to lie in, below the output.
+        compression: of its pages.
+        syncs: whether it is brought to the disk.
+    """
+
+    def __init__(self, staging: str, stem: str, folder: str, compression: Compression, *, syncs: bool = True) -> None:
+        self._staged = attempt_name(stem)
+        self._folder = folder
+        self._path = f"{staging}/{self._staged}"
+        self._compression = compression
+        self._syncs = syncs
+        self._file: ParquetFile | None = None
+        self._rows: ArrowRows | None = None
+        self._first: int | None = None
+        self._last: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if self._file is not None and kind is not None:
+            self._file.__exit__(kind, *rest)  # type: ignore[arg-type]
+
+    def add(self, chunk: RecordChunk) -> None:
+        """Add rows of a reader. Raises WriteError."""
+        self._begin()
+        if self._rows is not None:
+            for batch in self._rows.add(chunk):
+                self.write(batch)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows of the file's columns. Raises WriteError."""
+        import pyarrow.compute as pc  # noqa: PLC0415 -- where there is work for it
+
+        self._begin()
+        bounds = pc.min_max(batch.column(COLUMNS.index("offset"))).as_py()
+        if bounds["min"] is not None:
+            self._first = bounds["min"] if self._first is None else min(self._first, bounds["min"])
+            self._last = bounds["max"] if self._last is None else max(self._last, bounds["max"])
+        if self._file is not None:
+            try:
+                self._file.write(batch)
+            except OSError as error:
+                raise write_error(self._path, error) from error
+
+    def finish(self) -> Part | None:
+        """The finished file; null: it has no record. Raises WriteError."""
+        if self._rows is not None:
+            for batch in self._rows.flush():
+                self.write(batch)
+        if self._file is None:
+            return None
+        try:
+            written = self._file.close()
+        except OSError as error:
+            raise write_error(self._path, error) from error
+        if self._syncs:
+            sync_file(self._path)
+        info = {"first_offset": self._first, "last_offset": self._last}
+        return Part(self._staged, f"{self._folder}/{self._staged}", written.rows, os.path.getsize(self._path), info)
+
+    def finding(self) -> Finding | None:
+        """Header keys that had to be changed, as a column of text holds nothing else."""
+        if self._rows is None:
+            return None
+        from kafkalog_core.spark.session.arrow import header_key_finding  # noqa: PLC0415 -- where there is work for it
+
+        return header_key_finding(self._rows)
+
+    def _begin(self) -> None:
+        if self._file is not None:
+            return
+        from kafkalog_core.spark.session.parquet import ParquetFile  # noqa: PLC0415 -- where there is work for it
+
+        try:
+            self._file = ParquetFile(self._path, tables.RECORD, COLUMNS, compression=self._compression)
+        except OSError as error:
+            raise write_error(self._path, error) from error
+        self._rows = self._file.gatherer()
+
+
+def keep_before(
+    path: str,
+    offset: int,
+    staging: str,
+    stem: str,
+    folder: str,
+    compression: Compression,
+    advance: Callable[[int], None],
+) -> Part | None:
+    """A task: a file again, with its records below an offset alone; null: there is none. Raises WriteError."""
+    import pyarrow.compute as pc  # noqa: PLC0415 -- where there is work for it
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    if not os.path.lexists(path):
+        raise NotFoundError(
+            "an earlier run has written this file, and it is gone: put it back from a backup, or reload the whole "
+            "partition (--reload without a place to begin)",
+            path=path,
+        )
+    with RecordFile(staging, stem, folder, compression) as file, pq.ParquetFile(path) as source:
+        for batch in source.iter_batches(columns=list(COLUMNS)):
+            kept = batch.filter(pc.less(batch.column("offset"), offset))
+            if kept.num_rows:
+                file.write(kept)
+        advance(0)
+        return file.finish()
+
+
+def write_error(path: str, error: OSError) -> WriteError:
+    """Why a file that another library writes could not be."""
+    reason = (error.strerror or str(error)).lower()
+    return WriteError(f"cannot be written: {reason}", path=path, number=error.errno)
+
+
+_EXPECTED: Final = frozenset({"file.grew"})
+"""What is no news of a log that is exported while it is written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """What one task does.
+
+    Args:
+        splits: parts of one partition's log, in order.
+        request: how they are read; without targets.
+        staging: the directory that the file is written into.
+        stem: how its name begins.
+        folder: the directory that it comes to lie in, below the output.
+        compression: of the file.
+        syncs: whether the file is brought to the disk before it counts.
+    """
+
+    splits: tuple[Split, ...]
+    request: DumpRequest
+    staging: str
+    stem: str
+    folder: str
+    compression: Compression
+    syncs: bool = True
+
+
+class Span(NamedTuple):
+    """What was seen of one log file: see `OffsetSpan`."""
+
+    last_offset: int | None
+    batches_end: int
+    damage_end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PieceResult:
+    """What has come of it.
+
+    Args:
+        part: the file; null: there was no record to write.
+        spans: by path; of files that could not be opened there is none.
+        failed: those, by path: the code of what happened.
+        last_batch: the last one of the last file that had any.
+        findings: what is wrong; of many of a kind in one file the last that is told says how many more there are.
+        totals: figures of the summary by name.
+    """
+
+    part: Part | None
+    spans: Mapping[str, Span]
+    failed: Mapping[str, str]
+    last_batch: LastBatch | None
+    findings: tuple[Finding, ...]
+    totals: Mapping[str, int]
+
+
+def export_piece(piece: Piece, advance: Callable[[int], None]) -> PieceResult:
+    """Read, and write one file. Raises WriteError where it cannot be written."""
+    return _Exporter(piece, advance).run()
+
+
+class _Exporter:
+    def __init__(self, piece: Piece, advance: Callable[[int], None]) -> None:
+        self._piece = piece
+        self._report = Report()
+        self._reader = LogReader(piece.request, self._report, Advance(advance))
+        self._sink = Sink(piece.splits[0].topic, piece.splits[0].partition)
+        self._file = RecordFile(piece.staging, piece.stem, piece.folder, piece.compression, syncs=piece.syncs)
+        self._spans: dict[str, Span] = {}
+        self._failed: dict[str, str] = {}
+        self._last: LastBatch | None = None
+
+    def run(self) -> PieceResult:
+        """All splits, one behind the other."""
+        with self._file:
+            for split in self._piece.splits:
+                self._split(split)
+            part = self._file.finish()
+        finding = self._file.finding()
+        if finding is not None:
+            self._sink.put(finding)
+        report = self._report
+        names = ("files", "bytes", "batches", "records", "damage_count", "damage_bytes")
+        return PieceResult(
+            part=part,
+            spans=self._spans,
+            failed=self._failed,
+            last_batch=self._last,
+            findings=self._sink.findings,
+            totals={name: getattr(report, name) for name in names},
+        )
+
+    def _split(self, split: Split) -> None:
+        try:
+            for chunk in self._reader.rows(split.file, split.unit, None, split.part):
+                self._take(chunk, split)
+        except WriteError:
+            raise
+        except StorageError as error:
+            code = code_of_error(error)
+            self._failed[split.path] = code
+            self._sink.put(found(code, split.path, reason=error.message, topic=split.topic, partition=split.partition))
+        span = self._reader.take_spans().get(split.path)
+        if span is None:  # it went away, or another file has its name now
+            self._failed.setdefault(split.path, "file.replaced-since")
+            return
+        self._spans[split.path] = Span(span.last_offset, span.batches_end, span.damage_end)
+        mark = self._reader.last_batch
+        if mark is not None:
+            self._last = LastBatch.of(mark, os.path.basename(split.path))
+
+    def _take(self, chunk: Chunk, split: Split) -> None:
+        if isinstance(chunk, RecordChunk):
+            self._file.add(chunk)
+            return
+        for row in chunk.rows():
+            if "code" in row:
+                finding = _finding_of_row(row)
+            elif _is_unfinished(row, split):
+                finding = _held_back(row, split.path)
+            else:
+                finding = _finding_of_damage(row, split.path)
+            if finding.code not in _EXPECTED:
+                self._sink.put(finding)
+
+
+def _finding_of_row(row: Mapping[str, object]) -> Finding:
+    """A `finding` row of a reader as the value that it came of."""
+    values = {name: value for name, value in row.items() if name not in {"type", "file"}}
+    return Finding(path=str(row["file"]), **values)  # type: ignore[arg-type]
+
+
+def _is_unfinished(row: Mapping[str, object], split: Split) -> bool:
+    """Whether it is the end of a log that somebody writes to, or that a broker would cut: no record is lost in it."""
+    if row["reason"] != "torn-tail" or not split.file.is_last:
+        return False
+    return split.log_dir is None or not os.path.exists(f"{split.log_dir}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}")
+
+
+def _held_back(row: Mapping[str, object], path: str) -> Finding:
+    names = ("topic", "partition", "position", "size_bytes")
+    place = {name: row[name] for name in names}
+    return found("export.held-back", path, offset=cast("int | None", row["next_offset"]), **place)  # type: ignore[arg-type]
+
+
+def _finding_of_damage(row: Mapping[str, object], path: str) -> Finding:
+    """A damaged place, as a finding of the code that `verify` gives it."""
+    reason = str(row["reason"])
+    code = DAMAGE_CODES[reason]
+    kind = FINDING_TYPES[code]
+    what = "Damaged" if row["severity"] == "error" else "No batch"
+    return Finding(
+        code=code,
+        severity=cast("Severity", row["severity"]),
+        path=path,
+        message=f"{what} at byte {row['position']} ({reason}): {row['detail']}.",
+        topic=cast("str | None", row["topic"]),
+        partition=cast("int | None", row["partition"]),
+        position=cast("int | None", row["position"]),
+        size_bytes=cast("int | None", row["size_bytes"]),
+        offset=cast("int | None", row["next_offset"]),
+        broker_action=kind.broker_action,
+        cure=kind.cure,
+    )

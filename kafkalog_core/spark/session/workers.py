@@ -1,0 +1,286 @@
+"""Spark's executors as workers of ours: pieces of work go out as tasks, results come back in the order of the pieces.
+
+Pieces travel in jobs of a few tasks for each core, two or three jobs at a time: so executors have enough to do, pieces
+are made as they are needed, and results do not pile up here. Damage is part of a result. An error of ours travels as a
+value too, as Spark would keep nothing but its text and try the task again.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tarfile
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import TimeoutError as NotYetError
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from itertools import chain, count, islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
+
+from kafkalog_core.errors import KafkalogError
+from kafkalog_core.format import kernels
+from kafkalog_core.format.kernels.loops import SOURCE_HASH
+from kafkalog_core.progress import NO_PROGRESS
+from kafkalog_core.spark.session.errors import SparkError, explained
+from kafkalog_core.spark.session.session import LOG_CONF
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pyspark import RDD, Accumulator
+    from pyspark.sql import SparkSession
+
+    from kafkalog_core.progress import Progress
+
+__all__ = ["Packed", "Raised", "SparkWorkers", "write_archive"]
+
+
+_TASKS_A_CORE: Final = 4
+_JOBS_AT_ONCE: Final = 3
+_LOOK_SECONDS: Final = 0.2
+_TASK_BYTES: Final = 32 * 1024 * 1024
+"""Of pieces that read less, several become one task: a task costs about as much as reading so much."""
+
+_MOST_PIECES: Final = 16
+
+_OTHER_KERNELS: Final = (
+    "{python} on {host} has another kafkalog than this one, or one without compiled kernels; install the same there, "
+    "or send it along: --archives with what `kafkalog spark pack` makes"
+)
+
+_Result = TypeVar("_Result")
+_Piece = tuple[Any, ...]
+_groups: Final = count()
+
+
+class SparkWorkers:
+    """The executors of a session. What they read is told to `progress` when a task has ended.
+
+    They share no directory for temporary files with this process.
+    """
+
+    scratch: None = None
+
+    def __init__(self, spark: SparkSession, progress: Progress = NO_PROGRESS) -> None:
+        self.spark = spark
+        self.context = spark.sparkContext
+        self._progress = progress
+        self.read_bytes = self.context.accumulator(0)
+        """What tasks of any kind add the bytes to that they have read."""
+        self._log = self.context.getConf().get(LOG_CONF)
+        self._told_bytes = 0
+        self._done_pieces = 0
+
+    @property
+    def jobs(self) -> int:
+        """Cores of the executors that are there by now."""
+        return self.context.defaultParallelism
+
+    def map(self, work_of: Callable[..., _Result], pieces: Iterable[_Piece]) -> Iterator[_Result]:
+        """See `kafkalog_core.ops.pool.Workers`; `work_of` is a function of a module, and results are pickled.
+
+        Raises WorkerLostError where a piece failed as often as Spark tries it.
+        """
+        task = _Slice(self.task_of(work_of))
+        source = iter(pieces)
+
+        def jobs() -> Iterator[RDD[list[Any]]]:
+            while slices := self._slices(source):
+                yield self.context.parallelize(slices, len(slices)).mapPartitions(task)
+
+        for results in self._collected(jobs()):
+            for result in chain.from_iterable(results):
+                self._done_pieces += 1
+                yield _unwrapped(result)
+
+    def task_of(self, work_of: Callable[..., _Result]) -> Callable[..., _Result | Raised]:
+        """What calls `work_of(*piece, advance)` on an executor; an error of ours becomes a value."""
+        return _Task(work_of, self.read_bytes, SOURCE_HASH)
+
+    def collect(self, rdd: RDD[Any]) -> list[Any]:
+        """All elements, as `RDD.collect` gives them, but with progress, and with an end at Ctrl-C.
+
+        Raises WorkerLostError, and the error of the first element that is a `Raised`.
+        """
+        return [_unwrapped(element) for element in next(self._collected(iter([rdd])))]
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+    def _slices(self, source: Iterator[_Piece]) -> list[list[_Piece]]:
+        """The pieces of the next job, task by task; none: there are no more."""
+        slices: list[list[_Piece]] = []
+        count_of_pieces = self._pieces_a_task()
+        most = self.jobs * _TASKS_A_CORE
+        while len(slices) < most and (pieces := list(islice(source, count_of_pieces))):
+            slices.append(pieces)
+        return slices
+
+    def _pieces_a_task(self) -> int:
+        """As many as make a task worth its cost, by what was read for those that are done; before any are, one."""
+        if not self._told_bytes:
+            return 1
+        return max(1, min(_MOST_PIECES, _TASK_BYTES * self._done_pieces // self._told_bytes))
+
+    def _collected(self, rdds: Iterator[RDD[Any]]) -> Iterator[list[Any]]:
+        """The elements of each; a few are computed at the same time, and those under way are given up at the end."""
+        group = f"kafkalog-{next(_groups)}"
+        waiting: deque[Future[list[Any]]] = deque()
+        threads = ThreadPoolExecutor(_JOBS_AT_ONCE, thread_name_prefix=group)
+        try:
+            while True:
+                for rdd in islice(rdds, _JOBS_AT_ONCE - len(waiting)):
+                    waiting.append(threads.submit(self._run, group, rdd))
+                if not waiting:
+                    return
+                elements = self._elements(waiting[0])
+                waiting.popleft()
+                yield elements
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+            while not all(job.done() for job in waiting):  # one that begins just now is cancelled the next time
+                self.context.cancelJobGroup(group)
+                wait(waiting, _LOOK_SECONDS)
+
+    def _run(self, group: str, rdd: RDD[Any]) -> list[Any]:
+        """One job, in a thread of its own: groups belong to threads."""
+        with explained(self._log):
+            self.context.setJobGroup(group, "kafkalog")
+            return rdd.collect()
+
+    def _elements(self, job: Future[list[Any]]) -> list[Any]:
+        while True:
+            try:
+                return job.result(_LOOK_SECONDS)
+            except NotYetError:
+                continue
+            finally:
+                read_bytes = self.read_bytes.value
+                self._progress.advance(read_bytes - self._told_bytes)
+                self._told_bytes = read_bytes
+
+
+# --- on the executors -------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An error of ours, on its way to the driver."""
+
+    error: KafkalogError
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """See `SparkWorkers.task_of`."""
+
+    work_of: Callable[..., Any]
+    read_bytes: Accumulator[int]
+    kernels: str
+    """What the driver's kernels were built from."""
+
+    def __call__(self, *piece: Any) -> Any:
+        if self.kernels != SOURCE_HASH:
+            return Raised(SparkError(_OTHER_KERNELS.format(host=os.uname().nodename, python=sys.executable)))
+        try:
+            return self.work_of(*piece, self.read_bytes.add)
+        except KafkalogError as error:
+            return Raised(error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """Does the pieces of one task of Spark's; none behind one that failed."""
+
+    task: Callable[..., Any]
+
+    def __call__(self, slices: Iterable[list[_Piece]]) -> Iterator[list[Any]]:
+        for pieces in slices:
+            results: list[Any] = []
+            for piece in pieces:
+                results.append(self.task(*piece))
+                if isinstance(results[-1], Raised):
+                    break
+            yield results
+
+
+def _unwrapped(result: Any) -> Any:
+    """A result as it is; an error of ours is raised."""
+    if isinstance(result, Raised):
+        raise result.error
+    return result
+
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
+_PACKAGE: Final = "kafkalog_core"
+_REQUIRED: Final = ("crc32c", "lz4", "cramjam", "zstandard")
+_OPTIONAL: Final = ("isal",)
+_ARROW: Final = "pyarrow"
+_NOT_NEEDED: Final = tuple(
+    f"pyarrow/{name}" for name in ("include/", "src/", "tests/", "libarrow_flight", "libarrow_python_flight", "_flight")
+)
+_QUICKLY: Final = 1
+"""The best compression takes three times as long and saves a tenth."""
+
+_COMPILED_CACHE: Final = "__pycache__"
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """What is in an archive, and who can use it: Pythons of the same release on the same kind of machine."""
+
+    files: int
+    size_bytes: int
+    distributions: tuple[str, ...]
+    python: str
+    machine: str
+    compiled: bool
+
+
+def write_archive(file: IO[bytes], *, with_pyarrow: bool, progress: Progress = NO_PROGRESS) -> Packed:
+    """Write kafkalog and what it stands on as a tar.gz. Raises SparkError where one of those is not installed."""
+    names = (*_REQUIRED, *filter(_is_installed, _OPTIONAL), *([_ARROW] if with_pyarrow else []))
+    members = dict(_ours())
+    for name in names:
+        members |= _files_of(name)
+    sizes = {path: os.stat(path).st_size for path in members.values()}
+    progress.expect(sum(sizes.values()))
+    with tarfile.open(fileobj=file, mode="w:gz", compresslevel=_QUICKLY) as archive:
+        for name, path in sorted(members.items()):
+            archive.add(path, name, recursive=False)
+            progress.advance(sizes[path])
+    return Packed(
+        files=len(members),
+        size_bytes=file.tell(),
+        distributions=names,
+        python=f"{sys.version_info.major}.{sys.version_info.minor}",
+        machine=f"{platform.system()} {platform.machine()}",
+        compiled=kernels.COMPILED,
+    )
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _ours() -> Iterator[tuple[str, Path]]:
+    """The core: executors need no command line. The data source is found by its own name beside it."""
+    yield from ((path.name, path) for path in _ROOT.glob("pyspark_kafkalog.py"))
+    for path in (_ROOT / _PACKAGE).rglob("*"):
+        if path.is_file() and _COMPILED_CACHE not in path.parts:
+            yield path.relative_to(_ROOT).as_posix(), path
+
+
+def _files_of(name: str) -> Iterator[tuple[str, Path]]:
+    """What a distribution has installed, without its scripts and what only compilers and its own tests need."""
+    try:
+        files = distribution(name).files
+    except PackageNotFoundError:
+        raise SparkError(f"{name} is not installed here, and executors need it: pip install {name}") from None
+    for file in files or ():
+        inside = file.as_posix()
+        if not inside.startswith(("..", "/", *_NOT_NEEDED)) and _COMPILED_CACHE not in file.parts:
+            yield inside, Path(str(file.locate()))

@@ -1,0 +1,236 @@
+"""The options of the data source with their meanings: from strings of Spark to what a dump or a check is asked for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
+
+from kafkalog_core.errors import SelectionError, SettingError
+from kafkalog_core.format.layout import MAX_BATCH_BYTES
+from kafkalog_core.ops.reading.selection import Filters, Selection, parse_size, parse_time_ms, whole_number
+from kafkalog_core.ops.reading.splits import SPLIT_BYTES
+from kafkalog_core.spark.session.errors import local_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog_core.ops.reading.runs import Committed
+    from kafkalog_core.ops.verify.check import Level
+
+__all__ = ["OPTIONS", "SourceOptions", "source_options"]
+
+TableName = Literal["records", "batches", "segments", "findings"]
+Starting = Literal["earliest", "latest"]
+
+_DATA: Final = ("records", "batches")
+_LOGS: Final = (*_DATA, "segments")
+_ALL: Final = (*_LOGS, "findings")
+_STREAM: Final = ("stream",)
+_MANY: Final = 1_000_000
+"""Partition numbers in one range: more than any topic has."""
+
+
+class Option(NamedTuple):
+    """What an option means, and the tables it is for; `stream`: of records, as they come."""
+
+    meaning: str
+    tables: tuple[str, ...]
+
+
+OPTIONS: Final[dict[str, Option]] = {
+    "table": Option("records (the default), batches, segments or findings", (*_ALL, *_STREAM)),
+    "path": Option("a log file, a partition or log directory, or a pattern of them: what load(...) is given", ()),
+    "paths": Option("several of them, as a JSON list: what load([...]) is given", ()),
+    "topics": Option("topics, comma separated; globs as orders-*", ()),
+    "excludeTopics": Option("topics to leave out, comma separated; globs", ()),
+    "topicRegex": Option("pattern that a topic's whole name matches", ()),
+    "partitions": Option("partition numbers: 0,3,8-15", ()),
+    "minOffset": Option("first offset, included", (*_DATA, *_STREAM)),
+    "maxOffset": Option("last offset, included", _DATA),
+    "since": Option(
+        "first timestamp, included: ISO 8601, UTC unless a zone is given, or milliseconds since 1970", _DATA
+    ),
+    "until": Option("last timestamp, included; a day without a time of day is meant whole", _DATA),
+    "committed": Option(
+        "true: only what a read_committed consumer gets, up to the log's end; or high-watermark", _DATA
+    ),
+    "resync": Option("true: search for batches behind damage", _DATA),
+    "splitBytes": Option("bytes of log a task reads, about: 64m", (*_LOGS, *_STREAM)),
+    "batchRows": Option("rows that go to Spark at once", (*_DATA, *_STREAM)),
+    "batchBytes": Option("bytes of rows that go to Spark at once: 64m", (*_DATA, *_STREAM)),
+    "maxBatchBytes": Option("the largest batch that is read, inflated too: 256m", (*_ALL, *_STREAM)),
+    "level": Option("how deep findings go: headers, checksums or records", ("findings",)),
+    "now": Option("the time of the check, for timestamps that lie in the future", ("findings",)),
+    "ignoreUnreadable": Option("true: leave out files and directories that cannot be read; else an error", _LOGS),
+    "startingOffsets": Option("earliest (the default) or latest: where a new stream begins", _STREAM),
+    "maxBytesPerTrigger": Option(
+        "bytes of log that a batch of the stream has at most, but one batch of Kafka's", _STREAM
+    ),
+    "failOnDataLoss": Option(
+        "true (the default): an error where records are gone or damaged before they were read", _STREAM
+    ),
+}
+"""All options by their names; letters count as small ones. Without tables: for all of them."""
+
+_NAMES: Final = {name.lower(): name for name in OPTIONS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """The options as values; see `OPTIONS`."""
+
+    table: TableName
+    paths: tuple[str, ...]
+    selection: Selection
+    filters: Filters
+    committed: Committed | None
+    resync: bool
+    split_bytes: int
+    batch_rows: int
+    batch_bytes: int
+    max_batch_bytes: int
+    level: Level
+    now_ms: int | None
+    ignores_unreadable: bool
+    refuses_damage: bool
+    starts_at: Starting
+    max_bytes_per_trigger: int | None
+    fails_on_loss: bool
+
+
+def source_options(given: Mapping[str, str], *, is_stream: bool = False) -> SourceOptions:
+    """Options as Spark hands them over: their names in any case, their values as strings.
+
+    Raises SettingError for one that there is not, that is not for the table, or whose value is none.
+    """
+    values = _named(given)
+    table = _one_of(values, "table", _ALL)
+    _check_use(values, "stream" if is_stream else table, table)
+    fails_on_loss = _flag(values, "failOnDataLoss", default=True)
+    return SourceOptions(
+        table=cast("TableName", table),
+        paths=_paths(values),
+        selection=_selection(values),
+        filters=_filters(values),
+        committed=_committed(values),
+        resync=_flag(values, "resync", default=False),
+        split_bytes=_size(values, "splitBytes", SPLIT_BYTES),
+        batch_rows=max(1, _number(values, "batchRows") or 50_000),
+        batch_bytes=_size(values, "batchBytes", 64 * 1024 * 1024),
+        max_batch_bytes=_size(values, "maxBatchBytes", MAX_BATCH_BYTES),
+        level=cast("Level", _one_of(values, "level", ("records", "checksums", "headers"))),
+        now_ms=_time(values, "now"),
+        ignores_unreadable=_flag(values, "ignoreUnreadable", default=False) or (is_stream and not fails_on_loss),
+        refuses_damage=is_stream and fails_on_loss,
+        starts_at=cast("Starting", _one_of(values, "startingOffsets", ("earliest", "latest"))),
+        max_bytes_per_trigger=_size(values, "maxBytesPerTrigger", 0) or None,
+        fails_on_loss=fails_on_loss,
+    )
+
+
+def _named(given: Mapping[str, str]) -> dict[str, str]:
+    values = {}
+    for name, value in given.items():
+        if name.lower() not in _NAMES:
+            raise SettingError(f"the data source kafkalog has no option {name!r}; it has {', '.join(OPTIONS)}")
+        values[_NAMES[name.lower()]] = value.strip()
+    return values
+
+
+def _check_use(values: Mapping[str, str], use: str, table: str) -> None:
+    if use == "stream" and table != "records":
+        raise SettingError(f"a stream is one of records; rows of {table} are read with spark.read")
+    for name in values:
+        if OPTIONS[name].tables and use not in OPTIONS[name].tables:
+            what = "a stream" if use == "stream" else f"table {use}"
+            raise SettingError(f"option {name} is not for {what}: {OPTIONS[name].meaning}")
+
+
+def _paths(values: Mapping[str, str]) -> tuple[str, ...]:
+    paths = [values["path"]] if values.get("path") else []
+    if "paths" in values:
+        try:
+            more = json.loads(values["paths"])
+        except ValueError:
+            more = None
+        if not isinstance(more, list) or not all(isinstance(path, str) for path in more):
+            raise SettingError(f"option paths is a JSON list of paths, not {values['paths']!r}")
+        paths += more
+    if not paths:
+        raise SettingError("no path: .load(PATH), or option path, names a log file, a partition or a log directory")
+    return local_paths(paths)
+
+
+def _selection(values: Mapping[str, str]) -> Selection:
+    selection = Selection(
+        topics=_list(values, "topics"),
+        topic_regex=values.get("topicRegex"),
+        excludes=_list(values, "excludeTopics"),
+        partitions=tuple(number for text in _list(values, "partitions") for number in _numbers(text)),
+    )
+    selection.takes("", 0)  # a pattern that is none is an error here
+    return selection
+
+
+def _numbers(text: str) -> range:
+    first, dash, last = text.partition("-")
+    try:
+        start = whole_number(first)
+        end = whole_number(last) if dash else start
+    except SelectionError:
+        raise SettingError(f"option partitions has {text!r}, which is no partition number; write 0,3,8-15") from None
+    if not 0 <= end - start < _MANY:
+        raise SettingError(f"option partitions has {text!r}: from 1 to {_MANY} numbers, the lower one first")
+    return range(start, end + 1)
+
+
+def _filters(values: Mapping[str, str]) -> Filters:
+    offsets = _number(values, "minOffset"), _number(values, "maxOffset")
+    times = _time(values, "since"), _time(values, "until", end_of_day=True)
+    for (first, last), names in ((offsets, "minOffset and maxOffset"), (times, "since and until")):
+        if first is not None and last is not None and first > last:
+            raise SettingError(f"options {names} leave nothing: the end lies before the start")
+    return Filters(offsets=offsets, times_ms=times)
+
+
+def _committed(values: Mapping[str, str]) -> Committed | None:
+    names = {"false": None, "true": "log-end", "log-end": "log-end", "high-watermark": "high-watermark"}
+    return cast("Committed | None", names[_one_of(values, "committed", tuple(names))])
+
+
+# --- values ---------------------------------------------------------------------------------------------------------
+def _list(values: Mapping[str, str], name: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in values.get(name, "").split(",") if part.strip())
+
+
+def _one_of(values: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    value = values.get(name, choices[0]).lower()
+    if value not in choices:
+        raise SettingError(f"option {name} is {' or '.join(choices)}, not {values[name]!r}")
+    return value
+
+
+def _flag(values: Mapping[str, str], name: str, *, default: bool) -> bool:
+    return _one_of({name: values.get(name, str(default))}, name, ("true", "false")) == "true"
+
+
+def _size(values: Mapping[str, str], name: str, default: int) -> int:
+    try:
+        return parse_size(values[name]) if name in values else default
+    except SelectionError as error:
+        raise SettingError(f"option {name}: {error.message}") from None
+
+
+def _number(values: Mapping[str, str], name: str) -> int | None:
+    try:
+        return whole_number(values[name]) if name in values else None
+    except SelectionError:
+        raise SettingError(f"option {name} is a whole number from 0 to 2^63-1, not {values[name]!r}") from None
+
+
+def _time(values: Mapping[str, str], name: str, *, end_of_day: bool = False) -> int | None:
+    try:
+        return parse_time_ms(values[name], end_of_day=end_of_day) if name in values else None
+    except SelectionError as error:
+        raise SettingError(f"option {name}: {error.message}") from None

@@ -1,0 +1,426 @@
+"""What the data source's tasks do: the pieces of a dump, or of a check, as Arrow."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
+
+from kafkalog_core.errors import NotFoundError, SelectionError, StorageError
+from kafkalog_core.findings import DENIED
+from kafkalog_core.ops.dump.dump import dump
+from kafkalog_core.ops.reading.chunks import BatchChunk, RecordChunk
+from kafkalog_core.ops.reading.logfiles import Unit, unit_of_partition
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.runs import DumpRequest
+from kafkalog_core.ops.reading.splits import (
+    Loss,
+    Position,
+    Split,
+    cut,
+    end_of,
+    go_on,
+    parts_between,
+    plan_splits,
+    read_split,
+)
+from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, resolve, same_partitions
+from kafkalog_core.spark.session.arrow import SPARK_TABLES, ArrowRows, columns_of, rows_to_arrow, struct_type
+from kafkalog_core.spark.source.options import source_options
+from kafkalog_core.storage.partition import read_partition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.rows.chunk import Chunk
+    from kafkalog_core.rows.tables import Table
+    from kafkalog_core.spark.source.options import SourceOptions
+    from kafkalog_core.storage.logdir import PartitionPath
+
+__all__ = [
+    "Check",
+    "KafkaLog",
+    "KafkaLogStream",
+    "Splits",
+    "WholePartition",
+    "Work",
+    "dump_request",
+    "names_of",
+    "plan",
+    "read",
+    "read_chunks",
+]
+
+
+_MOST_FILES: Final = 256
+"""Files of one task, however small they are."""
+_MISSING_ROWS: Final = frozenset(
+    {
+        DENIED,
+        "dir.unreadable",
+        "file.vanished",
+        "file.not-readable",
+        "file.replaced-since",
+        "file.shrank",
+        "high-watermark.unknown",
+        "txn.undecided",
+    }
+)
+"""Findings that mean that rows are missing."""
+_FINDING_ROWS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """Parts of files, or many small files, one after another."""
+
+    splits: tuple[Split, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WholePartition:
+    """A partition or file that is read as a whole, by its path."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The check of one of the targets, by its number; null: of what only all of them together can tell."""
+
+    number: int | None
+    now_ms: int
+
+
+Work = Splits | WholePartition | Check
+
+
+def names_of(schema: StructType, table: Table) -> tuple[str, ...]:
+    """The columns that a schema asks for. Raises SelectionError for one that the table has not, or of another type."""
+    names = tuple(field.name for field in schema.fields)
+    columns_of(table, names)  # says what there is
+    for field, expected in zip(schema.fields, struct_type(table, names).fields, strict=True):
+        if field.dataType != expected.dataType:
+            wanted, given = expected.dataType.simpleString(), field.dataType.simpleString()
+            raise SelectionError(f"column {field.name!r} of rows of {table.name} is {wanted}, not {given}")
+        if not field.nullable:
+            raise SelectionError(f"column {field.name!r} may be null: it cannot be NOT NULL in the schema")
+    return names
+
+
+def dump_request(options: SourceOptions, names: Sequence[str], targets: Sequence[Target] = ()) -> DumpRequest:
+    """What is to be dumped."""
+    return DumpRequest(
+        targets=tuple(targets),
+        level="records" if options.table == "findings" else options.table,
+        filters=options.filters,
+        committed=options.committed,
+        resync=options.resync,
+        max_batch_bytes=options.max_batch_bytes,
+        path="path" in names,
+    )
+
+
+def plan(options: SourceOptions, names: Sequence[str], now_ms: int) -> list[Work]:
+    """The pieces of work, in the order of the targets. Raises StorageError for what cannot be listed."""
+    targets = resolve(options.paths, options.selection)
+    if options.table == "findings":
+        checks: list[Work] = [Check(number, options.now_ms or now_ms) for number in range(len(targets))]
+        is_across = any(isinstance(target, LogDirTarget) for target in targets) or len(targets) > 1
+        return [*checks, Check(None, now_ms)] if is_across else checks
+    if options.committed is not None:
+        return [WholePartition(path) for path in _partition_paths(targets)]
+    planned = plan_splits(dump_request(options, names, targets), options.split_bytes)
+    _refuse_missing(planned.findings, options)
+    return [*_grouped(planned.splits, options.split_bytes)]
+
+
+def _partition_paths(targets: Iterable[Target]) -> Iterator[str]:
+    for target in targets:
+        if isinstance(target, LogDirTarget):
+            yield from (place.path for place in target.partitions)
+        else:
+            yield target.path
+
+
+def _grouped(splits: Iterable[Split], split_bytes: int) -> Iterator[Splits]:
+    """Small files in common tasks, as each task costs something."""
+    group: list[Split] = []
+    size_bytes = 0
+    for split in splits:
+        if group and (size_bytes + split.size_bytes > split_bytes or len(group) >= _MOST_FILES):
+            yield Splits(tuple(group))
+            group, size_bytes = [], 0
+        group.append(split)
+        size_bytes += split.size_bytes
+    if group:
+        yield Splits(tuple(group))
+
+
+def _refuse_missing(findings: Iterable[Finding], options: SourceOptions) -> None:
+    for finding in findings:
+        _refuse(finding.row(), options)
+
+
+def _refuse(row: dict[str, object], options: SourceOptions) -> None:
+    """A result that lacks rows must not look like one that does not."""
+    if row["code"] in _MISSING_ROWS and not options.ignores_unreadable:
+        message = f"{str(row['message']).rstrip('.')} ({row['code']}); option ignoreUnreadable leaves it out"
+        raise StorageError(message, path=str(row["file"]))
+
+
+def _refuse_damage(row: dict[str, object]) -> None:
+    """A stream has no table of findings beside it, so it ends where it would pass over records."""
+    if row["severity"] == "error":
+        place = f"{row['topic']}-{row['partition']}/{row['segment']}"
+        message = f"{row['reason']} at byte {row['position']}: {row['detail']}; option failOnDataLoss=false goes on"
+        raise StorageError(message, path=place)
+
+
+# --- in the tasks -----------------------------------------------------------------------------------------------------
+def read(work: Work, options: SourceOptions, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a piece of work. Raises StorageError for a file that cannot be read, unless such are left out."""
+    if isinstance(work, Check):
+        yield from _findings(work, options, names)
+        return
+    request = dump_request(options, names)
+    if isinstance(work, WholePartition):
+        yield from read_chunks(_whole(work, request, options), options, names)
+        return
+    chunks = (chunk for split in work.splits for chunk in read_split(split, request, Report()))
+    yield from read_chunks(chunks, options, names)
+
+
+def _whole(work: WholePartition, request: DumpRequest, options: SourceOptions) -> Iterator[Chunk]:
+    try:
+        targets = tuple(resolve([work.path]))
+        yield from dump(replace(request, targets=targets), Report())
+    except StorageError as error:
+        if not options.ignores_unreadable:
+            raise StorageError(f"{error.message}; option ignoreUnreadable leaves it out", path=error.path) from error
+
+
+def read_chunks(chunks: Iterable[Chunk], options: SourceOptions, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of the table that chunks have; what they say beside them means rows that are missing, or nothing."""
+    table = SPARK_TABLES[options.table]
+    rows: ArrowRows | None = None
+    for chunk in chunks:
+        if chunk.table.name == "segment":
+            yield rows_to_arrow(table, chunk.rows(), names)
+        elif isinstance(chunk, RecordChunk | BatchChunk):
+            rows = rows or ArrowRows(table, names, batch_rows=options.batch_rows, batch_bytes=options.batch_bytes)
+            yield from rows.add(chunk)
+        elif chunk.table.name == "finding":
+            for row in chunk.rows():
+                _refuse(row, options)
+        elif chunk.table.name == "damage" and options.refuses_damage:
+            for row in chunk.rows():
+                _refuse_damage(row)
+    if rows is not None:
+        yield from rows.flush()
+
+
+def _findings(work: Check, options: SourceOptions, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    from kafkalog_core.ops.verify.engine import (  # noqa: PLC0415 - of no use to other tables
+        VerifyRequest,
+        verify,
+        verify_across,
+    )
+
+    targets = resolve(options.paths, options.selection)
+    if work.number is None:
+        verdicts = verify_across(targets)
+    else:
+        request = VerifyRequest(
+            targets=(targets[work.number],),
+            now_ms=work.now_ms,
+            level=options.level,
+            max_batch_bytes=options.max_batch_bytes,
+            others=(*targets[: work.number], *targets[work.number + 1 :]),
+        )
+        verdicts = verify(request)
+    rows: list[dict[str, object]] = []
+    for verdict in verdicts:
+        rows += (finding.row() for finding in verdict.findings)
+        if len(rows) >= _FINDING_ROWS:
+            yield rows_to_arrow(SPARK_TABLES["findings"], rows, names)
+            rows = []
+    if rows:
+        yield rows_to_arrow(SPARK_TABLES["findings"], rows, names)
+
+
+Offsets = dict[str, dict[str, int]]
+"""As Spark keeps them: a `Position` by topic-partition."""
+
+
+class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Looks on the driver for what has come; plain values, as it travels to all tasks.
+
+    What is wrong with options and schema is said by the first that needs them: from the making of a stream Spark tells
+    another error than the one that is raised.
+    """
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        self._given = given
+        self._schema = schema
+        self._target: dict[str, Position] | None = None
+
+    @cached_property
+    def _options(self) -> SourceOptions:
+        return source_options(self._given, is_stream=True)
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return names_of(self._schema, SPARK_TABLES[self._options.table])
+
+    def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
+        """Where a new query starts: the start of all partitions, or their end as it is now."""
+        return {} if self._options.starts_at == "earliest" else _as_offsets(self._ends())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """The limit of the options."""
+        most = self._options.max_bytes_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxBytes(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Nothing is read that comes later than this."""
+        self._target = self._ends()
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
+        """Where the next batch of the stream ends; a limit is shared by the partitions that have something to read."""
+        before, units = _as_positions(start), self._units()
+        for name in before.keys() - units.keys():
+            self._lost(Loss("the partition is gone; what was not read of it is lost to this stream", name))
+        most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
+        found = {name: self._go_on(name, unit, before.get(name), None) for name, unit in units.items()}
+        if most is not None:
+            behind = [name for name in units if found[name] != before.get(name)]
+            share = max(1, most // max(1, len(behind)))
+            found |= {name: self._go_on(name, units[name], before.get(name), share) for name in behind}
+        return _as_offsets({name: position for name, position in found.items() if position is not None})
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        """What stands between two offsets, for the tasks."""
+        before, after, units = _as_positions(start), _as_positions(end), self._units()
+        pieces = []
+        for name, position in after.items():
+            if position == before.get(name):
+                continue
+            if name not in units:
+                self._lost(Loss("the partition went away before its records were read", name))
+                continue
+            for split in parts_between(units[name], before.get(name), position, self._lost):
+                pieces += [InputPartition(Splits((part,))) for part in cut(split, self._options.split_bytes)]
+        return pieces
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one piece."""
+        if partition.value is not None:
+            yield from read(partition.value, self._options, self._names)
+
+    # --- the partitions as they are now -------------------------------------------------------------------------------
+    def _go_on(self, name: str, unit: Unit, start: Position | None, max_bytes: int | None) -> Position | None:
+        until = None
+        if self._target is not None:
+            if name not in self._target:  # it was made later
+                return start
+            until = self._target[name]
+        return go_on(unit, start, max_bytes=max_bytes, until=until, on_loss=self._lost)
+
+    def _ends(self) -> dict[str, Position]:
+        ends = {name: end_of(unit, self._lost) for name, unit in self._units().items()}
+        return {name: position for name, position in ends.items() if position is not None}
+
+    def _units(self) -> dict[str, Unit]:
+        """Partitions by name. Raises StorageError for what cannot be listed, SelectionError for what does not grow."""
+        targets = resolve(self._options.paths, self._options.selection)
+        twice = same_partitions(targets)
+        if twice:
+            raise SelectionError(f"more than one directory is of {', '.join(twice[:3])}: a stream reads one of them")
+        units = {}
+        for target in targets:
+            if isinstance(target, FileTarget):
+                raise SelectionError("a stream follows partition and log directories, not files", path=target.path)
+            log_dir = target.log_dir.path if isinstance(target, LogDirTarget) else target.log_dir
+            for place in target.partitions if isinstance(target, LogDirTarget) else (target.place,):
+                unit = self._unit(place, log_dir)
+                if unit is not None:
+                    units[f"{unit.topic}-{unit.partition}"] = unit
+        return units
+
+    def _unit(self, place: PartitionPath, log_dir: str | None) -> Unit | None:
+        try:
+            partition = read_partition(place.path)
+        except NotFoundError:  # deleted since the log directory was listed
+            return None
+        unit = unit_of_partition(partition, log_dir, with_path="path" in self._names)
+        if any(file.is_v07 for file in unit.files):
+            raise SelectionError("a log of Kafka 0.7 does not grow any more: spark.read reads it", path=unit.path)
+        return unit
+
+    def _lost(self, loss: Loss) -> None:
+        if self._options.fails_on_loss:
+            raise StorageError(f"{loss.message}; option failOnDataLoss=false goes on", path=loss.path)
+
+
+def _as_offsets(positions: Mapping[str, Position]) -> Offsets:
+    return {name: positions[name]._asdict() for name in sorted(positions)}
+
+
+def _as_positions(offsets: Mapping[str, Mapping[str, int]]) -> dict[str, Position]:
+    return {name: Position(**values) for name, values in offsets.items()}
+
+
+class KafkaLog(DataSource):
+    """The data source; its options are in `source_options.OPTIONS`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format(...)`."""
+        return "kafkalog"
+
+    def schema(self) -> StructType:
+        """All columns of the table."""
+        from kafkalog_core.spark.session.arrow import SPARK_TABLES, struct_type  # noqa: PLC0415 - see above
+
+        options = self.options.get("table", "records").strip().lower()
+        return struct_type(SPARK_TABLES.get(options, SPARK_TABLES["records"]))  # the reader refuses another one
+
+    def reader(self, schema: StructType) -> KafkaLogReader:
+        """Read what there is now."""
+        from kafkalog_core.spark.session.arrow import SPARK_TABLES  # noqa: PLC0415 - see above
+        from kafkalog_core.spark.source.options import source_options  # noqa: PLC0415 - see above
+
+        options = source_options(self.options)
+        return KafkaLogReader(options, names_of(schema, SPARK_TABLES[options.table]))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Read records as they come."""
+        return KafkaLogStream(dict(self.options), schema)
+
+
+class KafkaLogReader(DataSourceReader):
+    """Plans on the driver what tasks read; plain values, as it travels to all of them."""
+
+    def __init__(self, options: SourceOptions, names: tuple[str, ...]) -> None:
+        self._options = options
+        self._names = names
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The work, about evenly cut; an empty list becomes one partition whose value is null."""
+        return [InputPartition(work) for work in plan(self._options, self._names, time.time_ns() // 1_000_000)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one piece."""
+        work: Any = partition.value
+        if work is not None:
+            yield from read(work, self._options, self._names)

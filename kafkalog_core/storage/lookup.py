@@ -1,0 +1,440 @@
+"""What a lookup did, step by step, and what it met on the way: for whoever wants to know why it gave this answer."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Self
+
+from kafkalog_core.storage.scan import ScanOptions
+from kafkalog_core.storage.segment_lookup import (
+    BatchPlace,
+    Columns,
+    RecordPlace,
+    SegmentLookup,
+    count_text,
+    first_row_from,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+    from types import TracebackType
+
+    from kafkalog_core.storage.listing import Segment
+    from kafkalog_core.storage.scan import Damage, Run
+
+__all__ = ["Doubt", "Located", "Met", "PartitionLookup", "Slice", "Step", "Trace", "floor_index"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step: a stable word, one plain sentence, and the figures in it by name."""
+
+    step: str
+    text: str
+    figures: dict[str, object]
+
+    def row(self) -> dict[str, object]:
+        """As it stands in a row."""
+        return {"step": self.step, "text": self.text, **self.figures}
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """An index that was not used as it is: its path (of a missing one the log's), and what is wrong, after a colon."""
+
+    path: str
+    problem: str
+    is_missing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """Damage that a scan met in a log file."""
+
+    path: str
+    damage: Damage
+
+
+@dataclass(slots=True)
+class Trace:
+    """Filled by one lookup. `index_pages` and `scanned_bytes` are what it has cost.
+
+    `has_zero_tail`: an index that was searched ends with zeros, which a broker takes for entries that opens it anew.
+    `has_times`: a timestamp was seen while one was looked for. `has_overlap`: a segment reaches into the next one.
+    """
+
+    steps: list[Step] = field(default_factory=list)
+    doubts: list[Doubt] = field(default_factory=list)
+    damages: list[Met] = field(default_factory=list)
+    index_pages: int = 0
+    has_zero_tail: bool = False
+    has_times: bool = False
+    has_overlap: bool = False
+    scanned_bytes: int = 0
+    scanned_files: set[str] = field(default_factory=set)
+    _places: set[tuple[str, int]] = field(default_factory=set)
+    _doubted: set[Doubt] = field(default_factory=set)
+
+    def take(self, other: Trace) -> None:
+        """Note all that another lookup noted, which turned out to be a part of this one."""
+        self.steps += other.steps
+        for doubt in other.doubts:
+            self._is_new_doubt(doubt)
+        for met in other.damages:
+            self._is_new(met)
+        self.index_pages += other.index_pages
+        self.scanned_bytes += other.scanned_bytes
+        self.scanned_files |= other.scanned_files
+        self.has_zero_tail |= other.has_zero_tail
+
+    def add(self, step: str, text: str, **figures: object) -> None:
+        """Note a step."""
+        self.steps.append(Step(step, text, figures))
+
+    def doubt(self, path: str, problem: str, *, is_missing: bool = False) -> None:
+        """Note an index that is not used as it is, once a path and problem."""
+        doubt = Doubt(path, problem, is_missing)
+        if self._is_new_doubt(doubt):
+            self.add("doubt", f"{path.rpartition('/')[2]}: {problem}", path=path)
+
+    def met(self, path: str, damage: Damage) -> None:
+        """Note damage, once a place."""
+        if self._is_new(Met(path, damage)):
+            self.add("damage", f"damage at byte {damage.position}, {damage.reason}: {damage.detail}", path=path)
+
+    def _is_new(self, met: Met) -> bool:
+        """Keep damage whose place is not known yet: a log may have hundreds of thousands of damaged places."""
+        place = met.path, met.damage.position
+        if place in self._places:
+            return False
+        self._places.add(place)
+        self.damages.append(met)
+        return True
+
+    def _is_new_doubt(self, doubt: Doubt) -> bool:
+        if doubt in self._doubted:
+            return False
+        self._doubted.add(doubt)
+        self.doubts.append(doubt)
+        return True
+
+
+MAX_OPEN: Final = 8
+"""Segments whose files are kept open: as many as follow each other in one search, and some of the last searches."""
+_DEFAULT: Final = ScanOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """`batch` is where a fetch of the offset starts, `record` the first one from it on; null: there is none behind it.
+
+    The record stands in a later batch where compaction has emptied the end of the first.
+    """
+
+    batch: BatchPlace
+    record: RecordPlace | None
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What a fetch returns of one log file: `size_bytes` from `position` on.
+
+    `asked` are the sizes that were tried, one behind the other; `is_too_large`: none of them holds the first batch.
+    """
+
+    segment: Segment
+    position: int
+    size_bytes: int
+    asked: tuple[int, ...]
+    is_too_large: bool = False
+
+
+def floor_index(bases: Sequence[int], offset: int) -> tuple[int | None, list[int]]:
+    """The last of ascending base offsets that is not above the offset, null: none; and those that were compared."""
+    low, high, compared = 0, len(bases), []
+    while low < high:
+        middle = (low + high) // 2
+        compared.append(bases[middle])
+        if bases[middle] <= offset:
+            low = middle + 1
+        else:
+            high = middle
+    return (low - 1 if low else None), compared
+
+
+class PartitionLookup:
+    """Lookups in one partition, whose segments stay as they are; a context manager that closes their files.
+
+    Args:
+        segments: those that a broker reads, by base offset, each with a log file.
+        is_v07: whether they are Kafka 0.7's, whose offsets are byte addresses.
+        log_start_offset: as checkpointed; the first base offset where that is higher.
+        has_warm_section: whether indexes are searched as since 2.1.
+        is_based: whether the names of the files hold base offsets; without them indexes say nothing.
+        options: the largest batch that is read.
+    """
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        *,
+        is_v07: bool = False,
+        log_start_offset: int = 0,
+        has_warm_section: bool = True,
+        is_based: bool = True,
+        options: ScanOptions = _DEFAULT,
+    ) -> None:
+        self.segments = tuple(segments)
+        self.is_v07 = is_v07
+        self.log_start_offset = max(log_start_offset, segments[0].base_offset) if segments else log_start_offset
+        self._bases = [segment.base_offset for segment in self.segments]
+        self._options = options
+        self.has_warm_section = has_warm_section
+        self._is_based = is_based
+        self._open: dict[int, SegmentLookup] = {}
+        self._columns = Columns()
+        self._log_end: tuple[int, int] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all files."""
+        for opened in self._open.values():
+            opened.close()
+        self._open.clear()
+
+    def segment(self, index: int) -> SegmentLookup:
+        """One segment with its files open, until some others have been asked for. Raises StorageError."""
+        opened = self._open.pop(index, None)
+        if opened is None:
+            while len(self._open) >= MAX_OPEN:
+                self._open.pop(next(iter(self._open))).close()
+            opened = SegmentLookup(
+                self.segments[index],
+                self._columns,
+                is_v07=self.is_v07,
+                options=self._options,
+                has_warm_section=self.has_warm_section,
+                is_based=self._is_based,
+            )
+        self._open[index] = opened  # the last one used is the last to go
+        return opened
+
+    def segment_of(self, batch: BatchPlace) -> SegmentLookup:
+        """The segment that holds a batch that was found here."""
+        return self.segment(self.segments.index(batch.segment))
+
+    # --- offsets ------------------------------------------------------------------------------------------------------
+    def find_offset(self, offset: int, trace: Trace) -> Located | None:
+        """Where reading from an offset starts, and the first record from it on; null: nothing stands there or behind.
+
+        Whether the offset is in the log's range is not asked. Raises StorageError.
+        """
+        index, compared = floor_index(self._bases, offset)
+        index = 0 if index is None else index
+        if not self.segments:
+            return None
+        name = self._name(index)
+        text = f"{name}, of {count_text(len(self._bases), 'segments')} the last whose base offset is not above {offset}"
+        trace.add("segment", text, segment=name, segments=len(self._bases), compared=compared)
+        located: Located | None = None
+        for number in range(index, len(self.segments)):
+            if number > index:
+                trace.add("segment", f"goes on with the next segment, {self._name(number)}", segment=self._name(number))
+            here = self._first_from(number, offset, trace)
+            located = here if located is None or here is None else Located(located.batch, here.record)
+            if here is not None and here.record is not None:
+                break
+        is_exact = located is not None and located.record is not None and located.record.offset == offset
+        if not is_exact and not self.is_v07:
+            return self._overlapped(index, offset, trace) or located
+        return located
+
+    def _overlapped(self, index: int, offset: int, trace: Trace) -> Located | None:
+        """What the segments before the one with this number hold of the offset or behind it, where they reach so far.
+
+        Such segments overlap, which no broker leaves behind; it never looks there.
+        """
+        located = None
+        for number in range(index - 1, -1, -1):
+            look = Trace()
+            here = self._first_from(number, offset, look)
+            if here is None or here.record is None:
+                break
+            trace.take(look)
+            trace.has_overlap = True
+            trace.add(
+                "segment", f"{self._name(number)} reaches into the segments behind it", segment=self._name(number)
+            )
+            located = here
+        return located
+
+    def _first_from(self, number: int, offset: int, trace: Trace) -> Located | None:
+        """The first batch of one segment that reaches an offset, and the first record of the segment from it on."""
+        first: BatchPlace | None = None
+        with closing(self._rows_from(number, offset, trace)) as rows:
+            for lookup, run, row in rows:
+                first = first or BatchPlace.of(lookup.segment, run, row)
+                record = next((one for one in lookup.records(run, row, trace) if one.offset >= offset), None)
+                if record is not None:
+                    return Located(first, record)
+        return None if first is None else Located(first, None)
+
+    def _rows_from(
+        self, number: int, offset: int, trace: Trace
+    ) -> Generator[tuple[SegmentLookup, Run, int], None, None]:
+        """Batches of one segment that end at the offset or behind it."""
+        lookup = self.segment(number)
+        start = self._start_v07(lookup, offset) if self.is_v07 else lookup.start_for_offset(offset, trace)
+        with _Scanned(lookup, start, trace) as scanned:
+            for run in lookup.runs(start, trace):
+                for row in range(first_row_from(run, offset), run.batches.count):
+                    scanned.reached(run, row)
+                    yield lookup, run, row
+                scanned.reached(run, run.batches.count - 1)
+
+    def _start_v07(self, lookup: SegmentLookup, address: int) -> int:
+        """Of 0.7 the address is the position; where no whole message stands there, the start of the file."""
+        position = address - lookup.segment.base_offset
+        return position if 0 < position < lookup.source.size_bytes and lookup.is_whole_at(position) else 0
+
+    # --- times --------------------------------------------------------------------------------------------------------
+    def find_time(self, time_ms: int, trace: Trace) -> RecordPlace | None:
+        """The first record of the log whose timestamp is not below the time; null: there is none. Raises StorageError.
+
+        Records below the log start offset are none of it, nor are those without a timestamp.
+        """
+        if self.is_v07:
+            trace.add("format", "records of Kafka 0.7 have no timestamps")
+            return None
+        first, _ = floor_index(self._bases, self.log_start_offset)
+        for number in range(first or 0, len(self.segments)):
+            lookup, name = self.segment(number), self._name(number)
+            trace.add("segment", f"segment {name}, number {number + 1} of {len(self._bases)}", segment=name)
+            start = lookup.start_for_time(time_ms, self.log_start_offset, trace)
+            found = self._first_in_time(lookup, start, max(time_ms, 0), trace)
+            if found is not None:
+                return found
+        return None
+
+    def _first_in_time(self, lookup: SegmentLookup, start: int, time_ms: int, trace: Trace) -> RecordPlace | None:
+        """The first record of one segment that is late enough, looked for from a byte on."""
+        with _Scanned(lookup, start, trace) as scanned:
+            for run in lookup.runs(start, trace):
+                trace.has_times |= max(run.batches.column("max_timestamp_ms")) >= 0
+                record = lookup.first_late_record(run, time_ms, self.log_start_offset, trace)
+                if record is not None:
+                    scanned.reached(run, run.batches.column("position").tolist().index(record.batch.position))
+                    return record
+                scanned.reached(run, run.batches.count - 1)
+        return None
+
+    # --- both ends ----------------------------------------------------------------------------------------------------
+    def log_end(self, trace: Trace) -> tuple[int, int]:
+        """The log end offset, behind the last whole batch, and the byte of the last segment behind that batch."""
+        if self._log_end is None:
+            self._log_end = self._find_log_end(trace)
+        return self._log_end
+
+    def _find_log_end(self, trace: Trace) -> tuple[int, int]:
+        if not self.segments:
+            return self.log_start_offset, 0
+        number = len(self.segments) - 1
+        lookup = self.segment(number)
+        offset, position = lookup.segment.base_offset, 0
+        start = 0 if self.is_v07 else lookup.start_for_end(trace)
+        with _Scanned(lookup, start, trace) as scanned:
+            for run in lookup.runs(start, trace):
+                last = run.batches.count - 1
+                scanned.reached(run, last)
+                position = run.batches.column("position")[last] + run.batches.column("size_bytes")[last]
+                lasts = run.batches.column("last_offset")
+                offset = lasts[last] if self.is_v07 else max(offset, lasts[max(last - 1, 0)] + 1, lasts[last] + 1)
+        trace.add("end", f"the log ends at offset {offset}, byte {position} of {self._name(number)}", offset=offset)
+        return offset, position
+
+    def batch_at(self, index: int, position: int, trace: Trace) -> Located | None:
+        """The batch that holds a byte of a segment's log, and its first record; null: the byte is in no whole batch."""
+        lookup = self.segment(index)
+        start = lookup.start_for_position(position, trace)
+        with _Scanned(lookup, start, trace) as scanned:
+            for run in lookup.runs(start, trace):
+                for row in range(run.batches.count):
+                    batch = BatchPlace.of(lookup.segment, run, row)
+                    scanned.reached(run, row)
+                    if batch.position > position:
+                        return None
+                    if position < batch.position + batch.size_bytes:
+                        return Located(batch, next(lookup.records(run, row, trace), None))
+        return None
+
+    # --- fetches ------------------------------------------------------------------------------------------------------
+    def fetch(
+        self, batch: BatchPlace, size_bytes: int, *, max_bytes: int, has_whole_first: bool, trace: Trace
+    ) -> Slice:
+        """What a fetch of so many bytes returns that starts at a batch.
+
+        Args:
+            batch: where it starts, from `find_offset`.
+            size_bytes: as asked for.
+            max_bytes: as far as `size_bytes` is doubled by a client of 0.8 to 0.10.0 for a batch that is larger.
+            has_whole_first: since 0.10.1 the first batch is returned whole, however large it is.
+            trace: takes what was tried.
+        """
+        number = self.segments.index(batch.segment)
+        end = self.segment(number).source.size_bytes
+        if number == len(self.segments) - 1:
+            end = max(self.log_end(trace)[1], batch.position + batch.size_bytes)
+        asked = [size_bytes]
+        if has_whole_first:
+            asked = [max(size_bytes, batch.size_bytes)]
+        else:
+            while asked[-1] < batch.size_bytes and asked[-1] * 2 <= max_bytes:
+                asked.append(asked[-1] * 2)
+        size = min(asked[-1], end - batch.position)
+        trace.add("fetch", f"{size} bytes from byte {batch.position} on", sizes=list(asked), end=end)
+        return Slice(batch.segment, batch.position, size, tuple(asked), is_too_large=size < batch.size_bytes)
+
+    def _name(self, index: int) -> str:
+        log = self.segments[index].log
+        return "" if log is None else log.name.raw
+
+
+class _Scanned:
+    """Counts what one scan has read, and notes it at its end."""
+
+    def __init__(self, lookup: SegmentLookup, start: int, trace: Trace) -> None:
+        self._name = lookup.path.rpartition("/")[2]
+        self._start = self._end = start
+        self._batches = 0
+        self._row = -1
+        self._run_start = -1
+        self._trace = trace
+
+    def __enter__(self) -> Self:
+        return self
+
+    def reached(self, run: Run, row: int) -> None:
+        """The scan has looked at this row and all before it."""
+        positions = run.batches.column("position")
+        if positions[0] != self._run_start:
+            self._run_start, self._row = positions[0], -1
+        self._batches += max(0, row - self._row)
+        self._row = max(row, self._row)
+        self._end = max(self._end, positions[row] + run.batches.column("size_bytes")[row])
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        size = self._end - self._start
+        self._trace.scanned_bytes += size
+        self._trace.scanned_files.add(self._name)
+        text = f"{self._name} read from byte {self._start} on: {size} bytes, {count_text(self._batches, 'batches')}"
+        self._trace.add("scan", text, position=self._start, size_bytes=size, batches=self._batches)

@@ -1,1 +1,0 @@
-"""Finding records by offset or time: through the indexes as a broker does, or by every index at once."""

@@ -1,0 +1,511 @@
+"""Kafka's binary search over an index file, which reads no page but those that it looks at.
+
+Entries are searched as a broker does (AbstractIndex.indexSlotRangeFor): first whether the key lies in the warm section,
+the last 8192 bytes of entries, then in that part or in the rest. Releases before 2.1 search all of it at once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.format.columns import FORMAT_V07, BatchColumns, RecordColumns
+from kafkalog_core.format.decode import PayloadDamage, decode_run
+from kafkalog_core.format.index import split_size
+from kafkalog_core.format.layout import DISK_BLOCK_BYTES, MAGIC_V0, MAX_INT32, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
+from kafkalog_core.storage.source import Source, UnreadableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kafkalog_core.format.layout import Layout
+    from kafkalog_core.storage.listing import Segment
+    from kafkalog_core.storage.lookup import Trace
+
+__all__ = [
+    "FIRST_WINDOW_BYTES",
+    "WARM_BYTES",
+    "BatchPlace",
+    "Columns",
+    "IndexPages",
+    "RecordPlace",
+    "Search",
+    "SegmentLookup",
+    "first_row_from",
+]
+
+
+WARM_BYTES: Final = 8192
+"""Kafka's warm section: with pages of 4 KiB three at most, all of which every search in it touches."""
+
+
+@dataclass(slots=True)
+class Search:
+    """One search: `lower` is the last slot whose key is not above the one that was searched, null: none is.
+
+    `upper` is the first slot whose key is not below it, or, as Kafka has it, the one behind an equal key; null: none.
+    `slots` were looked at, in this order.
+    """
+
+    key: int
+    lower: int | None = None
+    upper: int | None = None
+    slots: list[int] = field(default_factory=list)
+
+
+class IndexPages:
+    """The entries of one index file, read by pages of 4 KiB.
+
+    A broker that opens the file takes all `capacity` entries for used ones. Zeros at its end, room for entries to come,
+    are left out as soon as a search ends among them: `count` are the others.
+    """
+
+    def __init__(self, source: Source, layout: Layout) -> None:
+        self._source = source
+        self._layout = layout
+        self._pages: dict[int, bytes] = {}
+        self.path = source.path
+        self.capacity, self.partial_bytes = split_size(layout, source.size_bytes)
+        self.count = self.capacity
+
+    @property
+    def pages(self) -> list[int]:
+        """Numbers of the pages that were read, in ascending order."""
+        return sorted(self._pages)
+
+    @property
+    def last(self) -> tuple[int, int] | None:
+        """The last entry as a broker sees it, zeros or not; null: there is none. Raises UnreadableError."""
+        return self.entry(self.capacity - 1) if self.capacity else None
+
+    def entry(self, slot: int) -> tuple[int, int]:
+        """The two fields of one entry. Raises UnreadableError."""
+        first, second = self._layout.struct.unpack(self._bytes(slot))
+        return first, second
+
+    def search(self, key: int, *, column: int = 0, has_warm_section: bool = True) -> Search:
+        """Search the entries in use by one of their fields. Raises UnreadableError."""
+        found = self.search_all(key, column=column, has_warm_section=has_warm_section)
+        if found.lower is None or any(self._bytes(found.lower)):
+            return found
+        self.count = self._used()
+        slots = found.slots
+        found = self._search(key, self.count, column, has_warm_section=has_warm_section)
+        found.slots[:0] = [slot for slot in slots if slot not in found.slots]
+        return found
+
+    def search_all(self, key: int, *, column: int = 0, has_warm_section: bool = True) -> Search:
+        """Search all entries, as a broker does that has just opened the file. Raises UnreadableError."""
+        return self._search(key, self.capacity, column, has_warm_section=has_warm_section)
+
+    def _search(self, key: int, count: int, column: int, *, has_warm_section: bool) -> Search:
+        found = Search(key)
+        if not count:
+            return found
+        low, high = 0, count - 1
+        warm = max(0, high - WARM_BYTES // self._layout.size)
+        if has_warm_section and self._key(warm, column, found) < key:
+            low = warm
+        elif self._key(0, column, found) > key:
+            found.upper = 0
+            return found
+        elif has_warm_section:
+            high = warm
+        self._bisect(found, low, high, column)
+        if found.upper is None and found.lower is not None and found.lower < count - 1:
+            found.upper = found.lower + 1
+        return found
+
+    def _bisect(self, found: Search, low: int, high: int, column: int) -> None:
+        while low < high:
+            middle = (low + high + 1) >> 1
+            value = self._key(middle, column, found)
+            if value > found.key:
+                high = middle - 1
+            elif value < found.key:
+                low = middle
+            else:
+                found.lower = found.upper = middle
+                return
+        found.lower = low
+
+    def _key(self, slot: int, column: int, found: Search) -> int:
+        if slot not in found.slots:
+            found.slots.append(slot)
+        return self.entry(slot)[column]
+
+    def _used(self) -> int:
+        """Entries in front of the tail of zeros, if there is one, by bisection; entries ascend, so zeros are a tail."""
+        low, high = 0, self.capacity - 1
+        while low < high:
+            middle = (low + high) >> 1
+            if any(self._bytes(middle)):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _bytes(self, slot: int) -> bytes:
+        size = self._layout.size
+        start = slot * size
+        page, at = divmod(start, DISK_BLOCK_BYTES)
+        data = self._page(page)[at : at + size]
+        return data if len(data) == size else data + self._page(page + 1)[: size - len(data)]
+
+    def _page(self, number: int) -> bytes:
+        if number not in self._pages:
+            self._pages[number] = self._source.read(number * DISK_BLOCK_BYTES, DISK_BLOCK_BYTES)
+        return self._pages[number]
+
+
+FIRST_WINDOW_BYTES: Final = 64 * 1024
+_PROBED_ROWS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlace:
+    """One batch: where it stands and its offsets; `base_offset` is null for a compressed message of magic 0 and 1."""
+
+    segment: Segment
+    position: int
+    size_bytes: int
+    base_offset: int | None
+    last_offset: int
+    resynced: bool
+
+    @classmethod
+    def of(cls, segment: Segment, run: Run, row: int) -> BatchPlace:
+        """From a row of a scan."""
+        columns = run.batches.row(row)
+        base: int | None = columns["base_offset"]
+        if columns["record_count"] < 0 and columns["format"] < 2:
+            base = None
+        last = base if columns["format"] == FORMAT_V07 and base is not None else columns["last_offset"]
+        return cls(segment, columns["position"], columns["size_bytes"], base, last, run.resynced)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPlace:
+    """One record and the batch that holds it; `timestamp_ms` is null where the format has none."""
+
+    batch: BatchPlace
+    offset: int
+    timestamp_ms: int | None
+
+
+def first_row_from(run: Run, offset: int) -> int:
+    """The first row of a run that ends at the offset or behind it; the number of rows where none does.
+
+    Offsets ascend but for the last row of a run, which may go back.
+    """
+    is_v07 = run.batches.column("format")[0] == FORMAT_V07
+    lasts = run.batches.column("base_offset" if is_v07 else "last_offset")
+    row = bisect_left(lasts, offset, 0, len(lasts) - 1)
+    return row if lasts[row] >= offset else len(lasts)
+
+
+class Columns:
+    """Columns that all lookups of one partition fill again and again: to make them costs more than a lookup."""
+
+    def __init__(self) -> None:
+        self.batches = BatchColumns()
+        self.probed = BatchColumns(_PROBED_ROWS)
+        self.records = RecordColumns()
+
+
+class SegmentLookup:
+    """One segment with its files open.
+
+    Args:
+        segment: it, with a log file.
+        columns: to be filled; runs and records that were given out before are void then.
+        is_v07: whether it is Kafka 0.7's.
+        options: the largest batch that is read.
+        has_warm_section: whether indexes are searched as since 2.1.
+        is_based: whether the file's name holds its base offset; without it indexes say nothing.
+    """
+
+    def __init__(
+        self,
+        segment: Segment,
+        columns: Columns,
+        *,
+        is_v07: bool,
+        options: ScanOptions,
+        has_warm_section: bool,
+        is_based: bool = True,
+    ) -> None:
+        if segment.log is None:
+            raise StorageError("a segment without a log file")
+        self.segment = segment
+        self.path = segment.log.path
+        self._is_v07 = is_v07
+        self._is_based = is_based
+        self._has_warm_section = has_warm_section
+        self._options = ScanOptions(
+            max_batch_bytes=options.max_batch_bytes, resync=True, first_window_bytes=FIRST_WINDOW_BYTES
+        )
+        self._probing = ScanOptions(
+            max_batch_bytes=options.max_batch_bytes, resync=False, first_window_bytes=FIRST_WINDOW_BYTES
+        )
+        self._columns = columns
+        self.source = Source.open(self.path)
+        self._opened: dict[str, Source] = {}
+
+    def close(self) -> None:
+        """Close its files."""
+        for source in (self.source, *self._opened.values()):
+            source.close()
+
+    # --- where to start -----------------------------------------------------------------------------------------------
+    def start_for_offset(self, offset: int, trace: Trace) -> int:
+        """A byte where a batch starts with no batch before it that reaches the offset."""
+        index = self._index(OFFSET_INDEX_ENTRY, trace)
+        if index is None:
+            return 0
+        try:
+            return self._start_by_index(index, offset, trace)
+        except UnreadableError as error:
+            trace.doubt(index.path, f"the disk cannot read {error.size_bytes} bytes of it")
+            return 0
+
+    def start_for_time(self, time_ms: int, log_start_offset: int, trace: Trace) -> int:
+        """A byte where a batch starts with no batch before it whose largest timestamp reaches the time."""
+        index = self._index(TIME_INDEX_ENTRY, trace)
+        start = 0
+        if index is not None:
+            try:
+                start = self._start_by_time(index, time_ms, trace)
+            except UnreadableError as error:
+                trace.doubt(index.path, f"the disk cannot read {error.size_bytes} bytes of it")
+        if log_start_offset > self.segment.base_offset:
+            start = max(start, self.start_for_offset(log_start_offset, trace))
+        return start
+
+    def start_for_end(self, trace: Trace) -> int:
+        """A byte where a batch starts, as far behind as the index knows one."""
+        return self.start_for_offset(self.segment.base_offset + MAX_INT32, trace)
+
+    def start_for_position(self, position: int, trace: Trace) -> int:
+        """A byte where a batch starts, not behind this one, as near as the index knows one."""
+        index = self._index(OFFSET_INDEX_ENTRY, trace)
+        if index is None:
+            return 0
+        try:
+            found = index.search(position, column=1, has_warm_section=self._has_warm_section)
+            _note_search(trace, index, "position", found)
+            for slot in _backwards_from(found.lower):
+                stands_at = index.entry(slot)[1]
+                if stands_at <= position and self.is_whole_at(stands_at):
+                    return stands_at
+                trace.doubt(index.path, f"entry {slot} says byte {stands_at}, but no whole batch stands there")
+        except UnreadableError as error:
+            trace.doubt(index.path, f"the disk cannot read {error.size_bytes} bytes of it")
+        return 0
+
+    def is_whole_at(self, position: int) -> bool:
+        """Whether a whole batch starts at this byte."""
+        return 0 <= position < self.source.size_bytes and self.probe(position) is not None
+
+    def _index(self, layout: Layout, trace: Trace) -> IndexPages | None:
+        """One of its indexes, where there is anything in it."""
+        is_offset = layout is OFFSET_INDEX_ENTRY
+        file = self.segment.index if is_offset else self.segment.timeindex
+        if self._is_v07 or not self._is_based:
+            return None
+        if file is None:
+            if is_offset and self.source.size_bytes:
+                trace.doubt(self.path, "its offset index is missing: read from its start", is_missing=True)
+            elif self.source.size_bytes:
+                trace.add("index", f"no time index beside {self.path.rpartition('/')[2]}", path=self.path)
+            return None
+        try:
+            if file.path not in self._opened:
+                self._opened[file.path] = Source.open(file.path)
+            index = IndexPages(self._opened[file.path], layout)
+        except StorageError as error:
+            trace.doubt(file.path, error.message)
+            return None
+        return index
+
+    def _start_by_index(self, index: IndexPages, offset: int, trace: Trace) -> int:
+        """The byte that the last entry not above the offset names, if reading for the offset can start there."""
+        base = self.segment.base_offset
+        found = index.search(offset - base, has_warm_section=self._has_warm_section)
+        _note_search(trace, index, "offset", found, base)
+        for slot in _backwards_from(found.lower):
+            relative, position = index.entry(slot)
+            problem = self._contradiction(position, offset)
+            if problem is None:
+                return position
+            trace.doubt(index.path, f"entry {slot} says offset {base + relative} at byte {position}, but {problem}")
+        return 0
+
+    def _start_by_time(self, index: IndexPages, time_ms: int, trace: Trace) -> int:
+        """Where the offset stands of the last entry whose timestamp is not above, if the log agrees with the entry."""
+        base = self.segment.base_offset
+        found = index.search(time_ms, has_warm_section=self._has_warm_section)
+        _note_search(trace, index, "time", found, base)
+        trace.has_times |= index.count > 0
+        for slot in _backwards_from(found.lower):
+            timestamp_ms, relative = index.entry(slot)
+            start = self.start_for_offset(base + relative, trace)
+            problem = self._contradicts_time(start, base + relative, timestamp_ms, trace)
+            if problem is None and timestamp_ms <= time_ms:
+                return start
+            text = f"entry {slot} says that {timestamp_ms} is the largest time up to offset {base + relative}, but "
+            trace.doubt(index.path, text + (problem or "it stands before an entry of an earlier time"))
+        return 0
+
+    # --- does the log agree -------------------------------------------------------------------------------------------
+    def _contradiction(self, position: int, offset: int) -> str | None:
+        """Why reading for the offset cannot start there; null: it can."""
+        if not 0 <= position < self.source.size_bytes:
+            return f"the log has {self.source.size_bytes} bytes"
+        item = self.probe(position)
+        if item is None:
+            return "no whole batch stands there"
+        if item.batches.column("last_offset")[0] < offset:
+            return None
+        batch = BatchPlace.of(self.segment, item, 0)
+        first = batch.base_offset
+        if first is None:
+            first = next((record.offset for record in self.records(item, 0, None)), batch.last_offset)
+        return f"that batch starts at offset {first}" if first > offset else None
+
+    def _contradicts_time(self, start: int, offset: int, timestamp_ms: int, trace: Trace) -> str | None:
+        """Why a time entry cannot be believed; null: the batch that holds its offset has its timestamp."""
+        for run in self.runs(start, trace):
+            row = first_row_from(run, offset)
+            if row == run.batches.count:
+                continue
+            batch = run.batches.row(row)
+            if batch["format"] == MAGIC_V0 or batch["max_timestamp_ms"] == timestamp_ms:
+                return None
+            return f"the largest time of the batch that holds this offset is {batch['max_timestamp_ms']}"
+        return "the log does not hold this offset"
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+    def probe(self, position: int) -> Run | None:
+        """The first batches from a byte on; null where no whole batch stands there."""
+        item = next(self.scan(position, self._probing, batches=self._columns.probed), None)
+        return item if isinstance(item, Run) and item.batches.column("position")[0] == position else None
+
+    def scan(
+        self,
+        position: int,
+        options: ScanOptions | None = None,
+        *,
+        end: int | None = None,
+        batches: BatchColumns | None = None,
+    ) -> Iterator[Run | Damage]:
+        """What stands in the log from a byte on where a batch starts."""
+        base = self.segment.base_offset if self._is_based else None
+        return scan(
+            self.source,
+            base_offset=base,
+            is_v07=self._is_v07,
+            options=options or self._options,
+            start=position,
+            end=end,
+            batches=batches or self._columns.batches,
+        )
+
+    def runs(self, position: int, trace: Trace) -> Iterator[Run]:
+        """The batches from a byte on; damage among them is noted."""
+        for item in self.scan(position):
+            if isinstance(item, Damage):
+                trace.met(self.path, item)
+            else:
+                yield item
+
+    def first_late_record(
+        self, run: Run, time_ms: int, log_start_offset: int, trace: Trace | None
+    ) -> RecordPlace | None:
+        """The first record of a run that is not earlier than the time, of batches whose largest timestamp is not."""
+        for row, newest_ms in enumerate(run.batches.column("max_timestamp_ms")):
+            if newest_ms < time_ms:
+                continue
+            for record in self.records(run, row, trace):
+                is_late = record.timestamp_ms is not None and record.timestamp_ms >= time_ms
+                if is_late and record.offset >= log_start_offset:
+                    return record
+        return None
+
+    def records(self, run: Run, row: int, trace: Trace | None) -> Iterator[RecordPlace]:
+        """The records of one batch in their order; where they cannot be read that is noted."""
+        batch = BatchPlace.of(self.segment, run, row)
+        has_times = run.batches.column("format")[row] not in {MAGIC_V0, FORMAT_V07}
+        wanted: Callable[[int], bool] = row.__eq__
+        for item in decode_run(
+            run.memory,
+            run.batches,
+            max_bytes=self._options.max_batch_bytes,
+            wanted=wanted,
+            records=self._columns.records,
+        ):
+            if isinstance(item, PayloadDamage):
+                if trace is not None:
+                    trace.met(self.path, Damage(batch.position, 0, item.reason, item.detail, item.next_offset))
+                continue
+            pairs = zip(item.records.column("offset"), item.records.column("timestamp_ms"), strict=True)
+            for offset, timestamp_ms in pairs:
+                yield RecordPlace(batch, offset, timestamp_ms if has_times else None)
+
+
+def _backwards_from(slot: int | None) -> Iterator[int]:
+    """A slot, then earlier ones in strides that double: an entry that cannot be used costs a few tries, not a scan."""
+    stride = 1
+    while slot is not None and slot >= 0:
+        yield slot
+        slot -= stride
+        stride *= 2
+
+
+def _note_search(trace: Trace, index: IndexPages, kind: str, found: Search, base: int = 0) -> None:
+    """Note what a search has looked at, and the entry that it ends at."""
+    pages, zeros = index.pages, index.capacity - index.count
+    trace.index_pages += len(pages)
+    name = index.path.rpartition("/")[2]
+    text = f"{name}, {count_text(index.count, 'entries')}: "
+    figures: dict[str, object] = {}
+    if found.slots:
+        text += f"slots {_list(found.slots)} looked at, in pages {_list(pages)} of 4 KiB; "
+    if found.lower is None:
+        text += "no entry at or below: from the start of the log"
+    elif kind == "time":
+        timestamp_ms, relative = index.entry(found.lower)
+        figures = {"timestamp_ms": timestamp_ms, "offset": base + relative}
+        text += f"entry {found.lower}: no record up to offset {base + relative} is later than {timestamp_ms}"
+    else:
+        relative, position = index.entry(found.lower)
+        figures = {"offset": base + relative, "log_position": position}
+        text += f"entry {found.lower}: byte {position} of the log"
+    if zeros:
+        trace.has_zero_tail = True
+        text += f"; {count_text(zeros, 'entries')} of zeros at its end not used"
+    trace.add(
+        "index",
+        text,
+        path=index.path,
+        kind=kind,
+        key=base + found.key if kind == "offset" else found.key,
+        entries=index.count,
+        zero_entries=zeros,
+        slots=list(found.slots),
+        pages=pages,
+        slot=found.lower,
+        **figures,
+    )
+
+
+def count_text(number: int, plural: str) -> str:
+    """`1 entry`, `2 entries`, `1 batch`."""
+    return f"{number} {plural if number != 1 else plural.replace('ies', 'y').replace('ches', 'ch')}"
+
+
+def _list(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))

@@ -1,0 +1,137 @@
+"""Counts, sizes, times and spans of time as parts of sentences."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+__all__ = [
+    "count_of",
+    "csv_field",
+    "csv_line",
+    "csv_text",
+    "duration",
+    "first_of",
+    "has_controls",
+    "json_text",
+    "moment",
+    "needs_quotes",
+    "size",
+    "sizes",
+]
+
+
+_SPANS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
+_SIZES: Final = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MIN_MS: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+_MAX_MS: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+
+
+def count_of(number: object, noun: str) -> str:
+    """`1 record`, `12 records`, `2 batches`."""
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("ch") else "s")
+    return f"{number} {noun if number == 1 else plural}"
+
+
+def duration(time_ms: int) -> str:
+    """`7 d`, `3 d 2 h`, `5 min 3 s`, `250 ms`: the largest unit and the one below it, without a sign."""
+    rest = abs(time_ms)
+    parts: list[str] = []
+    for unit_ms, name in _SPANS:
+        count, rest = divmod(rest, unit_ms)
+        if count:
+            parts.append(f"{count:,} {name}")
+        if len(parts) == 2 or (parts and not count):
+            break
+    return " ".join(parts) or "0 ms"
+
+
+def size(size_bytes: int) -> str:
+    """`512 B`, `1.5 KiB`, `3.0 GiB`: exact below 1 KiB, powers of 1024."""
+    if abs(size_bytes) < 1024:
+        return f"{size_bytes} B"
+    power = min((abs(size_bytes).bit_length() - 1) // 10, len(_SIZES))
+    return f"{size_bytes / 1024**power:.1f} {_SIZES[power - 1]}"
+
+
+def sizes(*sizes_bytes: int) -> tuple[str, ...]:
+    """The same of several; where two that differ would read alike, all of them exact: `4,096 bytes`."""
+    texts = tuple(size(each) for each in sizes_bytes)
+    if len(set(texts)) == len(set(sizes_bytes)):
+        return texts
+    return tuple(f"{each:,} bytes" for each in sizes_bytes)
+
+
+def moment(time_ms: int) -> str:
+    """ISO 8601 in UTC with milliseconds; a number beyond the year 9999 with its unit."""
+    if not _MIN_MS <= time_ms <= _MAX_MS:
+        return f"{time_ms} ms"
+    return (_EPOCH + timedelta(milliseconds=time_ms)).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_CONTROLS: Final = re.compile("[\x7f-\x9f]")
+
+
+def json_text(value: object) -> str:
+    """The value as JSON."""
+    return _CONTROLS.sub(_escaped, _ENCODER.encode(value))  # outside of texts JSON has none of these
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
+
+
+_NEEDS_QUOTES: Final = frozenset(',"\r\n')
+_CSV_FORM_CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+def csv_field(value: object) -> str:
+    """One value as a field."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    text = _CSV_FORM_CONTROLS.sub(_escaped, value) if isinstance(value, str) else json_text(value)
+    return f'"{csv_text(text)}"' if text == "" or needs_quotes(text) else text
+
+
+def needs_quotes(text: str) -> bool:
+    """Whether a text would end its field or its line."""
+    return not _NEEDS_QUOTES.isdisjoint(text)
+
+
+def csv_text(text: str) -> str:
+    """A text, or a part of one, as it is written between quotes."""
+    return text.replace('"', '""')
+
+
+def csv_line(fields: Iterable[str]) -> bytes:
+    """Fields as a line; file names that are no UTF-8 come with lone surrogates in them."""
+    return (",".join(fields) + "\r\n").encode("utf-8", "backslashreplace")
+
+
+def has_controls(text: str) -> bool:
+    """Whether a text has control characters that a terminal would obey."""
+    return _CSV_FORM_CONTROLS.search(text) is not None
+
+
+_SHOWN: Final = 3
+
+
+_T = TypeVar("_T")
+
+
+def first_of(items: Sequence[_T], text_of: Callable[[_T], str] = str, *, joint: str = ", ") -> str:
+    """The first few of many, and how many more: a log directory may have a hundred thousand partitions."""
+    parts = [text_of(item) for item in items[:_SHOWN]]
+    more = len(items) - len(parts)
+    return joint.join([*parts, f"and {more:,} more"] if more else parts)

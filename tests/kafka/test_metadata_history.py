@@ -1,0 +1,122 @@
+"""A metadata log counts as whole only if nothing in it can be missing: a lost record may be the setting that counts."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from kafkalog_core.format.metadata_records import PartitionAssigned, TopicCreated, TopicRemoved
+from kafkalog_core.kafka.cluster_assignments import ClusterAssignments, read_assignments
+from kafkalog_core.kafka.cluster_metadata import read_cluster_topics, read_history
+from kafkalog_core.storage.source import Source
+from tests.kafka.clusters import TOPIC, config_record, topic_record, write_metadata_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEMO: Final = Path(__file__).parents[2] / "fixtures" / "demo" / "__cluster_metadata-0"
+FIRST, SNAPSHOT = f"{0:020}.log", f"{0:020}-{0:010}.checkpoint"
+
+
+def _flip(at: int) -> Callable[[bytes], bytes]:
+    return lambda data: data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :]
+
+
+def _cut(count: int) -> Callable[[bytes], bytes]:
+    return lambda data: data[:-count]
+
+
+def _zeros(count: int) -> Callable[[bytes], bytes]:
+    return lambda data: data[:-count] + bytes(count)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """The metadata log of a 4.3.1 broker: a snapshot and one segment."""
+    return Path(shutil.copytree(DEMO, tmp_path / DEMO.name))
+
+
+def test_a_brokers_own_log_is_whole(log: Path) -> None:
+    history = read_history(str(log))
+    assert history.is_whole
+    assert [Path(path).name for path in history.paths] == [SNAPSHOT, FIRST]
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        (FIRST, _flip(-5)),
+        (FIRST, _flip(200)),
+        (FIRST, _cut(7)),
+        (FIRST, _zeros(40)),
+        (FIRST, lambda data: data + bytes(100)),
+        (SNAPSHOT, _flip(-5)),
+        (SNAPSHOT, _cut(7)),
+        (SNAPSHOT, lambda _data: b""),
+    ],
+)
+def test_damage_anywhere_is_seen(log: Path, name: str, damage: Callable[[bytes], bytes]) -> None:
+    (log / name).write_bytes(damage((log / name).read_bytes()))
+    assert not read_history(str(log)).is_whole
+
+
+def test_a_snapshot_without_its_footer(log: Path) -> None:
+    """Cut at the boundary of its last batch: every batch that is left is whole."""
+    data = (log / SNAPSHOT).read_bytes()
+    starts, at = [], 0
+    while at < len(data):
+        starts.append(at)
+        at += 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+    (log / SNAPSHOT).write_bytes(data[: starts[-1]])
+    assert not read_history(str(log)).is_whole
+
+
+def test_a_segment_that_is_missing(tmp_path: Path) -> None:
+    values = [topic_record("t"), *(config_record(TOPIC, "t", "retention.ms", str(number)) for number in range(5))]
+    log = write_metadata_log(tmp_path, *values)
+    assert read_history(str(log)).is_whole
+    (log / f"{9:020}.log").write_bytes(b"")
+    assert not read_history(str(log)).is_whole, "offsets 6 to 8 are missing"
+    (log / f"{9:020}.log").rename(log / f"{6:020}.log")
+    assert read_history(str(log)).is_whole
+
+
+def test_a_log_that_begins_late_without_a_snapshot(tmp_path: Path) -> None:
+    log = write_metadata_log(tmp_path, topic_record("t"))
+    (log / FIRST).rename(log / f"{5:020}.log")
+    assert not read_history(str(log)).is_whole
+
+
+def test_each_file_is_read_once(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by those that ask whether the log is whole when they have its records."""
+    opened: list[str] = []
+    real = Source.open
+
+    def count(path: str) -> Source:
+        opened.append(Path(path).name)
+        return real(path)
+
+    monkeypatch.setattr("kafkalog_core.kafka.cluster_metadata.Source.open", count)
+    for read in (read_assignments, read_cluster_topics, lambda path: read_history(path).is_whole):
+        opened.clear()
+        assert read(str(log))  # type: ignore[no-untyped-call]
+        assert opened == [SNAPSHOT, FIRST]
+
+
+def test_a_deletion_costs_its_own_partitions_alone() -> None:
+    """Thousands of topics come and go in a cluster: what is left is not copied for each of them."""
+    image = ClusterAssignments("log")
+    for number in range(3):
+        topic = TopicCreated(name=f"t{number}", topic_id=f"id{number}")
+        image.replay(topic)
+        image.replay(PartitionAssigned(topic_id=topic.topic_id, partition=0, replicas=(1,), directories=None))
+    partitions, names = image.partitions, image.topics.names
+    image.replay(TopicRemoved(topic_id="id1"))
+    assert (image.partitions, image.topics.names) == (partitions, names)
+    assert image.partitions is partitions
+    assert image.topics.names is names
+    assert image.topics.ids == {"t0": "id0", "t2": "id2"}
+    assert set(image.partitions) == {"id0", "id2"}

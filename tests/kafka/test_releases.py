@@ -1,0 +1,137 @@
+"""Releases: their order, their spelling, their classes."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from kafkalog_core.errors import SettingError
+from kafkalog_core.kafka.releases import (
+    KNOWN,
+    LATEST,
+    NEWEST_LEVEL,
+    RELEASES,
+    Release,
+    describe_known,
+    parse_release,
+    release_of_level,
+    rule_class,
+)
+
+RELEASE_IN_NAME = re.compile(r"\d+\.\d+\.\d+(?:\.\d+)?")
+
+
+def test_every_release_is_after_the_one_before() -> None:
+    for before, after in pairwise(RELEASES):
+        assert before < after
+    assert RELEASES[-1] == LATEST
+
+
+@pytest.mark.parametrize(
+    ("text", "release", "shown"),
+    [
+        ("2.8.2", Release(2, 8, 2), "2.8.2"),
+        ("4.3", Release(4, 3), "4.3"),
+        ("4.3.0", Release(4, 3), "4.3"),
+        ("0.11.0.3", Release(0, 11, 0, 3), "0.11.0.3"),
+        ("0.10.2", Release(0, 10, 2), "0.10.2"),
+        ("0.9", Release(0, 9), "0.9.0"),
+        (" v3.9.1-rc0 ", Release(3, 9, 1), "3.9.1"),
+    ],
+)
+def test_spellings(text: str, release: Release, shown: str) -> None:
+    assert parse_release(text) == release
+    assert str(release) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "'' is not a release"),
+        ("4", "'4' is not a release"),
+        ("4.x", "the nearest: 4."),
+        ("latest", "'latest' is not a release"),
+        ("0.6", "the nearest: 0.7. "),
+        ("0.12", "the nearest: 0.11 or 1.0. "),
+        ("0.8.3", "the nearest: 0.8.2 or 0.9. "),
+        ("1.2", "the nearest: 1.1 or 2.0. "),
+        ("2.9", "the nearest: 2.8 or 3.0. "),
+        ("2.8.1.4", "'2.8.1.4' is not a release"),
+        ("28", "the nearest: 2.8. "),
+        ("2,8", "the nearest: 2.8"),
+        ("٤.٣", "is not a release"),
+        ("1.2.3.4.5", "is not a release"),
+        ("4.5", f"Kafka 4.5 is newer than this kafkalog knows ({LATEST}); the nearest: {LATEST}. "),
+        ("9.9", f"Kafka 9.9 is newer than this kafkalog knows ({LATEST}); the nearest: {LATEST}. "),
+    ],
+)
+def test_an_unknown_release_is_refused_with_the_list_and_the_nearest(text: str, said: str) -> None:
+    with pytest.raises(SettingError) as refusal:
+        parse_release(text)
+    assert said in refusal.value.message
+    assert refusal.value.message.endswith(f"Known releases, each with its bug fixes: {describe_known()}")
+
+
+def test_the_list_for_people_names_both_ends_of_each_family() -> None:
+    assert describe_known() == (
+        "0.7, 0.8.0 to 0.8.2, 0.9, 0.10.0 to 0.10.2, 0.11, 1.0 to 1.1, 2.0 to 2.8, 3.0 to 3.9, 4.0 to 4.4"
+    )
+    for end in describe_known().replace(", ", " to ").split(" to "):
+        parse_release(end)
+
+
+def test_every_level_is_of_one_release() -> None:
+    levels = [level for known in KNOWN if known.levels for level in range(known.levels[0], known.levels[1] + 1)]
+    assert levels == list(range(1, NEWEST_LEVEL + 1))
+    assert [release_of_level(level) for level in (0, NEWEST_LEVEL + 1)] == [None, None]
+    assert release_of_level(NEWEST_LEVEL) == LATEST
+
+
+@pytest.mark.parametrize(
+    ("level", "release"),
+    [(1, (3, 0)), (7, (3, 3)), (21, (3, 9)), (25, (4, 0)), (30, (4, 3)), (31, (4, 4)), (33, (4, 4))],
+)
+def test_levels(level: int, release: tuple[int, int]) -> None:
+    assert release_of_level(level) == Release(*release)
+
+
+def test_every_release_of_the_corpus_is_known(corpus: Path) -> None:
+    named = {found[-1] for path in corpus.glob("*/*") if (found := RELEASE_IN_NAME.findall(path.name))}
+    assert len(named) > 1
+    for text in named:
+        parse_release(text)
+
+
+@pytest.mark.parametrize(
+    ("texts", "name"),
+    [
+        (("0.7.2",), "0.7"),
+        (("0.8.0",), "0.8.0"),
+        (("0.8.1.1", "0.8.2.2"), "0.8.2"),
+        (("0.9.0.1", "0.10.0.1"), "0.9 and 0.10.0"),
+        (("0.10.1.0", "0.10.2.2"), "0.10.1 and 0.10.2"),
+        (("0.11.0.3", "1.0.0", "1.1.1"), "0.11 and 1.x"),
+        (("2.0.0", "2.8.2"), "2.x"),
+        (("3.0.0", "3.9.1"), "3.x"),
+        (("4.0", "4.3.1", "4.4.0"), "4.x"),
+    ],
+)
+def test_classes(texts: tuple[str, ...], name: str) -> None:
+    assert {rule_class(parse_release(text)).name for text in texts} == {name}
+
+
+# --- the table and the product's texts --------------------------------------------------------------------------------
+ROOT = Path(__file__).parents[2]
+NEWEST = re.compile(r"""(?:\b0\.[78]|\breleases? up|"up) to (4\.\d+)""")
+"""Where a text says up to which release this project knows something."""
+
+
+def test_no_text_names_another_newest_release_than_the_table() -> None:
+    paths = [*ROOT.glob("kafkalog_c*/**/*.py"), *ROOT.glob("man/*"), *ROOT.glob("docs/**/*.md"), ROOT / "README.md"]
+    texts = ((path.name, path.read_text(encoding="utf-8")) for path in paths)
+    named = [(name, match[1]) for name, text in texts for match in NEWEST.finditer(text)]
+    assert len(named) > 5
+    assert [each for each in named if each[1] != str(LATEST)] == []

@@ -1,0 +1,244 @@
+"""An offset map that several workers make in parts is the one that a cleaner makes by itself, or there is none."""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkalog_core.format.index import encode_txn_entry
+from kafkalog_core.format.kernels import clean_numbers as n
+from kafkalog_core.kafka.cleaner.offset_map import FilledMap, MapFiller
+from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.ops.compact.compact import CompactRequest, tasks_of
+from kafkalog_core.ops.compact.simulation import CompactTask, MapPart, merged_map, packed_part, parts_of, simulate
+from kafkalog_core.ops.repair.plan import site_of
+from kafkalog_core.progress import NO_PROGRESS
+from tests import build
+from tests.scratch import MEMORY
+
+if TYPE_CHECKING:
+    from kafkalog_core.kafka.cleaner.offset_map import KnownMap
+
+NOW_MS = 1_000_000_100_000
+FIRST_MS = 1_000_000_000_000
+SETTINGS = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0")
+RELEASES = ("4.3.1", "3.9.1", "2.8.2", "1.1.1", "0.10.2.2")
+
+
+class Writer:
+    """Transactions of several producers, and batches of none, over several segments."""
+
+    def __init__(self, seed: int, segments: int, keys: int = 40) -> None:
+        self._rng = random.Random(seed)
+        self._keys = keys
+        self._offset = 0
+        self._open: dict[int, int] = {}
+        self.logs: dict[int, bytes] = {}
+        self.aborted: dict[int, list[tuple[int, int, int, int]]] = {}
+        for _ in range(segments):
+            self._segment()
+        base = max(self.logs)
+        for producer_id in [*self._open]:  # an open one would hold the cleaner back
+            self.logs[base] += self._end(base, producer_id)
+
+    def _segment(self) -> None:
+        base, data = self._offset, b""
+        self.aborted[base] = []
+        for _ in range(self._rng.randrange(1, 9)):
+            producer_id = self._rng.choice((-1, 1, 2, 3))
+            if producer_id in self._open and self._rng.random() < 0.4:
+                data += self._end(base, producer_id)
+            else:
+                data += self._batch(producer_id)
+        self.logs[base] = data
+
+    def _batch(self, producer_id: int) -> bytes:
+        records = [
+            build.Record(
+                offset=self._offset + i,
+                timestamp_ms=FIRST_MS + self._offset + i,
+                key=b"k%d" % self._rng.randrange(self._keys),
+                value=self._rng.choice((None, b"value")),
+            )
+            for i in range(self._rng.randrange(1, 5))
+        ]
+        if producer_id >= 0:
+            self._open.setdefault(producer_id, self._offset)
+        self._offset += len(records) + self._rng.choice((0, 0, 2))
+        if producer_id < 0:
+            return build.batch_v2(records)
+        return build.batch_v2(
+            records, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
+        )
+
+    def _end(self, base: int, producer_id: int) -> bytes:
+        first, kind = self._open.pop(producer_id), self._rng.choice((build.ABORT, build.COMMIT))
+        if kind == build.ABORT:
+            stable = min(self._open.values(), default=self._offset + 1)
+            self.aborted[base].append((producer_id, first, self._offset, stable))
+        self._offset += 1
+        return build.txn_marker(
+            kind, offset=self._offset - 1, producer_id=producer_id, timestamp_ms=FIRST_MS + self._offset
+        )
+
+    def write(self, root: Path) -> Path:
+        """As a log directory with one partition."""
+        directory = root / "t-0"
+        directory.mkdir()
+        (root / "meta.properties").write_bytes(build.meta_properties({"version": "0", "broker.id": "1"}))
+        for base, data in self.logs.items():
+            name = f"{base:020}"
+            (directory / f"{name}.log").write_bytes(data)
+            (directory / f"{name}.index").write_bytes(b"")
+            (directory / f"{name}.timeindex").write_bytes(build.time_index([(FIRST_MS + base, 0)]))
+            if self.aborted[base]:
+                entries = b"".join(encode_txn_entry(*entry) for entry in self.aborted[base])
+                (directory / f"{name}.txnindex").write_bytes(entries)
+        return root
+
+
+def a_task(root: Path, release: str = "4.3.1", *, slots: int = 2000) -> CompactTask:
+    request = CompactRequest(
+        targets=(),
+        now_ms=NOW_MS,
+        kafka=SettingsRequest(kafka=release, topic_assignments=tuple(f"t:{each}" for each in SETTINGS)),
+        memory_bytes=24 * slots,
+    )
+    [task] = tasks_of(site_of([str(root)]), request)
+    return task
+
+
+def nothing(_: int) -> None:
+    """Progress that nobody looks at."""
+
+
+def shared(task: CompactTask, most: int) -> KnownMap | None:
+    """What workers find out."""
+    pieces = [piece for part in parts_of(task, most, nothing, forced=True) for piece in packed_part(part, nothing)]
+    return merged_map(task.config(), pieces)
+
+
+def alone(part: MapPart) -> FilledMap:
+    """What a cleaner finds out by itself."""
+    filler = MapFiller(part.log, part.config, part.rules, NO_PROGRESS, part.max_batch_bytes)
+    return filler.fill(part.first_dirty, part.bound)
+
+
+def entries(filled: FilledMap) -> dict[tuple[int, int], int]:
+    table = filled.offsets.table
+    return {
+        (table[at + n.ENTRY_LOW], table[at + n.ENTRY_HIGH]): table[at + n.ENTRY_OFFSET]
+        for at in range(0, len(table), n.ENTRY_SIZE)
+        if table[at + n.ENTRY_OFFSET]
+    }
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32), st.integers(3, 7), st.integers(2, 5), st.sampled_from(RELEASES))
+def test_the_map_is_the_same_whatever_the_transactions(seed: int, segments: int, most: int, release: str) -> None:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as root:
+        task = a_task(Writer(seed, segments).write(Path(root)), release)
+        parts = parts_of(task, most, nothing, forced=True)
+        known = shared(task, most)
+        if not parts:  # nearly all is in one segment
+            assert known is None
+            return
+        assert 2 <= len(parts) <= most
+        assert known is not None
+        filled = alone(parts[0])
+        assert entries(known.filled) == entries(filled)
+        assert (known.filled.end_offset, known.filled.is_full) == (filled.end_offset, filled.is_full)
+        assert known.filled.offsets.latest_offset == filled.offsets.latest_offset
+        forecast = simulate(task, nothing)
+        assert forecast.partition["state"] == "cleanable"
+        assert simulate(task, nothing, known) == forecast
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.integers(4, 50), st.sampled_from(RELEASES))
+def test_where_not_all_keys_fit_the_clean_fills_its_own(seed: int, slots: int, release: str) -> None:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as root:
+        task = a_task(Writer(seed, 4).write(Path(root)), release, slots=slots)
+        assert simulate(task, nothing, shared(task, 3)) == simulate(task, nothing)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.randoms(use_true_random=False))
+def test_a_transaction_index_that_does_not_tell_the_truth_makes_no_difference(seed: int, rng: random.Random) -> None:
+    """What it says of a part's beginning is only taken where the part before ends with it."""
+    writer = Writer(seed, 5)
+    for found in writer.aborted.values():
+        found[:] = [
+            (producer_id, max(0, first - rng.randrange(9)), last + rng.choice((0, 0, -5, 7, 40)), stable)
+            for producer_id, first, last, stable in found
+            if rng.random() < 0.8
+        ]
+    with tempfile.TemporaryDirectory(dir=MEMORY) as root:
+        task = a_task(writer.write(Path(root)))
+        known = shared(task, 3)
+        if known is not None:
+            assert entries(known.filled) == entries(alone(parts_of(task, 3, nothing, forced=True)[0]))
+        assert simulate(task, nothing, known) == simulate(task, nothing)
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> CompactTask:
+    return a_task(Writer(3, 5).write(tmp_path))
+
+
+def test_each_segment_is_in_one_part(task: CompactTask) -> None:
+    parts = parts_of(task, 3, nothing, forced=True)
+    assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
+    assert (parts[0].start, parts[-1].stop, len(parts)) == (0, 4, 3)
+
+
+def test_a_part_that_cannot_be_read_leaves_the_map_to_the_clean(task: CompactTask) -> None:
+    parts = parts_of(task, 4, nothing, forced=True)
+    broken = parts[2].log.segments[2]
+    data = bytearray(Path(broken.path).read_bytes())
+    data[-1] ^= 1
+    Path(broken.path).write_bytes(data)
+    assert shared(task, 4) is None
+    forecast = simulate(task, nothing, None)
+    assert forecast.partition["state"] == "fails"
+
+
+def test_a_part_that_is_lost_or_out_of_order_leaves_the_map_to_the_clean(task: CompactTask) -> None:
+    packed = [list(packed_part(part, nothing)) for part in parts_of(task, 3, nothing, forced=True)]
+    first, second, third = packed
+    config = task.config()
+    assert merged_map(config, [*first, *second, *third]) is not None
+    for wrong in ([*first, *second], [*first, *third], [*second, *first, *third], []):
+        assert merged_map(config, wrong) is None
+
+
+def test_a_map_of_other_bounds_is_not_used(task: CompactTask) -> None:
+    known = shared(task, 3)
+    assert known is not None
+    empty = replace(known.filled, offsets=alone(parts_of(task, 3, nothing, forced=True)[0]).offsets, end_offset=1)
+    other = replace(known, bound=known.bound - 1, filled=empty)
+    assert simulate(task, nothing, other) == simulate(task, nothing)
+
+
+@pytest.mark.parametrize("release", ["0.8.2.2", "0.9.0.1", "0.10.0.1"])
+def test_releases_that_count_whole_segments_have_no_parts(tmp_path: Path, release: str) -> None:
+    task = a_task(Writer(3, 5).write(tmp_path), release)
+    assert parts_of(task, 3, nothing, forced=True) == ()
+
+
+def test_what_is_not_cleaned_has_no_parts(tmp_path: Path) -> None:
+    task = a_task(Writer(3, 5).write(tmp_path))
+    assert parts_of(replace(task, never=("not-compacted", "")), 3, nothing, forced=True) == ()
+    assert parts_of(replace(task, view=None), 3, nothing, forced=True) == ()
+    assert parts_of(task, 1, nothing, forced=True) == ()
+    for path in sorted((tmp_path / "t-0").glob("*.log"))[:-1]:
+        os.unlink(path)
+    assert parts_of(a_task(tmp_path), 3, nothing, forced=True) == ()

@@ -1,0 +1,94 @@
+"""Compaction by workers: the rows, and the files, are those of one process."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog_core.errors import RefusedError, SelectionError
+from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.ops.compact.compact import CompactRequest, compact
+from kafkalog_core.ops.compact.to_dir import compact_to
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.targets import resolve
+from tests.ops.compact.test_map_parts import NOW_MS, Writer
+from tests.ops.inline import Inline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from kafkalog_core.ops.compact.forecast import CompactForecast
+
+KAFKA = SettingsRequest(
+    kafka="4.3.1",
+    assignments=("cleanup.policy=compact", "min.cleanable.dirty.ratio=0"),
+    topic_assignments=("u:cleanup.policy=delete",),
+    assume_defaults=True,
+)
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """More partitions than are looked at in one go, some of which no cleaner takes."""
+    root = tmp_path / "log-dir"
+    root.mkdir()
+    Writer(0, 2).write(root)
+    for number in range(1, 40):
+        other = tmp_path / "other"
+        other.mkdir()
+        (Writer(number, number % 3 + 1).write(other) / "t-0").rename(root / f"{'tu'[number % 4 == 0]}-{number}")
+        (other / "meta.properties").unlink()
+        other.rmdir()
+    (root / "u-50").mkdir()
+    return root
+
+
+def request(root: Path) -> CompactRequest:
+    return CompactRequest(targets=tuple(resolve([str(root)])), now_ms=NOW_MS, kafka=KAFKA, biggest=3)
+
+
+def rows(forecasts: Iterable[CompactForecast]) -> list[dict[str, object]]:
+    return [row for forecast in forecasts for chunk in forecast.chunks() for row in chunk.rows()]
+
+
+def tree(directory: Path) -> dict[str, tuple[bytes, int]]:
+    return {
+        str(path.relative_to(directory)): (path.read_bytes(), path.stat().st_mtime_ns if path.suffix == ".log" else 0)
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_forecasts(log_dir: Path) -> None:
+    workers, mine, theirs = Inline(), Report(), Report()
+    found = rows(compact(request(log_dir), mine, workers=workers))
+    assert found == rows(compact(request(log_dir), theirs))
+    assert mine.summary_row() == theirs.summary_row()
+    assert workers.pieces == 2 + 41
+    assert workers.read_bytes > 0
+    assert {row["state"] for row in found if row["type"] == "compaction"} >= {"cleanable", "not-compacted"}
+
+
+def test_a_new_directory(log_dir: Path) -> None:
+    around, before = log_dir.parent, tree(log_dir)
+    found = rows(compact_to(request(log_dir), str(around / "mine"), Report(), workers=Inline()))
+    assert found == rows(compact_to(request(log_dir), str(around / "theirs"), Report()))
+    assert tree(around / "mine") == tree(around / "theirs")
+    assert (around / "mine/u-50").is_dir()
+    assert tree(log_dir) == before
+    assert sorted(os.listdir(around)) == ["log-dir", "mine", "theirs"]
+
+
+def test_what_is_refused_leaves_nothing(log_dir: Path) -> None:
+    damaged = min((log_dir / "t-2").glob("*.log"))
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
+    with pytest.raises(RefusedError, match="a clean fails here"):
+        rows(compact_to(request(log_dir), str(log_dir.parent / "to"), Report(), workers=Inline()))
+    assert os.listdir(log_dir.parent) == ["log-dir"]
+    of_file = replace(request(damaged), kafka=replace(KAFKA, topic_assignments=()))
+    with pytest.raises(SelectionError, match="whole partitions"):
+        rows(compact(of_file, Report(), workers=Inline()))
