@@ -13,8 +13,7 @@ from kafkalog_cli.main import COMMANDS, cli
 from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
 from kafkalog_core.findings.logs import ENTRY_DAMAGE, LOG_DAMAGE
-from kafkalog_core.kafka.logdir.top_files import PartitionContext
-from kafkalog_core.ops.verify.disposition import DamagePlace, SegmentExtent, disposition
+from kafkalog_core.ops.verify import broker_action
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,17 +30,9 @@ def texts() -> Iterator[str]:
         yield from damage
     for message in BROKER_MESSAGES.values():
         yield from (message.happened, message.why, message.broker_action, message.cure)
-    for is_clean in (True, False, None):
-        for has_index in (True, False):
-            for reason in LOG_DAMAGE:
-                segments = (SegmentExtent(0, 100, has_index), SegmentExtent(9, 100, has_index))
-                for index in (0, 1):
-                    for size_bytes in (10, 50):
-                        place = DamagePlace(
-                            reason=reason, position=50, size_bytes=size_bytes, segments=segments, index=index
-                        )
-                        result = disposition(place, PartitionContext(is_clean=is_clean))
-                        yield f"{result.broker_action} {result.cure or ''}"
+    for value in vars(broker_action).values():
+        if isinstance(value, str | broker_action.BrokerAction):
+            yield value if isinstance(value, str) else f"{value.text} {value.cure or ''}"
 
 
 def commands() -> set[str]:

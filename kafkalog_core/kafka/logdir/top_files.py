@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.names import DirectoryName
+    from kafkalog_core.kafka.releases import Release
     from kafkalog_core.storage.logdir import LogDir, PartitionPath
 
 __all__ = ["OFFSET_KINDS", "BrokerDir", "Key", "PartitionContext", "read_broker_dir", "served"]
@@ -42,6 +43,7 @@ class PartitionContext:
         is_cleaned: whether a broker has compacted it before, as its cleaner's checkpoint names it.
         is_start_known: whether the log start offset is known: the checkpoint was read, and the broker wrote it when it
             stopped (else it may be a minute old).
+        release: that left the directory, or that the user names.
     """
 
     log_dir: str | None = None
@@ -51,6 +53,7 @@ class PartitionContext:
     log_start_offset: int | None = None
     is_cleaned: bool | None = None
     is_start_known: bool = False
+    release: Release | None = None
 
 
 Key = tuple[str, int]

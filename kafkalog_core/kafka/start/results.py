@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.kafka.rules import recovery_rules, rules_of
+from kafkalog_core.kafka.settings import SettingsRequest, read_settings
+from kafkalog_core.kafka.snapshots import SnapshotOptions
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from kafkalog_core.kafka.leader_epochs import EpochStart
     from kafkalog_core.kafka.releases import Release
     from kafkalog_core.kafka.rules import LoaderRules, RecoveryRules
     from kafkalog_core.kafka.setting_table import TopicSettings
-    from kafkalog_core.kafka.snapshots import SnapshotOptions
     from kafkalog_core.kafka.start.segment import SegmentRecovery
     from kafkalog_core.storage.listing import FileInfo, Segment
 
@@ -40,6 +43,14 @@ class LoadOptions:
     release: Release
     settings: TopicSettings
     snapshots: SnapshotOptions
+
+    @classmethod
+    def of(cls, release: Release, topic: str | None, now_ms: int) -> Self:
+        """Return those of a release with its default settings, for a start at `now_ms`, ms since 1970."""
+        settings = read_settings(SettingsRequest(), release)
+        expiration_ms = settings.producer_expiration_ms
+        snapshots = SnapshotOptions.of_release(release, now_ms=now_ms, expiration_ms=expiration_ms)
+        return cls(release=release, settings=settings.for_topic(topic), snapshots=snapshots)
 
     @property
     def loader(self) -> LoaderRules:

@@ -38,6 +38,7 @@ from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
 
 if TYPE_CHECKING:
+    from kafkalog_core.kafka.releases import Release
     from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from kafkalog_core.ops.pool import Workers
@@ -71,6 +72,7 @@ class VerifyRequest:
         jobs: processes; 1: none beside this one.
         others: what somebody else verifies at the same time, and then `verify_across` all of it: their partitions are
             named where some are missed here. Null: this is all that is verified.
+        kafka: the release whose broker would start on the directories; None: the one that left each of them.
     """
 
     targets: tuple[Target, ...]
@@ -79,6 +81,7 @@ class VerifyRequest:
     max_batch_bytes: int = MAX_BATCH_BYTES
     jobs: int = 1
     others: tuple[Target, ...] | None = None
+    kafka: Release | None = None
 
 
 _LOG_SUFFIXES = (".log", ".kafka")
@@ -180,7 +183,7 @@ class _Runner:
         self._readers = readers
         self._split_bytes = self._fair_bytes()
         self._depth = Depth(level=request.level, now_ms=request.now_ms, max_batch_bytes=request.max_batch_bytes)
-        self._log_dirs = LogDirs(request.targets, self._depth, others=request.others or ())
+        self._log_dirs = LogDirs(request.targets, self._depth, others=request.others or (), kafka=request.kafka)
         self._alone_bytes = 0
         self._recent: deque[int] = deque(maxlen=_RECENT_PIECES)
 

@@ -26,16 +26,14 @@ from kafkalog_core.kafka.logdir.text_files import read_properties
 from kafkalog_core.kafka.logdir.top_files import BrokerDir, PartitionContext, read_broker_dir
 from kafkalog_core.kafka.releases import Since
 from kafkalog_core.kafka.rules import recovery_rules, rules_of
-from kafkalog_core.kafka.settings import SettingsRequest, read_settings
-from kafkalog_core.kafka.snapshots import SnapshotOptions
 from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.replay import end_of_log
 from kafkalog_core.kafka.start.results import LoadOptions
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget
 from kafkalog_core.ops.repair.undo import scope_of
 from kafkalog_core.ops.verify.across import TopicId, brokers_of, check_across, check_topic_ids
+from kafkalog_core.ops.verify.broker_action import Starts, Unmarking, is_unmarking, with_broker_actions
 from kafkalog_core.ops.verify.companions import OWNERSHIP_CODES, check_directories, check_files, is_read_only_mount
-from kafkalog_core.ops.verify.disposition import Unmarking, damage_places, disposition, is_unmarking, with_dispositions
 from kafkalog_core.ops.verify.metadata_log import bootstrap_findings, quorum_findings, snapshot_findings
 from kafkalog_core.ops.verify.producers import check_partition_offsets
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
@@ -100,11 +98,19 @@ class LogDirs:
     For each partition `context` is asked for before it is checked and `refined` afterwards; a verdict that `waits` goes
     through `decided` when all partitions of its target were refined. Then comes `verdict` for each log directory, and
     `across` last of all. `depth`: how to check the batches of files at their top; null: not at all. `others` are known,
-    and not checked here.
+    and not checked here. `kafka`: the release whose rules count; None: the one that left each log directory.
     """
 
-    def __init__(self, targets: Iterable[Target], depth: Depth | None = None, *, others: Iterable[Target] = ()) -> None:
+    def __init__(
+        self,
+        targets: Iterable[Target],
+        depth: Depth | None = None,
+        *,
+        others: Iterable[Target] = (),
+        kafka: Release | None = None,
+    ) -> None:
         self._depth = depth
+        self._kafka = kafka
         self._targets = [target for target in targets if isinstance(target, LogDirTarget | PartitionTarget)]
         self._broker_dirs: dict[str, BrokerDir | None] = {}
         self._places: dict[str, tuple[BrokerDir | None, PartitionPath]] = {}
@@ -124,17 +130,21 @@ class LogDirs:
         """What its log directory says of a partition."""
         broker_dir = self._broker_dir(target)
         self._places[place.path] = broker_dir, place
-        return PartitionContext() if broker_dir is None else broker_dir.context(place.name)
+        context = PartitionContext() if broker_dir is None else broker_dir.context(place.name)
+        if context.is_clean is False and broker_dir is not None:  # what a start recovers is a matter of its release
+            context = replace(context, release=self._release(broker_dir.path))
+        return context
 
     def refined(self, verdict: _Verdict) -> _Verdict:
         """A verdict with what follows from its place: what a broker does about damage, checkpoints, topic id."""
         broker_dir, place = self._places.pop(verdict.path, (None, None))
         if place is None:
             return verdict
-        result = self._refined(verdict, broker_dir, place) if isinstance(verdict, PartitionVerdict) else verdict
+        starts = self._starts(broker_dir, place)
+        result = self._refined(verdict, broker_dir, place, starts) if isinstance(verdict, PartitionVerdict) else verdict
         if broker_dir is not None and broker_dir.log_dir.is_clean:
             unmarking = self._unmarkings.setdefault(broker_dir.path, self._new_unmarking())
-            unmarking.add(result, place.name, broker_dir.context(place.name))
+            unmarking.add(result, place.name, starts)
         return result
 
     def waits(self, target: Target, verdict: _Verdict) -> bool:
@@ -155,20 +165,19 @@ class LogDirs:
         return Unmarking(has_checksums=self._depth is None or self._depth.level != "headers")
 
     def _refined(
-        self, verdict: PartitionVerdict, broker_dir: BrokerDir | None, place: PartitionPath
+        self, verdict: PartitionVerdict, broker_dir: BrokerDir | None, place: PartitionPath, starts: Starts
     ) -> PartitionVerdict:
         if any(finding.code == "dir.foreign-owner" for finding in verdict.findings):
             self._foreign.add(verdict.path)
         context = PartitionContext() if broker_dir is None else broker_dir.context(place.name)
-        findings = [*with_dispositions(verdict, context)]
+        findings = [*with_broker_actions(verdict, starts, context)]
         is_served = place.name.state is DirectoryState.CURRENT and place.name.topic != METADATA_TOPIC
         if broker_dir is not None and broker_dir.log_dir.is_broker_dir and is_served and _is_measured(verdict):
             start, end = verdict.log_start_offset, verdict.log_end_offset
             findings += check_partition_offsets(broker_dir, place.name, place.path, start, end)
             if context.is_clean and verdict.segments and verdict.segments[-1].damage:
-                places = (damage for _, damage in damage_places(verdict) if damage is not None)
-                stops = any(disposition(damage, context).may_stop for damage in places)
-                findings += _end_findings(verdict, rules_of(self._release(broker_dir)).search, is_reported=stops)
+                stops = any("Does not start" in (finding.broker_action or "") for finding in findings)
+                findings += _end_findings(verdict, rules_of(self._release(broker_dir.path)).search, is_reported=stops)
         if broker_dir is not None and is_served and context.is_cleaned:
             findings += self._release_findings(broker_dir, place)
         if broker_dir is not None:
@@ -180,15 +189,25 @@ class LogDirs:
             findings += quorum_findings(verdict)
         return replace(verdict, findings=tuple(findings))
 
-    def _release(self, broker_dir: BrokerDir) -> Release:
-        """The release that left a log directory."""
-        if broker_dir.path not in self._releases:
-            self._releases[broker_dir.path] = infer_release(broker_dir.path).release
-        return self._releases[broker_dir.path]
+    def _starts(self, broker_dir: BrokerDir | None, place: PartitionPath) -> Starts:
+        """The next start of a broker on a partition; its release is looked for when it is asked."""
+        context = PartitionContext() if broker_dir is None else broker_dir.context(place.name, as_loaded=True)
+        path = place.path if broker_dir is None else broker_dir.path
+        return Starts(
+            place.path, context, lambda: self._release(path), 0 if self._depth is None else self._depth.now_ms
+        )
+
+    def _release(self, path: str) -> Release:
+        """The release whose rules count for a log directory, or for a partition outside of any."""
+        if self._kafka is not None:
+            return self._kafka
+        if path not in self._releases:
+            self._releases[path] = infer_release(path).release
+        return self._releases[path]
 
     def _of_release(self, finding: Finding, broker_dir: BrokerDir) -> Finding:
         """What is wrong for later releases alone is not for the one that left a log directory."""
-        if finding.code != MISSING_METADATA or self._release(broker_dir) >= Since.STRAYS_RENAMED:
+        if finding.code != MISSING_METADATA or self._release(broker_dir.path) >= Since.STRAYS_RENAMED:
             return finding
         return replace(finding, severity="info", broker_action=METADATA_MADE, cure=_NOTHING)
 
@@ -197,14 +216,11 @@ class LogDirs:
 
         The start is simulated for the releases that may fail, as it depends on what they read again.
         """
-        release = self._release(broker_dir)
+        release = self._release(broker_dir.path)
         rules = recovery_rules(release)
         if rules.reads_empty_markers or not rules.has_producers:
             return
-        settings = read_settings(SettingsRequest(), release)
-        now_ms = 0 if self._depth is None else self._depth.now_ms
-        snapshots = SnapshotOptions.of_release(release, now_ms=now_ms, expiration_ms=settings.producer_expiration_ms)
-        options = LoadOptions(release=release, settings=settings.for_topic(place.name.topic), snapshots=snapshots)
+        options = LoadOptions.of(release, place.name.topic, 0 if self._depth is None else self._depth.now_ms)
         try:
             partition = read_partition(place.path)
         except StorageError:  # reported with the partition

@@ -6,25 +6,26 @@ with its verdict. It does not matter which process has scanned the segment.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
+from kafkalog_core.findings import found
 from kafkalog_core.findings.sink import Sink, SinkPart
 from kafkalog_core.format.kernels.constants import MARKER_ABORT
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, segment_file_name
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_epochs
+from kafkalog_core.kafka.start.outcome import recovered_from
 from kafkalog_core.ops.reading.compaction import is_compacted
 from kafkalog_core.ops.verify.check import Gaps
 from kafkalog_core.ops.verify.companions import refine
-from kafkalog_core.ops.verify.disposition import SegmentExtent, at_risk, at_risk_finding, is_recovered
 from kafkalog_core.ops.verify.producers import ProducerChecks, ProducerPlace, check_epochs, first_start_offset
 from kafkalog_core.ops.verify.txn_index import AbortMarkers, Doubt, check_txn_index
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, Spans, ends_in_damage, next_offset
 from kafkalog_core.storage.listing import SegmentState
+from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -60,7 +61,9 @@ class PartitionChecker:
         self._context = context
         self._sink = Sink(partition.topic, partition.partition)
         self._verdicts: list[SegmentVerdict] = []
-        self._extents = [SegmentExtent(segment.base_offset, segment.size_bytes) for segment in partition.segments]
+        base_offsets = [segment.base_offset for segment in partition.segments]
+        first = recovered_from(base_offsets, context, partition.topic)
+        self._recovered_from = None if first is None else base_offsets[first]
         self._lost = Spans()
         self._missing = Spans()
         self._markers = AbortMarkers()
@@ -165,14 +168,9 @@ class PartitionChecker:
         end_offset = next_offset(verdicts[-1]) if verdicts and _is_end_known(verdicts[-1]) else None
         if partition.format == "log":
             findings += self._over_all(end_offset, epochs)
-        extents = [
-            SegmentExtent(verdict.base_offset, verdict.size_bytes, segment.index is not None)
-            for verdict, segment in zip(verdicts, partition.segments, strict=True)
-        ]
-        risk = at_risk(extents, context)
-        if risk is not None:
-            topic, number = partition.topic, partition.partition
-            findings.append(at_risk_finding(risk, partition.path, context, topic=topic, partition=number))
+        at_risk_bytes = self._at_risk_bytes()
+        if at_risk_bytes:
+            findings.append(self._at_risk(at_risk_bytes))
         return PartitionVerdict(
             path=partition.path,
             topic=partition.topic,
@@ -181,7 +179,7 @@ class PartitionChecker:
             findings=tuple(findings),
             log_start_offset=_served_from(partition, context) if verdicts else None,
             log_end_offset=end_offset,
-            at_risk_bytes=None if context.is_clean is None else 0 if risk is None else risk.size_bytes,
+            at_risk_bytes=at_risk_bytes,
         )
 
     def _note_lost(self, base_offset: int) -> None:
@@ -315,8 +313,32 @@ class PartitionChecker:
 
     def _is_rebuilt(self, verdict: SegmentVerdict) -> bool:
         """Whether the next start recovers this segment, and builds its indexes anew."""
-        index = bisect_left(self._extents, verdict.base_offset, key=lambda extent: extent.base_offset)
-        return is_recovered(index, self._extents, self._context, self._partition.topic)
+        return self._recovered_from is not None and verdict.base_offset >= self._recovered_from
+
+    # --- what is after the recovery point -----------------------------------------------------------------------------
+    def _at_risk_bytes(self) -> int | None:
+        """Bytes that a start reads again and may truncate; None: it is unknown how the broker was stopped."""
+        if self._context.is_clean is None:
+            return None
+        return (
+            0 if self._context.is_clean else sum(each.size_bytes for each in self._verdicts if self._is_rebuilt(each))
+        )
+
+    def _at_risk(self, size_bytes: int) -> Finding:
+        segments = [each for each in self._verdicts if self._is_rebuilt(each)]
+        point = self._context.recovery_point
+        finding = found(
+            "partition.at-risk",
+            self._partition.path,
+            topic=self._partition.topic,
+            partition=self._partition.partition,
+            size_bytes=size_bytes,
+            offset=segments[0].base_offset,
+            amount="1 byte" if size_bytes == 1 else f"{size_bytes:,} bytes",
+            segments=count_of(len(segments), "segment"),
+            recovery_point="none" if point is None else point,
+        )
+        return replace(finding, position=None)
 
 
 def _is_replacement(segment: Segment) -> bool:

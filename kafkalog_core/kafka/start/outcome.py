@@ -1,0 +1,158 @@
+"""What the next start of a broker does at a place in a log: the start of its partition is simulated, and asked.
+
+Every sentence about a broker's start comes from here: `verify` says what `truncate --as-broker` would do, under the
+same release.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from kafkalog_core.format.names import METADATA_TOPIC
+from kafkalog_core.kafka.rules import rules_of
+from kafkalog_core.kafka.start.files import first_recovered
+from kafkalog_core.kafka.start.partition import PartitionLoad
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog_core.kafka.logdir.top_files import PartitionContext
+    from kafkalog_core.kafka.releases import Release
+    from kafkalog_core.kafka.start.results import LoadedSegment, LoadOptions, LoadProblem, LoadResult
+    from kafkalog_core.storage.partition import Partition
+
+__all__ = ["Fate", "Outcome", "Start", "recovered_from"]
+
+Fate = Literal["stops", "unknown", "deleted", "truncated", "kept", "unread"]
+"""`stops`: the broker does not start; `unknown`: the simulation does not go that far; `deleted`: the whole segment is;
+`truncated`: the log, at or before the place; `kept`: the segment is recovered, and the place is kept; `unread`: the
+start does not read the place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a start does with the bytes of a log from a place on.
+
+    Args:
+        fate: of the place.
+        position: byte at which the log is truncated; None: it is not.
+        lost_bytes: bytes of logs that the start deletes from there on, those of later segments included.
+        later: number of later segments that it deletes.
+        why: why it deletes or recovers the segment, a clause; empty: there is nothing to say.
+        problem: why the broker does not start, or why it is unknown what it does; None: it starts.
+        is_at_place: whether the problem is at the place or, where its byte is not known, in its file.
+    """
+
+    fate: Fate
+    position: int | None = None
+    lost_bytes: int = 0
+    later: int = 0
+    why: str = ""
+    problem: LoadProblem | None = None
+    is_at_place: bool = False
+
+
+class Start:
+    """One start of a broker on one partition, simulated when it is asked for the first time.
+
+    Args:
+        partition: its files as they are, of 0.8.0 or later.
+        context: what its log directory says of it; whether the last shutdown was clean is known.
+        options: the release and the settings.
+    """
+
+    def __init__(self, partition: Partition, context: PartitionContext, options: LoadOptions) -> None:
+        self._partition = partition
+        self._context = context
+        self._options = options
+
+    @property
+    def release(self) -> Release:
+        """Whose rules count."""
+        return self._options.release
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the start follows a clean shutdown."""
+        return bool(self._context.is_clean)
+
+    @cached_property
+    def result(self) -> LoadResult:
+        """What becomes of the partition."""
+        load = PartitionLoad(self._partition, self._context, self._options)
+        deque(load.run(), maxlen=0)
+        return load.result
+
+    def after(self, *, is_clean: bool) -> Start:
+        """Return the same start after a clean shutdown, or after none."""
+        return Start(self._partition, replace(self._context, is_clean=is_clean), self._options)
+
+    def at(self, path: str, base_offset: int, position: int, size_bytes: int = 0) -> Outcome:
+        """Return what the start does with a place.
+
+        Args:
+            path: of the log.
+            base_offset: of its segment.
+            position: first byte of the place.
+            size_bytes: of the place.
+        """
+        result = self.result
+        if result.problem is not None:
+            return _stopped(result.problem, path, range(position, position + max(1, size_bytes)))
+        segment = self._segments.get(base_offset)
+        if segment is not None:
+            return self._of_segment(segment, position + size_bytes)
+        number = next(
+            (number for number, each in enumerate(result.removed) if each.segment.base_offset == base_offset), None
+        )
+        if number is None:
+            return Outcome(fate="deleted", why=next((why for file, why in result.swept if file.path == path), ""))
+        sizes = [each.segment.size_bytes for each in result.removed[number:]]
+        return Outcome(fate="deleted", lost_bytes=sum(sizes), later=len(sizes) - 1, why=result.removed[number].why)
+
+    @cached_property
+    def _segments(self) -> dict[int, LoadedSegment]:
+        """Segments that were there before the start and are after it, by base offset."""
+        return {each.base_offset: each for each in self.result.segments if each.segment is not None}
+
+    def _of_segment(self, segment: LoadedSegment, end: int) -> Outcome:
+        if segment.occasion is None:
+            return Outcome(fate="unread")
+        if not segment.lost_bytes or segment.size_bytes >= max(1, end):
+            return Outcome(fate="kept", why=segment.why)
+        later = [each.segment.size_bytes for each in self.result.removed]
+        return Outcome(
+            fate="truncated",
+            position=segment.size_bytes,
+            lost_bytes=segment.lost_bytes + sum(later),
+            later=len(later),
+            why=segment.why,
+        )
+
+
+def recovered_from(base_offsets: Sequence[int], context: PartitionContext, topic: str | None) -> int | None:
+    """Return the index of the first segment that the next start recovers, with all after it; None: none, or unknown.
+
+    Args:
+        base_offsets: of all segments, ascending.
+        context: what the log directory says; its release, where it is known.
+        topic: of the partition.
+    """
+    release = context.release
+    return first_recovered(
+        base_offsets,
+        context.recovery_point,
+        is_clean=context.is_clean,
+        topic=topic,
+        only_last=release is not None and topic != METADATA_TOPIC and rules_of(release).recovers == "last",
+    )
+
+
+def _stopped(problem: LoadProblem, path: str, place: range) -> Outcome:
+    is_in_file = problem.path == path
+    is_at_place = is_in_file and (problem.position is None or problem.position in place)
+    fate: Fate = "stops" if problem.kind in {"fatal", "old-release"} else "unknown"
+    return Outcome(fate=fate, problem=problem, is_at_place=is_at_place)

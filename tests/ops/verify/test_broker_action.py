@@ -1,0 +1,174 @@
+"""What verify says that a broker does with damage is what truncate plans with: one simulation, one answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog_core.kafka.logdir.top_files import PartitionContext
+from kafkalog_core.kafka.releases import parse_release
+from kafkalog_core.kafka.start.outcome import recovered_from
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.verify.engine import VerifyRequest, verify
+from tests.ops.truncate.truncating import NOW_MS, batch, plan, write_log, write_tops
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kafkalog_core.findings import Finding
+
+RELEASES = ("0.8.0", "0.8.2", "0.9", "0.10.0", "0.10.1", "0.11", "1.1", "2.0", "2.8", "3.0", "3.9", "4.0", "4.4")
+SEGMENTS = {0: [(0, 4), (5, 9)], 10: [(10, 14), (15, 19)], 20: [(20, 24), (25, 29)]}
+
+
+class Disk:
+    """A log directory with a partition of three segments."""
+
+    def __init__(self, root: Path, *, is_clean: bool, recovery: int = 0) -> None:
+        self.root = write_tops(root, is_clean=is_clean, recovery=[("t", 0, recovery)])
+        self.partition = write_log(root / "t-0", SEGMENTS)
+
+    def log(self, base: int) -> Path:
+        return self.partition / f"{base:020}.log"
+
+    def flip(self, base: int, position: int = 90) -> None:
+        data = bytearray(self.log(base).read_bytes())
+        data[position] ^= 1
+        self.log(base).write_bytes(data)
+
+    def append(self, data: bytes) -> None:
+        with self.log(20).open("ab") as file:
+            file.write(data)
+
+    def remove(self, suffix: str) -> None:
+        for path in self.partition.glob(f"*{suffix}"):
+            path.unlink()
+
+    def found(self, code: str, kafka: str = "4.3", **options: Any) -> Finding:
+        request = VerifyRequest(
+            targets=tuple(resolve([str(options.pop("path", self.root))])),
+            now_ms=NOW_MS,
+            kafka=parse_release(kafka),
+            **options,
+        )
+        (finding,) = (one for each in verify(request) for one in each.findings if one.code == code)
+        return finding
+
+    def action(self, code: str, kafka: str = "4.3", **options: Any) -> str:
+        return self.found(code, kafka, **options).broker_action or ""
+
+
+@pytest.mark.parametrize("kafka", RELEASES)
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("indexes", ["there", "gone"])
+@pytest.mark.parametrize("base", [0, 10, 20])
+def test_verify_and_truncate_say_the_same(tmp_path: Path, kafka: str, is_clean: bool, indexes: str, base: int) -> None:
+    disk = Disk(tmp_path, is_clean=is_clean, recovery=12)
+    disk.flip(base)
+    if indexes == "gone":
+        disk.remove(".index")
+    finding = disk.found("batch.crc-mismatch", kafka)
+    action = finding.broker_action or ""
+    planned = plan(disk.root, kafka=kafka, as_broker=True).plan
+    refusals = {one.code for one in planned.outcome.refusals}
+    lost = sum(loss.bytes for loss in planned.outcome.losses)
+    if "truncate.broker-stops" in refusals:
+        assert action.startswith("Does not start")
+        assert finding.severity == "error"
+    elif action.startswith(("Truncates", "Deletes")):
+        assert lost > 0
+        assert any(change.path == str(disk.log(base)) for change in planned.changes)
+    else:
+        assert action.startswith(("Computes no checksum", "Recovers the segment"))
+        assert all(change.path != str(disk.log(base)) for change in planned.changes)
+
+
+def test_a_directory_without_indexes_is_another_one_to_each_release(tmp_path: Path) -> None:
+    """Verify used to give one answer for all, and truncate one for each."""
+    disk = Disk(tmp_path, is_clean=False, recovery=12)
+    disk.flip(10)
+    disk.remove(".index")
+    assert disk.action("batch.crc-mismatch", "0.8.0").startswith("Does not start because of")
+    assert "deletes the 1 segment after it" in disk.action("batch.crc-mismatch", "0.10.0")
+    kept = disk.action("batch.crc-mismatch", "4.3")  # recovered for itself before the log is: what follows is kept
+    assert kept.startswith("Truncates the log here")
+    assert "deletes" not in kept
+
+
+@pytest.mark.parametrize(
+    ("base", "recovery", "lost_bytes", "text"),
+    [
+        (0, 0, 2, "Truncates the log here, as the last stop was not clean"),
+        (10, 12, 1, "Truncates the log here, as the last stop was not clean"),
+        (0, 12, 0, "Computes no checksum at its start, as the segment is below the recovery point"),
+    ],
+)
+def test_a_checksum_after_a_crash(tmp_path: Path, base: int, recovery: int, lost_bytes: int, text: str) -> None:
+    disk = Disk(tmp_path, is_clean=False, recovery=recovery)
+    disk.flip(base)
+    action = disk.action("batch.crc-mismatch")
+    assert action.startswith(text)
+    assert ("segments after it" in action) == (lost_bytes > 1)
+    assert ("segment after it" in action) == (lost_bytes == 1)
+
+
+def test_a_checksum_after_a_clean_shutdown(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, is_clean=True)
+    disk.flip(10)
+    finding = disk.found("batch.crc-mismatch")
+    assert finding.broker_action == (
+        "Computes no checksum at its start, as the last shutdown was clean, and serves the batch to consumers, which "
+        "fail here."
+    )
+    assert "copy" in (finding.cure or "").lower()
+
+
+@pytest.mark.parametrize(("is_clean", "severity"), [(True, "error"), (False, "info")])
+def test_a_torn_tail(tmp_path: Path, is_clean: bool, severity: str) -> None:
+    disk = Disk(tmp_path, is_clean=is_clean)
+    disk.append(batch(30, 34)[:-5])
+    finding = disk.found("log.torn-tail")
+    assert finding.severity == severity
+    start = "Takes this place for the end of the log" if is_clean else "Truncates the log here: "
+    assert (finding.broker_action or "").startswith(start)
+
+
+def test_zeros_after_a_clean_shutdown_stop_the_broker(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, is_clean=True)
+    disk.append(bytes(500))
+    finding = disk.found("log.zero-tail")
+    assert (finding.severity, (finding.broker_action or "")[:16]) == ("error", "Does not start: ")
+    assert (finding.next_command or "").endswith("--at-damage")
+
+
+def test_an_earlier_cut_takes_later_damage_with_it(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, is_clean=False)
+    disk.flip(0)
+    disk.append(batch(30, 34)[:-5])
+    assert disk.action("log.torn-tail").startswith("Deletes the whole segment: the segment before, of offset 0, is cut")
+
+
+def test_a_partition_outside_of_a_log_directory_has_both_answers(tmp_path: Path) -> None:
+    disk = Disk(tmp_path / "around", is_clean=True)
+    disk.flip(10)
+    lonely = disk.partition.rename(tmp_path / "t-0")
+    action = disk.action("batch.crc-mismatch", path=lonely)
+    assert action.startswith(
+        "It is unknown whether the last shutdown was clean. After a clean one, the broker computes"
+    )
+    assert "After an unclean one, unless the recovery point is after this segment, it truncates the log here" in action
+
+
+@pytest.mark.parametrize(
+    ("kafka", "recovery", "first"),
+    [("4.3", None, 0), ("4.3", 99, 0), ("4.3", 100, 1), ("4.3", 250, 2), ("0.8.0", 99, 2), ("0.8.2", 99, 0)],
+)
+def test_what_is_recovered(kafka: str, recovery: int | None, first: int) -> None:
+    context = PartitionContext(is_clean=False, recovery_point=recovery, release=parse_release(kafka))
+    assert recovered_from((0, 100, 200), context, "t") == first
+    assert recovered_from((), context, "t") is None
+    for is_clean in (True, None):
+        other = PartitionContext(is_clean=is_clean, recovery_point=recovery)
+        assert recovered_from((0, 100, 200), other, "t") is None
+        assert recovered_from((0, 100, 200), other, "__cluster_metadata") == 0
