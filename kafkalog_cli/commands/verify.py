@@ -16,10 +16,12 @@ from kafkalog_cli.ending import Interruption, StoppableProgress
 from kafkalog_cli.exits import ExitStatus
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
+from kafkalog_cli.options.kafka import kafka_option
 from kafkalog_cli.outfile import OutFile
 from kafkalog_cli.render import RunFacts, VerdictWriter, open_progress, open_report, open_verdicts
 from kafkalog_cli.statefile import StateFile
 from kafkalog_core.format import kernels
+from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.verify.engine import VerifyRequest, log_bytes, verify
 
@@ -63,6 +65,7 @@ EXAMPLES = (
         "included. Not among the files of a broker."
     ),
 )
+@kafka_option
 @common.selection_options
 @common.limit_options
 @common.verdict_output_option
@@ -83,6 +86,7 @@ def verify_command(paths: tuple[str, ...], selection: Selection, **given: Any) -
         now_ms=time.time_ns() // 1_000_000,
         max_batch_bytes=given["max_batch_bytes"],
         jobs=given["jobs"] or _cores(),
+        kafka=None if given["kafka"] is None else parse_release(given["kafka"]),
     )
     if not kernels.COMPILED:
         click.echo("kafkalog: no compiled kernels here; the interpreted ones are about 100 times slower", err=True)

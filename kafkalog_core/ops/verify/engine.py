@@ -38,9 +38,9 @@ from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
 
 if TYPE_CHECKING:
-    from kafkalog_core.kafka.releases import Release
     from collections.abc import Generator, Iterable, Iterator, Sequence
 
+    from kafkalog_core.kafka.releases import Release
     from kafkalog_core.ops.pool import Workers
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.reading.targets import Target
