@@ -105,30 +105,44 @@ class Start:
         segment = self._segments.get(base_offset)
         if segment is not None:
             return self._of_segment(segment, position + size_bytes)
-        number = next(
-            (number for number, each in enumerate(result.removed) if each.segment.base_offset == base_offset), None
-        )
-        if number is None:
-            return Outcome(fate="deleted", why=next((why for file, why in result.swept if file.path == path), ""))
-        sizes = [each.segment.size_bytes for each in result.removed[number:]]
-        return Outcome(fate="deleted", lost_bytes=sum(sizes), later=len(sizes) - 1, why=result.removed[number].why)
+        return self._deleted.get(base_offset) or Outcome(fate="deleted", why=self._swept.get(path, ""))
 
     @cached_property
     def _segments(self) -> dict[int, LoadedSegment]:
         """Segments that were there before the start and are after it, by base offset."""
         return {each.base_offset: each for each in self.result.segments if each.segment is not None}
 
+    @cached_property
+    def _deleted_bytes(self) -> int:
+        """Bytes in the logs of all segments that the start deletes after a truncation."""
+        return sum(each.segment.size_bytes for each in self.result.removed)
+
+    @cached_property
+    def _swept(self) -> dict[str, str]:
+        """Why a file is deleted before the first segment is opened, by path."""
+        return {file.path: why for file, why in self.result.swept}
+
+    @cached_property
+    def _deleted(self) -> dict[int, Outcome]:
+        """Outcomes of the segments that the start deletes, by base offset, each with those after it."""
+        found: dict[int, Outcome] = {}
+        lost_bytes = 0
+        for later, removed in enumerate(reversed(self.result.removed)):
+            lost_bytes += removed.segment.size_bytes
+            base_offset = removed.segment.base_offset
+            found[base_offset] = Outcome(fate="deleted", lost_bytes=lost_bytes, later=later, why=removed.why)
+        return found
+
     def _of_segment(self, segment: LoadedSegment, end: int) -> Outcome:
         if segment.occasion is None:
             return Outcome(fate="unread")
         if not segment.lost_bytes or segment.size_bytes >= max(1, end):
             return Outcome(fate="kept", why=segment.why)
-        later = [each.segment.size_bytes for each in self.result.removed]
         return Outcome(
             fate="truncated",
             position=segment.size_bytes,
-            lost_bytes=segment.lost_bytes + sum(later),
-            later=len(later),
+            lost_bytes=segment.lost_bytes + self._deleted_bytes,
+            later=len(self._deleted),
             why=segment.why,
         )
 

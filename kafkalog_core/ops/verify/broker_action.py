@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.logdir.top_files import PartitionContext
     from kafkalog_core.kafka.releases import Release
     from kafkalog_core.kafka.start.outcome import Outcome
+    from kafkalog_core.kafka.start.results import LoadProblem
     from kafkalog_core.ops.verify.verdict import PlaceVerdict
 
 __all__ = ["BrokerAction", "DamagePlace", "Starts", "Unmarking", "is_unmarking", "with_broker_actions"]
@@ -191,6 +192,13 @@ class Starts:
         if place.reason in _SAME_ALWAYS or place.reason not in _FRAMING or self._unclean is None:
             return None
         return _action(place, self._unclean, end_offset)
+
+    @property
+    def problem(self) -> LoadProblem | None:
+        """Why the next start fails; None: it does not, or it is unknown whether the last shutdown was clean."""
+        is_clean = self._context.is_clean
+        start = None if is_clean is None else self._clean if is_clean else self._unclean
+        return None if start is None else start.result.problem
 
     @property
     def failure_after_crash(self) -> tuple[str, int | None] | None:

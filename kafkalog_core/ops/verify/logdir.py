@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -26,9 +26,7 @@ from kafkalog_core.kafka.logdir.text_files import read_properties
 from kafkalog_core.kafka.logdir.top_files import BrokerDir, PartitionContext, read_broker_dir
 from kafkalog_core.kafka.releases import Since
 from kafkalog_core.kafka.rules import recovery_rules, rules_of
-from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.replay import end_of_log
-from kafkalog_core.kafka.start.results import LoadOptions
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget
 from kafkalog_core.ops.repair.undo import scope_of
 from kafkalog_core.ops.verify.across import TopicId, brokers_of, check_across, check_topic_ids
@@ -176,10 +174,10 @@ class LogDirs:
             start, end = verdict.log_start_offset, verdict.log_end_offset
             findings += check_partition_offsets(broker_dir, place.name, place.path, start, end)
             if context.is_clean and verdict.segments and verdict.segments[-1].damage:
-                stops = any("Does not start" in (finding.broker_action or "") for finding in findings)
+                stops = any(map(_stops_at_tail, findings))
                 findings += _end_findings(verdict, rules_of(self._release(broker_dir.path)).search, is_reported=stops)
         if broker_dir is not None and is_served and context.is_cleaned:
-            findings += self._release_findings(broker_dir, place)
+            findings += self._release_findings(broker_dir, place, starts)
         if broker_dir is not None:
             findings = [self._of_release(finding, broker_dir) for finding in findings]
         findings += self._topic_id_findings(broker_dir, place)
@@ -211,23 +209,12 @@ class LogDirs:
             return finding
         return replace(finding, severity="info", broker_action=METADATA_MADE, cure=_NOTHING)
 
-    def _release_findings(self, broker_dir: BrokerDir, place: PartitionPath) -> Iterator[Finding]:
-        """Whether the release of a compacted log fails at a control batch that its cleaner has emptied.
-
-        The start is simulated for the releases that may fail, as it depends on what they read again.
-        """
-        release = self._release(broker_dir.path)
-        rules = recovery_rules(release)
-        if rules.reads_empty_markers or not rules.has_producers:
+    def _release_findings(self, broker_dir: BrokerDir, place: PartitionPath, starts: Starts) -> Iterator[Finding]:
+        """Yield whether the release of a compacted log fails at a control batch that its cleaner has emptied."""
+        rules = recovery_rules(self._release(broker_dir.path))
+        if rules.reads_empty_markers or not rules.has_producers:  # no other release can fail there
             return
-        options = LoadOptions.of(release, place.name.topic, 0 if self._depth is None else self._depth.now_ms)
-        try:
-            partition = read_partition(place.path)
-        except StorageError:  # reported with the partition
-            return
-        load = PartitionLoad(partition, broker_dir.context(place.name, as_loaded=True), options)
-        deque(load.run(), maxlen=0)
-        problem = load.result.problem
+        problem = starts.problem
         if problem is not None and problem.kind == "old-release":
             names = {"topic": place.name.topic, "partition": place.name.partition}
             yield found(LATER_RELEASE, problem.path, position=problem.position, **names)  # type: ignore[arg-type]
@@ -411,6 +398,11 @@ def _end_findings(verdict: PartitionVerdict, search: OffsetSearch, *, is_reporte
     elif end.is_lost and (verdict.log_end_offset or 0) > end.offset:
         last = (verdict.log_end_offset or 0) - 1
         yield found("log.end-hidden", log.path, offset=end.offset, last=last, **place)  # type: ignore[arg-type]
+
+
+def _stops_at_tail(finding: Finding) -> bool:
+    """Whether a finding about the end of a log reports that the broker does not start because of it."""
+    return finding.code.startswith("log.") and (finding.broker_action or "").startswith("Does not start")
 
 
 def _is_measured(verdict: PartitionVerdict) -> bool:

@@ -110,9 +110,10 @@ def peak_bytes(path: Path) -> int:
     """Peak resident memory of a dump in a process of its own."""
     program = f"""
 import resource, sys
-from kafkalog_core.ops.dump import DumpRequest, dump
-from kafkalog_core.ops.report import Report
-from kafkalog_core.ops.selecting.targets import resolve
+from kafkalog_core.ops.dump.dump import dump
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.runs import DumpRequest
+from kafkalog_core.ops.reading.targets import resolve
 request = DumpRequest(targets=tuple(resolve([sys.argv[1]])), level="records", max_batch_bytes={LIMIT_BYTES})
 for chunk in dump(request, Report()):
     chunk.ndjson("auto")
