@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.format.layout import MAX_INT32, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from kafkalog_core.format.layout import MAX_BATCH_BYTES, MAX_INT32, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, parse_file_name
 from kafkalog_core.kafka.leader_epochs import EpochCache, EpochStart, read_epoch_file
 from kafkalog_core.kafka.producers import ProducerStates
@@ -22,7 +22,7 @@ from kafkalog_core.kafka.snapshots import ProducerLoad, SnapshotFiles
 from kafkalog_core.kafka.start.files import first_recovered, is_odd_index, sweep, txn_index_fault
 from kafkalog_core.kafka.start.replay import EndOfLog, Reading, end_of_log, find_offset
 from kafkalog_core.kafka.start.results import LoadedSegment, LoadProblem, LoadResult, RemovedSegment
-from kafkalog_core.kafka.start.segment import Watch, recover_segment
+from kafkalog_core.kafka.start.segment import Watch, recover_segment, split_parts
 from kafkalog_core.storage.listing import Segment, SegmentState, group_segments
 from kafkalog_core.storage.scan import Run
 from kafkalog_core.storage.source import Source
@@ -474,9 +474,16 @@ class PartitionLoad:
         self._stop(path, sentence, kind=kind, position=obstacle.position)
 
     def _refuse(self, live: _Live, problem: Problem) -> NoReturn:
+        path, detail = live.log_path or "", problem.detail
         kinds: dict[str, LoadProblemKind] = {"overflow": "split", "empty-marker": "old-release"}
         kind = kinds.get(problem.kind, "unknown" if problem.kind in {"unreadable", "over-limit"} else "fatal")
-        self._stop(live.log_path or "", problem.detail, kind=kind, position=problem.position)
+        if kind == "split" and path:
+            # LocalLog.splitOverflowedSegment refuses a log whose last offset fits into the index, or is below the base
+            with Source.open(path) as source:
+                parts = split_parts(source, live.base_offset, max_batch_bytes=MAX_BATCH_BYTES)
+            if isinstance(parts, str):
+                kind, detail = "fatal", f"{detail}, and the broker cannot split the segment: {parts}"
+        self._stop(path, detail, kind=kind, position=problem.position)
 
 
 def _reading(live: _Live) -> Reading:

@@ -20,12 +20,14 @@ from kafkalog_core.format.layout import (
     LOG_OVERHEAD,
     MAGIC_V2,
     MAX_BATCH_BYTES,
+    MAX_INT32,
     MAX_INT64,
 )
 from kafkalog_core.kafka.producer_anomalies import markers_of
 from kafkalog_core.kafka.producers import CompletedTxn
 from kafkalog_core.kafka.start.walk import walk_as_broker
 from kafkalog_core.storage.scan import Damage
+from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,10 +45,12 @@ __all__ = [
     "Problem",
     "ProblemKind",
     "SegmentRecovery",
+    "SplitPart",
     "Watch",
     "first_empty_marker",
     "marker_fault",
     "recover_segment",
+    "split_parts",
 ]
 
 
@@ -457,3 +461,41 @@ class _Recovery:
             self._indexes.close()
         except FieldError as error:
             self._fail("invalid-offset", self._position, error.message)
+
+
+class SplitPart(NamedTuple):
+    """Batches that become a segment: its base offset, and their bytes in the old log."""
+
+    base_offset: int
+    start: int
+    end: int
+
+
+def split_parts(source: Source, base_offset: int, *, max_batch_bytes: int) -> list[SplitPart] | str:
+    """Return the parts of a log (`LocalLog.splitOverflowedSegment`); or why a broker cannot split it, as a clause.
+
+    Args:
+        source: the log.
+        base_offset: the number in its name.
+        max_batch_bytes: the largest batch that is read.
+    """
+    parts: list[SplitPart] = []
+    last_offset = base_offset - 1
+    walk = walk_as_broker(source, base_offset=base_offset, max_batch_bytes=max_batch_bytes, takes_v2_magic=True)
+    for item in walk:
+        if isinstance(item, Damage):
+            return f"the log is damaged at byte {item.position} ({item.reason}: {item.detail})"
+        batches = item.batches
+        names = ("base_offset", "last_offset", "format", "position", "size_bytes")
+        for first, last, magic, position, size in zip(*map(batches.column, names), strict=True):
+            if first <= last_offset and not (magic < MAGIC_V2 and first < 0):
+                return f"offset {first} at byte {position} is not above offset {last_offset} before it"
+            if not parts or last - parts[-1].base_offset > MAX_INT32:
+                if first < 0:
+                    return f"the compressed message at byte {position} would have to start a segment"
+                parts.append(SplitPart(first, position, position))
+            last_offset = last
+            parts[-1] = parts[-1]._replace(end=position + size)
+    if last_offset - base_offset <= MAX_INT32:
+        return f"its last offset, {last_offset}, is one that its indexes can hold"
+    return parts

@@ -17,7 +17,7 @@ from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.kafka.leader_epochs import EpochStart
 from kafkalog_core.kafka.producers import ProducerStates
 from kafkalog_core.kafka.releases import Since
-from kafkalog_core.kafka.start.segment import Watch, recover_segment
+from kafkalog_core.kafka.start.segment import Watch, recover_segment, split_parts
 from kafkalog_core.ops.reading.compaction import is_compacted, may_be_compacted
 from kafkalog_core.ops.reindex.indexes import (
     SegmentIndexes,
@@ -29,7 +29,7 @@ from kafkalog_core.ops.reindex.indexes import (
     rising,
 )
 from kafkalog_core.ops.reindex.producers import Snapshots, load_states, txn_index_step
-from kafkalog_core.ops.reindex.steps import Said, Step, split_parts, split_steps, taken_name
+from kafkalog_core.ops.reindex.steps import Said, Step, split_steps, taken_name
 from kafkalog_core.ops.repair.loss import measure_loss
 from kafkalog_core.ops.verify.check import SegmentTask
 from kafkalog_core.ops.verify.txn_index import Doubt
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.start.segment import ProblemKind, SegmentRecovery
-    from kafkalog_core.ops.reindex.steps import ReindexTask, SplitPart
+    from kafkalog_core.kafka.start.segment import ProblemKind, SegmentRecovery, SplitPart
+    from kafkalog_core.ops.reindex.steps import ReindexTask
     from kafkalog_core.ops.repair.loss import Loss
     from kafkalog_core.storage.listing import Segment
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import tempfile
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.format.layout import MAGIC_V2, MAX_INT32
 from kafkalog_core.format.names import FileKind, segment_file_name
-from kafkalog_core.kafka.start.walk import walk_as_broker
-from kafkalog_core.storage.scan import Damage
 from kafkalog_core.storage.source import WINDOW_BYTES, Source
 
 if TYPE_CHECKING:
@@ -22,23 +19,12 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.releases import Release
     from kafkalog_core.kafka.rules import RecoveryRules
     from kafkalog_core.kafka.setting_table import TopicSettings
-    from kafkalog_core.kafka.start.segment import SegmentRecovery
+    from kafkalog_core.kafka.start.segment import SegmentRecovery, SplitPart
     from kafkalog_core.ops.repair.loss import Loss
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.listing import Segment
 
-__all__ = [
-    "FileSlice",
-    "ReindexTask",
-    "Said",
-    "SplitPart",
-    "Spool",
-    "Step",
-    "split_parts",
-    "split_steps",
-    "stage_step",
-    "taken_name",
-]
+__all__ = ["FileSlice", "ReindexTask", "Said", "Spool", "Step", "split_steps", "stage_step", "taken_name"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,44 +153,6 @@ class Spool:
         with tempfile.NamedTemporaryFile(dir=self._directory, delete=False) as file:
             file.write(step.content)
         return replace(step, content=FileSlice(file.name, 0, len(step.content), is_temporary=True))
-
-
-class SplitPart(NamedTuple):
-    """Batches that become a segment: its base offset, and their bytes in the old log."""
-
-    base_offset: int
-    start: int
-    end: int
-
-
-def split_parts(source: Source, base_offset: int, *, max_batch_bytes: int) -> list[SplitPart] | str:
-    """The parts of a log; or why a broker cannot split it, as a part of a sentence.
-
-    Args:
-        source: the log.
-        base_offset: the number in its name.
-        max_batch_bytes: the largest batch that is read.
-    """
-    parts: list[SplitPart] = []
-    last_offset = base_offset - 1
-    walk = walk_as_broker(source, base_offset=base_offset, max_batch_bytes=max_batch_bytes, takes_v2_magic=True)
-    for item in walk:
-        if isinstance(item, Damage):
-            return f"the log is damaged at byte {item.position} ({item.reason}: {item.detail})"
-        batches = item.batches
-        names = ("base_offset", "last_offset", "format", "position", "size_bytes")
-        for first, last, magic, position, size in zip(*map(batches.column, names), strict=True):
-            if first <= last_offset and not (magic < MAGIC_V2 and first < 0):
-                return f"offset {first} at byte {position} is not above offset {last_offset} before it"
-            if not parts or last - parts[-1].base_offset > MAX_INT32:
-                if first < 0:
-                    return f"the compressed message at byte {position} would have to start a segment"
-                parts.append(SplitPart(first, position, position))
-            last_offset = last
-            parts[-1] = parts[-1]._replace(end=position + size)
-    if last_offset - base_offset <= MAX_INT32:
-        return f"its last offset, {last_offset}, is one that its indexes can hold"
-    return parts
 
 
 def taken_name(segment: Segment, parts: Sequence[SplitPart]) -> str | None:
