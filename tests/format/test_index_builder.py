@@ -6,9 +6,10 @@ import pytest
 
 from kafkalog_core.errors import FieldError, LimitError
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.index_builder import IndexBuilder
+from kafkalog_core.format.index_builder import IndexBuilder, first_offset_inside, name_records, offset_of_time
 from kafkalog_core.format.kernels import constants as k
-from tests.build import offset_index, time_index
+from tests.build import GZIP, Record, batch_v2, message_v1, offset_index, time_index, wrapper_v0, wrapper_v1
+from tests.twins import walked
 
 NEW = k.REBUILD_LAST + k.REBUILD_TIMES + k.REBUILD_RANGE
 OLD = k.REBUILD_TIMES
@@ -149,3 +150,71 @@ def test_times_get_the_names_of_records() -> None:
     indexes.add_batches(columns(5, times=[9] * 5), 4)
     indexes.close()
     assert indexes.time_index == time_index([(1, 3), (2, 4), (9, 9)])
+
+
+# --- offsets within a batch -------------------------------------------------------------------------------------------
+FOUR = [Record(offset=10 + at, timestamp_ms=time_ms, value=b"v") for at, time_ms in enumerate((5, 9, 9, 3))]
+
+
+@pytest.mark.parametrize(
+    ("log", "offset"),
+    [
+        (batch_v2(FOUR), 11),
+        (batch_v2(FOUR[2:]), 12),
+        (batch_v2(FOUR, last_offset=20), 11),
+        (batch_v2(FOUR, max_timestamp_ms=10), 13),
+        (batch_v2(FOUR, log_append_time_ms=9), 13),
+        (batch_v2(FOUR, codec=GZIP), 13),
+        (wrapper_v1(FOUR, offset=13), 13),
+        (message_v1(FOUR[1]), 11),
+    ],
+    ids=["first of two", "first", "compacted", "no such time", "append time", "compressed", "wrapper", "message"],
+)
+def test_the_offset_of_the_largest_timestamp(log: bytes, offset: int) -> None:
+    assert offset_of_time(memoryview(log), walked(log), 0) == offset
+
+
+def test_the_second_batch_is_asked_for_itself() -> None:
+    log = batch_v2(FOUR) + batch_v2([Record(offset=20, timestamp_ms=7), Record(offset=21, timestamp_ms=1)])
+    assert offset_of_time(memoryview(log), walked(log), 1) == 20
+
+
+def test_records_that_cannot_be_read_have_no_offset_of_a_time() -> None:
+    log = batch_v2(payload=b"\x7f", records_count=3, last_offset=12, max_timestamp_ms=5)
+    with pytest.raises(FieldError):
+        offset_of_time(memoryview(log), walked(log), 0)
+
+
+@pytest.mark.parametrize(
+    ("log", "offset"),
+    [
+        (batch_v2(FOUR, base_offset=8), 8),
+        (message_v1(Record(offset=0, value=b"v")), 0),
+        (wrapper_v1(FOUR, offset=13), 10),
+        (wrapper_v0(FOUR[1:]), 11),
+    ],
+    ids=["batch", "message", "wrapper of magic 1", "wrapper of magic 0"],
+)
+def test_the_first_offset_of_a_batch(log: bytes, offset: int) -> None:
+    assert first_offset_inside(memoryview(log), walked(log), 0) == offset
+
+
+def test_a_wrapper_that_does_not_open_has_no_first_offset() -> None:
+    log = message_v1(Record(offset=13, value=b"no gzip"), attributes=GZIP)
+    with pytest.raises(FieldError):
+        first_offset_inside(memoryview(log), walked(log), 0)
+
+
+def test_time_entries_get_the_offsets_of_their_records() -> None:
+    """As brokers before 3.9 write them that give offsets themselves; those of compressed batches are as they were."""
+    log = batch_v2([Record(offset=0)]) + batch_v2(FOUR)
+    log += batch_v2([Record(offset=20, timestamp_ms=30), Record(offset=21, timestamp_ms=1)])
+    log += batch_v2([Record(offset=30, timestamp_ms=40), Record(offset=31, timestamp_ms=1)], codec=GZIP)
+    indexes = builder(interval=0)
+    batches = walked(log)
+    for row in range(batches.count):
+        indexes.add_batches(batches, row, row + 1)
+    indexes.close()
+    assert indexes.time_index == time_index([(9, 13), (30, 21), (40, 31)])
+    name_records(indexes, memoryview(log), batches, 0, batches.count, times_before=0)
+    assert indexes.time_index == time_index([(9, 11), (30, 20), (40, 31)])
