@@ -202,7 +202,7 @@ def test_interpreted_kernels_are_said_once(dumping, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("command", "module"), [("dump", "commands.dump"), ("verify", "commands.verify"), ("compact", "compacting")]
+    ("command", "module"), [("dump", "commands.dump"), ("verify", "commands.verify"), ("compact", "commands.shared")]
 )
 @pytest.mark.parametrize("is_compiled", [True, False])
 def test_every_command_that_reads_records_says_that_its_kernels_are_slow(

@@ -399,7 +399,7 @@ def _left_out(count: int, noun: str) -> str:
 
 # --- frame ------------------------------------------------------------------------------------------------------------
 def _resource(name: str) -> str:
-    return files("kafkalog_cli.render").joinpath(name).read_text(encoding="utf-8")
+    return files("kafkalog_cli.render.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _head(style: str, script: str) -> str:

@@ -19,7 +19,7 @@ from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.results import LoadOptions
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.roll import files
+from kafkalog_core.ops.repair import broker_files
 from kafkalog_core.ops.roll import roll as roll_module
 from kafkalog_core.ops.roll.forecast import seeded_jitter
 from kafkalog_core.ops.verify.engine import VerifyRequest, verify
@@ -529,7 +529,7 @@ def test_several_log_directories_and_files(log_dir: Path, tmp_path: Path) -> Non
 
 
 def test_a_broker_that_runs(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "lock_holder", lambda _: Holder("process 4711 (java)", "broker"))
+    monkeypatch.setattr(broker_files, "lock_holder", lambda _: Holder("process 4711 (java)", "broker"))
     refused(log_dir, "held by process 4711", LockedError)
 
 
