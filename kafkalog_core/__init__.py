@@ -1,4 +1,4 @@
-"""The whole public API of kafkalog: what a program may import, and nothing else is promised.
+"""The library's front door: `__all__` is the whole public API, and only these names stay as they are between releases.
 
     from kafkalog_core import DumpRequest, Report, dump, resolve
 
@@ -7,13 +7,14 @@
         for row in chunk.rows():
             ...
 
-Names are imported when they are first used: kernels and codecs cost time that `kafkalog --help` does not spend.
+`docs/library.md` has an example for each name. A name is imported when it is first used, as kernels and codecs take
+time to import that `kafkalog --help` does not need.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kafkalog_core.errors import (
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import FINDING_TYPES, Finding
     from kafkalog_core.format.columns import BatchColumns, RecordColumns
     from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_run
+    from kafkalog_core.format.names import FileKind
     from kafkalog_core.kafka.evidence import ReleaseGuess, infer_release
     from kafkalog_core.kafka.logdir.segment_views import PartitionView, SegmentView
     from kafkalog_core.kafka.settings import SettingsRequest
@@ -66,7 +68,7 @@ if TYPE_CHECKING:
         scope_of,
     )
     from kafkalog_core.ops.retain.retain import Retained, RetainRequest, retain
-    from kafkalog_core.ops.retain.survey import Survey
+    from kafkalog_core.ops.retain.survey import Survey, Wanted
     from kafkalog_core.ops.roll.forecast import RollForecast
     from kafkalog_core.ops.roll.roll import RollRequest, roll
     from kafkalog_core.ops.seek.seek import Question, SeekRequest, seek
@@ -79,7 +81,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.lock import LogDirLocks, locked_dirs
     from kafkalog_core.storage.changing.writer import Disk, WriteError
     from kafkalog_core.storage.logdir import LogDir, read_log_dir
-    from kafkalog_core.storage.lookup import PartitionLookup
+    from kafkalog_core.storage.lookup import Located, PartitionLookup, Trace
     from kafkalog_core.storage.partition import Partition, read_partition
     from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
     from kafkalog_core.storage.source import Source
@@ -99,6 +101,7 @@ __all__ = [
     "Draft",
     "DumpRequest",
     "FieldError",
+    "FileKind",
     "FileTarget",
     "Filters",
     "Finding",
@@ -106,6 +109,7 @@ __all__ = [
     "Journal",
     "KafkalogError",
     "LimitError",
+    "Located",
     "LockedError",
     "LogDir",
     "LogDirLocks",
@@ -148,12 +152,14 @@ __all__ = [
     "Source",
     "StorageError",
     "Survey",
+    "Trace",
     "TruncatedError",
     "UndoPlan",
     "UnfinishedError",
     "UnknownFileError",
     "UnsupportedError",
     "VerifyRequest",
+    "Wanted",
     "WorkerLostError",
     "WriteError",
     "apply_draft",
@@ -185,52 +191,55 @@ __all__ = [
     "verify",
 ]
 
-_HOMES = {
+_HOMES: Final = {
     "errors": (
-        "AccessError ChecksumError CleanError FieldError FormatError KafkalogError LimitError LockedError "
-        "NotFoundError RefusedError SelectionError SettingError StorageError TruncatedError UnfinishedError "
-        "UnknownFileError UnsupportedError WorkerLostError"
+        "AccessError ChecksumError CleanError FieldError FormatError KafkalogError LimitError "
+        "LockedError NotFoundError RefusedError SelectionError SettingError StorageError TruncatedError "
+        "UnfinishedError UnknownFileError UnsupportedError WorkerLostError"
     ),
     "findings": "FINDING_TYPES Finding",
     "format.columns": "BatchColumns RecordColumns",
     "format.decode": "PayloadDamage RecordRun decode_run",
-    "ops.repair.apply": "apply_draft resume",
+    "format.names": "FileKind",
+    "kafka.evidence": "ReleaseGuess infer_release",
+    "kafka.logdir.segment_views": "PartitionView SegmentView",
+    "kafka.settings": "SettingsRequest",
+    "ops.compact.compact": "CompactRequest compact",
     "ops.compact.forecast": "CompactForecast",
     "ops.compact.to_dir": "compact_to",
-    "ops.compact.compact": "CompactRequest compact",
     "ops.dump.dump": "dump",
     "ops.dump.entries": "entries",
     "ops.dump.follow": "follow",
-    "kafka.logdir.segment_views": "PartitionView SegmentView",
-    "ops.repair.loss": "Loss",
-    "kafka.evidence": "ReleaseGuess infer_release",
     "ops.reading.report": "Report",
-    "ops.retain.retain": "RetainRequest Retained retain",
-    "ops.retain.survey": "Survey",
-    "ops.roll.roll": "RollRequest roll",
-    "ops.roll.forecast": "RollForecast",
-    "rows.chunk": "RowChunk json_line json_object",
-    "ops.seek.seek": "Question SeekRequest seek",
     "ops.reading.runs": "DumpRequest",
     "ops.reading.selection": "Filters",
-    "kafka.settings": "SettingsRequest",
-    "ops.repair.plan": "Draft Outcome Plan PlanRequest Site make_plan sites_of",
     "ops.reading.targets": "FileTarget LogDirTarget PartitionTarget Selection resolve",
+    "ops.repair.apply": "apply_draft resume",
+    "ops.repair.loss": "Loss",
+    "ops.repair.plan": "Draft Outcome Plan PlanRequest Site make_plan sites_of",
     "ops.repair.undo": "PrunePlan Scope UndoPlan apply_prune apply_undo plan_prune plan_undo scope_of",
+    "ops.retain.retain": "RetainRequest Retained retain",
+    "ops.retain.survey": "Survey Wanted",
+    "ops.roll.forecast": "RollForecast",
+    "ops.roll.roll": "RollRequest roll",
+    "ops.seek.seek": "Question SeekRequest seek",
     "ops.verify.engine": "VerifyRequest verify",
     "ops.verify.verdict": "PartitionVerdict PlaceVerdict SegmentVerdict",
+    "rows.chunk": "RowChunk json_line json_object",
+    "rows.tables": "TABLES",
     "storage.changing.changes": "Change",
     "storage.changing.journal": "Journal",
     "storage.changing.lock": "LogDirLocks locked_dirs",
+    "storage.changing.writer": "Disk WriteError",
     "storage.logdir": "LogDir read_log_dir",
-    "storage.lookup": "PartitionLookup",
+    "storage.lookup": "Located PartitionLookup Trace",
     "storage.partition": "Partition read_partition",
     "storage.scan": "Damage Run ScanOptions scan",
     "storage.source": "Source",
-    "storage.changing.writer": "Disk WriteError",
-    "rows.tables": "TABLES",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+"""The public names of each module, by its name below `kafkalog_core`."""
+
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:

@@ -1,8 +1,8 @@
-"""The data pipeline on Apache Spark: a census of every disk, exports, checks and forecasts at cluster scale.
+"""The data pipeline on Apache Spark: a catalogue of all disks, exports, checks and forecasts for a whole cluster.
 
-For notebooks and scripts there is one object with a method for everything, `Disks`, and `open_session`, `open_catalog`
-and `open_export` beside it; `notebook` shows them at work. Names are imported when they are used: to import this
-package costs nothing, and nothing in it imports pyspark or pyarrow before it must.
+The front door for notebooks and scripts: `Disks` has a method for each job, and `open_session`, `open_catalog` and
+`open_export` open what it needs and what it leaves. A name is imported when it is first used, so that pyspark and
+pyarrow are not imported before they are needed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Disks", "Result", "SessionSettings", "SparkError", "open_catalog", "open_export", "open_session"]
 
-_HOMES: Final = {
+_HOME_OF: Final = {
     "Disks": "notebook",
-    "Result": "result",
-    "SessionSettings": "session",
-    "SparkError": "errors",
+    "Result": "session.parquet",
+    "SessionSettings": "session.session",
+    "SparkError": "session.errors",
     "open_catalog": "notebook",
     "open_export": "notebook",
     "open_session": "notebook",
@@ -30,9 +30,9 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

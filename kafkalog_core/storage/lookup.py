@@ -232,11 +232,12 @@ class PartitionLookup:
         return self.segment(self.segments.index(batch.segment))
 
     # --- offsets ------------------------------------------------------------------------------------------------------
-    def find_offset(self, offset: int, trace: Trace) -> Located | None:
+    def find_offset(self, offset: int, trace: Trace | None = None) -> Located | None:
         """Where reading from an offset starts, and the first record from it on; null: nothing stands there or behind.
 
         Whether the offset is in the log's range is not asked. Raises StorageError.
         """
+        trace = Trace() if trace is None else trace
         index, compared = floor_index(self._bases, offset)
         index = 0 if index is None else index
         if not self.segments:
@@ -306,11 +307,12 @@ class PartitionLookup:
         return position if 0 < position < lookup.source.size_bytes and lookup.is_whole_at(position) else 0
 
     # --- times --------------------------------------------------------------------------------------------------------
-    def find_time(self, time_ms: int, trace: Trace) -> RecordPlace | None:
+    def find_time(self, time_ms: int, trace: Trace | None = None) -> RecordPlace | None:
         """The first record of the log whose timestamp is not below the time; null: there is none. Raises StorageError.
 
         Records below the log start offset are none of it, nor are those without a timestamp.
         """
+        trace = Trace() if trace is None else trace
         if self.is_v07:
             trace.add("format", "records of Kafka 0.7 have no timestamps")
             return None

@@ -73,7 +73,7 @@ def test_the_launcher_drops_the_one_argument(tmp_path):
     command.chmod(0o755)
     arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "--add-modules=x", "*", ""]
     done = subprocess.run(
-        [ROOT / "kafkalog_core/spark/launcher/bin/java", *arguments],
+        [ROOT / "kafkalog_core/spark/session/launcher/bin/java", *arguments],
         env={"KAFKALOG_JAVA": str(command), "PATH": os.defpath},
         capture_output=True,
         text=True,

@@ -74,7 +74,7 @@ def test_pyarrow_may_be_left_out():
         names = archive.getnames()
     assert {
         "kafkalog_core/spark/session/workers.py",
-        "kafkalog_core/spark/launcher/bin/java",
+        "kafkalog_core/spark/session/launcher/bin/java",
         "pyspark_kafkalog.py",
     } <= set(names)
     tops = {Path(name).parts[0] for name in names}

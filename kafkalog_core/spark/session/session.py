@@ -205,7 +205,7 @@ def _import_path() -> Iterator[str]:
 
     Those of PySpark's that plan a read run here whatever the master is, and by the executors' PYSPARK_PYTHON.
     """
-    yield str(Path(__file__).resolve().parents[2])  # a checkout, or site-packages
+    yield str(Path(__file__).resolve().parents[3])  # a checkout, or site-packages
     yield from os.environ.get("PYTHONPATH", "").split(os.pathsep)
     for name in _PACKAGES:
         found = importlib.util.find_spec(name)

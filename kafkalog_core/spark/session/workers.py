@@ -210,7 +210,7 @@ def _unwrapped(result: Any) -> Any:
     return result
 
 
-_ROOT: Final = Path(__file__).resolve().parents[2]
+_ROOT: Final = Path(__file__).resolve().parents[3]
 _PACKAGE: Final = "kafkalog_core"
 _REQUIRED: Final = ("crc32c", "lz4", "cramjam", "zstandard")
 _OPTIONAL: Final = ("isal",)
