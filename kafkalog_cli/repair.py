@@ -26,7 +26,7 @@ from kafkalog_core.ops.repair.apply import apply_draft, draft_to_apply
 from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, sites_of
 from kafkalog_core.ops.repair.plan_file import is_plan_file, plan_file
 from kafkalog_core.ops.repair.sheet import plan_sheet
-from kafkalog_core.storage.changing.journals import untrusted_places
+from kafkalog_core.storage.changing.journal_search import untrusted_places
 from kafkalog_core.storage.changing.lock import LogDirLocks, lock_holder, locked_dirs, unlocked_dirs
 from kafkalog_core.storage.changing.writer import Disk
 

@@ -18,7 +18,7 @@ from kafkalog_core.ops.repair.apply import check_drift, is_of_plan, replan_advic
 from kafkalog_core.ops.repair.plan import make_plan
 from kafkalog_core.ops.repair.plan_file import parse_plans
 from kafkalog_core.ops.repair.undo import scope_of
-from kafkalog_core.storage.changing.journals import leading_directory, undo_command
+from kafkalog_core.storage.changing.journal_search import leading_directory, undo_command
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.source import open_error
 

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Final, Literal
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.kafka.start.walk import stop_of_broker
-from kafkalog_core.storage.lookup import Trace, floor_index
+from kafkalog_core.storage.index_search import IndexPages
+from kafkalog_core.storage.lookup import floor_index
+from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.scan import Damage, ScanOptions
-from kafkalog_core.storage.segment_lookup import FIRST_WINDOW_BYTES, BatchPlace, IndexPages, RecordPlace, first_row_from
+from kafkalog_core.storage.segment_lookup import FIRST_WINDOW_BYTES, BatchPlace, RecordPlace, first_row_from
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:

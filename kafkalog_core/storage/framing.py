@@ -18,7 +18,7 @@ from kafkalog_core.storage.source import WINDOW_BYTES, UnreadableError
 if TYPE_CHECKING:
     from kafkalog_core.storage.source import Source
 
-__all__ = ["SMALL_WINDOW_BYTES", "Framing", "LogFraming", "Search", "V07Framing", "count_zeros"]
+__all__ = ["SMALL_WINDOW_BYTES", "EntrySearch", "Framing", "LogFraming", "V07Framing", "count_zeros"]
 
 
 # A search must pay a checksum for each candidate; 0.7 refused messages over 1,000,000 bytes (max.message.size).
@@ -141,7 +141,7 @@ _WIDENING: Final = 16
 _OVERLAP_BYTES: Final = 64  # a header that straddles two windows is seen whole in the second
 
 
-class Search:
+class EntrySearch:
     """Searches one file. `passed_over` counts the candidates that were not checked."""
 
     def __init__(self, source: Source, framing: Framing, max_batch_bytes: int) -> None:

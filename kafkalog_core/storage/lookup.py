@@ -3,121 +3,28 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
+from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.storage.segment_lookup import (
     BatchPlace,
-    Columns,
+    LookupColumns,
     RecordPlace,
     SegmentLookup,
-    count_text,
     first_row_from,
 )
+from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from types import TracebackType
 
     from kafkalog_core.storage.listing import Segment
-    from kafkalog_core.storage.scan import Damage, Run
+    from kafkalog_core.storage.scan import Run
 
-__all__ = ["Doubt", "Located", "Met", "PartitionLookup", "Slice", "Step", "Trace", "floor_index"]
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step: a stable word, one plain sentence, and the figures in it by name."""
-
-    step: str
-    text: str
-    figures: dict[str, object]
-
-    def row(self) -> dict[str, object]:
-        """As it stands in a row."""
-        return {"step": self.step, "text": self.text, **self.figures}
-
-
-@dataclass(frozen=True, slots=True)
-class Doubt:
-    """An index that was not used as it is: its path (of a missing one the log's), and what is wrong, after a colon."""
-
-    path: str
-    problem: str
-    is_missing: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Met:
-    """Damage that a scan met in a log file."""
-
-    path: str
-    damage: Damage
-
-
-@dataclass(slots=True)
-class Trace:
-    """Filled by one lookup. `index_pages` and `scanned_bytes` are what it has cost.
-
-    `has_zero_tail`: an index that was searched ends with zeros, which a broker takes for entries that opens it anew.
-    `has_times`: a timestamp was seen while one was looked for. `has_overlap`: a segment reaches into the next one.
-    """
-
-    steps: list[Step] = field(default_factory=list)
-    doubts: list[Doubt] = field(default_factory=list)
-    damages: list[Met] = field(default_factory=list)
-    index_pages: int = 0
-    has_zero_tail: bool = False
-    has_times: bool = False
-    has_overlap: bool = False
-    scanned_bytes: int = 0
-    scanned_files: set[str] = field(default_factory=set)
-    _places: set[tuple[str, int]] = field(default_factory=set)
-    _doubted: set[Doubt] = field(default_factory=set)
-
-    def take(self, other: Trace) -> None:
-        """Note all that another lookup noted, which turned out to be a part of this one."""
-        self.steps += other.steps
-        for doubt in other.doubts:
-            self._is_new_doubt(doubt)
-        for met in other.damages:
-            self._is_new(met)
-        self.index_pages += other.index_pages
-        self.scanned_bytes += other.scanned_bytes
-        self.scanned_files |= other.scanned_files
-        self.has_zero_tail |= other.has_zero_tail
-
-    def add(self, step: str, text: str, **figures: object) -> None:
-        """Note a step."""
-        self.steps.append(Step(step, text, figures))
-
-    def doubt(self, path: str, problem: str, *, is_missing: bool = False) -> None:
-        """Note an index that is not used as it is, once a path and problem."""
-        doubt = Doubt(path, problem, is_missing)
-        if self._is_new_doubt(doubt):
-            self.add("doubt", f"{path.rpartition('/')[2]}: {problem}", path=path)
-
-    def met(self, path: str, damage: Damage) -> None:
-        """Note damage, once a place."""
-        if self._is_new(Met(path, damage)):
-            self.add("damage", f"damage at byte {damage.position}, {damage.reason}: {damage.detail}", path=path)
-
-    def _is_new(self, met: Met) -> bool:
-        """Keep damage whose place is not known yet: a log may have hundreds of thousands of damaged places."""
-        place = met.path, met.damage.position
-        if place in self._places:
-            return False
-        self._places.add(place)
-        self.damages.append(met)
-        return True
-
-    def _is_new_doubt(self, doubt: Doubt) -> bool:
-        if doubt in self._doubted:
-            return False
-        self._doubted.add(doubt)
-        self.doubts.append(doubt)
-        return True
+__all__ = ["Located", "PartitionLookup", "Slice", "floor_index"]
 
 
 MAX_OPEN: Final = 8
@@ -193,7 +100,7 @@ class PartitionLookup:
         self.has_warm_section = has_warm_section
         self._is_based = is_based
         self._open: dict[int, SegmentLookup] = {}
-        self._columns = Columns()
+        self._columns = LookupColumns()
         self._log_end: tuple[int, int] | None = None
 
     def __enter__(self) -> Self:
@@ -243,7 +150,7 @@ class PartitionLookup:
         if not self.segments:
             return None
         name = self._name(index)
-        text = f"{name}, of {count_text(len(self._bases), 'segments')} the last whose base offset is not above {offset}"
+        text = f"{name}, of {count_of(len(self._bases), 'segment')} the last whose base offset is not above {offset}"
         trace.add("segment", text, segment=name, segments=len(self._bases), compared=compared)
         located: Located | None = None
         for number in range(index, len(self.segments)):
@@ -438,5 +345,5 @@ class _Scanned:
         size = self._end - self._start
         self._trace.scanned_bytes += size
         self._trace.scanned_files.add(self._name)
-        text = f"{self._name} read from byte {self._start} on: {size} bytes, {count_text(self._batches, 'batches')}"
+        text = f"{self._name} read from byte {self._start} on: {size} bytes, {count_of(self._batches, 'batch')}"
         self._trace.add("scan", text, position=self._start, size_bytes=size, batches=self._batches)

@@ -9,8 +9,8 @@ from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns, DamageColumns
 from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import DISK_BLOCK_BYTES, MAX_BATCH_BYTES, MAX_INT64
-from kafkalog_core.storage.framing import LogFraming, Search, V07Framing, count_zeros
-from kafkalog_core.storage.source import WINDOW_BYTES, Change, UnreadableError
+from kafkalog_core.storage.framing import EntrySearch, LogFraming, V07Framing, count_zeros
+from kafkalog_core.storage.source import WINDOW_BYTES, FileChange, UnreadableError
 
 if TYPE_CHECKING:
     from array import array
@@ -222,7 +222,7 @@ class _Scanner:
         self._state = framing.walk_state() if options.check else None
         self._given = [0, 0]  # batches out of order and damaged entries, so far
         self._probe = BatchColumns(2)
-        self._search = Search(source, framing, options.max_batch_bytes)
+        self._search = EntrySearch(source, framing, options.max_batch_bytes)
         self._holds_to = self._searched_to = -1
         self._chased_bytes = 0
         self._leads_nowhere = self._trusted_at = -1
@@ -332,7 +332,11 @@ class _Scanner:
 
     def _grow_to(self, end: int) -> bool:
         """Whether a live broker has completed by now what looked like a torn tail."""
-        if not self._may_grow or self._source.refresh(grow=True) is not Change.GREW or self._source.size_bytes < end:
+        if (
+            not self._may_grow
+            or self._source.refresh(grow=True) is not FileChange.GREW
+            or self._source.size_bytes < end
+        ):
             return False
         self._end = end
         return True

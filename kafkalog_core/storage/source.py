@@ -23,7 +23,7 @@ __all__ = [
     "CHANGE_CODES",
     "PEEK_BYTES",
     "WINDOW_BYTES",
-    "Change",
+    "FileChange",
     "Source",
     "UnreadableError",
     "code_of_dir_error",
@@ -140,7 +140,7 @@ class UnreadableError(StorageError):
         self.size_bytes = size_bytes
 
 
-class Change(Enum):
+class FileChange(Enum):
     """What happened to a file between its opening and now."""
 
     NONE = "none"
@@ -255,23 +255,23 @@ class Source:
         """A copy of `size_bytes` bytes from `position` on, fewer at the end of the file."""
         return bytes(self.window(position, size_bytes))
 
-    def refresh(self, *, grow: bool = False) -> Change:
+    def refresh(self, *, grow: bool = False) -> FileChange:
         """Compare the open file with the one of that name now; with `grow`, take a larger size as the new one."""
         now = os.fstat(self._file.fileno())
         try:
             named = os.stat(self.path)
         except OSError:
-            return Change.REPLACED
+            return FileChange.REPLACED
         if (named.st_dev, named.st_ino) != (now.st_dev, now.st_ino):
-            return Change.REPLACED
+            return FileChange.REPLACED
         if now.st_size < self._opened.st_size:
             self.size_bytes = min(self.size_bytes, now.st_size)
-            return Change.SHRANK
+            return FileChange.SHRANK
         if now.st_size > self._opened.st_size:
             if grow:
                 self.size_bytes = now.st_size
-            return Change.GREW
-        return Change.NONE if now.st_mtime_ns == self._opened.st_mtime_ns else Change.MODIFIED
+            return FileChange.GREW
+        return FileChange.NONE if now.st_mtime_ns == self._opened.st_mtime_ns else FileChange.MODIFIED
 
     def _fill(self, target: memoryview, position: int) -> int:
         filled = 0
@@ -324,10 +324,10 @@ class Source:
 
 
 CHANGE_CODES: Final = {
-    Change.GREW: "file.grew",
-    Change.SHRANK: "file.shrank",
-    Change.REPLACED: "file.replaced",
-    Change.MODIFIED: "file.modified",
+    FileChange.GREW: "file.grew",
+    FileChange.SHRANK: "file.shrank",
+    FileChange.REPLACED: "file.replaced",
+    FileChange.MODIFIED: "file.modified",
 }
 
 

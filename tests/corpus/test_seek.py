@@ -11,7 +11,8 @@ import pytest
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.seek.seek import Question, SeekRequest, seek
-from kafkalog_core.storage.lookup import PartitionLookup, Trace
+from kafkalog_core.storage.lookup import PartitionLookup
+from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
 from tests.corpus.dumping import dump
 from tests.corpus.snapshots import snapshots

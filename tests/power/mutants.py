@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.power.models import State
     from tests.power.tree import Operation
 
-__all__ = ["EQUIVALENT", "KILLED", "Mutants", "Site", "sites"]
+__all__ = ["EQUIVALENT", "KILLED", "Mutants", "SyncCall", "sync_calls"]
 
 CALLS = frozenset(
     {
@@ -37,12 +37,12 @@ CALLS = frozenset(
     }
 )
 """Methods of the door that end with an fsync, and functions that do little else."""
-NOT_OF_THE_DOOR = frozenset({"Outline"})
-"""Counts and hashes what would be written."""
+NOT_OF_THE_DOOR = frozenset({"DryRunStage"})
+"""The dry run counts and hashes what would be written."""
 KILLED = {
-    "staging.py:make_ahead:1": "reindex of wrong indexes --no-undo, 0 bytes free",
-    "staging.py:make_ahead:2": "truncate --no-undo, 0 bytes free",
-    "staging.py:make_ahead:3": "truncate --no-undo, 0 bytes free",
+    "staging.py:make_directly:1": "reindex of wrong indexes --no-undo, 0 bytes free",
+    "staging.py:make_directly:2": "truncate --no-undo, 0 bytes free",
+    "staging.py:make_directly:3": "truncate --no-undo, 0 bytes free",
     "staging.py:_write:1": "reindex of wrong indexes --no-undo, 0 bytes free",
     "commit.py:finish:2": "truncate",
     "commit.py:roll_back:1": "truncate, undo",
@@ -70,19 +70,19 @@ KILLED = {
     "new_dir.py:NewTree.sync:1": "compact --to",
     "new_dir.py:NewDir.commit:1": "compact --to",
     "new_dir.py:NewDir.commit:2": "compact --to",
-    "journals.py:leave_pointer:1": "truncate --undo-to the same file system",
-    "journals.py:leave_pointer:2": "truncate a partition --undo-to the same file system",
-    "journals.py:remove_pointer:1": "truncate --undo-to the same file system, prune",
-    "staging.py:Staging.prepare:1": "truncate",
-    "staging.py:Staging.prepare:2": "truncate",
-    "staging.py:Staging.prepare:3": "truncate",
-    "staging.py:Staging._take:1": "truncate",
-    "staging.py:Staging._add:1": "truncate, u-0/00000000000000000020.log not synced by the broker",
-    "staging.py:Staging._save:1": "truncate",
-    "staging.py:Staging._directory_for:1": "truncate",
-    "staging.py:Staging._directory_for:3": "truncate --undo-to the same file system",
-    "staging.py:Staging._sync_directories:1": "truncate",
-    "staging.py:Staging._sync_directories:2": "truncate",
+    "journal_search.py:leave_pointer:1": "truncate --undo-to the same file system",
+    "journal_search.py:leave_pointer:2": "truncate a partition --undo-to the same file system",
+    "journal_search.py:remove_pointer:1": "truncate --undo-to the same file system, prune",
+    "staging.py:JournalStage.prepare:1": "truncate",
+    "staging.py:JournalStage.prepare:2": "truncate",
+    "staging.py:JournalStage.prepare:3": "truncate",
+    "staging.py:JournalStage._take:1": "truncate",
+    "staging.py:JournalStage._add:1": "truncate, u-0/00000000000000000020.log not synced by the broker",
+    "staging.py:JournalStage._save:1": "truncate",
+    "staging.py:JournalStage._directory_for:1": "truncate",
+    "staging.py:JournalStage._directory_for:3": "truncate --undo-to the same file system",
+    "staging.py:JournalStage._sync_directories:1": "truncate",
+    "staging.py:JournalStage._sync_directories:2": "truncate",
     "swap.py:Replacement._withdraw:1": "compact, undo of a run that was killed after 72%",
     "swap.py:Replacement._withdraw:2": "compact, undo of a run that was killed after 72%",
     "swap.py:Replacement._lay_down:1": "compact, undo",
@@ -110,8 +110,8 @@ EQUIVALENT = {
     "lock.py:_BrokerLock._make:2": "the name of a lock file, which nobody needs after a loss of power",
     "lock.py:_BrokerLock._put:1": "as the first of `_make`, on a file system without hard links",
     "lock.py:_OwnLock._make:1": "an empty file that no broker opens",
-    "staging.py:Staging.discard:1": "nothing has been changed: undo and prune accept the intent that comes back",
-    "staging.py:Staging._directory_for:2": "an empty file; its name is fsynced with the directory",
+    "staging.py:JournalStage.discard:1": "nothing has been changed: undo and prune accept the intent that comes back",
+    "staging.py:JournalStage._directory_for:2": "an empty file; its name is fsynced with the directory",
     "swap.py:Replacement._set_guard:1": "an empty file that nobody opens, and that a start deletes",
 }
 """A call that could be left out, or that no scenario reaches, and why."""
@@ -121,7 +121,7 @@ SHM = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108 -- a quick
 
 
 @dataclass(frozen=True)
-class Site:
+class SyncCall:
     """A call that brings something to the disk.
 
     Args:
@@ -146,12 +146,12 @@ class Site:
         return any(name == self.module and first <= line <= last for name, line in operation.callers)
 
 
-def sites() -> tuple[Site, ...]:
+def sync_calls() -> tuple[SyncCall, ...]:
     """Return the calls of every module."""
-    return tuple(site for path in sorted(Path(CHANGING).glob("*.py")) for site in _sites(path))
+    return tuple(site for path in sorted(Path(CHANGING).glob("*.py")) for site in _sync_calls(path))
 
 
-def _sites(path: Path) -> Iterator[Site]:
+def _sync_calls(path: Path) -> Iterator[SyncCall]:
     module = ast.parse(path.read_text(encoding="utf-8"))
     classes = [node for node in module.body if isinstance(node, ast.ClassDef) and node.name not in NOT_OF_THE_DOOR]
     for around in (module, *classes):
@@ -161,7 +161,7 @@ def _sites(path: Path) -> Iterator[Site]:
                 calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and _name(node) in CALLS]
                 for number, call in enumerate(sorted(calls, key=lambda node: node.lineno), 1):
                     lines = call.lineno, call.end_lineno or call.lineno
-                    yield Site(path.name, prefix + function.name, number, lines)
+                    yield SyncCall(path.name, prefix + function.name, number, lines)
 
 
 def _name(call: ast.Call) -> str:
@@ -180,11 +180,11 @@ class Mutants:
         self._whole = checker.recording
         self._known: set[tuple[int, bool]] = set()
 
-    def uses(self, site: Site) -> bool:
+    def uses(self, site: SyncCall) -> bool:
         """Whether anything is fsynced there: else nothing can be missing."""
         return any(site.leads_to(operation) for operation in self._whole.operations)
 
-    def without(self, site: Site, most: int | None = None) -> Problem | None:
+    def without(self, site: SyncCall, most: int | None = None) -> Problem | None:
         """Leave out what one call brings to the disk, and return the first problem; `None`: none in any state.
 
         `most`: how many states of each model are looked at.
@@ -224,7 +224,7 @@ def _key(state: State) -> tuple[int, bool]:
 def main(names: Sequence[str]) -> None:
     """Look for a scenario that finds each call; `names`: only these, in all their states."""
     most = None if names else QUICK
-    left = [site for site in sites() if not names or str(site) in names]
+    left = [site for site in sync_calls() if not names or str(site) in names]
     tried = dict.fromkeys(map(str, left), 0)
     top, other = Path(tempfile.mkdtemp(dir=SHM)), Path(tempfile.mkdtemp())
     for scenario in SCENARIOS:

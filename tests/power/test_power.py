@@ -19,7 +19,7 @@ import kafkalog_core
 from kafkalog_core.storage.changing import writer
 from tests.power.checker import Checker
 from tests.power.models import MODELS
-from tests.power.mutants import EQUIVALENT, KILLED, Mutants, sites
+from tests.power.mutants import EQUIVALENT, KILLED, Mutants, sync_calls
 from tests.power.recorder import recorded
 from tests.power.scenarios import SCENARIOS, Place, Scenario
 
@@ -112,7 +112,7 @@ def test_no_two_scenarios_have_one_name() -> None:
 
 # --- every fsync ------------------------------------------------------------------------------------------------------
 def test_every_fsync_is_found_by_a_scenario_or_explained() -> None:
-    names = [str(site) for site in sites()]
+    names = [str(site) for site in sync_calls()]
     assert len({*names}) == len(names)
     assert {*names} == {*KILLED, *EQUIVALENT}
     assert not {*KILLED} & {*EQUIVALENT}
@@ -141,7 +141,7 @@ def test_every_fsync_that_is_asked_for_has_a_place_in_the_list(
     operations = Checker(NAMED[name], place).recording.operations
     syncs = [operation for operation in operations if operation.kind == "fsync"]
     assert 0 < len(syncs) <= len(asked)
-    listed = sites()
+    listed = sync_calls()
     for operation in syncs:
         assert any(site.leads_to(operation) for site in listed), operation.callers
 
@@ -179,7 +179,7 @@ def test_it_finds_a_fsync_that_is_left_out(place: Place, name: str) -> None:
     if scenario.journal == "other" and place.other is None:
         pytest.skip("there is no second file system here that could hold the journal")
     mutants = Mutants(Checker(scenario, place))
-    for site in sites():
+    for site in sync_calls():
         if KILLED.get(str(site)) != name:
             continue
         if str(site).startswith("lock.py") and os.geteuid():

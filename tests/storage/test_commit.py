@@ -15,9 +15,10 @@ from kafkalog_core.ops.repair.plan import Outcome, PlanRequest, make_plan, site_
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing import changes as fingerprint_module
 from kafkalog_core.storage.changing import commit
-from kafkalog_core.storage.changing import journals as pointer_module
+from kafkalog_core.storage.changing import journal_search as pointer_module
 from kafkalog_core.storage.changing import staging as staging_module
-from kafkalog_core.storage.changing.commit import check_old, is_stuck, roll_back, state_of
+from kafkalog_core.storage.changing.commit import roll_back
+from kafkalog_core.storage.changing.file_states import check_old, is_stuck, state_of
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import (

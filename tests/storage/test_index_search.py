@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
-from kafkalog_core.storage.segment_lookup import IndexPages
+from kafkalog_core.storage.index_search import IndexPages
 from kafkalog_core.storage.source import Source
 from tests.build import offset_index, time_index
 from tests.scratch import MEMORY
 
 if TYPE_CHECKING:
-    from kafkalog_core.storage.segment_lookup import Search
+    from kafkalog_core.storage.index_search import IndexSearch
 
 
-def offsets_of(path: Path, keys: list[int], key: int, *, zeros: int = 0, has_warm_section: bool = True) -> Search:
+def offsets_of(path: Path, keys: list[int], key: int, *, zeros: int = 0, has_warm_section: bool = True) -> IndexSearch:
     path.write_bytes(offset_index((one, 100 * one) for one in keys) + bytes(8 * zeros))
     with Source.open(path) as source:
         return IndexPages(source, OFFSET_INDEX_ENTRY).search(key, has_warm_section=has_warm_section)

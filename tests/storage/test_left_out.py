@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog_core.storage.changing.changes import Fingerprint
 from kafkalog_core.storage.changing.journal import Entry, Journal, Layout
-from kafkalog_core.storage.changing.partial import left_out
+from kafkalog_core.storage.changing.partial_undo import left_out
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog_core.kafka.fetch import Broker, broker_offset, broker_time
-from kafkalog_core.storage.lookup import PartitionLookup, Trace, floor_index
+from kafkalog_core.storage.lookup import PartitionLookup, floor_index
+from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
 from tests import strategies
 from tests.build import (

@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from kafkalog_core.storage.changing import journals as pointer_module
+from kafkalog_core.storage.changing import journal_search as pointer_module
 from kafkalog_core.storage.changing.changes import Fingerprint
 from kafkalog_core.storage.changing.journal import Entry, Journal, Layout
-from kafkalog_core.storage.changing.journals import leave_pointer, leave_pointer_if_room, pointer_room, remove_pointer
+from kafkalog_core.storage.changing.journal_search import (
+    leave_pointer,
+    leave_pointer_if_room,
+    pointer_room,
+    remove_pointer,
+)
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import OWNER, CountingDisk

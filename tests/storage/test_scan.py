@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.storage.scan import Damage, Run, scan
-from kafkalog_core.storage.source import WINDOW_BYTES, Change, Source
+from kafkalog_core.storage.source import WINDOW_BYTES, FileChange, Source
 from tests.build import Record, batch_v2, empty_batch, message_v0, message_v07, message_v1, wrapper_v0, wrapper_v1
 from tests.storage.scans import Found, batches_of, damages_of, found_in, scan_file, scan_source
 from tests.storage.test_source import BLOCK, DyingDisk
@@ -454,7 +454,7 @@ def test_a_torn_tail_that_was_completed_meanwhile(path: Path) -> None:
         path.write_bytes(A + B + C)
         items = [found for item in scan(source, base_offset=0) if isinstance(item, Run) for found in found_in(item)]
         assert [item.last_offset for item in items] == [2, 5]  # what came later is the next look's
-        assert source.refresh() is Change.GREW
+        assert source.refresh() is FileChange.GREW
 
 
 def test_a_torn_header_that_was_completed_meanwhile(path: Path) -> None:
@@ -484,7 +484,7 @@ def test_a_file_that_is_cut_while_it_is_read(path: Path) -> None:
         os.truncate(path, len(big) + N)
         rest = [found for item in items if isinstance(item, Run) for found in found_in(item)]
         assert [item.last_offset for item in rest] == [3]
-        assert source.refresh() is Change.SHRANK
+        assert source.refresh() is FileChange.SHRANK
 
 
 def test_a_file_that_is_cut_below_what_was_read(path: Path) -> None:
@@ -507,4 +507,4 @@ def test_a_file_that_is_replaced_while_it_is_read(path: Path) -> None:
         path.write_bytes(batch(50))
         rest = [found for item in items if isinstance(item, Run) for found in found_in(item)]
         assert [item.last_offset for item in rest] == [3]
-        assert source.refresh() is Change.REPLACED
+        assert source.refresh() is FileChange.REPLACED

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import AccessError, NotFoundError
-from kafkalog_core.storage.source import WINDOW_BYTES, Change, Source, UnreadableError
+from kafkalog_core.storage.source import WINDOW_BYTES, FileChange, Source, UnreadableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -170,15 +170,15 @@ def test_a_file_that_is_cut_while_blocks_are_probed(path: Path) -> None:
 
 # --- a broker at work -------------------------------------------------------------------------------------------------
 def test_an_untouched_file(source: Source) -> None:
-    assert source.refresh() is Change.NONE
+    assert source.refresh() is FileChange.NONE
 
 
 def test_a_file_that_grows_is_read_on_only_when_asked(source: Source, path: Path) -> None:
     with path.open("ab") as file:
         file.write(b"more")
-    assert source.refresh() is Change.GREW
+    assert source.refresh() is FileChange.GREW
     assert source.size_bytes == 20_480
-    assert source.refresh(grow=True) is Change.GREW
+    assert source.refresh(grow=True) is FileChange.GREW
     assert source.read(20_480, 10) == b"more"
 
 
@@ -186,24 +186,24 @@ def test_a_file_that_is_cut(source: Source, path: Path) -> None:
     os.truncate(path, 10)
     assert len(source.window(0)) == 10
     assert source.size_bytes == 10
-    assert source.refresh() is Change.SHRANK
+    assert source.refresh() is FileChange.SHRANK
 
 
 def test_a_cut_that_only_the_refresh_sees(source: Source, path: Path) -> None:
     os.truncate(path, 10)
-    assert source.refresh() is Change.SHRANK
+    assert source.refresh() is FileChange.SHRANK
     assert source.size_bytes == 10
 
 
 def test_a_file_that_is_replaced_or_deleted(source: Source, path: Path) -> None:
     data = path.read_bytes()
     path.unlink()
-    assert source.refresh() is Change.REPLACED
+    assert source.refresh() is FileChange.REPLACED
     path.write_bytes(b"another")
-    assert source.refresh() is Change.REPLACED
+    assert source.refresh() is FileChange.REPLACED
     assert source.read(0, len(data)) == data
 
 
 def test_a_file_that_is_written_to_in_place(source: Source, path: Path) -> None:
     os.utime(path, ns=(1, 1))
-    assert source.refresh() is Change.MODIFIED
+    assert source.refresh() is FileChange.MODIFIED

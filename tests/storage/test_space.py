@@ -15,14 +15,14 @@ from kafkalog_core.storage.changing.changes import Change, Fingerprint, grouped,
 from kafkalog_core.storage.changing.space import (
     Move,
     Space,
+    direct_count,
     existing_directory,
     free_bytes,
     freed_bytes,
-    made_ahead,
     spaces_for,
     spaces_of,
 )
-from kafkalog_core.storage.changing.staging import Contents, make_ahead
+from kafkalog_core.storage.changing.staging import ContentStage, make_directly
 from kafkalog_core.storage.changing.writer import Disk
 
 KIB = 1024
@@ -51,7 +51,7 @@ def test_a_file_that_changed_is_not_touched_ahead_of_the_intent(tmp_path: Path) 
     """Without a journal changes are made one by one, each on the file that was planned for alone."""
     one = change(f"{tmp_path}/t-0/one", "remove", 3, None)
     with pytest.raises(RefusedError, match="has changed since it was planned; run the same command again"):
-        list(make_ahead(Disk(), "run", [one], Contents()))
+        list(make_directly(Disk(), "run", [one], ContentStage()))
     assert Path(one.path).read_bytes() == b"\1" * 3
 
 
@@ -183,14 +183,14 @@ def test_without_undo_what_is_deleted_first_makes_room_for_the_intent(two_disks:
     ]
     rest = 8 * KIB + DIRECTORY
     assert needed(changes, keeps_old=False) == {patient: 0}
-    assert [made_ahead(changes, free) for free in (rest + INTENT, rest + INTENT - 1, 0)] == [0, 1, 2]
+    assert [direct_count(changes, free) for free in (rest + INTENT, rest + INTENT - 1, 0)] == [0, 1, 2]
     alone = changes[2:]
     assert needed(alone, keeps_old=False) == {patient: 8 * KIB}
-    assert [made_ahead(alone, free) for free in (rest + INTENT, rest, 8 * KIB, 8 * KIB - 1)] == [0, 2, 2, 0]
+    assert [direct_count(alone, free) for free in (rest + INTENT, rest, 8 * KIB, 8 * KIB - 1)] == [0, 2, 2, 0]
     parts = [replace(each, swap=0) for each in changes[:2]]
-    assert made_ahead(parts, 0) == 0
+    assert direct_count(parts, 0) == 0
     assert needed(alone[:1], keeps_old=False) == {patient: 8 * KIB}
-    (space,) = spaces_for(alone[:1], None, keeps_old=False, makes_ahead=False)
+    (space,) = spaces_for(alone[:1], None, keeps_old=False, allows_direct=False)
     assert space.needed_bytes == rest + INTENT
 
 
@@ -199,7 +199,7 @@ def test_without_undo_the_intent_is_written_once_with_a_directory_for_each_of_th
 ) -> None:
     patient, _ = two_disks
     changes = [change(f"{patient}/t-{number % 3}/{number}", "remove", KIB, None) for number in range(12)]
-    (space,) = spaces_for(changes, None, keeps_old=False, makes_ahead=False)
+    (space,) = spaces_for(changes, None, keeps_old=False, allows_direct=False)
     assert space.needed_bytes == 12 * 2 * KIB // 2 + 3 * DIRECTORY
 
 
@@ -208,7 +208,7 @@ def test_what_is_made_ahead_needs_room_for_the_largest_of_its_steps(two_disks: t
     patient, _ = two_disks
     changes = [change(f"{patient}/0", "create", None, 8 * KIB), change(f"{patient}/1", "replace", 100 * KIB, 20 * KIB)]
     assert needed(changes, keeps_old=False) == {patient: 28 * KIB}
-    assert [made_ahead(changes, free) for free in (28 * KIB, 28 * KIB - 1)] == [2, 0]
+    assert [direct_count(changes, free) for free in (28 * KIB, 28 * KIB - 1)] == [2, 0]
 
 
 def test_a_cut_takes_no_room_where_its_tail_is_not_kept(two_disks: tuple[str, str]) -> None:

@@ -13,7 +13,7 @@ from kafkalog_core.storage.changing import changes as fingerprints
 from kafkalog_core.storage.changing import staging as staging_module
 from kafkalog_core.storage.changing.changes import fingerprint
 from kafkalog_core.storage.changing.journal import OF_SEVERAL, Layout
-from kafkalog_core.storage.changing.staging import Staging
+from kafkalog_core.storage.changing.staging import JournalStage
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Disk
 
@@ -59,12 +59,12 @@ class Run:
         root = self.root / "t-0" if place == "partition" else self.root
         home = self.far / "undo" if place == "elsewhere" else root
         self.layout = Layout(run=RUN, root=str(root), place=place, home=str(home))  # type: ignore[arg-type]
-        self.staging = Staging(
+        self.staging = JournalStage(
             self.layout,
             self.disk,
             command="reindex",
             created_ms=1,
-            site_root=str(root),
+            root=str(root),
             is_log_dir=place != "partition",
             trusted=TrustedDirectories([str(root), str(self.far)]),
         )

@@ -30,7 +30,7 @@ from kafkalog_core.storage.changing import trusted as trusted_module
 from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.changes import pieces
 from kafkalog_core.storage.changing.journal import parse_journal
-from kafkalog_core.storage.changing.journals import find_journals
+from kafkalog_core.storage.changing.journal_search import find_journals
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.text import json_text

@@ -158,7 +158,7 @@ _UNSEEN: Final = {
         "noticed; --level records notices it."
     ),
     "checksums": (
-        "Level checksums: records were not decoded. Contents that were written wrong under a good checksum are not "
+        "Level checksums: records were not decoded. ContentStage that were written wrong under a good checksum are not "
         "noticed; --level records notices them."
     ),
 }

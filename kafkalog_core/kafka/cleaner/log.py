@@ -15,8 +15,8 @@ from kafkalog_core.format.snapshot import decode_snapshot
 from kafkalog_core.kafka.producer_anomalies import markers_of
 from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates
 from kafkalog_core.kafka.rules import recovery_rules
+from kafkalog_core.storage.index_search import IndexPages
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
-from kafkalog_core.storage.segment_lookup import IndexPages
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:

@@ -35,8 +35,8 @@ from kafkalog_core.format.layout import (
 from kafkalog_core.kafka.producer_anomalies import markers_of
 from kafkalog_core.kafka.producers import CompletedTxn
 from kafkalog_core.kafka.start.segment import EMPTY_MARKER, first_empty_marker, marker_fault
+from kafkalog_core.storage.index_search import IndexPages
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
-from kafkalog_core.storage.segment_lookup import IndexPages
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:

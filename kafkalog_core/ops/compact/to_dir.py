@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.pool import Workers
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.repair.plan import Site
-    from kafkalog_core.storage.changing.new_dir import NewTree, Parts
+    from kafkalog_core.storage.changing.new_dir import NewTree, TaskAttempts
     from kafkalog_core.storage.partition import Partition
 
 __all__ = ["Written", "compact_to", "write_apart", "write_partition"]
@@ -125,9 +125,9 @@ class _Writing:
         pairs = list(zip(self._tasks, partitions, strict=True))
         if self._workers is None:
             return [write_partition(new, task, partition, progress) for task, partition in pairs]
-        parts = new.parts()
+        attempts = new.task_attempts()
         written = []
-        pieces = ((task.light(), partition, parts) for task, partition in pairs)
+        pieces = ((task.light(), partition, attempts) for task, partition in pairs)
         for each, partition in zip(self._workers.map(write_apart, pieces), partitions, strict=True):
             new.adopt(each.home, partition.name.raw)
             written.append(each)
@@ -154,12 +154,12 @@ class Written:
 def write_apart(
     task: CompactTask,
     partition: Partition,
-    parts: Parts,
+    attempts: TaskAttempts,
     advance: Callable[[int], None],
     known: KnownMap | None = None,
 ) -> Written:
     """Write a partition in a place of its own: the work of one worker. Raises as `compact_to` does."""
-    with parts.tree(partition.name.raw, Disk()) as tree:
+    with attempts.tree(partition.name.raw, Disk()) as tree:
         written = write_partition(tree, task, partition, Advance(advance), known)
         tree.sync()
     return written

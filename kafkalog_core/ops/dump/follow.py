@@ -25,7 +25,7 @@ from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.listing import FileInfo, list_directory, stat_path
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, Run, scan
-from kafkalog_core.storage.source import Change, Source, code_of_dir_error, code_of_error
+from kafkalog_core.storage.source import FileChange, Source, code_of_dir_error, code_of_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -101,7 +101,7 @@ class Tail:
             yield from self._refused(code_of_dir_error(error), error)
             return
         if self._directory not in {None, (directory.st_dev, directory.st_ino)} and self._file is not None:
-            yield self._reader.changed(Change.REPLACED, self._file)
+            yield self._reader.changed(FileChange.REPLACED, self._file)
             self._file, self._last_offset = None, None
         self._directory = (directory.st_dev, directory.st_ino)
         for file in unit.files[self._first(unit.files) :]:
@@ -191,7 +191,7 @@ class Tail:
         with Source.open(file.path) as source:
             if self._is_cut or (self._is_same(file) and not self._is_kept(source, file)):
                 self._go_back(source, file)
-                yield self._reader.changed(Change.SHRANK, file)
+                yield self._reader.changed(FileChange.SHRANK, file)
             elif not self._is_same(file):
                 self._position = self._position_behind(source, file)
                 self._report.files += self._file is None or self._file.path != file.path

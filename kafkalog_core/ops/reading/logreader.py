@@ -20,7 +20,7 @@ from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.framing import count_zeros
 from kafkalog_core.storage.scan import APPEND_CUT, Damage, Run, scan
-from kafkalog_core.storage.source import CHANGE_CODES, Change, Source
+from kafkalog_core.storage.source import CHANGE_CODES, FileChange, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -202,7 +202,7 @@ class LogReader:
         ]
         return rows_at(file.place, tables.DAMAGE, rows)
 
-    def changed(self, change: Change, file: LogFile) -> RowChunk:
+    def changed(self, change: FileChange, file: LogFile) -> RowChunk:
         """The `finding` row that says what has happened to a file while it was read."""
         return self._finding(CHANGE_CODES[change], file)
 
@@ -227,14 +227,14 @@ class LogReader:
     def _changes(self, source: Source, file: LogFile, last: Mark | None, part: FilePart = WHOLE) -> Iterator[Chunk]:
         if part.end is not None:  # the rest is said once of a file, behind its last part
             if source.size_bytes < part.end:
-                yield self.changed(Change.SHRANK, file)
+                yield self.changed(FileChange.SHRANK, file)
             return
         change = source.refresh()
-        if change in {Change.GREW, Change.MODIFIED} and last is not None and not last.stands_in(source):
-            change = Change.SHRANK  # and has grown again since
+        if change in {FileChange.GREW, FileChange.MODIFIED} and last is not None and not last.stands_in(source):
+            change = FileChange.SHRANK  # and has grown again since
         if source.size_bytes < file.file.size_bytes:
-            change = Change.SHRANK  # since it was listed
-        if change is not Change.NONE:
+            change = FileChange.SHRANK  # since it was listed
+        if change is not FileChange.NONE:
             yield self.changed(change, file)
 
 
@@ -242,7 +242,7 @@ def damage_severity(damage: Damage, source: Source, file: LogFile, unit: Unit) -
     """What is no loss: a batch that a broker is writing, and preallocated space that it will cut off."""
     if not file.is_last or damage.reason not in {"torn-tail", "zero-filled"}:
         return "error"
-    if damage.reason == "torn-tail" and source.refresh() is Change.GREW:
+    if damage.reason == "torn-tail" and source.refresh() is FileChange.GREW:
         return "info"
     end = damage.position + damage.size_bytes  # a preallocated file may have room for less than a header
     is_zeros = damage.is_zeros or (

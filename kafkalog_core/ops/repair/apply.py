@@ -5,12 +5,12 @@ all of it, the intent, the new content and copies of the old content, is fsynced
 order of the plan then frees space before anything is written next to the files.
 
 Without a journal of old content (`--no-undo`) the intent and the new content are staged next to the files, and a run
-that dies is finished from them (`apply --resume`). Where they do not fit, the first changes of the plan are made ahead
-of the intent, one by one and as few as leave enough room for it, or all (`storage.changing.ahead`). They are steps of
-the same plan in the same order, so that a broker that starts in between loses no more than with an intent. The same
-command again plans what is left to do. What it does not plan where nothing of a log is left to delete or cut, a start
-corrects: the checkpointed log start, leader epochs, snapshots, and indexes whose log is gone (`retention.staging`,
-`truncation.staging`).
+that dies is finished from them (`apply --resume`). Where they do not fit, the first changes of the plan are made
+directly, before the intent is written: one by one, and as few as leave enough space for it, or all
+(`storage.changing.staging.make_directly`). They are steps of the same plan in the same order, so that a broker that
+starts in between loses no more than with an intent. The same command again plans what is left to do. What it does not
+plan where nothing of a log is left to delete or cut, a start corrects: the checkpointed log start, leader epochs,
+snapshots, and indexes whose log is gone (`ops.retain.staging`, `ops.truncate.staging`).
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ from kafkalog_core.ops.repair.plan import Draft, Outcome, Plan, make_plan, plann
 from kafkalog_core.ops.repair.sheet import Sheet, change_row, counted_changes
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.storage.changing.changes import Change, fingerprint
-from kafkalog_core.storage.changing.commit import check_new, check_resumed, delete_remains, finish
+from kafkalog_core.storage.changing.commit import delete_remains, finish
+from kafkalog_core.storage.changing.file_states import check_new, check_resumed
 from kafkalog_core.storage.changing.journal import Journal, layout_for
-from kafkalog_core.storage.changing.journals import (
+from kafkalog_core.storage.changing.journal_search import (
     find_journals,
     leading_directory,
     real_path,
     resume_command,
     undo_command,
 )
-from kafkalog_core.storage.changing.space import existing_directory, free_bytes, made_ahead, spaces_for
-from kafkalog_core.storage.changing.staging import Contents, Staging, make_ahead
+from kafkalog_core.storage.changing.space import direct_count, existing_directory, free_bytes, spaces_for
+from kafkalog_core.storage.changing.staging import ContentStage, JournalStage, make_directly
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import WriteError
 from kafkalog_core.text import count_of
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from kafkalog_core.command_lines import CommandLine
     from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.ops.repair.plan_file import StoredPlan
-    from kafkalog_core.storage.changing.commit import States
+    from kafkalog_core.storage.changing.file_states import States
     from kafkalog_core.storage.changing.journal import Entry
     from kafkalog_core.storage.changing.writer import Disk
 
@@ -145,53 +146,53 @@ def apply_draft(draft: Draft, disk: Disk, *, now_ms: int, progress: Progress = N
     if not plan.changes:
         raise RefusedError("has nothing to apply: leave --apply out to see the plan", path=plan.request.site.root)
     root = plan.request.site.root
-    ahead = 0
+    direct = 0
     if draft.staging is None:
         for remains in find_journals(root).remains:
             if remains.is_new_content:
                 with suppress(KafkalogError):
                     delete_remains(disk, remains)
-        ahead = _made_ahead(draft, disk, now_ms)
+        direct = _made_directly(draft, disk, now_ms)
     staging = draft.staging or _staging(plan, disk, now_ms)
-    if ahead == len(plan.changes):
+    if direct == len(plan.changes):
         return replace(staging.journal, state="complete")
     try:
-        if draft.staging is None and not draft.outline.replay(staging, skip=ahead):
+        if draft.staging is None and not draft.outline.replay(staging, skip=direct):
             planner_of(plan.command)(plan.request, staging, progress)
-        check_drift(plan.changes[ahead:], staging.changes, plan.request.command_line, is_begun=ahead > 0)
+        check_drift(plan.changes[direct:], staging.changes, plan.request.command_line, is_begun=direct > 0)
         journal = staging.prepare()
         states = check_new(journal)
     except BaseException as error:
         staging.discard()
-        if ahead and isinstance(error, (KafkalogError, KeyboardInterrupt)):
-            raise _unfinished_ahead(plan, error, plan.changes[:ahead]) from error
+        if direct and isinstance(error, (KafkalogError, KeyboardInterrupt)):
+            raise _unfinished_direct(plan, error, plan.changes[:direct]) from error
         raise
     return _finish(journal, disk, states)
 
 
-def _made_ahead(draft: Draft, disk: Disk, now_ms: int) -> int:
+def _made_directly(draft: Draft, disk: Disk, now_ms: int) -> int:
     """Make the first changes of a run that keeps nothing, as few as its intent needs room; how many."""
     plan = draft.plan
     if plan.keeps_undo or not draft.outline.is_kept or len(plan.spaces) != 1:
         return 0
-    root, contents = plan.request.site.root, Contents()
-    ahead = plan.changes[: made_ahead(plan.changes, free_bytes(plan.spaces[0].path))]
-    draft.outline.replay(contents, most=len(ahead))
+    root, contents = plan.request.site.root, ContentStage()
+    direct = plan.changes[: direct_count(plan.changes, free_bytes(plan.spaces[0].path))]
+    draft.outline.replay(contents, most=len(direct))
     begun: list[Change] = []
     with disk.within(_trusted(root, None)):
         try:
-            begun.extend(make_ahead(disk, _free_run(plan, now_ms), ahead, contents))
+            begun.extend(make_directly(disk, _free_run(plan, now_ms), direct, contents))
         except (KafkalogError, KeyboardInterrupt) as error:
             is_ours = not isinstance(error, RefusedError)  # else somebody else has changed the last one
             made = [*begun[:-1], *(each for each in begun[-1:] if is_ours and fingerprint(each.path) != each.before)]
             if not made:
                 raise
-            raise _unfinished_ahead(plan, error, list(dict.fromkeys(made))) from error
-    return len(ahead)
+            raise _unfinished_direct(plan, error, list(dict.fromkeys(made))) from error
+    return len(direct)
 
 
-def _unfinished_ahead(plan: Plan, error: BaseException, made: Sequence[Change]) -> UnfinishedError:
-    """The error of a run that ended after some changes ahead of its intent, `made`; none of the others is made."""
+def _unfinished_direct(plan: Plan, error: BaseException, made: Sequence[Change]) -> UnfinishedError:
+    """The error of a run that ended after some direct changes, `made`; none of the others is made."""
     cause = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
     line = plan.request.command_line
     again = f"the same kafkalog {plan.command}" if line is None else line.with_options("--no-undo", "--apply")
@@ -275,16 +276,16 @@ def _result(change: Change) -> tuple[object, ...]:
     return change.kind, change.size_bytes, change.sha256, change.swap
 
 
-def _staging(plan: Plan, disk: Disk, now_ms: int) -> Staging:
+def _staging(plan: Plan, disk: Disk, now_ms: int) -> JournalStage:
     root = plan.request.site.root
     is_log_dir = plan.request.site.log_dir is not None
     layout = layout_for(_free_run(plan, now_ms), root, plan.changes, is_log_dir=is_log_dir, undo_to=plan.undo_to)
-    return Staging(
+    return JournalStage(
         layout,
         disk,
         command=plan.command,
         created_ms=now_ms,
-        site_root=root,
+        root=root,
         is_log_dir=is_log_dir,
         trusted=_trusted(root, plan.undo_to),
         keeps_old=plan.keeps_undo,

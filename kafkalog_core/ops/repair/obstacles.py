@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.kafka.assumptions import refusal, with_options
 from kafkalog_core.kafka.releases import LATEST
-from kafkalog_core.storage.changing.journals import (
+from kafkalog_core.storage.changing.journal_search import (
     find_journals,
     leading_directory,
     resume_command,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.ops.repair.plan import Plan
     from kafkalog_core.storage.changing.journal import Journal
-    from kafkalog_core.storage.changing.journals import Remains
+    from kafkalog_core.storage.changing.journal_search import Remains
     from kafkalog_core.storage.changing.space import Space
 
 __all__ = [

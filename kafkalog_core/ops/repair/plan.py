@@ -20,8 +20,8 @@ from kafkalog_core.kafka.settings import SettingsRequest
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, resolve
 from kafkalog_core.ops.repair.obstacles import obstacles_of
 from kafkalog_core.progress import NO_PROGRESS, Progress
-from kafkalog_core.storage.changing.changes import Change, Outline, Stage
-from kafkalog_core.storage.changing.journals import find_journals, remains_bytes
+from kafkalog_core.storage.changing.changes import Change, DryRunStage, Stage
+from kafkalog_core.storage.changing.journal_search import find_journals, remains_bytes
 from kafkalog_core.storage.changing.space import Space, spaces_for
 from kafkalog_core.storage.listing import list_directory, stat_path
 from kafkalog_core.storage.logdir import BROKER_KINDS, is_broker_dir, read_log_dir
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.ops.repair.loss import Loss
     from kafkalog_core.rows.chunk import RowChunk
-    from kafkalog_core.storage.changing.staging import Staging
+    from kafkalog_core.storage.changing.staging import JournalStage
     from kafkalog_core.storage.logdir import LogDir, PartitionPath
 
 __all__ = [
@@ -166,8 +166,8 @@ class Draft:
     """A plan, and what it takes to stage the same changes once more; `staging`: they are staged already."""
 
     plan: Plan
-    outline: Outline = field(repr=False)
-    staging: Staging | None = field(default=None, repr=False)
+    outline: DryRunStage = field(repr=False)
+    staging: JournalStage | None = field(default=None, repr=False)
 
     def discard(self) -> None:
         """Take away what is staged; the plan is not applied."""
@@ -190,13 +190,13 @@ def make_plan(
     progress: Progress = NO_PROGRESS,
 ) -> Draft:
     """Plan a command at one site: reads, and changes nothing. Raises what reading raises."""
-    outline = Outline(request.site.root)
+    outline = DryRunStage(request.site.root)
     outcome = planner_of(command)(request, outline, progress)
     changes = tuple(outline.changes)
     plan = Plan(
         command=command, request=request, changes=changes, outcome=outcome, undo_to=undo_to, keeps_undo=keeps_undo
     )
-    spaces = spaces_for(changes, undo_to, keeps_old=keeps_undo, makes_ahead=outline.is_kept)
+    spaces = spaces_for(changes, undo_to, keeps_old=keeps_undo, allows_direct=outline.is_kept)
     plan = replace(plan, spaces=_with_remains(spaces, request.site.root))
     return Draft(replace(plan, obstacles=obstacles_of(plan)), outline)
 

@@ -11,7 +11,7 @@ from kafkalog_core.format.names import journal_run, parse_directory_name
 from kafkalog_core.ops.repair.obstacles import interrupted_sentence
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
-from kafkalog_core.storage.changing.journals import Remains, held_bytes, leading_directory, undo_command
+from kafkalog_core.storage.changing.journal_search import Remains, held_bytes, leading_directory, undo_command
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:

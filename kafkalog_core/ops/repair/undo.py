@@ -21,18 +21,10 @@ from kafkalog_core.ops.repair.obstacles import (
     unreadable_sentence,
 )
 from kafkalog_core.storage.changing.changes import Change, fingerprint, grouped, makes_way
-from kafkalog_core.storage.changing.commit import (
-    check_old,
-    delete_remains,
-    is_stuck,
-    prune,
-    roll_back,
-    saved_problem,
-    state_of,
-    unfinished_files,
-)
-from kafkalog_core.storage.changing.journals import (
-    Found,
+from kafkalog_core.storage.changing.commit import delete_remains, prune, roll_back, unfinished_files
+from kafkalog_core.storage.changing.file_states import check_old, is_stuck, saved_problem, state_of
+from kafkalog_core.storage.changing.journal_search import (
+    FoundJournals,
     Remains,
     find_journals,
     leading_directory,
@@ -44,7 +36,7 @@ from kafkalog_core.storage.changing.journals import (
     untrusted_places,
 )
 from kafkalog_core.storage.changing.lock import holder_at_work
-from kafkalog_core.storage.changing.partial import left_out
+from kafkalog_core.storage.changing.partial_undo import left_out
 from kafkalog_core.storage.changing.space import Move, freed_bytes, rounded, spaces_of, write_problems
 from kafkalog_core.storage.changing.swap import swap_name
 from kafkalog_core.storage.listing import stat_path
@@ -55,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from kafkalog_core.storage.changing.changes import ChangeKind, Fingerprint
-    from kafkalog_core.storage.changing.commit import FileState, States
+    from kafkalog_core.storage.changing.file_states import FileState, States
     from kafkalog_core.storage.changing.journal import Entry, Journal
     from kafkalog_core.storage.changing.space import Space
     from kafkalog_core.storage.changing.writer import Disk
@@ -89,7 +81,7 @@ class Scope:
     """
 
     root: str
-    found: Found
+    found: FoundJournals
     partition: str | None = None
 
     def journal(self, run: str | None) -> Journal:
@@ -350,7 +342,7 @@ def _directory(path: str) -> str:
     return directory
 
 
-def _touching(found: Found, root: str, partition: str) -> Found:
+def _touching(found: FoundJournals, root: str, partition: str) -> FoundJournals:
     """Only the journals that changed something in a partition, and what may be left of such, whatever name leads there.
 
     A run that ended before it had changed anything may have left nothing but a file at the top of the log directory
@@ -368,7 +360,7 @@ def _touching(found: Found, root: str, partition: str) -> Found:
         if any(real_path(path).startswith(f"{real}/") for path in each.paths)
         or not any(os.path.dirname(path).startswith(f"{root}/") for path in each.paths)
     ]
-    return Found(tuple(journals), tuple(remains))
+    return FoundJournals(tuple(journals), tuple(remains))
 
 
 def _state_obstacles(journal: Journal) -> Iterator[str]:

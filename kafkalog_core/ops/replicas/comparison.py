@@ -21,13 +21,24 @@ if TYPE_CHECKING:
     from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.storage.listing import Segment
 
-__all__ = ["COMPARED", "Absence", "Contents", "Cursor", "Flaw", "Head", "Share", "Stretch", "contents_of", "lockstep"]
+__all__ = [
+    "COMPARED",
+    "Absence",
+    "ContentStage",
+    "Cursor",
+    "Flaw",
+    "Head",
+    "Share",
+    "Stretch",
+    "contents_of",
+    "lockstep",
+]
 
 
 _DIGEST_BYTES: Final = 16
 
 
-class Contents:
+class ContentStage:
     """Offsets of the records of one batch, ascending, and a digest of each.
 
     Of a record count its timestamp, key, value and headers: not the batch around it, which compaction writes anew.
@@ -45,9 +56,9 @@ class Contents:
         return dict(zip(self.offsets[begin:end], self.digests[begin:end], strict=True))
 
 
-def contents_of(memory: memoryview, batch: BatchColumns, max_bytes: int) -> Contents:
+def contents_of(memory: memoryview, batch: BatchColumns, max_bytes: int) -> ContentStage:
     """Decode a batch of one row. What of it cannot be decoded is not there."""
-    result = Contents()
+    result = ContentStage()
     for item in decode_run(memory, batch, max_bytes=max_bytes):
         if isinstance(item, RecordRun):
             _take(item, result)
@@ -56,7 +67,7 @@ def contents_of(memory: memoryview, batch: BatchColumns, max_bytes: int) -> Cont
     return result
 
 
-def _take(run: RecordRun, result: Contents) -> None:
+def _take(run: RecordRun, result: ContentStage) -> None:
     records, headers = run.records, run.records.headers
     names = ("timestamp_ms", "key_start", "key_size", "value_start", "value_size", "first_header", "header_count")
     columns = [records.column(name).tolist() for name in names]
@@ -314,7 +325,7 @@ class _Lane:
 
     cursor: Cursor
     at: int = -1
-    contents: Contents | None = None
+    contents: ContentStage | None = None
     trust: int = field(default=1 << 20)
 
     @property
@@ -337,7 +348,7 @@ class _Lane:
             return "behind" if is_torn else "damaged"
         return "damaged" if cursor.flaws else "gap"
 
-    def look(self, max_bytes: int) -> Contents:
+    def look(self, max_bytes: int) -> ContentStage:
         """The records of the head."""
         if self.contents is None:
             self.contents = contents_of(*self.cursor.batch(), max_bytes)

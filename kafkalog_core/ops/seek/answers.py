@@ -14,7 +14,8 @@ from kafkalog_core.kafka.releases import Release, Since
 if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.seek.seek import SeekTarget
-    from kafkalog_core.storage.lookup import PartitionLookup, Trace
+    from kafkalog_core.storage.lookup import PartitionLookup
+    from kafkalog_core.storage.lookup_trace import Trace
     from kafkalog_core.storage.segment_lookup import BatchPlace, RecordPlace
 
 __all__ = ["Answer", "Outcome", "broker_findings", "find"]

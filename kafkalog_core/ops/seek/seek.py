@@ -21,7 +21,8 @@ from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.listing import FileInfo, Segment, SegmentState, stat_path
 from kafkalog_core.storage.logdir import not_listed
-from kafkalog_core.storage.lookup import PartitionLookup, Trace
+from kafkalog_core.storage.lookup import PartitionLookup
+from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, ScanOptions
 from kafkalog_core.storage.source import code_of_error, denial

@@ -35,7 +35,7 @@ from kafkalog_core.ops.verify.companions import OWNERSHIP_CODES, check_directori
 from kafkalog_core.ops.verify.metadata_log import bootstrap_findings, quorum_findings, snapshot_findings
 from kafkalog_core.ops.verify.producers import check_partition_offsets
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
-from kafkalog_core.storage.changing.journals import leading_directory, resume_command, undo_command
+from kafkalog_core.storage.changing.journal_search import leading_directory, resume_command, undo_command
 from kafkalog_core.storage.logdir import PartitionPath, read_log_dir
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import code_of_error

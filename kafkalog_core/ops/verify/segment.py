@@ -21,7 +21,7 @@ from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, Seg
 from kafkalog_core.storage.listing import Segment, SegmentState
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
-from kafkalog_core.storage.source import CHANGE_CODES, Change, Source, code_of_error
+from kafkalog_core.storage.source import CHANGE_CODES, FileChange, Source, code_of_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -111,7 +111,7 @@ class _SegmentChecker:
         for check in (self._framing, *self._checks):
             check.finish(source.size_bytes)
         change = source.refresh()
-        if change is not Change.NONE:
+        if change is not FileChange.NONE:
             self._sink.add(CHANGE_CODES[change], source.path)
 
     def stop(self) -> None:
@@ -218,7 +218,7 @@ def _joined(damaged: DamageColumns, first: int, last: int) -> Damage:
 def _is_unfinished(damage: Damage, source: Source) -> bool:
     """Whether the file ended inside of a batch because a broker was just writing it."""
     is_tail = damage.size_bytes > 0 and damage.position + damage.size_bytes >= source.size_bytes
-    return is_tail and source.refresh() is Change.GREW
+    return is_tail and source.refresh() is FileChange.GREW
 
 
 class Reading(Protocol):

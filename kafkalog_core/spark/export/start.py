@@ -14,7 +14,8 @@ from kafkalog_core.ops.reading.compaction import Compaction
 from kafkalog_core.ops.reading.logfiles import unit_of_partition
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget
 from kafkalog_core.storage.logdir import not_listed
-from kafkalog_core.storage.lookup import PartitionLookup, Trace
+from kafkalog_core.storage.lookup import PartitionLookup
+from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import Source
 

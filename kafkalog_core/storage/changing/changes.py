@@ -1,9 +1,9 @@
 """What may be done to a file, as values: a plan is a list of them, and `writer.py` alone carries them out.
 
-A command stages its changes one after another, in the order in which they are to be made, while it reads the disk. What
-takes them decides what comes of it: `Outline` counts and hashes, so that a plan can be shown; the writer's own stage
-also lays new content down beside the journal, so that an apply reads the disk once. Nothing that a broker reads has
-changed when all is staged.
+A command stages its changes one after another, in the order in which they are to be made, while it reads the disk. The
+stage that receives them decides what happens: `DryRunStage` counts and hashes, so that a plan can be shown, and
+`staging.JournalStage` also writes the new content into the journal, so that an apply reads the disk once. A broker sees
+no change until all of them are staged.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ __all__ = [
     "WHOLE_BYTES",
     "Change",
     "ChangeKind",
+    "DryRunStage",
     "Fingerprint",
     "OneFile",
-    "Outline",
     "Stage",
     "fingerprint",
     "fingerprint_of_bytes",
@@ -282,7 +282,7 @@ KEPT_BYTES: Final = 32 * 1024 * 1024
 _LINKED: Final = "the file has another name elsewhere, so that a shorter copy takes its place and the other stays whole"
 
 
-class Outline:
+class DryRunStage:
     """A `Stage` that notes the changes.
 
     Args:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.storage.changing.writer import Disk, NewFile
 
-__all__ = ["NewDir", "NewTree", "Parts", "new_dir_problem"]
+__all__ = ["NewDir", "NewTree", "TaskAttempts", "new_dir_problem"]
 
 _SUFFIX: Final = ".kafkalog-unfinished"
 _PARTS: Final = ".kafkalog-parts"
@@ -189,12 +189,12 @@ class NewDir(NewTree):
         self.discard()
 
     # --- what other processes make ------------------------------------------------------------------------------------
-    def parts(self) -> Parts:
+    def task_attempts(self) -> TaskAttempts:
         """Where others make directories of it, each by itself, for `adopt`. Raises WriteError."""
         if self._parts is None:
             self._parts = self.path + _PARTS
             self._disk.make_directory(self._parts, self._of_directories)
-        return Parts(path=self._parts, like=self._like)
+        return TaskAttempts(path=self._parts, like=self._like)
 
     def adopt(self, home: str, name: str) -> None:
         """Take over a directory that was made among the parts. Raises WriteError."""
@@ -223,7 +223,7 @@ class NewDir(NewTree):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class TaskAttempts:
     """A place where several processes make parts of a new directory, none of which meets another.
 
     Args:

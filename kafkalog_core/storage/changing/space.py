@@ -22,10 +22,10 @@ __all__ = [
     "Move",
     "Space",
     "broker_files_around",
+    "direct_count",
     "existing_directory",
     "free_bytes",
     "freed_bytes",
-    "made_ahead",
     "place_problem",
     "rounded",
     "spaces_for",
@@ -152,7 +152,7 @@ def spaces_for(
     *,
     keeps_old: bool,
     is_other_device: bool = False,
-    makes_ahead: bool = True,
+    allows_direct: bool = True,
 ) -> tuple[Space, ...]:
     """What each file system needs for changes and their journal; empty where nothing is to be done.
 
@@ -162,7 +162,7 @@ def spaces_for(
         keeps_old: whether the journal keeps old content.
         is_other_device: assume that the journal is on a file system that holds none of the files, and leave that file
             system out; `undo_to` has no influence then.
-        makes_ahead: of a run that keeps nothing: whether changes can be made ahead of its intent, which they are only
+        allows_direct: of a run that keeps nothing: whether changes can be made ahead of its intent, which they are only
             where all files are on one file system.
     """
     if not changes:
@@ -177,7 +177,7 @@ def spaces_for(
         elif keeps_old:
             peaks[device] = _staged(group) + _directories(group)
         else:
-            peaks[device] = _least_staged(group, makes_ahead=makes_ahead and len(groups) == 1)
+            peaks[device] = _least_staged(group, allows_direct=allows_direct and len(groups) == 1)
     if undo_to is not None and home is not None:
         places[home] = existing_directory(undo_to)
         copied = [change for change in changes if _device(os.path.dirname(change.path)) != home]
@@ -208,7 +208,7 @@ def spaces_of(moves: Sequence[Move]) -> tuple[Space, ...]:
     return tuple(Space(path, peaks[device], free_bytes(path)) for device, path in places.items())
 
 
-def made_ahead(changes: Sequence[Change], free: int) -> int:
+def direct_count(changes: Sequence[Change], free: int) -> int:
     """Return how many of the first changes are made before the intent of a run that keeps nothing is written.
 
     The fewest after which there is room for all that is staged for the others; 0 where no number is enough.
@@ -309,8 +309,8 @@ def _made_or_staged(changes: Sequence[Change]) -> Iterator[tuple[int, int]]:
         used += sum(_written(change) - freed_bytes(change) for change in group)
 
 
-def _least_staged(changes: Sequence[Change], *, makes_ahead: bool) -> int:
-    return max(0, min(needed for count, needed in _made_or_staged(changes) if makes_ahead or not count))
+def _least_staged(changes: Sequence[Change], *, allows_direct: bool) -> int:
+    return max(0, min(needed for count, needed in _made_or_staged(changes) if allows_direct or not count))
 
 
 def _peak_of_moves(changes: Iterable[Change]) -> int:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import KafkalogError, RefusedError, StorageError
 from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.changes import (
+    DryRunStage,
     Fingerprint,
-    Outline,
     fingerprint,
     fingerprint_start,
     grouped,
@@ -33,7 +33,7 @@ from kafkalog_core.storage.changing.journal import (
     write_beginning,
     write_intent,
 )
-from kafkalog_core.storage.changing.journals import leave_pointer, leave_pointer_if_room, remove_pointer
+from kafkalog_core.storage.changing.journal_search import leave_pointer, leave_pointer_if_room, remove_pointer
 from kafkalog_core.storage.changing.space import free_bytes, rounded
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.trusted import TrustedDirectories
     from kafkalog_core.storage.changing.writer import Disk
 
-__all__ = ["Contents", "Staging", "make_ahead"]
+__all__ = ["ContentStage", "JournalStage", "make_directly"]
 
 
 _SPARE_BYTES: Final = 64 * 1024 * 1024
@@ -52,7 +52,7 @@ _OWNER_ONLY: Final = 0o700
 """Only users who can read the files may read the journal."""
 
 
-class Staging(Outline):
+class JournalStage(DryRunStage):
     """A `Stage` that writes.
 
     Args:
@@ -60,7 +60,7 @@ class Staging(Outline):
         disk: the door.
         command: what the run is called in the journal.
         created_ms: the time of the run.
-        site_root: the root of the plan.
+        root: the root of the plan.
         is_log_dir: whether that is a log directory.
         trusted: the directories that all files are reached from.
         keeps_old: whether old content is kept, so that the run can be taken back.
@@ -75,12 +75,12 @@ class Staging(Outline):
         *,
         command: str,
         created_ms: int,
-        site_root: str,
+        root: str,
         is_log_dir: bool,
         trusted: TrustedDirectories,
         keeps_old: bool = True,
     ) -> None:
-        super().__init__(site_root, kept_bytes=-1)
+        super().__init__(root, kept_bytes=-1)
         self._trusted = disk.trusted = trusted
         self._layout = layout
         self._disk = disk
@@ -275,7 +275,7 @@ _WRITTEN: Final = frozenset({"replace", "create"})
 Content = tuple[list[bytes | memoryview], str, int | None]
 
 
-class Contents:
+class ContentStage:
     """A `Stage` that collects new content by its path: the pieces, `like` and `mtime_ns`."""
 
     def __init__(self) -> None:
@@ -302,7 +302,7 @@ class Contents:
         """Pass over a deletion."""
 
 
-def make_ahead(disk: Disk, run: str, changes: Sequence[Change], contents: Contents) -> Iterator[Change]:
+def make_directly(disk: Disk, run: str, changes: Sequence[Change], contents: ContentStage) -> Iterator[Change]:
     """Make changes one by one, and yield each before it is made. The directories are locked.
 
     Args:
@@ -367,13 +367,13 @@ def _check(disk: Disk, path: str, before: Fingerprint | None) -> None:
         raise RefusedError("has changed since it was planned; run the same command again", path=path)
 
 
-def _attributes(disk: Disk, change: Change, contents: Contents) -> Attributes:
+def _attributes(disk: Disk, change: Change, contents: ContentStage) -> Attributes:
     if change.before is not None:
         return Attributes.of(change.path, disk.trusted)
     return Attributes.of_new_file(_content(disk, change, contents)[1], disk.trusted)
 
 
-def _content(disk: Disk, change: Change, contents: Contents) -> Content:
+def _content(disk: Disk, change: Change, contents: ContentStage) -> Content:
     """New content; of a file with a second name, which keeps its bytes, the start: a shorter copy takes its place."""
     found = contents.found.get(change.path)
     if found is not None:

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.storage.changing.attributes import Attributes
-    from kafkalog_core.storage.changing.commit import FileState as State
-    from kafkalog_core.storage.changing.commit import States
+    from kafkalog_core.storage.changing.file_states import FileState as State
+    from kafkalog_core.storage.changing.file_states import States
     from kafkalog_core.storage.changing.journal import Entry, Journal
     from kafkalog_core.storage.changing.writer import Disk
 
@@ -81,7 +81,7 @@ class Replacement:
         self._trusted = journal.trusted
         self._entries = [entry for entry, _ in steps]
         self._states = {entry.number: state for entry, state in steps if not entry.is_same or state == "halfway"}
-        self._told = [(entry, state) for entry, state in steps if not entry.is_same and state != "halfway"]
+        self._known = [(entry, state) for entry, state in steps if not entry.is_same and state != "halfway"]
         self._directory = os.path.dirname(journal.path_of(self._entries[0]))
         base = self._entries[0].swap or 0
         self._guard = f"{self._directory}/{segment_file_name(base, FileKind.LOG, FileState.CLEANED)}"
@@ -89,19 +89,19 @@ class Replacement:
     @property
     def is_mixed(self) -> bool:
         """Whether some files are as before and others as afterwards; what a start has made again does not count."""
-        return len({state for _, state in self._told}) > 1
+        return len({state for _, state in self._known}) > 1
 
     @property
     def _is_old(self) -> bool:
         """Whether no file tells that it is as afterwards."""
-        return all(state == "before" for _, state in self._told)
+        return all(state == "before" for _, state in self._known)
 
     # --- there --------------------------------------------------------------------------------------------------------
     def make(self) -> None:
         """Put the new files in place of the old ones, or go on where an earlier run has stopped."""
         new = sorted((entry for entry in self._entries if entry.after is not None), key=self._order)
         waiting = [entry for entry in new if self._waits(entry)]  # without parts that are in place and stay as they are
-        if self._is_old and (waiting or self._told):
+        if self._is_old and (waiting or self._known):
             self._lay_down(waiting, is_back=False)
         for entry in self._entries:
             if entry.after is None:
@@ -115,7 +115,7 @@ class Replacement:
         """Put the old files in place of the new ones, or go on where an earlier run has stopped."""
         old = sorted((entry for entry in self._entries if entry.before is not None), key=self._order)
         swapped = [entry for entry in old if not entry.path.endswith(_SNAPSHOT)]
-        if self._is_old and self._told:
+        if self._is_old and self._known:
             self._withdraw()
             again = self._made_again()
             if again:

@@ -19,10 +19,10 @@ from kafkalog_core.ops.repair import plan as plan_module
 from kafkalog_core.ops.repair.apply import apply_draft, check_drift, resume
 from kafkalog_core.ops.repair.plan import Outcome, PlanRequest, make_plan, site_of
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
-from kafkalog_core.storage.changing import commit, space
+from kafkalog_core.storage.changing import file_states, space
 from kafkalog_core.storage.changing import space as permission
 from kafkalog_core.storage.changing.changes import WHOLE_BYTES
-from kafkalog_core.storage.changing.journals import held_bytes
+from kafkalog_core.storage.changing.journal_search import held_bytes
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import (
     LOG,
@@ -338,8 +338,8 @@ def test_what_changes_right_before_the_first_file_is_refused_and_nothing_stays(r
 @pytest.mark.parametrize("at", ["apply", "undo"])
 def test_all_is_checked_once_before_the_first_file(root: Path, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
-    whole_hash = commit.whole_hash
-    monkeypatch.setattr(commit, "whole_hash", lambda path, trusted: seen.append(path) or whole_hash(path, trusted))
+    whole_hash = file_states.whole_hash
+    monkeypatch.setattr(file_states, "whole_hash", lambda path, trusted: seen.append(path) or whole_hash(path, trusted))
     apply_to(root, NoLinks())
     if at == "undo":
         plan = plan_undo(scope_of(str(root)))

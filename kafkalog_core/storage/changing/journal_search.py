@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.writer import Disk
 
 __all__ = [
-    "Found",
+    "FoundJournals",
     "Remains",
     "UntrustedPlace",
     "find_journals",
@@ -156,7 +156,7 @@ class Remains:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundJournals:
     """Journals by their names, which is the order of their times, and what is left of others."""
 
     journals: tuple[Journal, ...] = ()
@@ -185,7 +185,7 @@ class _Traces:
     is_begun: bool = False
 
 
-def find_journals(root: str, also: Iterable[str] = ()) -> Found:
+def find_journals(root: str, also: Iterable[str] = ()) -> FoundJournals:
     """The journals in a directory and in those directly below it. Raises NotFoundError or AccessError for itself.
 
     Args:
@@ -193,7 +193,7 @@ def find_journals(root: str, also: Iterable[str] = ()) -> Found:
         also: absolute paths of other directories that the user named: where the journal is elsewhere, its directory, or
             the one that it changed; and those that partitions below `root` are links to.
     """
-    return _Search(root, tuple(dict.fromkeys((root, *also)))).found()
+    return _JournalSearch(root, tuple(dict.fromkeys((root, *also)))).found()
 
 
 def untrusted_places(journal: Journal) -> list[UntrustedPlace]:
@@ -266,7 +266,7 @@ def held_bytes(journal: Journal) -> int:
     return total
 
 
-def remains_bytes(found: Found) -> int:
+def remains_bytes(found: FoundJournals) -> int:
     """Return what the next run frees: the new content that runs left that never put it in place, in bytes."""
     statuses = (
         remains.trusted.status(path) for remains in found.remains if remains.is_new_content for path in remains.paths
@@ -279,7 +279,7 @@ def real_path(path: str) -> str:
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
-class _Search:
+class _JournalSearch:
     """One look at a directory. Links to partitions are followed to read; what is changed is not reached through them.
 
     Args:
@@ -294,7 +294,7 @@ class _Search:
         self._reader = TrustedDirectories((os.path.dirname(root), *named), follows_links=True)
         self._runs: dict[str, _Traces] = {}
 
-    def found(self) -> Found:
+    def found(self) -> FoundJournals:
         for directory in (self._root, *_directories(self._root)):
             for name in self._names(directory):
                 run = journal_run(name)
@@ -302,7 +302,7 @@ class _Search:
                     self._see(run, directory, f"{directory}/{name}")
         journals = [traces.journal for traces in self._runs.values() if traces.journal is not None]
         remains = [self._remains(run, traces) for run, traces in sorted(self._runs.items()) if traces.journal is None]
-        return Found(tuple(sorted(journals, key=lambda journal: journal.order)), tuple(remains))
+        return FoundJournals(tuple(sorted(journals, key=lambda journal: journal.order)), tuple(remains))
 
     def _names(self, directory: str) -> list[str]:
         try:

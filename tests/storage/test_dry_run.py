@@ -13,7 +13,7 @@ import pytest
 from kafkalog_core.errors import AccessError, RefusedError
 from kafkalog_core.ops.repair.plan import PLANNERS, Outcome
 from kafkalog_core.storage.changing import changes as fingerprint_module
-from kafkalog_core.storage.changing.changes import Change, Fingerprint, Outline, fingerprint
+from kafkalog_core.storage.changing.changes import Change, DryRunStage, Fingerprint, fingerprint
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.source import Source  # noqa: TC001 -- patched
 from tests.storage.repairs import LATER, LOG, apply_to, make_dir, snapshot, undo_all
@@ -39,7 +39,7 @@ def print_of(path: Path) -> Fingerprint:
 def test_every_kind(root: Path) -> None:
     log, index = root / "t-0" / LOG, root / "t-0" / "00000000000000000000.index"
     before = snapshot(root)
-    outline = Outline(str(root))
+    outline = DryRunStage(str(root))
     written = outline.write(str(index), iter([b"ab", b"c"]), why="w", like=str(log))
     assert written == Change(
         kind="replace", path=str(index), before=print_of(index), size_bytes=3, sha256=sha(b"abc"), why="w"
@@ -59,14 +59,14 @@ def test_every_kind(root: Path) -> None:
 
 def test_what_is_so_already_is_no_change(root: Path) -> None:
     log, index = root / "t-0" / LOG, root / "t-0" / "00000000000000000000.index"
-    outline = Outline(str(root))
+    outline = DryRunStage(str(root))
     assert outline.write(str(index), [index.read_bytes()], why="w", like=str(log)) is None
     assert outline.cut(str(log), log.stat().st_size, why="c") is None
     assert outline.cut(str(log), log.stat().st_size + 1, why="c") is None
     assert outline.cut(str(root / "t-0" / "none"), 1, why="c") is None
     assert outline.remove(str(root / "t-0" / "none"), why="r") is None
     assert outline.changes == []
-    assert outline.replay(Outline(str(root)))
+    assert outline.replay(DryRunStage(str(root)))
 
 
 def plan_same(request: PlanRequest, stage: Stage, progress: object) -> Outcome:
@@ -84,7 +84,7 @@ def plan_same(request: PlanRequest, stage: Stage, progress: object) -> Outcome:
 @pytest.mark.usefixtures("no_waiting")
 def test_what_is_so_already_leaves_nothing_in_the_journal(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was written next to the journal to be compared, under the number of the change that comes next."""
-    monkeypatch.setitem(PLANNERS, "reindex", "tests.storage.test_outline:plan_same")
+    monkeypatch.setitem(PLANNERS, "reindex", "tests.storage.test_dry_run:plan_same")
     before = snapshot(root)
     journal = apply_to(root, Disk())
     assert [entry.path for entry in journal.entries] == ["new"]
@@ -97,7 +97,7 @@ def test_a_part_of_a_replacement_is_taken_even_where_it_is_so_already(root: Path
     """Else a start that completes the replacement would find no such file among what takes the old ones' place."""
     log, index = root / "t-0" / LOG, root / "t-0" / "00000000000000000000.index"
     path, content = str(index), index.read_bytes()
-    outline, again = Outline(str(root)), Outline(str(root))
+    outline, again = DryRunStage(str(root)), DryRunStage(str(root))
     change = outline.write(path, [content], why="", like=str(log), swap=0)
     gone = outline.remove(str(root / "t-0" / LATER), why="", swap=0)
     assert change is not None
@@ -112,7 +112,7 @@ def test_a_log_with_a_second_name_is_not_cut_in_place(root: Path) -> None:
     log = root / "t-0" / LOG
     (root.parent / "backup").mkdir()
     os.link(log, root.parent / "backup" / LOG)
-    change = Outline(str(root)).cut(str(log), 100, why="cut")
+    change = DryRunStage(str(root)).cut(str(log), 100, why="cut")
     assert change is not None
     assert (change.kind, change.size_bytes, change.sha256) == ("replace", 100, sha(log.read_bytes()[:100]))
     assert "another name elsewhere" in change.why
@@ -122,7 +122,7 @@ def test_a_log_with_a_second_name_is_not_cut_in_place(root: Path) -> None:
 def test_replay(root: Path, kept_bytes: int) -> None:
     log, index = root / "t-0" / LOG, root / "t-0" / "00000000000000000000.index"
     os.link(log, root.parent / "backup.log")
-    outline = Outline(str(root), kept_bytes=kept_bytes)
+    outline = DryRunStage(str(root), kept_bytes=kept_bytes)
     outline.write(str(index), iter([b"ab", bytearray(b"c" * 9)]), why="w", like=str(log), mtime_ns=5)
     outline.write(
         str(root / "t-0" / "leader-epoch-checkpoint"),
@@ -132,7 +132,7 @@ def test_replay(root: Path, kept_bytes: int) -> None:
     )
     outline.cut(str(log), 100, why="c")
     outline.remove(str(root / "meta.properties"), why="r")
-    again = Outline(str(root))
+    again = DryRunStage(str(root))
     if outline.replay(again):
         assert kept_bytes == 10_000
         assert again.changes == outline.changes
@@ -143,7 +143,7 @@ def test_replay(root: Path, kept_bytes: int) -> None:
 
 def test_replay_of_a_part_makes_the_changes_of_that_part(root: Path) -> None:
     """A run without undo makes the first changes ahead of its intent, and stages the others."""
-    partition, outline = root / "t-0", Outline(str(root))
+    partition, outline = root / "t-0", DryRunStage(str(root))
     log = str(partition / LOG)
     outline.write(str(partition / "a"), [b"a"], why="w", like=log)
     same = partition / "leader-epoch-checkpoint"
@@ -155,7 +155,7 @@ def test_replay_of_a_part_makes_the_changes_of_that_part(root: Path) -> None:
     assert len(outline.changes) == 5
     for skip in range(6):
         for most in (None, *range(6)):
-            again = Outline(str(root))
+            again = DryRunStage(str(root))
             assert outline.replay(again, skip=skip, most=most)
             assert again.changes == outline.changes[skip:most], (skip, most)
 
@@ -163,17 +163,17 @@ def test_replay_of_a_part_makes_the_changes_of_that_part(root: Path) -> None:
 def test_new_content_is_kept_for_a_replay_up_to_32_mib(root: Path) -> None:
     """More would fill the memory; an apply reads the logs a second time then."""
     log, piece = str(root / "t-0" / LOG), bytes(1024 * 1024)
-    outline = Outline(str(root))
+    outline = DryRunStage(str(root))
     outline.write(str(root / "t-0" / "large"), (piece for _ in range(32)), why="w", like=log)
     assert outline.is_kept
     outline.write(str(root / "t-0" / "small"), [b"x"], why="w", like=log)
     assert not outline.is_kept
-    assert not outline.replay(Outline(str(root)))
+    assert not outline.replay(DryRunStage(str(root)))
 
 
 @pytest.mark.parametrize(("kept_bytes", "is_kept"), [(11, True), (10, False)])
 def test_new_content_of_exactly_the_size_that_is_kept_is_kept(root: Path, kept_bytes: int, is_kept: bool) -> None:
-    outline, again = Outline(str(root), kept_bytes=kept_bytes), Outline(str(root))
+    outline, again = DryRunStage(str(root), kept_bytes=kept_bytes), DryRunStage(str(root))
     log = str(root / "t-0" / LOG)
     outline.write(str(root / "t-0" / "a"), iter([b"abc", bytearray(b"defgh")]), why="w", like=log)
     outline.write(str(root / "t-0" / "b"), [b"ijk"], why="w", like=log)
@@ -184,11 +184,11 @@ def test_new_content_of_exactly_the_size_that_is_kept_is_kept(root: Path, kept_b
 @pytest.mark.parametrize("name", ["a/b/c", "../x", "t-0/../../x", "", "./x", "t-0//x", "x/"])
 def test_nowhere_else(root: Path, name: str) -> None:
     with pytest.raises(RefusedError, match="is not a file of"):
-        Outline(str(root)).write(f"{root}/{name}", [], why="w", like=str(root / "t-0" / LOG))
+        DryRunStage(str(root)).write(f"{root}/{name}", [], why="w", like=str(root / "t-0" / LOG))
 
 
 def test_not_twice(root: Path) -> None:
-    outline = Outline(str(root))
+    outline = DryRunStage(str(root))
     outline.remove(str(root / "t-0" / LOG), why="r")
     with pytest.raises(RefusedError, match="changed twice"):
         outline.write(str(root / "t-0" / LOG), [b"x"], why="w", like=str(root / "meta.properties"))
@@ -197,7 +197,7 @@ def test_not_twice(root: Path) -> None:
 def test_links_and_directories_are_not_changed(root: Path) -> None:
     (root / "t-0" / "link").symlink_to(root / "meta.properties")
     (root / "t-0" / "sub").mkdir()
-    outline = Outline(str(root))
+    outline = DryRunStage(str(root))
     with pytest.raises(AccessError, match="symbolic link"):
         outline.remove(str(root / "t-0" / "link"), why="r")
     with pytest.raises(AccessError, match="no regular file"):

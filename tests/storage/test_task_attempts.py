@@ -1,4 +1,4 @@
-"""Parts of a new directory that several processes make: what is adopted is in it, and nothing else is left anywhere."""
+"""A new directory that several processes write: what is adopted is in it, and nothing else is left anywhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import crc32c
 import pytest
 
-from kafkalog_core.storage.changing.new_dir import NewDir, Parts, new_dir_problem
+from kafkalog_core.storage.changing.new_dir import NewDir, TaskAttempts, new_dir_problem
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from tests.storage.repairs import CountingDisk, DyingDisk, FailingDisk, Killed
 
@@ -27,7 +27,7 @@ def fill(tree: NewTree, name: str, content: bytes) -> NewTree:
     return tree
 
 
-def make_part(parts: Parts, name: str, content: bytes) -> str:
+def make_part(parts: TaskAttempts, name: str, content: bytes) -> str:
     """The work of another process."""
     with parts.tree(name, Disk()) as tree:
         fill(tree, name, content).sync()
@@ -36,7 +36,7 @@ def make_part(parts: Parts, name: str, content: bytes) -> str:
 
 def make(path: Path, disk: Disk) -> None:
     with NewDir(str(path), disk=disk, like=str(path.parent)) as new:
-        parts = new.parts()
+        parts = new.task_attempts()
         for name, content in (("t-0", b"zero"), ("t-1", b"one")):
             make_part(parts, name, b"of a worker that died")
             new.adopt(make_part(parts, name, content), name)
@@ -58,7 +58,7 @@ def test_what_was_adopted_is_there_and_no_attempt_is_left(tmp_path: Path) -> Non
 
 
 def test_who_is_still_at_work_finds_no_place_though_an_earlier_run_left_something(tmp_path: Path) -> None:
-    """Parts get another name before anything of them is deleted."""
+    """The directory of the attempts gets another name before anything of them is deleted."""
     parts, ended = tmp_path / "new.kafkalog-parts", tmp_path / "new.kafkalog-ended-parts"
     (ended / "t-0.1").mkdir(parents=True)
     (ended / "t-0.1" / "left").touch()
@@ -92,7 +92,7 @@ def test_what_was_adopted_is_fsynced_under_its_new_name_before_the_whole_has_its
 
 def test_attempts_at_the_same_do_not_meet(tmp_path: Path) -> None:
     with NewDir(str(tmp_path / "new"), disk=Disk(), like=str(tmp_path)) as new:
-        parts = new.parts()
+        parts = new.task_attempts()
         with parts.tree("t-0", Disk()) as one, parts.tree("t-0", Disk()) as other:
             fill(other, "t-0", b"other")
             fill(one, "t-0", b"one")
@@ -104,7 +104,7 @@ def test_attempts_at_the_same_do_not_meet(tmp_path: Path) -> None:
 
 def test_an_attempt_that_fails_takes_away_what_it_made(tmp_path: Path) -> None:
     with NewDir(str(tmp_path / "new"), disk=Disk(), like=str(tmp_path)) as new:
-        parts = new.parts()
+        parts = new.task_attempts()
         with pytest.raises(WriteError), parts.tree("t-0", Disk()) as tree:
             fill(tree, "t-0", b"half").directory("t-0")
         assert os.listdir(parts.path) == []
@@ -113,7 +113,7 @@ def test_an_attempt_that_fails_takes_away_what_it_made(tmp_path: Path) -> None:
 
 def test_who_comes_too_late_finds_no_place(tmp_path: Path) -> None:
     with NewDir(str(tmp_path / "new"), disk=Disk(), like=str(tmp_path)) as new:
-        parts = new.parts()
+        parts = new.task_attempts()
         new.adopt(make_part(parts, "t-0", b"one"), "t-0")
         late = parts.tree("t-0", Disk())
         tree = late.__enter__()
@@ -140,7 +140,7 @@ def test_who_makes_a_part_while_the_rest_is_taken_away_finds_no_place(tmp_path: 
 
     disk = Late()
     with NewDir(str(tmp_path / "new"), disk=disk, like=str(tmp_path)) as new:
-        parts = new.parts()
+        parts = new.task_attempts()
         make_part(parts, "t-0", b"of a worker that died")
         disk.parts = parts.path
         new.commit()
@@ -174,7 +174,7 @@ def test_a_byte_that_the_disk_changed_is_noticed(tmp_path: Path, new_digest: dic
 
 def test_without_a_commit_nothing_is_left(tmp_path: Path) -> None:
     with NewDir(str(tmp_path / "new"), disk=Disk(), like=str(tmp_path)) as new:
-        parts = new.parts()
+        parts = new.task_attempts()
         new.adopt(make_part(parts, "t-0", b"one"), "t-0")
         make_part(parts, "t-1", b"not adopted")
     assert os.listdir(tmp_path) == []

@@ -12,7 +12,7 @@ import pytest
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.storage.changing import staging
 from kafkalog_core.storage.changing.changes import Change, fingerprint
-from kafkalog_core.storage.changing.staging import Contents, make_ahead
+from kafkalog_core.storage.changing.staging import ContentStage, make_directly
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from tests.storage.repairs import LATER, LOG, OWNER, Killed, UnlinkingDisk, make_dir, names_of_ours, snapshot
 
@@ -53,9 +53,9 @@ def change(path: Path, kind: str, size_bytes: int | None = None) -> Change:
     return Change(kind=kind, path=str(path), before=before, size_bytes=size_bytes, sha256=None, why="")  # type: ignore[arg-type]
 
 
-def make(disk: AheadDisk, changes: list[Change], contents: Contents | None = None) -> list[tuple[str, str]]:
+def make(disk: AheadDisk, changes: list[Change], contents: ContentStage | None = None) -> list[tuple[str, str]]:
     """The steps, and before those of a change `next` with its file."""
-    for each in make_ahead(disk, RUN, changes, contents or Contents()):
+    for each in make_directly(disk, RUN, changes, contents or ContentStage()):
         disk.seen.append(("next", os.path.basename(each.path)))
     return disk.seen
 
@@ -67,7 +67,7 @@ def written(name: str, number: int) -> list[tuple[str, str]]:
 
 
 def test_each_change_is_on_the_disk_before_the_next_one_and_files_keep_what_they_had(partition: Path) -> None:
-    old, contents = snapshot(partition), Contents()
+    old, contents = snapshot(partition), ContentStage()
     contents.write(str(partition / EPOCHS), iter([b"0\n", b"0\n"]), why="", like=str(partition / LOG))
     contents.write(str(partition / SNAPSHOT), [b"new"], why="", like=str(partition / LOG), mtime_ns=1_500_000_000_123)
     changes = [
@@ -101,7 +101,7 @@ def test_indexes_make_way_for_each_other_where_there_is_one_byte_less_than_both_
     """The offset index is deleted first and written last: as long as it is missing a start builds all of them."""
     if is_new:
         (partition / TIMES).unlink()
-    old, contents = snapshot(partition), Contents()
+    old, contents = snapshot(partition), ContentStage()
     changes = []
     for name, size_bytes in ((INDEX, 8), (TIMES, BLOCK_BYTES + 12)):
         contents.write(str(partition / name), [b"\1" * size_bytes], why="", like=str(partition / LOG), mtime_ns=7)
@@ -136,7 +136,7 @@ def test_indexes_make_way_for_each_other_where_there_is_one_byte_less_than_both_
 
 def test_other_files_do_not_make_way_on_a_full_disk(partition: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "free_bytes", lambda path: 0)
-    contents = Contents()
+    contents = ContentStage()
     contents.write(str(partition / EPOCHS), [b"0\n0\n"], why="", like=str(partition / LOG))
     assert make(AheadDisk(), [change(partition / EPOCHS, "replace", 4)], contents) == written(EPOCHS, 1)
 
@@ -154,7 +154,7 @@ def test_of_a_file_with_a_second_name_a_shorter_copy_takes_the_place(partition: 
 
 
 def test_a_new_file_at_the_top_is_of_the_owner_of_the_directory(partition: Path) -> None:
-    top, contents = partition.parent, Contents()
+    top, contents = partition.parent, ContentStage()
     top.chmod(0o750)
     path = top / "cleaner-offset-checkpoint"
     contents.write(str(path), [b"0\n0\n"], why="", like=str(top))
@@ -171,7 +171,7 @@ def test_a_file_that_cannot_be_finished_leaves_nothing_but_after_a_kill(
     partition: Path, step: str, error: BaseException
 ) -> None:
     """What a killed process leaves has the name of a run, which the next run deletes."""
-    old, contents = snapshot(partition), Contents()
+    old, contents = snapshot(partition), ContentStage()
     contents.write(str(partition / EPOCHS), [b"0\n0\n"], why="", like=str(partition / LOG))
     temporary = f"{RUN}.0001.tmp"
     disk = AheadDisk((step, EPOCHS if step == "rename" else temporary), error)
@@ -187,10 +187,10 @@ def test_a_disk_that_refuses_to_delete_what_could_not_be_finished_the_first_erro
             if what in {"rename", "unlink"}:
                 raise OSError(errno.EIO, f"no {what}")
 
-    contents = Contents()
+    contents = ContentStage()
     contents.write(str(partition / EPOCHS), [b"0\n0\n"], why="", like=str(partition / LOG))
     with pytest.raises(WriteError, match="no rename"):
-        list(make_ahead(Failing(), RUN, [change(partition / EPOCHS, "replace", 4)], contents))
+        list(make_directly(Failing(), RUN, [change(partition / EPOCHS, "replace", 4)], contents))
 
 
 @pytest.mark.parametrize("is_full", [False, True])
@@ -198,7 +198,7 @@ def test_an_index_that_changed_is_neither_deleted_nor_replaced(
     partition: Path, monkeypatch: pytest.MonkeyPatch, is_full: bool
 ) -> None:
     monkeypatch.setattr(staging, "free_bytes", lambda path: 0 if is_full else BLOCK_BYTES)
-    contents, planned = Contents(), change(partition / INDEX, "replace", 8)
+    contents, planned = ContentStage(), change(partition / INDEX, "replace", 8)
     contents.write(planned.path, [b"\1" * 8], why="", like=str(partition / LOG))
     (partition / INDEX).write_bytes(b"other")
     disk = AheadDisk()
@@ -213,9 +213,9 @@ def test_a_file_that_came_in_place_of_one_that_made_way_is_not_overwritten(
     partition: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staging, "free_bytes", lambda path: 0)
-    contents, planned = Contents(), change(partition / INDEX, "replace", 8)
+    contents, planned = ContentStage(), change(partition / INDEX, "replace", 8)
     contents.write(planned.path, [b"\1" * 8], why="", like=str(partition / LOG))
-    made = make_ahead(Disk(), RUN, [planned], contents)
+    made = make_directly(Disk(), RUN, [planned], contents)
     assert next(made) == next(made) == planned
     assert not (partition / INDEX).exists()
     (partition / INDEX).write_bytes(b"of a broker")

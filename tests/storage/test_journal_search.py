@@ -14,11 +14,11 @@ import pytest
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import DeniedError, NotFoundError
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
-from kafkalog_core.storage.changing import journals as journals_module
+from kafkalog_core.storage.changing import journal_search as journals_module
 from kafkalog_core.storage.changing.changes import Change
 from kafkalog_core.storage.changing.journal import layout_for
-from kafkalog_core.storage.changing.journals import (
-    Found,
+from kafkalog_core.storage.changing.journal_search import (
+    FoundJournals,
     UntrustedPlace,
     find_journals,
     held_bytes,
@@ -161,7 +161,7 @@ def test_a_partition_that_cannot_be_listed_has_none_and_the_directory_itself_has
         with pytest.raises(DeniedError):
             find_journals(str(root))
     else:
-        assert find_journals(str(root)) == Found()
+        assert find_journals(str(root)) == FoundJournals()
 
 
 def test_a_link_is_the_one_place_that_was_not_named(root: Path, tmp_path: Path) -> None:

@@ -1,0 +1,138 @@
+"""Kafka's binary search over an index file, which reads no page but those that it looks at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.format.index import split_size
+from kafkalog_core.format.layout import DISK_BLOCK_BYTES
+
+if TYPE_CHECKING:
+    from kafkalog_core.format.layout import Layout
+    from kafkalog_core.storage.source import Source
+
+__all__ = ["WARM_BYTES", "IndexPages", "IndexSearch"]
+
+
+WARM_BYTES: Final = 8192
+"""Kafka's warm section: with pages of 4 KiB three at most, all of which every search in it touches."""
+
+
+@dataclass(slots=True)
+class IndexSearch:
+    """One search: `lower` is the last slot whose key is not above the one that was searched, null: none is.
+
+    `upper` is the first slot whose key is not below it, or, as Kafka has it, the one behind an equal key; null: none.
+    `slots` were looked at, in this order.
+    """
+
+    key: int
+    lower: int | None = None
+    upper: int | None = None
+    slots: list[int] = field(default_factory=list)
+
+
+class IndexPages:
+    """The entries of one index file, read by pages of 4 KiB.
+
+    A broker that opens the file takes all `capacity` entries for used ones. Zeros at its end, room for entries to come,
+    are left out as soon as a search ends among them: `count` are the others.
+    """
+
+    def __init__(self, source: Source, layout: Layout) -> None:
+        self._source = source
+        self._layout = layout
+        self._pages: dict[int, bytes] = {}
+        self.path = source.path
+        self.capacity, self.partial_bytes = split_size(layout, source.size_bytes)
+        self.count = self.capacity
+
+    @property
+    def pages(self) -> list[int]:
+        """Numbers of the pages that were read, in ascending order."""
+        return sorted(self._pages)
+
+    @property
+    def last(self) -> tuple[int, int] | None:
+        """The last entry as a broker sees it, zeros or not; null: there is none. Raises UnreadableError."""
+        return self.entry(self.capacity - 1) if self.capacity else None
+
+    def entry(self, slot: int) -> tuple[int, int]:
+        """The two fields of one entry. Raises UnreadableError."""
+        first, second = self._layout.struct.unpack(self._bytes(slot))
+        return first, second
+
+    def search(self, key: int, *, column: int = 0, has_warm_section: bool = True) -> IndexSearch:
+        """IndexSearch the entries in use by one of their fields. Raises UnreadableError."""
+        found = self.search_all(key, column=column, has_warm_section=has_warm_section)
+        if found.lower is None or any(self._bytes(found.lower)):
+            return found
+        self.count = self._used()
+        slots = found.slots
+        found = self._search(key, self.count, column, has_warm_section=has_warm_section)
+        found.slots[:0] = [slot for slot in slots if slot not in found.slots]
+        return found
+
+    def search_all(self, key: int, *, column: int = 0, has_warm_section: bool = True) -> IndexSearch:
+        """IndexSearch all entries, as a broker does that has just opened the file. Raises UnreadableError."""
+        return self._search(key, self.capacity, column, has_warm_section=has_warm_section)
+
+    def _search(self, key: int, count: int, column: int, *, has_warm_section: bool) -> IndexSearch:
+        found = IndexSearch(key)
+        if not count:
+            return found
+        low, high = 0, count - 1
+        warm = max(0, high - WARM_BYTES // self._layout.size)
+        if has_warm_section and self._key(warm, column, found) < key:
+            low = warm
+        elif self._key(0, column, found) > key:
+            found.upper = 0
+            return found
+        elif has_warm_section:
+            high = warm
+        self._bisect(found, low, high, column)
+        if found.upper is None and found.lower is not None and found.lower < count - 1:
+            found.upper = found.lower + 1
+        return found
+
+    def _bisect(self, found: IndexSearch, low: int, high: int, column: int) -> None:
+        while low < high:
+            middle = (low + high + 1) >> 1
+            value = self._key(middle, column, found)
+            if value > found.key:
+                high = middle - 1
+            elif value < found.key:
+                low = middle
+            else:
+                found.lower = found.upper = middle
+                return
+        found.lower = low
+
+    def _key(self, slot: int, column: int, found: IndexSearch) -> int:
+        if slot not in found.slots:
+            found.slots.append(slot)
+        return self.entry(slot)[column]
+
+    def _used(self) -> int:
+        """Entries in front of the tail of zeros, if there is one, by bisection; entries ascend, so zeros are a tail."""
+        low, high = 0, self.capacity - 1
+        while low < high:
+            middle = (low + high) >> 1
+            if any(self._bytes(middle)):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _bytes(self, slot: int) -> bytes:
+        size = self._layout.size
+        start = slot * size
+        page, at = divmod(start, DISK_BLOCK_BYTES)
+        data = self._page(page)[at : at + size]
+        return data if len(data) == size else data + self._page(page + 1)[: size - len(data)]
+
+    def _page(self, number: int) -> bytes:
+        if number not in self._pages:
+            self._pages[number] = self._source.read(number * DISK_BLOCK_BYTES, DISK_BLOCK_BYTES)
+        return self._pages[number]

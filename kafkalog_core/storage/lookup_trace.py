@@ -1,0 +1,105 @@
+"""The steps of a lookup, and the damage and the unusable indexes that it met: the answer to --explain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkalog_core.storage.scan import Damage
+
+__all__ = ["Doubt", "FileDamage", "Step", "Trace"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step: a stable word, one plain sentence, and the figures in it by name."""
+
+    step: str
+    text: str
+    figures: dict[str, object]
+
+    def row(self) -> dict[str, object]:
+        """As it stands in a row."""
+        return {"step": self.step, "text": self.text, **self.figures}
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """An index that was not used as it is: its path (of a missing one the log's), and what is wrong, after a colon."""
+
+    path: str
+    problem: str
+    is_missing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FileDamage:
+    """Damage that a scan met in a log file."""
+
+    path: str
+    damage: Damage
+
+
+@dataclass(slots=True)
+class Trace:
+    """Filled by one lookup. `index_pages` and `scanned_bytes` are what it has cost.
+
+    `has_zero_tail`: an index that was searched ends with zeros, which a broker takes for entries that opens it anew.
+    `has_times`: a timestamp was seen while one was looked for. `has_overlap`: a segment reaches into the next one.
+    """
+
+    steps: list[Step] = field(default_factory=list)
+    doubts: list[Doubt] = field(default_factory=list)
+    damages: list[FileDamage] = field(default_factory=list)
+    index_pages: int = 0
+    has_zero_tail: bool = False
+    has_times: bool = False
+    has_overlap: bool = False
+    scanned_bytes: int = 0
+    scanned_files: set[str] = field(default_factory=set)
+    _places: set[tuple[str, int]] = field(default_factory=set)
+    _doubted: set[Doubt] = field(default_factory=set)
+
+    def take(self, other: Trace) -> None:
+        """Note all that another lookup noted, which turned out to be a part of this one."""
+        self.steps += other.steps
+        for doubt in other.doubts:
+            self._is_new_doubt(doubt)
+        for met in other.damages:
+            self._is_new(met)
+        self.index_pages += other.index_pages
+        self.scanned_bytes += other.scanned_bytes
+        self.scanned_files |= other.scanned_files
+        self.has_zero_tail |= other.has_zero_tail
+
+    def add(self, step: str, text: str, **figures: object) -> None:
+        """Note a step."""
+        self.steps.append(Step(step, text, figures))
+
+    def doubt(self, path: str, problem: str, *, is_missing: bool = False) -> None:
+        """Note an index that is not used as it is, once a path and problem."""
+        doubt = Doubt(path, problem, is_missing)
+        if self._is_new_doubt(doubt):
+            self.add("doubt", f"{path.rpartition('/')[2]}: {problem}", path=path)
+
+    def met(self, path: str, damage: Damage) -> None:
+        """Note damage, once a place."""
+        if self._is_new(FileDamage(path, damage)):
+            self.add("damage", f"damage at byte {damage.position}, {damage.reason}: {damage.detail}", path=path)
+
+    def _is_new(self, met: FileDamage) -> bool:
+        """Keep damage whose place is not known yet: a log may have hundreds of thousands of damaged places."""
+        place = met.path, met.damage.position
+        if place in self._places:
+            return False
+        self._places.add(place)
+        self.damages.append(met)
+        return True
+
+    def _is_new_doubt(self, doubt: Doubt) -> bool:
+        if doubt in self._doubted:
+            return False
+        self._doubted.add(doubt)
+        self.doubts.append(doubt)
+        return True
