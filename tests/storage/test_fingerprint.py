@@ -135,9 +135,9 @@ def test_only_a_regular_file_is_changed(tmp_path: Path) -> None:
     assert status is not None
     assert os.path.samestat(status, file.stat())
     for path, problem in (
-        (link, "is a symbolic link, which is not changed; put the file itself here"),
-        (tmp_path, "is no regular file"),
-        (fifo, "is no regular file"),
+        (link, "is a symbolic link, and kafkalog does not change files through links; put the file itself here"),
+        (tmp_path, "is not a regular file"),
+        (fifo, "is not a regular file"),
     ):
         for look in (status_of, fingerprint):
             with pytest.raises(AccessError) as caught:

@@ -162,7 +162,7 @@ def test_a_byte_that_the_disk_changed_is_noticed(tmp_path: Path, new_digest: dic
     with Changing().new_file(path, **new_digest) as file:
         file.write(b"abc")
         file.write(b"defg")
-        with pytest.raises(WriteError, match="reads back otherwise: the disk is failing"):
+        with pytest.raises(WriteError, match="does not read back as it was written: the disk is failing"):
             file.finish(None, None)
     with Disk().new_file(f"{path}.2", **new_digest) as file:
         file.write(b"abc")

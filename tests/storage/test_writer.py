@@ -116,19 +116,19 @@ def test_the_step_that_the_system_refuses_is_named_and_no_file_is_left_open(
     tmp_path: Path, path: Path, method: str
 ) -> None:
     words = {
-        "create": "cannot be made",
-        "mkdir": "cannot be made",
-        "open": "cannot be opened for a change",
+        "create": "cannot be created",
+        "mkdir": "cannot be created",
+        "open": "cannot be opened for writing",
         "write": "cannot be written",
         "read": "cannot be read back",
-        "fsync": "cannot be brought to the disk",
-        "chmod": "cannot be given its permissions",
-        "utime": "cannot be given its modification time",
-        "truncate": "cannot be cut",
-        "rename": "cannot be put in place",
-        "link": "cannot be given a second name",
-        "unlink": "cannot be taken away",
-        "rmdir": "cannot be taken away",
+        "fsync": "cannot be fsynced",
+        "chmod": "its permissions cannot be set",
+        "utime": "its modification time cannot be set",
+        "truncate": "cannot be truncated",
+        "rename": "cannot be renamed into place",
+        "link": "a hard link of this name cannot be created",
+        "unlink": "cannot be deleted",
+        "rmdir": "cannot be deleted",
     }
     (tmp_path / "empty").mkdir()
     changed = {"rename": "other", "link": "other", "remove_directory": "empty", "sync_directory": "."}
@@ -160,7 +160,7 @@ def test_the_reason_of_an_error_is_in_the_words_of_the_system(path: Path, error:
 
     with pytest.raises(WriteError) as caught:
         Failing().unlink(str(path))
-    assert str(caught.value) == f"{path}: cannot be taken away: {said}"
+    assert str(caught.value) == f"{path}: cannot be deleted: {said}"
     assert path.exists()
 
 
@@ -207,7 +207,7 @@ def test_a_new_file_has_its_bytes_and_its_time_and_a_file_of_its_name_is_kept(tm
         hashlib.sha256(content).hexdigest(),
     )
     assert (file.read_bytes(), file.stat().st_mtime_ns, mode(file)) == (content, TIME_NS, 0o640)
-    with pytest.raises(WriteError, match="cannot be made: file exists"):
+    with pytest.raises(WriteError, match="cannot be created: file exists"):
         Disk().write_file(str(file), [b"other"], None, None)
     assert file.read_bytes() == content
 
@@ -268,7 +268,7 @@ def test_a_disk_that_gives_back_other_bytes_is_failing(tmp_path: Path, on_disk: 
             if what == "read":
                 (tmp_path / "new").write_bytes(on_disk)
 
-    with pytest.raises(WriteError, match="reads back otherwise: the disk is failing") as caught:
+    with pytest.raises(WriteError, match="does not read back as it was written: the disk is failing") as caught:
         Losing().write_file(f"{tmp_path}/new", [b"abc", b"def"], None, None)
     assert caught.value.errno == errno.EIO
 
@@ -276,7 +276,7 @@ def test_a_disk_that_gives_back_other_bytes_is_failing(tmp_path: Path, on_disk: 
 def test_bytes_that_a_checksum_of_the_same_value_has_are_not_enough(tmp_path: Path) -> None:
     """The size is compared too."""
     (tmp_path / "new").write_bytes(b"")
-    with pytest.raises(WriteError, match="reads back otherwise"):
+    with pytest.raises(WriteError, match="does not read back as it was written"):
         Disk().check(f"{tmp_path}/new", 1, hashlib.sha256(b"").hexdigest(), hashlib.sha256())
 
 
@@ -335,7 +335,7 @@ def test_only_a_regular_file_is_cut_or_extended(path: Path, method: str) -> None
     target.write_bytes(CONTENT)
     path.unlink()
     path.symlink_to(target)
-    with pytest.raises(WriteError, match="cannot be opened for a change"):
+    with pytest.raises(WriteError, match="cannot be opened for writing"):
         METHODS[method](Disk(), path.parent)
     assert target.read_bytes() == CONTENT
 
@@ -358,7 +358,7 @@ def test_a_second_name_is_given_to_the_file_itself_and_not_to_what_a_link_leads_
         assert disk.link(str(link), str(second)) is True
     assert second.is_symlink()
     assert path.stat().st_nlink == 2
-    with pytest.raises(WriteError, match="cannot be given a second name: file exists"):
+    with pytest.raises(WriteError, match="a hard link of this name cannot be created: file exists"):
         Disk().link(str(path), str(other))
 
 

@@ -1,1 +1,1 @@
-"""Changing a disk: what may be done as values, the one door that does it, and the journal to take it back."""
+"""Changes to a disk: planned changes as values, the one module that writes, and the journal that undoes a run."""

@@ -1,4 +1,4 @@
-"""Who owns a file and what may be done with it: all that a file carries beside its bytes and its times."""
+"""Owner, group, permissions and extended attributes of a file."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["Attributes", "extended_attributes"]
 
 
 _PERMISSIONS: Final = 0o777
-"""Set-user-id, set-group-id and sticky mean nothing on a file of Kafka's, and are given to none."""
+"""The permission bits that are copied: set-user-id, set-group-id and sticky have no use on a file of Kafka's."""
 _NO_SUCH_THING: Final = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributes:
-    """Owner, group, permissions and extended attributes, access lists and security labels among them."""
+    """Owner, group, permissions and extended attributes, which include access control lists and security labels."""
 
     uid: int
     gid: int
@@ -36,7 +36,7 @@ class Attributes:
 
     @classmethod
     def of(cls, path: str, trusted: TrustedDirectories = ANYWHERE) -> Attributes:
-        """Those of a file or directory; bits that change the user of a program are left out.
+        """Return those of a file or directory, without the set-user-id, set-group-id and sticky bits.
 
         Raises NotFoundError or AccessError.
         """
@@ -44,9 +44,10 @@ class Attributes:
 
     @classmethod
     def of_new_file(cls, like: str, trusted: TrustedDirectories = ANYWHERE) -> Attributes:
-        """Those that a new file gets: of a file beside it, or of the directory that it comes to lie in.
+        """Return those that a new file gets.
 
-        Of a directory the owner and group, and who may read. Raises NotFoundError or AccessError.
+        They are all those of a file next to it, or owner, group and read permissions of its directory. Raises
+        NotFoundError or AccessError.
         """
         attributes, is_directory = _read(like, trusted)
         if not is_directory:
@@ -54,13 +55,13 @@ class Attributes:
         return cls(uid=attributes.uid, gid=attributes.gid, mode=0o600 | attributes.mode & 0o044)
 
     def to_json(self) -> dict[str, object]:
-        """As JSON has it."""
+        """Return them as a JSON object of the journal."""
         extended = {name: base64.b64encode(value).decode("ascii") for name, value in self.extended.items()}
         return {"uid": self.uid, "gid": self.gid, "mode": f"{self.mode:04o}", "extended": extended}
 
 
 def extended_attributes(path: str | int) -> dict[str, bytes]:
-    """Extended attributes of a file; none where the system or the file system knows none. Raises OSError."""
+    """Return the extended attributes of a file, none where the system or the file system has none. Raises OSError."""
     if not hasattr(os, "listxattr"):
         return {}
     try:
@@ -72,7 +73,7 @@ def extended_attributes(path: str | int) -> dict[str, bytes]:
 
 
 def _read(path: str, trusted: TrustedDirectories) -> tuple[Attributes, bool]:
-    """Attributes of a file or directory, and whether it is a directory."""
+    """Return the attributes of a file or directory, and whether it is a directory."""
     try:
         number = trusted.open_anything(path)
         try:

@@ -1,4 +1,4 @@
-"""What may be done to a file, as values: a plan is a list of them, and `writer.py` alone carries them out.
+"""Changes to files as values: a plan is a list of them, and `writer.py` alone carries them out.
 
 A command stages its changes one after another, in the order in which they are to be made, while it reads the disk. The
 stage that receives them decides what happens: `DryRunStage` counts and hashes, so that a plan can be shown, and
@@ -53,44 +53,45 @@ __all__ = [
 ChangeKind = Literal["replace", "create", "cut", "remove"]
 
 INDEXES: Final = (".index", ".timeindex", ".txnindex")
-"""The files of a segment that a start builds again when the first of them, the offset index, is missing."""
+"""The index files of a segment. A start rebuilds all of them if the first one, the offset index, is missing."""
 
 
 class OneFile(Protocol):
-    """What a change and an entry of a journal have in common."""
+    """What a planned change and an entry of a journal have in common."""
 
     @property
     def kind(self) -> ChangeKind:
-        """What is done to the file."""
+        """The kind of the change."""
 
     @property
     def path(self) -> str:
-        """Path of the file."""
+        """The path of the file."""
 
     @property
     def swap(self) -> int | None:
-        """The base offset of the replacement of segments that it is a part of; `None`: of none."""
+        """The base offset of the segment replacement that it is a part of; None: it is part of none."""
 
 
 Item = TypeVar("Item", bound=OneFile)
 
 
 def grouped(changes: Iterable[Item]) -> Iterator[list[Item]]:
-    """Yield the changes in their order, in groups whose order inside the group is free.
+    """Yield the changes in their order, in groups; the order within a group is free.
 
-    A group is one change, or all parts of one replacement of segments, or the new indexes of one segment.
+    A group is one change, or all parts of one segment replacement, or the new indexes of one segment.
 
-    The indexes of a segment can make way for their successors where there is no room for both: the offset index, if it
-    is there, is deleted first, and it is written last. As long as it is missing every start builds all indexes of the
-    segment again from the log (`LogLoader.loadSegmentFiles`, `LogSegment.sanityCheck` and `recover`). Whoever plans a
-    new offset index has read the log to its end without damage, or cuts it where such a start does.
+    If there is no space for both the old and the new indexes of a segment, the old ones are deleted before the new ones
+    are written: the offset index, if there is one, is deleted first and written last. While it is missing, every start
+    rebuilds all indexes of the segment from the log (`LogLoader.loadSegmentFiles`, `LogSegment.sanityCheck` and
+    `recover`). A plan with a new offset index has read the log to its end without damage, or truncates it where such a
+    start does.
     """
     for _, group in groupby(changes, _group_of):
         yield list(group)
 
 
 def makes_way(group: Sequence[OneFile], *, is_back: bool = False) -> bool:
-    """Whether the files of a group may be deleted before their successors are written; `is_back`: by an undo."""
+    """Whether the files of a group may be deleted before the new ones are written; `is_back`: by an undo."""
     kinds = {"replace"} if is_back else {"replace", "create"}
     return any(change.kind in kinds and change.swap is None and is_offset_index(change.path) for change in group)
 
@@ -112,12 +113,13 @@ def _group_of(change: OneFile) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What tells whether a file is still the one that was planned with.
+    """Size, modification time and hash of a file, which show whether it has changed since it was planned with.
 
     Args:
         size_bytes: its size.
-        mtime_ns: its modification time.
-        sha256: of its content in hexadecimal; of files above `WHOLE_BYTES` of their size, first and last MiB.
+        mtime_ns: its modification time, in nanoseconds.
+        sha256: SHA-256 of its content in hexadecimal; for files above `WHOLE_BYTES`, of their size and of the first and
+            last MiB.
     """
 
     size_bytes: int
@@ -130,14 +132,14 @@ class Change:
     """One file, before and after.
 
     Args:
-        kind: `replace` and `create` write whole files, `cut` shortens one in place, `remove` takes it away.
-        path: of the file.
-        before: the file that is there; null: there must be none.
-        size_bytes: of the file afterwards; null: it is gone.
-        sha256: of the content afterwards, whole; null where `kind` is `cut` or `remove`.
-        why: one plain sentence.
-        swap: base offset of the segment that replaces others; all changes of a directory with the same one are made at
-            once. Null: made by itself.
+        kind: `replace` and `create` write whole files, `cut` truncates one in place, `remove` deletes it.
+        path: path of the file.
+        before: the existing file; None: there must be none.
+        size_bytes: size of the file after the change; None: the file is deleted.
+        sha256: SHA-256 of the whole content after the change; None if `kind` is `cut` or `remove`.
+        why: the reason, one sentence.
+        swap: base offset of the segment that replaces others. All changes of a directory with the same one are made at
+            once. None: the change is made by itself.
     """
 
     kind: ChangeKind
@@ -150,10 +152,10 @@ class Change:
 
 
 class Stage(Protocol):
-    """Takes the changes of one plan, in the order in which they are to be made.
+    """Receives the changes of one plan, in the order in which they are to be made.
 
-    Several files of one directory change at once, as a broker sees it, where they are given the same `swap`, one after
-    another: segments that one of their base offset replaces.
+    Several files of one directory change at once, as a broker sees it, if they are given the same `swap` one after
+    another: it is the base offset of the segment that replaces others.
     """
 
     def write(
@@ -166,49 +168,57 @@ class Stage(Protocol):
         mtime_ns: int | None = None,
         swap: int | None = None,
     ) -> Change | None:
-        """A whole file, in place of the one that is there or new; null where that one has this content already.
+        """Stage a whole file, new or in place of an existing one. Return None if that one has this content already.
 
         Args:
-            path: of the file.
-            content: all of it, in pieces.
-            why: one plain sentence.
-            like: path of the file whose owner, group and mode a new file takes: of a partition, its `.log`. Of a
-                directory a new file takes the owner and group, and who may read.
-            mtime_ns: its modification time afterwards; null: that of the writing.
-            swap: base offset of the replacement that it is a part of; it is written then even where that content is
-                there already.
+            path: path of the file.
+            content: its new content, in pieces.
+            why: the reason, one sentence.
+            like: path of the file whose owner, group and mode a new file gets: in a partition, its `.log`. From a
+                directory it gets the owner, the group and the read permissions.
+            mtime_ns: modification time after the change; None: the time of the writing.
+            swap: base offset of the segment replacement that it is a part of. The file is then written even if it has
+                this content already.
         """
 
     def cut(self, path: str, size_bytes: int, *, why: str) -> Change | None:
-        """Shorten a file in place; it keeps its modification time. Null where it is not longer."""
+        """Stage the truncation of a file in place, which keeps its modification time.
+
+        Return None if it is not longer.
+        """
 
     def remove(self, path: str, *, why: str, swap: int | None = None) -> Change | None:
-        """Take a file away; null where there is none. `swap`: base offset of the replacement that it makes way for."""
+        """Stage a deletion. Return None if there is no such file.
+
+        `swap` is the base offset of the segment replacement that the deletion is a part of.
+        """
 
 
 WHOLE_BYTES: Final = 16 * 1024 * 1024
-"""Files up to this size are hashed whole: every index is."""
+"""The largest size at which a file is hashed whole: every index is."""
 SAMPLE_BYTES: Final = 1024 * 1024
-"""Of larger ones, which are logs, so much is hashed at both ends."""
+"""Of larger files, which are logs, this many bytes are hashed at each end."""
 
 
 def status_of(path: str, trusted: TrustedDirectories = ANYWHERE) -> os.stat_result | None:
-    """Stat of a regular file that is to be changed; null: there is none of that name.
+    """Return the status of a regular file that is to be changed; None: there is none of that name.
 
-    Raises AccessError for what is there and is no regular file: a link is not changed, nor what it leads to.
+    Raises AccessError for anything but a regular file: neither a link nor its target is changed.
     """
     status = trusted.status(path)
     if status is None:
         return None
     if stat.S_ISLNK(status.st_mode):
-        raise AccessError("is a symbolic link, which is not changed; put the file itself here", path=path)
+        raise AccessError(
+            "is a symbolic link, which kafkalog does not follow to change a file; put the file itself here", path=path
+        )
     if not stat.S_ISREG(status.st_mode):
-        raise AccessError("is no regular file", path=path)
+        raise AccessError("is not a regular file", path=path)
     return status
 
 
 def fingerprint(path: str, trusted: TrustedDirectories = ANYWHERE) -> Fingerprint | None:
-    """Fingerprint of a file; null: there is none of that name. Raises AccessError."""
+    """Return the fingerprint of a file; None: there is none of that name. Raises AccessError."""
     status = status_of(path, trusted)
     return None if status is None else fingerprint_start(path, status.st_size, status.st_mtime_ns, trusted)
 
@@ -219,7 +229,7 @@ def is_hashed_whole(size_bytes: int) -> bool:
 
 
 def fingerprint_start(path: str, size_bytes: int, mtime_ns: int, trusted: TrustedDirectories = ANYWHERE) -> Fingerprint:
-    """What the fingerprint would be of the first `size_bytes` bytes of a file, with that time."""
+    """Return the fingerprint of the first `size_bytes` bytes of a file, with this modification time."""
     digest = hashlib.sha256()
     with trusted.source(path) as source:
         for start, end in _hashed(size_bytes):
@@ -229,7 +239,7 @@ def fingerprint_start(path: str, size_bytes: int, mtime_ns: int, trusted: Truste
 
 
 def fingerprint_of_bytes(content: bytes, mtime_ns: int) -> Fingerprint:
-    """What the fingerprint would be of a file with this content and that time."""
+    """Return the fingerprint that a file with this content and modification time would have."""
     digest = hashlib.sha256()
     for start, end in _hashed(len(content)):
         digest.update(memoryview(content)[start:end])
@@ -237,7 +247,10 @@ def fingerprint_of_bytes(content: bytes, mtime_ns: int) -> Fingerprint:
 
 
 def whole_hash(path: str, trusted: TrustedDirectories = ANYWHERE) -> str:
-    """Hash of everything in a file, in hexadecimal. Raises NotFoundError, AccessError or UnreadableError."""
+    """Return the SHA-256 of the whole content of a file, in hexadecimal.
+
+    Raises NotFoundError, AccessError or UnreadableError.
+    """
     digest = hashlib.sha256()
     for piece in pieces(path, trusted=trusted):
         digest.update(piece)
@@ -247,9 +260,9 @@ def whole_hash(path: str, trusted: TrustedDirectories = ANYWHERE) -> str:
 def pieces(
     path: str, start: int = 0, end: int | None = None, *, trusted: TrustedDirectories = ANYWHERE
 ) -> Iterator[bytes | memoryview]:
-    """The bytes of a file from `start` up to `end`, each piece valid until the next.
+    """Yield the bytes of a file from `start` to `end`, each piece valid until the next one.
 
-    Raises NotFoundError, AccessError or UnreadableError; UnreadableError too where the file ends before `end`.
+    Raises NotFoundError, AccessError or UnreadableError; UnreadableError also if the file ends before `end`.
     """
     with trusted.source(path) as source:
         yield from _windows(source, start, source.size_bytes if end is None else end, skips_unreadable=False)
@@ -279,16 +292,18 @@ def _windows(source: Source, start: int, end: int, *, skips_unreadable: bool) ->
 
 
 KEPT_BYTES: Final = 32 * 1024 * 1024
-_LINKED: Final = "the file has another name elsewhere, so that a shorter copy takes its place and the other stays whole"
+_LINKED: Final = (
+    "the file has another hard link: a shorter copy replaces it here, and the other name keeps the whole file"
+)
 
 
 class DryRunStage:
-    """A `Stage` that notes the changes.
+    """A `Stage` that records the changes and writes nothing.
 
     Args:
-        root: absolute path of the log directory, or of the partition directory outside of any; files are changed in it
-            and in directories directly below it, nowhere else.
-        kept_bytes: so much new content is kept for `replay`.
+        root: absolute path of the log directory, or of a partition directory outside any log directory. Files are
+            changed only in it and in the directories directly in it.
+        kept_bytes: up to this many bytes of new content are kept in memory for `replay`.
     """
 
     def __init__(self, root: str, *, kept_bytes: int = KEPT_BYTES) -> None:
@@ -310,14 +325,17 @@ class DryRunStage:
         mtime_ns: int | None = None,
         swap: int | None = None,
     ) -> Change | None:
-        """Note a whole file; null where the one that is there has this content already and is in no replacement."""
+        """Record a whole file. Return None if the existing one has this content already and is in no replacement."""
         before = self._look(path)
         kept = self._keeping(content, partial(_write, path=path, why=why, like=like, mtime_ns=mtime_ns, swap=swap))
         size_bytes, sha256 = self._take(path, kept, like, mtime_ns)
         return self._whole(path, before, size_bytes, sha256, why, swap)
 
     def cut(self, path: str, size_bytes: int, *, why: str) -> Change | None:
-        """Note a cut; of a file that has a second name, a shorter copy in its place. Null where it is not longer."""
+        """Record a truncation; for a file with another hard link, its replacement by a shorter copy.
+
+        Return None if the file is not longer.
+        """
         status = status_of(path, self._trusted)
         if status is None or status.st_size <= size_bytes:
             return None
@@ -330,7 +348,7 @@ class DryRunStage:
         return self._whole(path, before, size_bytes, sha256, f"{why} ({_LINKED})")
 
     def remove(self, path: str, *, why: str, swap: int | None = None) -> Change | None:
-        """Note that a file goes away; null where there is none."""
+        """Record a deletion. Return None if there is no such file."""
         before = self._look(path)
         if before is None:
             return None
@@ -339,12 +357,12 @@ class DryRunStage:
         return self._add(change)
 
     def replay(self, stage: Stage, *, skip: int = 0, most: int | None = None) -> bool:
-        """Make the same calls to another stage; false, and none is made, where too much content came to be kept.
+        """Make the same calls to another stage. Return False, and make none, if the new content was too large to keep.
 
         Args:
-            stage: the other one.
-            skip: number of changes at the start that are left out, with their calls.
-            most: number of changes after which it ends; `None`: all calls are made.
+            stage: receives the calls.
+            skip: number of changes at the start that are left out.
+            most: number of changes after which it ends; None: all calls are made.
         """
         if self._calls is None:
             return False
@@ -358,11 +376,11 @@ class DryRunStage:
         """Whether `replay` is possible."""
         return self._calls is not None
 
-    # --- what a stage that writes does otherwise ----------------------------------------------------------------------
+    # --- overridden by a stage that writes ----------------------------------------------------------------------------
     def _take(
         self, path: str, content: Iterable[bytes | memoryview], like: str, mtime_ns: int | None
     ) -> tuple[int, str]:
-        """Size and hash of new content."""
+        """Return the size and SHA-256 of new content."""
         del path, like, mtime_ns
         digest, size_bytes = hashlib.sha256(), 0
         for piece in content:
@@ -371,7 +389,7 @@ class DryRunStage:
         return size_bytes, digest.hexdigest()
 
     def _take_back(self, path: str) -> None:
-        """The content taken last is what is there already."""
+        """Discard the content taken last, which the file has already."""
 
     def _add(self, change: Change) -> Change:
         self._paths.add(change.path)
@@ -379,7 +397,7 @@ class DryRunStage:
         self._made_by.append(len(self._calls or ()))
         return change
 
-    # --- what both do -------------------------------------------------------------------------------------------------
+    # --- shared -------------------------------------------------------------------------------------------------------
     def _whole(
         self, path: str, before: Fingerprint | None, size_bytes: int, sha256: str, why: str, swap: int | None = None
     ) -> Change | None:
@@ -399,7 +417,7 @@ class DryRunStage:
     def _keeping(
         self, content: Iterable[bytes | memoryview], write: Callable[[Stage, list[bytes]], object]
     ) -> Iterator[bytes | memoryview]:
-        """The content as it comes, kept on the way while there is room."""
+        """Yield the content as it comes, and keep it while there is room."""
         kept: list[bytes] = []
         for piece in content:
             yield piece
@@ -412,7 +430,10 @@ class DryRunStage:
 
     # --- checks -------------------------------------------------------------------------------------------------------
     def _look(self, path: str) -> Fingerprint | None:
-        """The file that is there. Raises RefusedError for a path that no plan may change, or that this one has."""
+        """Return the fingerprint of the existing file.
+
+        Raises RefusedError for a path that no plan may change, or that this plan changes already.
+        """
         around = os.path.dirname(path)
         if path != os.path.abspath(path) or self.root not in {around, os.path.dirname(around)}:
             raise RefusedError(f"is not a file of {self.root} or of a directory in it", path=path)

@@ -1,7 +1,7 @@
-"""The one door through which this project changes a disk: every write, rename, link, cut and fsync, one method each.
+"""The only module that changes a broker's disk: every write, rename, link, truncation and fsync, one method each.
 
-Nobody else opens a file for writing among a broker's. A test that wraps `Disk` sees, delays, fails or ends the process
-at each of these steps.
+No other module opens a broker's file for writing. A test that wraps `Disk` observes, delays or fails each of these
+steps, or ends the process there.
 """
 
 from __future__ import annotations
@@ -38,36 +38,36 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLO
 _WRITTEN: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _ONLY_MINE: Final = 0o600
-"""Until its owner is set, nobody else opens a file that is being made."""
+"""Permissions of a file until its owner is set: no other user can open it before that."""
 
 
 class Digest(Protocol):
-    """What hashlib makes."""
+    """A hash or checksum with the interface of hashlib's objects."""
 
     def update(self, piece: bytes | memoryview, /) -> None:
-        """Go on with more bytes."""
+        """Add more bytes."""
 
     def hexdigest(self) -> str:
-        """Of all bytes so far."""
+        """Return the digest of all bytes so far, in hexadecimal."""
 
 
 class Crc32c:
-    """A checksum that costs next to nothing, for files whose hash nobody asks for."""
+    """A CRC-32C as a digest, for files whose hash is not needed: it costs almost nothing."""
 
     def __init__(self) -> None:
         self._value = 0
 
     def update(self, piece: bytes | memoryview, /) -> None:
-        """Go on with more bytes."""
+        """Add more bytes."""
         self._value = crc32c(piece, self._value)
 
     def hexdigest(self) -> str:
-        """Of all bytes so far."""
+        """Return the checksum of all bytes so far, in hexadecimal."""
         return f"{self._value:08x}"
 
 
 class WriteError(AccessError):
-    """The system refused a step that changes a disk; `errno` says why."""
+    """The system refused a step that changes a disk; `errno` holds the reason."""
 
     def __init__(self, message: str, *, path: str, number: int | None) -> None:
         super().__init__(message, path=path)
@@ -75,19 +75,22 @@ class WriteError(AccessError):
 
     @property
     def is_full(self) -> bool:
-        """Whether the file system, or the quota, has no room left."""
+        """Whether the file system or the quota has no space left."""
         return self.errno in _FULL
 
 
 class Disk:
-    """Steps that change a disk. Each raises WriteError where the system refuses it."""
+    """The steps that change a disk. Each raises WriteError if the system refuses it."""
 
     trusted: TrustedDirectories = ANYWHERE
-    """From where paths are resolved; see `within`."""
+    """The directories from which paths are resolved; see `within`."""
 
     @contextmanager
     def within(self, trusted: TrustedDirectories) -> Iterator[None]:
-        """Change nothing but what is reached from these directories without a link. Steps may raise RefusedError."""
+        """Restrict all changes to what is reached from these directories without a link.
+
+        Steps may then raise RefusedError.
+        """
         before, self.trusted = self.trusted, trusted
         try:
             yield
@@ -95,15 +98,21 @@ class Disk:
             self.trusted = before
 
     def step(self, what: str, path: str) -> None:
-        """Called before each step; a test's place to end it."""
+        """Do nothing; called before each step, so that a test can fail or end there."""
 
     # --- files --------------------------------------------------------------------------------------------------------
     def write_file(
         self, path: str, content: Iterable[bytes | memoryview], attributes: Attributes | None, mtime_ns: int | None
     ) -> tuple[int, str]:
-        """Make a new file, bring it to the disk and read it back; its size and hash.
+        """Create a file, fsync it and read it back. Return its size in bytes and its SHA-256.
 
-        `attributes` null: those that a new file of this process has. A file of that name is an error.
+        A file of that name is an error.
+
+        Args:
+            path: path of the new file.
+            content: the bytes, in pieces.
+            attributes: owner and permissions; None: those that a new file of this process has.
+            mtime_ns: modification time; None: the time of the writing.
         """
         with self.new_file(path, hashlib.sha256) as file:
             for piece in content:
@@ -111,12 +120,12 @@ class Disk:
             return file.finish(attributes, mtime_ns)
 
     def new_file(self, path: str, new_digest: Callable[[], Digest] = Crc32c) -> NewFile:
-        """Begin a new file that is written piece by piece. A file of that name is an error."""
+        """Create a file that is written piece by piece, and return it open. A file of that name is an error."""
         number = self._do("create", path, lambda: self._open(path, _NEW))
         return NewFile(self, path, number, new_digest)
 
     def extend(self, path: str, position: int, content: Iterable[bytes | memoryview], mtime_ns: int) -> None:
-        """Write from a position on to what becomes the end, and put the modification time back."""
+        """Write from a position to the new end of a file, fsync it and restore the modification time."""
         number = self._do("open", path, lambda: self._open(path, _WRITTEN))
         try:
             _check_alone(number, path)
@@ -130,7 +139,7 @@ class Disk:
             os.close(number)
 
     def cut(self, path: str, size_bytes: int, mtime_ns: int) -> None:
-        """Shorten a file in place, and put the modification time back."""
+        """Truncate a file in place, and restore the modification time."""
         number = self._do("open", path, lambda: self._open(path, _WRITTEN))
         try:
             _check_alone(number, path)
@@ -141,7 +150,7 @@ class Disk:
             os.close(number)
 
     def sync_file(self, path: str) -> None:
-        """Fsync the bytes of a file that another library, or a broker, has written."""
+        """Fsync a file that another library, or a broker, has written."""
         number = self._do("open", path, lambda: self._open(path, AS_IT_IS))
         try:
             self._do("fsync", path, lambda: _sync(number))
@@ -150,11 +159,11 @@ class Disk:
 
     # --- names --------------------------------------------------------------------------------------------------------
     def rename(self, path: str, new_path: str) -> None:
-        """Give a file another name, in the place of what has it."""
+        """Rename a file, and replace the file that has the new name."""
         self._do("rename", new_path, lambda: self._rename(path, new_path))
 
     def link(self, path: str, new_path: str) -> bool:
-        """Give a file a second name; false where the file system cannot."""
+        """Create a hard link to a file. Return False if the file system cannot."""
         try:
             self._do("link", new_path, lambda: self._link(path, new_path))
         except WriteError as error:
@@ -164,13 +173,13 @@ class Disk:
         return True
 
     def unlink(self, path: str) -> None:
-        """Take a file away."""
+        """Delete a file."""
         self._do("unlink", path, lambda: self._unlink(path))
 
     def make_directory(self, path: str, attributes: Attributes | None) -> None:
-        """Make a directory with an owner who may do everything in it.
+        """Create a directory whose owner may read, write and enter it.
 
-        `attributes` null: those that a new directory of this process has.
+        `attributes` is None for those that a new directory of this process has.
         """
         self._do("mkdir", path, lambda: self._mkdir(path, 0o777 if attributes is None else 0o700))
         if attributes is None:
@@ -182,11 +191,11 @@ class Disk:
             os.close(number)
 
     def remove_directory(self, path: str) -> None:
-        """Take an empty directory away."""
+        """Delete an empty directory."""
         self._do("rmdir", path, lambda: self._rmdir(path))
 
     def sync_directory(self, path: str) -> None:
-        """Bring the names in a directory to the disk."""
+        """Fsync the names in a directory."""
         number = self._do("open", path, lambda: self.trusted.open_directory(path))
         try:
             self._do("fsync", path, lambda: _sync(number))
@@ -195,7 +204,7 @@ class Disk:
 
     # --- below --------------------------------------------------------------------------------------------------------
     def write(self, number: int, path: str, piece: bytes | memoryview) -> None:
-        """Write all of it, however often the system takes less."""
+        """Write all bytes of a piece, in as many system calls as it takes."""
         rest = memoryview(piece)
         while rest:
             written = self._do("write", path, partial(self._put, number, rest))
@@ -232,7 +241,7 @@ class Disk:
         return os.write(number, data)
 
     def _dress(self, number: int, path: str, attributes: Attributes) -> None:
-        """Owner, permissions and extended attributes of an open file; what it has already is left."""
+        """Set owner, permissions and extended attributes of an open file where they differ."""
         status = os.fstat(number)
         if (status.st_uid, status.st_gid) != (attributes.uid, attributes.gid):
             self._do("chown", path, lambda: os.fchown(number, attributes.uid, attributes.gid))
@@ -243,7 +252,7 @@ class Disk:
                 self._do("setxattr", path, partial(os.setxattr, number, name, value))
 
     def complete(self, number: int, path: str, attributes: Attributes | None, mtime_ns: int | None) -> None:
-        """Give an open file what it has beside its bytes, and bring it to the disk."""
+        """Set the attributes and the modification time of an open file, and fsync it."""
         if attributes is not None:
             self._dress(number, path, attributes)
         if mtime_ns is not None:
@@ -251,7 +260,10 @@ class Disk:
         self._do("fsync", path, lambda: _sync(number))
 
     def check(self, path: str, size_bytes: int, expected: str, digest: Digest) -> None:
-        """Read a file back from the disk, as far as the system can be made to."""
+        """Read a file back and compare its size and digest.
+
+        The page cache is dropped first, as far as the system allows that.
+        """
         read_bytes = 0
         number = self._do("read", path, lambda: self._open(path, AS_IT_IS))
         with open(number, "rb", buffering=0) as file:
@@ -261,7 +273,7 @@ class Disk:
                 digest.update(piece)
                 read_bytes += len(piece)
         if (read_bytes, digest.hexdigest()) != (size_bytes, expected):
-            raise WriteError("what was written reads back otherwise: the disk is failing", path=path, number=errno.EIO)
+            raise WriteError("does not read back as it was written: the disk is failing", path=path, number=errno.EIO)
 
     def _do(self, what: str, path: str, act: Callable[[], Result]) -> Result:
         try:
@@ -273,13 +285,15 @@ class Disk:
 
 
 class NewFile:
-    """A new file that is being written; `finish` makes it complete. Entered, it is closed in the end whatever happens.
+    """A new file that is being written; `finish` completes it.
+
+    As a context manager it is closed at the end in any case.
 
     Args:
-        disk: the door.
-        path: of the file.
-        number: of the open file.
-        new_digest: makes what the bytes are compared with that are read back.
+        disk: performs the steps.
+        path: path of the file.
+        number: descriptor of the open file.
+        new_digest: makes the digest that is compared with that of the bytes read back.
     """
 
     def __init__(self, disk: Disk, path: str, number: int, new_digest: Callable[[], Digest]) -> None:
@@ -297,16 +311,17 @@ class NewFile:
         self.close()
 
     def write(self, piece: bytes | memoryview) -> None:
-        """Put a piece at the end. Raises WriteError."""
-        if self._number is not None:
-            self._disk.write(self._number, self.path, piece)
-            self._digest.update(piece)
-            self.size_bytes += len(piece)
+        """Append a piece. Raises WriteError; ValueError if the file is closed."""
+        if self._number is None:
+            raise ValueError(f"{self.path}: write to a closed file")
+        self._disk.write(self._number, self.path, piece)
+        self._digest.update(piece)
+        self.size_bytes += len(piece)
 
     def finish(self, attributes: Attributes | None, mtime_ns: int | None) -> tuple[int, str]:
-        """Bring it to the disk and read it back; its size and hash. Raises WriteError.
+        """Fsync the file and read it back. Return its size in bytes and its digest. Raises WriteError.
 
-        `attributes` null: those that a new file of this process has.
+        `attributes` is None for those that a new file of this process has.
         """
         if self._number is not None:
             self._disk.complete(self._number, self.path, attributes, mtime_ns)
@@ -316,33 +331,33 @@ class NewFile:
         return self.size_bytes, digest
 
     def close(self) -> None:
-        """Close it as it is."""
+        """Close the file in its present state."""
         if self._number is not None:
             os.close(self._number)
             self._number = None
 
 
 _WORDS: Final = {
-    "create": "cannot be made",
-    "mkdir": "cannot be made",
-    "open": "cannot be opened for a change",
+    "create": "cannot be created",
+    "mkdir": "cannot be created",
+    "open": "cannot be opened for writing",
     "write": "cannot be written",
     "read": "cannot be read back",
-    "fsync": "cannot be brought to the disk",
-    "chown": "cannot be given its owner",
-    "chmod": "cannot be given its permissions",
-    "setxattr": "cannot be given its extended attributes",
-    "utime": "cannot be given its modification time",
-    "truncate": "cannot be cut",
-    "rename": "cannot be put in place",
-    "link": "cannot be given a second name",
-    "unlink": "cannot be taken away",
-    "rmdir": "cannot be taken away",
+    "fsync": "cannot be fsynced",
+    "chown": "its owner cannot be set",
+    "chmod": "its permissions cannot be set",
+    "setxattr": "its extended attributes cannot be set",
+    "utime": "its modification time cannot be set",
+    "truncate": "cannot be truncated",
+    "rename": "cannot be renamed into place",
+    "link": "a hard link of this name cannot be created",
+    "unlink": "cannot be deleted",
+    "rmdir": "cannot be deleted",
 }
 
 
 def _check_alone(number: int, path: str) -> None:
-    """Raise RefusedError for an open file that is not a regular one, or that has another hard link."""
+    """Raise RefusedError for an open file that is not a regular file, or that has another hard link."""
     status = os.fstat(number)
     if not stat.S_ISREG(status.st_mode):
         raise RefusedError("is not a regular file; kafkalog verify shows what is in its directory", path=path)
@@ -356,7 +371,7 @@ def _check_alone(number: int, path: str) -> None:
 
 
 def _sync(number: int) -> None:
-    """Bring a file to the disk; macOS has its own way to empty the disk's cache too."""
+    """Fsync a file. On macOS `fsync` does not flush the disk's own cache, but F_FULLFSYNC does."""
     if sys.platform == "darwin":
         fcntl.fcntl(number, fcntl.F_FULLFSYNC)
     else:

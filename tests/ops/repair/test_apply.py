@@ -640,7 +640,7 @@ def test_bytes_that_read_back_otherwise_are_not_put_in_place(root: Path) -> None
             return super()._put(number, memoryview(bytes(len(data))))
 
     old = snapshot(root)
-    with pytest.raises(AccessError, match="reads back otherwise: the disk is failing"):
+    with pytest.raises(AccessError, match="does not read back as it was written: the disk is failing"):
         apply_to(root, Failing())
     assert snapshot(root) == old
     assert names_of_ours(root) == []
