@@ -81,7 +81,8 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.lock import LogDirLocks, locked_dirs
     from kafkalog_core.storage.changing.writer import Disk, WriteError
     from kafkalog_core.storage.logdir import LogDir, read_log_dir
-    from kafkalog_core.storage.lookup import Located, PartitionLookup, Trace
+    from kafkalog_core.storage.lookup import Located, PartitionLookup
+    from kafkalog_core.storage.lookup_trace import Trace
     from kafkalog_core.storage.partition import Partition, read_partition
     from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
     from kafkalog_core.storage.source import Source
@@ -232,7 +233,8 @@ _HOMES: Final = {
     "storage.changing.lock": "LogDirLocks locked_dirs",
     "storage.changing.writer": "Disk WriteError",
     "storage.logdir": "LogDir read_log_dir",
-    "storage.lookup": "Located PartitionLookup Trace",
+    "storage.lookup": "Located PartitionLookup",
+    "storage.lookup_trace": "Trace",
     "storage.partition": "Partition read_partition",
     "storage.scan": "Damage Run ScanOptions scan",
     "storage.source": "Source",
