@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kafkalog_core.storage.scan import Damage
 
-__all__ = ["Doubt", "FileDamage", "Step", "Trace"]
+__all__ = ["FileDamage", "IndexDoubt", "LookupStep", "Trace"]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LookupStep:
     """One step: a stable word, one plain sentence, and the figures in it by name."""
 
     step: str
@@ -25,7 +25,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class IndexDoubt:
     """An index that was not used as it is: its path (of a missing one the log's), and what is wrong, after a colon."""
 
     path: str
@@ -49,8 +49,8 @@ class Trace:
     `has_times`: a timestamp was seen while one was looked for. `has_overlap`: a segment reaches into the next one.
     """
 
-    steps: list[Step] = field(default_factory=list)
-    doubts: list[Doubt] = field(default_factory=list)
+    steps: list[LookupStep] = field(default_factory=list)
+    doubts: list[IndexDoubt] = field(default_factory=list)
     damages: list[FileDamage] = field(default_factory=list)
     index_pages: int = 0
     has_zero_tail: bool = False
@@ -59,7 +59,7 @@ class Trace:
     scanned_bytes: int = 0
     scanned_files: set[str] = field(default_factory=set)
     _places: set[tuple[str, int]] = field(default_factory=set)
-    _doubted: set[Doubt] = field(default_factory=set)
+    _doubted: set[IndexDoubt] = field(default_factory=set)
 
     def take(self, other: Trace) -> None:
         """Note all that another lookup noted, which turned out to be a part of this one."""
@@ -75,11 +75,11 @@ class Trace:
 
     def add(self, step: str, text: str, **figures: object) -> None:
         """Note a step."""
-        self.steps.append(Step(step, text, figures))
+        self.steps.append(LookupStep(step, text, figures))
 
     def doubt(self, path: str, problem: str, *, is_missing: bool = False) -> None:
         """Note an index that is not used as it is, once a path and problem."""
-        doubt = Doubt(path, problem, is_missing)
+        doubt = IndexDoubt(path, problem, is_missing)
         if self._is_new_doubt(doubt):
             self.add("doubt", f"{path.rpartition('/')[2]}: {problem}", path=path)
 
@@ -97,7 +97,7 @@ class Trace:
         self.damages.append(met)
         return True
 
-    def _is_new_doubt(self, doubt: Doubt) -> bool:
+    def _is_new_doubt(self, doubt: IndexDoubt) -> bool:
         if doubt in self._doubted:
             return False
         self._doubted.add(doubt)

@@ -19,7 +19,7 @@ _LOGS = ("/files.json", "/broker.log.gz", ".cleaner.log", "/retention.log")
 
 
 @dataclass(frozen=True, slots=True)
-class ContentStage:
+class Contents:
     """What all archives hold together.
 
     Args:
@@ -61,7 +61,7 @@ def archives(directory: Path) -> list[Path]:
 
 
 @lru_cache(maxsize=1)
-def contents(directory: Path) -> ContentStage:
+def contents(directory: Path) -> Contents:
     """Read the tables of contents: a few seconds for the whole corpus."""
     files = set()
     texts: dict[str, bytes] = {}
@@ -77,7 +77,7 @@ def contents(directory: Path) -> ContentStage:
                     if path.endswith(endings):
                         stream = tar.extractfile(member)
                         kept[path] = stream.read() if stream else b""
-    return ContentStage(frozenset(files), texts, logs)
+    return Contents(frozenset(files), texts, logs)
 
 
 def unpack(directory: Path, destination: Path) -> None:

@@ -25,7 +25,7 @@ from tests.corpus.histories import History
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tests.corpus.archives import ContentStage
+    from tests.corpus.archives import Contents
 
 _CLEANER_LOG: Final = re.compile(r"(?P<case>.+)/(?P<stage>after-(?P<number>\d+))\.cleaner\.log")
 _BROKER_LOG: Final = "/broker.log.gz"
@@ -198,7 +198,7 @@ def stays() -> Iterator[Stay]:
             yield _modern(match["case"], match["stage"], int(match["number"]), text.decode(), contents)
 
 
-def _modern(case: str, stage: str, number: int, log: str, contents: ContentStage) -> Stay:
+def _modern(case: str, stage: str, number: int, log: str, contents: Contents) -> Stay:
     sheet = json.loads(contents.texts[f"{case}/case.json"])
     changed = next(each["settings_changed"] for each in sheet["passes"] if each["label"] == stage)
     topics = {
@@ -224,7 +224,7 @@ def _only(found: list[Session]) -> Session:
     return found[0]
 
 
-def _old(case: str, log: str, contents: ContentStage) -> Iterator[Stay]:
+def _old(case: str, log: str, contents: Contents) -> Iterator[Stay]:
     """The steps of the sheet say in their order what was started, written, configured and copied."""
     sheet = json.loads(contents.texts[f"{case}/case.json"])
     runs = iter(sessions(log))
@@ -260,7 +260,7 @@ def _old(case: str, log: str, contents: ContentStage) -> Iterator[Stay]:
             stage = match[1]
 
 
-def _mtimes(contents: ContentStage, stage: str) -> dict[str, int]:
+def _mtimes(contents: Contents, stage: str) -> dict[str, int]:
     listed = json.loads(contents.logs.get(f"{stage}/files.json", b"[]"))
     return {f"{stage}/logdir/{each['path']}": each["mtime_ms"] for each in listed}
 

@@ -161,7 +161,7 @@ def _snapshots(files: frozenset[str], directory: str) -> list[str]:
     return [name for name in names if name.endswith(".snapshot")]
 
 
-def _modern(case: str, log: str, contents: archives.ContentStage) -> Iterator[Kept]:
+def _modern(case: str, log: str, contents: archives.Contents) -> Iterator[Kept]:
     sheet = json.loads(contents.texts[f"{case}/case.json"])
     gone = deletions(log)
     altered: Mapping[str, Mapping[str, object]] = sheet["settings_altered_afterwards"]

@@ -18,7 +18,7 @@ from tests.corpus import archives, faults, pairing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from tests.corpus.archives import ContentStage
+    from tests.corpus.archives import Contents
 
 BEHIND_LAST = -1
 _LOG_FILE = re.compile(r"(?:(?P<directory>.+)/)?\d{20}\.(?:log|kafka)")
@@ -70,7 +70,7 @@ def _partitions(files: Iterable[str]) -> set[PurePosixPath]:
     return {PurePosixPath(name) for name in {match["directory"] for match in matches if match}}
 
 
-def _plain(contents: ContentStage, sheets: set[str]) -> Iterator[Snapshot]:
+def _plain(contents: Contents, sheets: set[str]) -> Iterator[Snapshot]:
     found = {path for path in _partitions(contents.files) if not any(str(parent) in sheets for parent in path.parents)}
     truths = pairing.truths(contents.files, found)
     goldens = pairing.goldens(contents.files, found)
@@ -87,7 +87,7 @@ def _plain(contents: ContentStage, sheets: set[str]) -> Iterator[Snapshot]:
         yield snapshot
 
 
-def _stopped_at(contents: ContentStage, records: PurePosixPath) -> int | None:
+def _stopped_at(contents: Contents, records: PurePosixPath) -> int | None:
     """Where the consumer gave up; of single partitions the case's sheet says it."""
     if records.name not in pairing.BARE_TRUTHS:
         return None
@@ -99,7 +99,7 @@ def _error_offset(reading: dict[str, Any]) -> int | None:
     return int(reading["error"].get("offset", BEHIND_LAST)) if reading["error"] else None
 
 
-def _faulty(contents: ContentStage, sheets: set[str]) -> Iterator[Snapshot]:
+def _faulty(contents: Contents, sheets: set[str]) -> Iterator[Snapshot]:
     bases: dict[str, set[str]] = {}
     for name in sorted(sheets):
         fault = faults.Fault.parse(name, contents.texts[f"{name}/{faults.SHEET}"])
@@ -117,7 +117,7 @@ def _faulty(contents: ContentStage, sheets: set[str]) -> Iterator[Snapshot]:
                 yield _with_reading(contents, fault, snapshot)
 
 
-def _with_reading(contents: ContentStage, fault: faults.Fault, snapshot: Snapshot) -> Snapshot:
+def _with_reading(contents: Contents, fault: faults.Fault, snapshot: Snapshot) -> Snapshot:
     """What was read while the broker ran is about the copy made while it ran; the dump tool was run before that."""
     golden = f"{fault.path}/golden/{snapshot.partition}.dump.txt.gz"
     if snapshot.state == faults.BEFORE and golden in contents.files:

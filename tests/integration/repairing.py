@@ -32,7 +32,7 @@ MARKED_CLEAN: Final = ("checkpoint", "--mark-clean")
 REPAIRS: Final = (("checkpoint",), ("truncate", "--as-broker"), ("reindex",))
 """In this order: a checkpoint that cannot be read says where recovery begins, and recovery where a log ends."""
 
-ContentStage = dict[str, str]
+Contents = dict[str, str]
 """Hash of each file's content, by its path below the log directory."""
 
 
@@ -155,13 +155,13 @@ async def consumed(broker: Broker, *, committed: bool = False) -> dict[str, list
     return {topic: await clients.read_all(broker, topic, committed=committed) for topic in TOPICS}
 
 
-def contents(broker: Broker, suffixes: Iterable[str]) -> ContentStage:
+def contents(broker: Broker, suffixes: Iterable[str]) -> Contents:
     """Of the topics' files with these suffixes."""
     paths = [path for topic in TOPICS for suffix in suffixes for path in segments(broker, topic, suffix)]
     return {str(path.relative_to(broker.log_dir)): _hash(path) for path in paths}
 
 
-def journals(broker: Broker) -> ContentStage:
+def journals(broker: Broker) -> Contents:
     """Of everything in the log directory that is kafkalog's own."""
     paths = [path for path in broker.log_dir.rglob("*") if "kafkalog-" in str(path.relative_to(broker.log_dir))]
     return {str(path.relative_to(broker.log_dir)): _hash(path) for path in paths if path.is_file()}

@@ -15,7 +15,7 @@ from kafkalog_core.storage.changing.derived import (
     is_made_again,
     logs_of_derived,
 )
-from kafkalog_core.storage.changing.journal import Entry, Journal, Layout, State
+from kafkalog_core.storage.changing.journal import Journal, JournalEntry, JournalLayout, State
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 
 if TYPE_CHECKING:
@@ -84,15 +84,15 @@ def test_the_base_offsets_of_a_directory(root: Path) -> None:
 
 
 # --- what has become of them ------------------------------------------------------------------------------------------
-def entry(number: int, name: str, kind: str = "replace", after: Fingerprint | None = None) -> Entry:
+def entry(number: int, name: str, kind: str = "replace", after: Fingerprint | None = None) -> JournalEntry:
     before = Fingerprint(1, 1, "before")
-    return Entry(number=number, kind=kind, path=f"t-0/{name}", why="", before=before, after=after)  # type: ignore[arg-type]
+    return JournalEntry(number=number, kind=kind, path=f"t-0/{name}", why="", before=before, after=after)  # type: ignore[arg-type]
 
 
-def journal_of(root: Path, *entries: Entry, state: State = "prepared", logs: Iterable[str] = ()) -> Journal:
+def journal_of(root: Path, *entries: JournalEntry, state: State = "prepared", logs: Iterable[str] = ()) -> Journal:
     """A journal that remembers some files as they are now."""
     found = {name: fingerprint(f"{root}/{name}") for name in logs}
-    layout = Layout(run="kafkalog-undo-20260102T030405Z-1", root=str(root), place="top", home=str(root))
+    layout = JournalLayout(run="kafkalog-undo-20260102T030405Z-1", root=str(root), place="top", home=str(root))
     known = {name: log for name, log in found.items() if log is not None}
     return Journal(
         layout=layout,
@@ -111,7 +111,7 @@ def asked(journal: Journal, answer: bool = True) -> tuple[bool, list[str]]:
     """Whether the first file of a run counts as made again, and the logs of the run that this depends on."""
     names: list[str] = []
 
-    def is_known(log: Entry) -> bool:
+    def is_known(log: JournalEntry) -> bool:
         names.append(os.path.basename(log.path))
         return answer
 

@@ -14,9 +14,9 @@ from kafkalog_core.errors import FieldError
 from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.changes import Fingerprint
 from kafkalog_core.storage.changing.journal import (
-    Entry,
     Journal,
-    Layout,
+    JournalEntry,
+    JournalLayout,
     parse_journal,
     write_beginning,
     write_intent,
@@ -33,12 +33,12 @@ RUN: Final = "kafkalog-undo-20260102T030405Z-1"
 OWNED: Final = Attributes(uid=1001, gid=1002, mode=0o640, extended={"user.note": b"of the broker"})
 OURS: Final = Attributes(uid=os.geteuid(), gid=os.getegid(), mode=0o600)
 JOURNAL: Final = Journal(
-    layout=Layout(run=RUN, root="/log", place="top", home="/log"),
+    layout=JournalLayout(run=RUN, root="/log", place="top", home="/log"),
     command="truncate",
     created_ms=1_767_323_045_000,
     state="complete",
     entries=(
-        Entry(
+        JournalEntry(
             number=1,
             kind="replace",
             path="t-0/00000000000000000000.index",
@@ -52,7 +52,7 @@ JOURNAL: Final = Journal(
             new_sha256="1" * 64,
             swap=50,
         ),
-        Entry(
+        JournalEntry(
             number=3,
             kind="cut",
             path="t-0/00000000000000000000.log",

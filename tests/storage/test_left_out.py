@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.storage.changing.changes import Fingerprint
-from kafkalog_core.storage.changing.journal import Entry, Journal, Layout
+from kafkalog_core.storage.changing.journal import Journal, JournalEntry, JournalLayout
 from kafkalog_core.storage.changing.partial_undo import left_out
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 
@@ -30,17 +30,17 @@ def named(path: str) -> str:
     return re.sub(r"\b\d+(?=\.)", lambda match: match[0].zfill(20), path)
 
 
-def entry(number: int, word: str) -> Entry:
+def entry(number: int, word: str) -> JournalEntry:
     """`PATH`: removed; `+PATH`: created; `~PATH`: replaced; `-PATH`: cut; `PATH@BASE`: of a replacement."""
     kind, word = {"+": "create", "~": "replace", "-": "cut"}.get(word[0], "remove"), word.lstrip("+~-")
     path, _, base = word.partition("@")
     swap = int(base) if base else None
     before = None if kind == "create" else Fingerprint(8, 0, "")
-    return Entry(number=number, kind=kind, path=named(path), why="", before=before, after=None, swap=swap)  # type: ignore[arg-type]
+    return JournalEntry(number=number, kind=kind, path=named(path), why="", before=before, after=None, swap=swap)  # type: ignore[arg-type]
 
 
-def journal_of(root: Path, entries: tuple[Entry, ...]) -> Journal:
-    layout = Layout(run="kafkalog-undo-20260102T030405Z-1", root=str(root), place="top", home=str(root))
+def journal_of(root: Path, entries: tuple[JournalEntry, ...]) -> Journal:
+    layout = JournalLayout(run="kafkalog-undo-20260102T030405Z-1", root=str(root), place="top", home=str(root))
     trusted = TrustedDirectories((str(root),))
     return Journal(
         layout=layout,

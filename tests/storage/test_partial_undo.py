@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from kafkalog_core.storage.changing.journal import Entry, Journal
+    from kafkalog_core.storage.changing.journal import Journal, JournalEntry
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
@@ -64,7 +64,7 @@ class Run:
         entry = self._entry(name)
         return self.journal.layout.saved(self.journal.path_of(entry), entry.number, entry.saved)
 
-    def _entry(self, name: str) -> Entry:
+    def _entry(self, name: str) -> JournalEntry:
         return next(entry for entry in self.journal.entries if entry.path == name)
 
     def damage(self, name: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from kafkalog_core.storage.changing import journal_search as pointer_module
 from kafkalog_core.storage.changing.changes import Fingerprint
-from kafkalog_core.storage.changing.journal import Entry, Journal, Layout
+from kafkalog_core.storage.changing.journal import Journal, JournalEntry, JournalLayout
 from kafkalog_core.storage.changing.journal_search import (
     leave_pointer,
     leave_pointer_if_room,
@@ -48,7 +48,7 @@ def journal_of(tmp_path: Path, *, of_partition: bool) -> Journal:
         directory.mkdir(parents=True)
     os.chown(root, *OWNER)
     return Journal(
-        layout=Layout(run=RUN, root=str(root), place="elsewhere", home=str(home)),
+        layout=JournalLayout(run=RUN, root=str(root), place="elsewhere", home=str(home)),
         command="truncate",
         created_ms=0,
         state="prepared",
@@ -59,9 +59,9 @@ def journal_of(tmp_path: Path, *, of_partition: bool) -> Journal:
     )
 
 
-def entry(number: int, kind: str, before: int | None, after: int | None) -> Entry:
+def entry(number: int, kind: str, before: int | None, after: int | None) -> JournalEntry:
     of = [None if size is None else Fingerprint(size, 0, "0" * 64) for size in (before, after)]
-    return Entry(number=number, kind=kind, path=f"{number}", why="", before=of[0], after=of[1])  # type: ignore[arg-type]
+    return JournalEntry(number=number, kind=kind, path=f"{number}", why="", before=of[0], after=of[1])  # type: ignore[arg-type]
 
 
 # --- what is written --------------------------------------------------------------------------------------------------

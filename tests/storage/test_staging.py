@@ -12,7 +12,7 @@ from kafkalog_core.ops.repair.undo import scope_of
 from kafkalog_core.storage.changing import changes as fingerprints
 from kafkalog_core.storage.changing import staging as staging_module
 from kafkalog_core.storage.changing.changes import fingerprint
-from kafkalog_core.storage.changing.journal import OF_SEVERAL, Layout
+from kafkalog_core.storage.changing.journal import OF_SEVERAL, JournalLayout
 from kafkalog_core.storage.changing.staging import JournalStage
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Disk
@@ -58,7 +58,7 @@ class Run:
         self.disk = StagingDisk(top)
         root = self.root / "t-0" if place == "partition" else self.root
         home = self.far / "undo" if place == "elsewhere" else root
-        self.layout = Layout(run=RUN, root=str(root), place=place, home=str(home))  # type: ignore[arg-type]
+        self.layout = JournalLayout(run=RUN, root=str(root), place=place, home=str(home))  # type: ignore[arg-type]
         self.staging = JournalStage(
             self.layout,
             self.disk,

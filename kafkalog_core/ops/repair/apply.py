@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.ops.repair.plan_file import StoredPlan
     from kafkalog_core.storage.changing.file_states import States
-    from kafkalog_core.storage.changing.journal import Entry
+    from kafkalog_core.storage.changing.journal import JournalEntry
     from kafkalog_core.storage.changing.writer import Disk
 
 __all__ = ["apply_draft", "check_drift", "draft_to_apply", "is_of_plan", "replan_advice", "resume", "resumed_sheet"]
@@ -341,7 +341,7 @@ def resumed_sheet(root: str, journal: Journal | None) -> Sheet:
     return Sheet(plan=plan, changes=tuple(change_row(change, is_done=True) for change in changes))
 
 
-def _change(journal: Journal, entry: Entry) -> Change:
+def _change(journal: Journal, entry: JournalEntry) -> Change:
     return Change(
         kind=entry.kind,
         path=journal.path_of(entry),

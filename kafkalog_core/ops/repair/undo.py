@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.storage.changing.changes import ChangeKind, Fingerprint
     from kafkalog_core.storage.changing.file_states import FileState, States
-    from kafkalog_core.storage.changing.journal import Entry, Journal
+    from kafkalog_core.storage.changing.journal import Journal, JournalEntry
     from kafkalog_core.storage.changing.space import Space
     from kafkalog_core.storage.changing.writer import Disk
 
@@ -376,7 +376,7 @@ def _state_obstacles(journal: Journal) -> Iterator[str]:
             yield at_work
 
 
-def _changed_later(scope: Scope, journal: Journal, entry: Entry) -> str | None:
+def _changed_later(scope: Scope, journal: Journal, entry: JournalEntry) -> str | None:
     """Return that a later run has changed a file again, with the command that takes that one back; None: none has."""
     path = journal.path_of(entry)
     for other in reversed(scope.found.journals):
@@ -427,7 +427,7 @@ def _left_files(journal: Journal, left: Mapping[int, str]) -> Iterator[tuple[str
             yield path, None if status is None else status.st_size, reason
 
 
-def _reverse(journal: Journal, entry: Entry, now: Fingerprint | None) -> Change:
+def _reverse(journal: Journal, entry: JournalEntry, now: Fingerprint | None) -> Change:
     """What an entry becomes: its old file after, and before what is there `now`."""
     before = entry.before
     kind: ChangeKind = "remove" if before is None else "create" if now is None else "replace"
@@ -475,7 +475,7 @@ def _spaces(journal: Journal, changes: list[Change]) -> tuple[Space, ...]:
     )
 
 
-def _written(journal: Journal, entry: Entry) -> int:
+def _written(journal: Journal, entry: JournalEntry) -> int:
     """What is written when a file is taken back; of a tail that an undo had begun to put back only the rest."""
     path = journal.path_of(entry)
     if entry.saved == "tail" and not journal.trusted.has_other_names(path):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COMPARED",
     "Absence",
-    "ContentStage",
+    "Contents",
     "Cursor",
     "Flaw",
     "Head",
@@ -38,7 +38,7 @@ __all__ = [
 _DIGEST_BYTES: Final = 16
 
 
-class ContentStage:
+class Contents:
     """Offsets of the records of one batch, ascending, and a digest of each.
 
     Of a record count its timestamp, key, value and headers: not the batch around it, which compaction writes anew.
@@ -56,9 +56,9 @@ class ContentStage:
         return dict(zip(self.offsets[begin:end], self.digests[begin:end], strict=True))
 
 
-def contents_of(memory: memoryview, batch: BatchColumns, max_bytes: int) -> ContentStage:
+def contents_of(memory: memoryview, batch: BatchColumns, max_bytes: int) -> Contents:
     """Decode a batch of one row. What of it cannot be decoded is not there."""
-    result = ContentStage()
+    result = Contents()
     for item in decode_run(memory, batch, max_bytes=max_bytes):
         if isinstance(item, RecordRun):
             _take(item, result)
@@ -67,7 +67,7 @@ def contents_of(memory: memoryview, batch: BatchColumns, max_bytes: int) -> Cont
     return result
 
 
-def _take(run: RecordRun, result: ContentStage) -> None:
+def _take(run: RecordRun, result: Contents) -> None:
     records, headers = run.records, run.records.headers
     names = ("timestamp_ms", "key_start", "key_size", "value_start", "value_size", "first_header", "header_count")
     columns = [records.column(name).tolist() for name in names]
@@ -325,7 +325,7 @@ class _Lane:
 
     cursor: Cursor
     at: int = -1
-    contents: ContentStage | None = None
+    contents: Contents | None = None
     trust: int = field(default=1 << 20)
 
     @property
@@ -348,7 +348,7 @@ class _Lane:
             return "behind" if is_torn else "damaged"
         return "damaged" if cursor.flaws else "gap"
 
-    def look(self, max_bytes: int) -> ContentStage:
+    def look(self, max_bytes: int) -> Contents:
         """The records of the head."""
         if self.contents is None:
             self.contents = contents_of(*self.cursor.batch(), max_bytes)

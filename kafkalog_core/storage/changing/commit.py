@@ -26,7 +26,7 @@ from kafkalog_core.storage.changing.changes import (
     status_of,
 )
 from kafkalog_core.storage.changing.file_states import States, state_of
-from kafkalog_core.storage.changing.journal import OF_SEVERAL, Entry, Journal, write_intent
+from kafkalog_core.storage.changing.journal import OF_SEVERAL, Journal, JournalEntry, write_intent
 from kafkalog_core.storage.changing.journal_search import (
     leave_pointer_if_room,
     remove_pointer,
@@ -158,7 +158,7 @@ def _halfway_made(disk: Disk, journal: Journal, states: States) -> States:
     return known
 
 
-def _made_way(disk: Disk, journal: Journal, steps: States, wanted: Literal["before", "after"]) -> list[Entry]:
+def _made_way(disk: Disk, journal: Journal, steps: States, wanted: Literal["before", "after"]) -> list[JournalEntry]:
     """The entries of a group whose files are still to be written, in that order.
 
     The indexes of a segment are deleted here where there is no room for both the old and the new ones (`grouped`).
@@ -181,7 +181,7 @@ def _made_way(disk: Disk, journal: Journal, steps: States, wanted: Literal["befo
     return entries
 
 
-def _make(disk: Disk, journal: Journal, entry: Entry) -> None:
+def _make(disk: Disk, journal: Journal, entry: JournalEntry) -> None:
     path = journal.path_of(entry)
     if entry.kind == "remove":
         disk.unlink(path)
@@ -198,7 +198,7 @@ def _make(disk: Disk, journal: Journal, entry: Entry) -> None:
     disk.sync_directory(os.path.dirname(path))
 
 
-def _drop_name(disk: Disk, journal: Journal, entry: Entry) -> None:
+def _drop_name(disk: Disk, journal: Journal, entry: JournalEntry) -> None:
     """Delete the journal's name of a new file that is in place, which an interrupted run has left."""
     path, trusted = journal.path_of(entry), journal.trusted
     staged = journal.layout.staged(path, entry.number)
@@ -206,7 +206,7 @@ def _drop_name(disk: Disk, journal: Journal, entry: Entry) -> None:
         disk.unlink(staged)
 
 
-def _take_back(disk: Disk, journal: Journal, entry: Entry) -> None:
+def _take_back(disk: Disk, journal: Journal, entry: JournalEntry) -> None:
     path = journal.path_of(entry)
     if entry.before is None:
         disk.unlink(path)
@@ -230,7 +230,9 @@ def _take_back(disk: Disk, journal: Journal, entry: Entry) -> None:
     disk.sync_directory(os.path.dirname(path))
 
 
-def _put(disk: Disk, journal: Journal, entry: Entry, source: str, attributes: Attributes | None, mtime_ns: int) -> None:
+def _put(
+    disk: Disk, journal: Journal, entry: JournalEntry, source: str, attributes: Attributes | None, mtime_ns: int
+) -> None:
     """Put a file of the journal in its place, and fsync the directory; from another file system as a whole copy.
 
     A second name is put in place, and the journal keeps its own: not every file system makes a rename across
@@ -251,14 +253,14 @@ def _put(disk: Disk, journal: Journal, entry: Entry, source: str, attributes: At
     disk.sync_directory(os.path.dirname(path))
 
 
-def _write_beside(disk: Disk, journal: Journal, entry: Entry, content: Iterable[bytes | memoryview]) -> None:
+def _write_beside(disk: Disk, journal: Journal, entry: JournalEntry, content: Iterable[bytes | memoryview]) -> None:
     temporary = _free_temporary(disk, journal, entry)
     mtime_ns = entry.before.mtime_ns if entry.before else None
     disk.write_file(temporary, content, entry.had, mtime_ns)
     disk.rename(temporary, journal.path_of(entry))
 
 
-def _free_temporary(disk: Disk, journal: Journal, entry: Entry) -> str:
+def _free_temporary(disk: Disk, journal: Journal, entry: JournalEntry) -> str:
     """A name beside the file; what an earlier try has left there is taken away."""
     temporary = journal.layout.temporary(journal.path_of(entry), entry.number)
     if journal.trusted.exists(temporary):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kafkalog_core.storage.changing.changes import Fingerprint
-    from kafkalog_core.storage.changing.journal import Entry, Journal
+    from kafkalog_core.storage.changing.journal import Journal, JournalEntry
     from kafkalog_core.storage.changing.trusted import TrustedDirectories
 
 __all__ = [
@@ -94,7 +94,7 @@ def is_broker_seen(journal: Journal) -> bool:
     return any(fingerprint(path, journal.trusted) != file for path, file in known.items())
 
 
-def is_made_again(journal: Journal, entry: Entry, is_known: Callable[[Entry], bool]) -> bool:
+def is_made_again(journal: Journal, entry: JournalEntry, is_known: Callable[[JournalEntry], bool]) -> bool:
     """Whether a file that is neither as before nor as afterwards is one that a start has made again from a known log.
 
     Args:
@@ -114,14 +114,14 @@ def is_made_again(journal: Journal, entry: Entry, is_known: Callable[[Entry], bo
     return bool(logs) and all(_is_known(journal, log, entries.get(log), is_known) for log in logs)
 
 
-def _is_known(journal: Journal, log: str, entry: Entry | None, is_known: Callable[[Entry], bool]) -> bool:
+def _is_known(journal: Journal, log: str, entry: JournalEntry | None, is_known: Callable[[JournalEntry], bool]) -> bool:
     if entry is not None:
         return is_known(entry)
     remembered = journal.logs.get(os.path.relpath(log, journal.layout.root))
     return remembered is not None and fingerprint(log, journal.trusted) == remembered
 
 
-def _begins_as_cut(path: str, entry: Entry, trusted: TrustedDirectories) -> bool:
+def _begins_as_cut(path: str, entry: JournalEntry, trusted: TrustedDirectories) -> bool:
     """Whether a file that is cut in place still begins with what the cut keeps, which is saved nowhere else."""
     status, after = trusted.status(path), entry.after
     if status is None or after is None or status.st_size < after.size_bytes:

@@ -25,7 +25,7 @@ from kafkalog_core.storage.changing.journal_search import leading_directory, pru
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kafkalog_core.storage.changing.journal import Entry, Journal
+    from kafkalog_core.storage.changing.journal import Journal, JournalEntry
     from kafkalog_core.storage.changing.trusted import TrustedDirectories
 
 __all__ = [
@@ -44,14 +44,14 @@ __all__ = [
 FileState = Literal["before", "after", "halfway", "neither"]
 
 
-States: TypeAlias = "list[tuple[Entry, FileState]]"
+States: TypeAlias = "list[tuple[JournalEntry, FileState]]"
 
 
 _SECTOR_BYTES: Final = 512
 """The least that a disk writes whole: a write that a loss of power ends may be torn at any multiple of it."""
 
 
-def state_of(journal: Journal, entry: Entry) -> FileState:
+def state_of(journal: Journal, entry: JournalEntry) -> FileState:
     """Whether a file is as it was before its change or as it is afterwards.
 
     `halfway` is a cut that is being taken back, or one whose modification time has not been put back yet, or an index
@@ -64,7 +64,7 @@ def state_of(journal: Journal, entry: Entry) -> FileState:
     return state
 
 
-def _side_of(journal: Journal, entry: Entry) -> FileState:
+def _side_of(journal: Journal, entry: JournalEntry) -> FileState:
     """Which file a broker has gone on with: it writes indexes in place, so that other names of the file show it too."""
     trusted, path = journal.trusted, journal.path_of(entry)
     if journal.state == "prepared" and entry.kind in {"replace", "create"}:
@@ -79,7 +79,7 @@ def _side_of(journal: Journal, entry: Entry) -> FileState:
     return "halfway"
 
 
-def _state_of_ours(journal: Journal, entry: Entry) -> FileState:
+def _state_of_ours(journal: Journal, entry: JournalEntry) -> FileState:
     """As `state_of`, where nobody else has written the file."""
     path = journal.path_of(entry)
     trusted = journal.trusted
@@ -147,7 +147,7 @@ def check_old(journal: Journal) -> States:
     return states
 
 
-def saved_problem(journal: Journal, entry: Entry, state: FileState) -> str | None:
+def saved_problem(journal: Journal, entry: JournalEntry, state: FileState) -> str | None:
     """Return why the old content of a change that has been made cannot be put back; None: it can, or need not be."""
     if entry.before is None or (state == "before" and not entry.is_same):
         return None
@@ -180,7 +180,7 @@ def is_stuck(journal: Journal) -> bool:
 
 
 def _states(
-    journal: Journal, entries: Iterable[Entry], state_of: Callable[[Journal, Entry], FileState] = state_of
+    journal: Journal, entries: Iterable[JournalEntry], state_of: Callable[[Journal, JournalEntry], FileState] = state_of
 ) -> States:
     states = [(entry, state_of(journal, entry)) for entry in entries]
     for entry, state in states:
@@ -190,7 +190,7 @@ def _states(
     return states
 
 
-def _is_copied(journal: Journal, entry: Entry) -> bool:
+def _is_copied(journal: Journal, entry: JournalEntry) -> bool:
     """Whether a file is made that takes the attributes from the journal: others are renamed as they are."""
     path, trusted = journal.path_of(entry), journal.trusted
     home, around = journal.layout.directory(path), os.path.dirname(path)
@@ -199,12 +199,12 @@ def _is_copied(journal: Journal, entry: Entry) -> bool:
     return trusted.is_directory(home) and trusted.device(home) != trusted.device(around)
 
 
-def _is_needed(journal: Journal, entry: Entry) -> bool:
+def _is_needed(journal: Journal, entry: JournalEntry) -> bool:
     """Whether new content is still to be put in place; of what is the same before and after nothing else tells."""
     return not entry.is_same or journal.trusted.exists(journal.layout.staged(journal.path_of(entry), entry.number))
 
 
-def _may_make_way(journal: Journal, entry: Entry) -> bool:
+def _may_make_way(journal: Journal, entry: JournalEntry) -> bool:
     """Whether a run that was interrupted may have deleted the file of an entry before it wrote it."""
     is_index = entry.kind == "replace" and entry.swap is None and entry.path.endswith(INDEXES)
     return is_index and journal.is_interrupted and journal.trusted.is_directory(os.path.dirname(journal.path_of(entry)))
@@ -230,7 +230,7 @@ def _finish_instead(journal: Journal) -> str:
     return f"nothing has been changed. To finish the run instead: {resume_command(leading_directory(journal), journal)}"
 
 
-def _check_staged(journal: Journal, entry: Entry) -> None:
+def _check_staged(journal: Journal, entry: JournalEntry) -> None:
     staged = journal.layout.staged(journal.path_of(entry), entry.number)
     try:
         is_same = fingerprint(staged, journal.trusted) == entry.after
@@ -242,7 +242,7 @@ def _check_staged(journal: Journal, entry: Entry) -> None:
         raise RefusedError(f"the new content of {entry.path} is not what it was; {_undo_first(journal)}", path=staged)
 
 
-def _is_whole(trusted: TrustedDirectories, path: str, entry: Entry) -> bool:
+def _is_whole(trusted: TrustedDirectories, path: str, entry: JournalEntry) -> bool:
     """Whether old content is what it was: to the last byte where it is a copy, else as files in their place are."""
     before = entry.before
     if before is None:
@@ -261,7 +261,7 @@ def _is_whole(trusted: TrustedDirectories, path: str, entry: Entry) -> bool:
     return found is not None and found.sha256 == before.sha256
 
 
-def _is_prefix_of_tail(journal: Journal, entry: Entry, size_bytes: int) -> bool:
+def _is_prefix_of_tail(journal: Journal, entry: JournalEntry, size_bytes: int) -> bool:
     """Whether the bytes after a cut are those that an interrupted undo wrote: sector by sector its tail, or zeros.
 
     A loss of power can leave the new size with zeros in place of the bytes, also within a page of 4096 bytes: ext4
@@ -298,7 +298,7 @@ _HARMLESS: Final = ("user.", "system.posix_acl_access")
 """Extended attributes that the owner of a file may set himself; `security.capability` is not one of them."""
 
 
-def check_owners(journal: Journal, wanted: Iterable[tuple[Entry, Attributes | None]]) -> None:
+def check_owners(journal: Journal, wanted: Iterable[tuple[JournalEntry, Attributes | None]]) -> None:
     """Raises RefusedError where a journal would give a file what neither its directory nor a file in it has.
 
     The system itself keeps other users than root from it.

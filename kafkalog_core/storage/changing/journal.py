@@ -38,9 +38,9 @@ __all__ = [
     "INTENT",
     "MOST_BYTES",
     "OF_SEVERAL",
-    "Entry",
     "Journal",
-    "Layout",
+    "JournalEntry",
+    "JournalLayout",
     "Saved",
     "State",
     "layout_for",
@@ -62,7 +62,7 @@ OF_SEVERAL: Final = "of-several"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class JournalEntry:
     """One change of a run.
 
     Args:
@@ -102,7 +102,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class JournalLayout:
     """Where the parts of a journal are.
 
     Args:
@@ -174,11 +174,11 @@ class Journal:
         left: numbers of the entries that the undo which is at work leaves as they are (`partial`).
     """
 
-    layout: Layout
+    layout: JournalLayout
     command: str
     created_ms: int
     state: State
-    entries: tuple[Entry, ...]
+    entries: tuple[JournalEntry, ...]
     pointer_is_directory: bool
     trusted: TrustedDirectories = field(default=ANYWHERE, compare=False)
     keeps_old: bool
@@ -209,7 +209,7 @@ class Journal:
         """Whether its files may be partly old and partly new."""
         return self.state in {"prepared", "undoing"}
 
-    def path_of(self, entry: Entry) -> str:
+    def path_of(self, entry: JournalEntry) -> str:
         """The file that an entry is about."""
         return os.path.normpath(os.path.join(self.layout.root, entry.path))
 
@@ -219,17 +219,19 @@ class Journal:
         return list(dict.fromkeys(path for path in found if path is not None))
 
 
-def layout_for(run: str, root: str, changes: Iterable[Change], *, is_log_dir: bool, undo_to: str | None) -> Layout:
+def layout_for(
+    run: str, root: str, changes: Iterable[Change], *, is_log_dir: bool, undo_to: str | None
+) -> JournalLayout:
     """Where the journal of some changes goes."""
     if undo_to is not None:
-        return Layout(run=run, root=root, place="elsewhere", home=undo_to)
+        return JournalLayout(run=run, root=root, place="elsewhere", home=undo_to)
     around = {os.path.dirname(change.path) for change in changes}
     if not is_log_dir:
-        return Layout(run=run, root=root, place="partition", home=root)
+        return JournalLayout(run=run, root=root, place="partition", home=root)
     if len(around) == 1 and root not in around:
         home = around.pop()
-        return Layout(run=run, root=home, place="partition", home=home)
-    return Layout(run=run, root=root, place="top", home=root)
+        return JournalLayout(run=run, root=home, place="partition", home=home)
+    return JournalLayout(run=run, root=root, place="top", home=root)
 
 
 MOST_BYTES: Final = 256 * 1024 * 1024
@@ -238,7 +240,7 @@ _VERSION: Final = 3
 _KIND: Final = "kafkalog undo journal"
 _BEGUN: Final = "begun"
 _STATES: Final = tuple(state for state in get_args(State) if state != "pruning")
-"""Those that are written; `Layout.is_freed` is the other one."""
+"""Those that are written; `JournalLayout.is_freed` is the other one."""
 _LAST_MS: Final = 253_402_300_799_999  # the year 9999, the last that a date can show
 _MOST_ID: Final = 2**32 - 2
 _MOST_ENTRIES: Final = 10**9
@@ -268,12 +270,12 @@ def write_intent(disk: Disk, journal: Journal, state: State, like: Attributes) -
     return changed
 
 
-def write_beginning(disk: Disk, layout: Layout, like: Attributes) -> None:
+def write_beginning(disk: Disk, layout: JournalLayout, like: Attributes) -> None:
     """Record that a run has begun to stage files: a part of a journal without this file has lost its intent."""
     _write_whole(disk, layout.intent, layout.run, {"state": _BEGUN}, like)
 
 
-def write_pointer(disk: Disk, path: str, layout: Layout, like: Attributes) -> None:
+def write_pointer(disk: Disk, path: str, layout: JournalLayout, like: Attributes) -> None:
     """Leave a file that leads to a journal elsewhere: by its real path, which no link is in."""
     _write_whole(disk, path, layout.run, {"elsewhere": os.path.realpath(layout.home)}, like)
 
@@ -296,7 +298,7 @@ def _encoded(value: dict[str, object]) -> bytes:
     return json_text(value).encode("utf-8", "backslashreplace")
 
 
-def _entry_json(entry: Entry) -> dict[str, object]:
+def _entry_json(entry: JournalEntry) -> dict[str, object]:
     return {
         "number": entry.number,
         "kind": entry.kind,
@@ -334,7 +336,7 @@ def parse_journal(text: bytes, run: str, home: str, place: Literal["partition", 
     if state == _BEGUN:
         return None
     root = None if fields.any("root") is None else fields.path("root")
-    layout = Layout(
+    layout = JournalLayout(
         run=run, root=home if root is None else root, place=place if root is None else "elsewhere", home=home
     )
     entries = tuple(_entries(fields.objects("entries")))
@@ -356,7 +358,7 @@ def parse_journal(text: bytes, run: str, home: str, place: Literal["partition", 
     )
 
 
-def _entries(objects: Iterable[Fields]) -> Iterator[Entry]:
+def _entries(objects: Iterable[Fields]) -> Iterator[JournalEntry]:
     least = 1
     for fields in objects:
         entry = _entry(fields, least)
@@ -385,9 +387,9 @@ def _check_seal(fields: Fields, run: str) -> None:
         raise FieldError("is of another run than its name says")
 
 
-def _entry(fields: Fields, least: int) -> Entry:
+def _entry(fields: Fields, least: int) -> JournalEntry:
     number = fields.integer("number", least, _MOST_ENTRIES)
-    entry = Entry(
+    entry = JournalEntry(
         number=number,
         kind=cast("ChangeKind", fields.choice("kind", get_args(ChangeKind))),
         path=_relative(fields.text("path")),
@@ -408,7 +410,7 @@ def _entry(fields: Fields, least: int) -> Entry:
     return entry
 
 
-def _contradiction(entry: Entry) -> str | None:
+def _contradiction(entry: JournalEntry) -> str | None:
     """Return what in an entry contradicts itself; None: nothing."""
     before, after, kind, saved = entry.before, entry.after, entry.kind, entry.saved
     is_whole = kind in _WHOLE_FILES

@@ -34,7 +34,7 @@ from kafkalog_core.storage.source import open_error
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog_core.storage.changing.journal import Entry
+    from kafkalog_core.storage.changing.journal import JournalEntry
     from kafkalog_core.storage.changing.writer import Disk
 
 __all__ = [
@@ -76,7 +76,7 @@ def leave_pointer(disk: Disk, journal: Journal) -> None:
         disk.sync_directory(journal.layout.root)
 
 
-def leave_pointer_if_room(disk: Disk, journal: Journal, rest: Iterable[Entry]) -> None:
+def leave_pointer_if_room(disk: Disk, journal: Journal, rest: Iterable[JournalEntry]) -> None:
     """Write it where it takes no room that the changes need which are still to be made."""
     if journal.pointer is None:
         return

@@ -29,7 +29,7 @@ from kafkalog_core.storage.logdir import is_broker_dir
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from kafkalog_core.storage.changing.journal import Entry, Journal
+    from kafkalog_core.storage.changing.journal import Journal, JournalEntry
 
 __all__ = ["left_out"]
 
@@ -51,8 +51,8 @@ def left_out(journal: Journal, problems: Mapping[int, str]) -> dict[int, str]:
         problems: why the files of some entries cannot be put back, by number.
     """
     left: dict[int, str] = {}
-    top: list[Entry] = []
-    partitions: dict[str, list[Entry]] = {}
+    top: list[JournalEntry] = []
+    partitions: dict[str, list[JournalEntry]] = {}
     for entry in journal.entries:
         directory = os.path.dirname(journal.path_of(entry))
         at_top = directory == journal.layout.root and is_broker_dir(directory)
@@ -75,7 +75,7 @@ def left_out(journal: Journal, problems: Mapping[int, str]) -> dict[int, str]:
 
 
 def _left_in_partition(
-    entries: Sequence[Entry], problems: Mapping[int, str], bases: Sequence[int], *, has_starts: bool
+    entries: Sequence[JournalEntry], problems: Mapping[int, str], bases: Sequence[int], *, has_starts: bool
 ) -> dict[int, str]:
     """The entries of a partition that are left; `bases`: of the logs that are there now."""
     logs = {base: entry for entry in entries if (base := _base_of(entry, ".log")) is not None}
@@ -98,8 +98,8 @@ def _left_in_partition(
 
 
 def _behind_a_gap(
-    entries: Sequence[Entry],
-    logs: Mapping[int, Entry],
+    entries: Sequence[JournalEntry],
+    logs: Mapping[int, JournalEntry],
     gone: Collection[int],
     bases: Sequence[int],
     left: Mapping[int, str],
@@ -125,19 +125,19 @@ def _behind_a_gap(
     return found
 
 
-def _is_deleted_whole(base: int, entries: Sequence[Entry]) -> bool:
+def _is_deleted_whole(base: int, entries: Sequence[JournalEntry]) -> bool:
     """Whether the run deleted the log of a segment and all its indexes, and not in favour of another segment."""
     of_segment = [entry for entry in entries if _base_of(entry) == base]
     has_log = any(entry.path.endswith(".log") for entry in of_segment)
     return has_log and all(entry.kind == "remove" and entry.swap is None for entry in of_segment)
 
 
-def _base_of(entry: Entry, suffix: str | None = None) -> int | None:
+def _base_of(entry: JournalEntry, suffix: str | None = None) -> int | None:
     """The base offset of the segment that a file is of; None: of none, or another suffix."""
     match = _SEGMENT_FILE.fullmatch(os.path.basename(entry.path))
     return None if match is None or suffix not in {None, match[2]} else int(match[1])
 
 
-def _offset_of(entry: Entry) -> int | None:
+def _offset_of(entry: JournalEntry) -> int | None:
     match = _SNAPSHOT.fullmatch(os.path.basename(entry.path))
     return None if match is None else int(match[1])

@@ -26,9 +26,9 @@ from kafkalog_core.storage.changing.changes import (
 from kafkalog_core.storage.changing.derived import checkpoints_next_to_mark, logs_of_derived
 from kafkalog_core.storage.changing.journal import (
     OF_SEVERAL,
-    Entry,
     Journal,
-    Layout,
+    JournalEntry,
+    JournalLayout,
     Saved,
     write_beginning,
     write_intent,
@@ -70,7 +70,7 @@ class JournalStage(DryRunStage):
 
     def __init__(
         self,
-        layout: Layout,
+        layout: JournalLayout,
         disk: Disk,
         *,
         command: str,
@@ -84,7 +84,7 @@ class JournalStage(DryRunStage):
         self._trusted = disk.trusted = trusted
         self._layout = layout
         self._disk = disk
-        self._entries: list[Entry] = []
+        self._entries: list[JournalEntry] = []
         self._made: list[str] = []
         self._made_directories: dict[str, None] = {}
         self._has: Attributes | None = None
@@ -157,7 +157,7 @@ class JournalStage(DryRunStage):
         super()._add(change)
         if change.before is not None:  # a broker that was killed may have left bytes that were never fsynced
             self._disk.sync_file(change.path)
-        entry = Entry(
+        entry = JournalEntry(
             number=self._number,
             kind=change.kind,
             path=os.path.relpath(change.path, self._layout.root),
@@ -190,7 +190,7 @@ class JournalStage(DryRunStage):
         return fingerprint_start(staged, change.size_bytes, mtime_ns, self._trusted)
 
     # --- old content --------------------------------------------------------------------------------------------------
-    def _with_old(self, entry: Entry, change: Change) -> Entry:
+    def _with_old(self, entry: JournalEntry, change: Change) -> JournalEntry:
         if change.before is None or not self.journal.keeps_old:
             return entry
         directory = self._directory_for(change.path)
@@ -208,12 +208,12 @@ class JournalStage(DryRunStage):
     def _pieces(self, change: Change) -> Iterator[bytes | memoryview]:
         return pieces(change.path, trusted=self._trusted)
 
-    def _save(self, entry: Entry, change: Change, saved: Saved, content: Iterable[bytes | memoryview]) -> str:
+    def _save(self, entry: JournalEntry, change: Change, saved: Saved, content: Iterable[bytes | memoryview]) -> str:
         mtime_ns = change.before.mtime_ns if change.before else None
         attributes = entry.had if self._is_beside(change.path) else None
         return self._disk.write_file(self._saved(entry, change, saved), content, attributes, mtime_ns)[1]
 
-    def _saved(self, entry: Entry, change: Change, saved: Saved) -> str:
+    def _saved(self, entry: JournalEntry, change: Change, saved: Saved) -> str:
         path = self._layout.saved(change.path, entry.number, saved)
         self._made.append(path)
         return path

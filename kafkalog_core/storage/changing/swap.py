@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.attributes import Attributes
     from kafkalog_core.storage.changing.file_states import FileState as State
     from kafkalog_core.storage.changing.file_states import States
-    from kafkalog_core.storage.changing.journal import Entry, Journal
+    from kafkalog_core.storage.changing.journal import Journal, JournalEntry
     from kafkalog_core.storage.changing.writer import Disk
 
 __all__ = ["Replacement", "in_groups", "swap_name"]
@@ -75,7 +75,7 @@ class Replacement:
         steps: all of them, each with the state of its file.
     """
 
-    def __init__(self, disk: Disk, journal: Journal, steps: Sequence[tuple[Entry, State]]) -> None:
+    def __init__(self, disk: Disk, journal: Journal, steps: Sequence[tuple[JournalEntry, State]]) -> None:
         self._disk = disk
         self._journal = journal
         self._trusted = journal.trusted
@@ -132,7 +132,7 @@ class Replacement:
         self._put_in_place(swapped, is_back=True)
         self._put_in_place([entry for entry in old if entry.path.endswith(_SNAPSHOT)], is_back=True)
 
-    def _made_again(self) -> list[Entry]:
+    def _made_again(self) -> list[JournalEntry]:
         """The parts that a start has made again, which are neither the old nor the new ones."""
         return [entry for entry in self._entries if self._states.get(entry.number) == "halfway"]
 
@@ -149,7 +149,7 @@ class Replacement:
             self._sync()
 
     # --- steps --------------------------------------------------------------------------------------------------------
-    def _lay_down(self, entries: Sequence[Entry], *, is_back: bool) -> None:
+    def _lay_down(self, entries: Sequence[JournalEntry], *, is_back: bool) -> None:
         """Steps 1 to 3."""
         self._check_alone()
         self._set_guard()
@@ -159,7 +159,7 @@ class Replacement:
         self._disk.unlink(self._guard)
         self._sync()
 
-    def _put_in_place(self, entries: Iterable[Entry], *, is_back: bool) -> None:
+    def _put_in_place(self, entries: Iterable[JournalEntry], *, is_back: bool) -> None:
         """The end of step 4."""
         self._sync()
         wanted = "before" if is_back else "after"
@@ -176,7 +176,7 @@ class Replacement:
                 self._disk.rename(swap, path)
         self._sync()
 
-    def _lay(self, entry: Entry, *, is_back: bool) -> None:
+    def _lay(self, entry: JournalEntry, *, is_back: bool) -> None:
         """Make the `.swap` of a file: a second name of what the journal has, or a copy; the journal keeps its own."""
         swap = self._swap(entry)
         self._take_away(swap)
@@ -188,7 +188,7 @@ class Replacement:
         self._copy(source, entry, swap, attributes, None if file is None else file.mtime_ns)
 
     def _copy(
-        self, source: str, entry: Entry, target: str, attributes: Attributes | None, mtime_ns: int | None
+        self, source: str, entry: JournalEntry, target: str, attributes: Attributes | None, mtime_ns: int | None
     ) -> None:
         temporary = self._journal.layout.temporary(self._path(entry), entry.number)
         self._take_away(temporary)
@@ -222,20 +222,20 @@ class Replacement:
         self._disk.sync_directory(self._directory)
 
     # --- names --------------------------------------------------------------------------------------------------------
-    def _order(self, entry: Entry) -> tuple[bool, str]:
+    def _order(self, entry: JournalEntry) -> tuple[bool, str]:
         return not entry.path.endswith(_LOG), entry.path
 
-    def _path(self, entry: Entry) -> str:
+    def _path(self, entry: JournalEntry) -> str:
         return self._journal.path_of(entry)
 
-    def _swap(self, entry: Entry) -> str:
+    def _swap(self, entry: JournalEntry) -> str:
         return swap_name(self._path(entry))
 
-    def _staged(self, entry: Entry) -> str:
+    def _staged(self, entry: JournalEntry) -> str:
         return self._journal.layout.staged(self._path(entry), entry.number)
 
-    def _saved(self, entry: Entry) -> str:
+    def _saved(self, entry: JournalEntry) -> str:
         return self._journal.layout.saved(self._path(entry), entry.number, entry.saved)
 
-    def _waits(self, entry: Entry) -> bool:
+    def _waits(self, entry: JournalEntry) -> bool:
         return self._trusted.exists(self._staged(entry))

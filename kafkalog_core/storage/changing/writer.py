@@ -41,7 +41,7 @@ _ONLY_MINE: Final = 0o600
 """Permissions of a file until its owner is set: no other user can open it before that."""
 
 
-class Digest(Protocol):
+class WriteDigest(Protocol):
     """A hash or checksum with the interface of hashlib's objects."""
 
     def update(self, piece: bytes | memoryview, /) -> None:
@@ -119,7 +119,7 @@ class Disk:
                 file.write(piece)
             return file.finish(attributes, mtime_ns)
 
-    def new_file(self, path: str, new_digest: Callable[[], Digest] = Crc32c) -> NewFile:
+    def new_file(self, path: str, new_digest: Callable[[], WriteDigest] = Crc32c) -> NewFile:
         """Create a file that is written piece by piece, and return it open. A file of that name is an error."""
         number = self._do("create", path, lambda: self._open(path, _NEW))
         return NewFile(self, path, number, new_digest)
@@ -259,7 +259,7 @@ class Disk:
             self._do("utime", path, lambda: os.utime(number, ns=(mtime_ns, mtime_ns)))
         self._do("fsync", path, lambda: _sync(number))
 
-    def check(self, path: str, size_bytes: int, expected: str, digest: Digest) -> None:
+    def check(self, path: str, size_bytes: int, expected: str, digest: WriteDigest) -> None:
         """Read a file back and compare its size and digest.
 
         The page cache is dropped first, as far as the system allows that.
@@ -296,7 +296,7 @@ class NewFile:
         new_digest: makes the digest that is compared with that of the bytes read back.
     """
 
-    def __init__(self, disk: Disk, path: str, number: int, new_digest: Callable[[], Digest]) -> None:
+    def __init__(self, disk: Disk, path: str, number: int, new_digest: Callable[[], WriteDigest]) -> None:
         self.path = path
         self.size_bytes = 0
         self._disk = disk
