@@ -1,12 +1,12 @@
-"""Builds the kernels: one extension of all hot loops.
+"""Build the kernels as one extension module; pyproject.toml declares everything else.
 
-All else is declared in pyproject.toml. C inlines within one module alone, so what is compiled is a copy of `loops.py`
-in which the text of each module of the package stands in place of the first import of it. The copy carries the hash of
-all this text. The modules that hold nothing but numbers become macros: only what C knows when it compiles makes a jump
-table of many comparisons. Where no C compiler exists the build goes on and the interpreted twin is used.
+C inlines functions within one module only. So the build compiles a copy of `loops.py` in which the text of each
+kernel module replaces its first import. The copy carries the hash of all this text. The integers of the modules
+`NUMBERS` become C macros: a compiler turns comparisons with constants into jump tables. Where no C compiler exists the
+build continues without the extension, and the interpreted twin is used.
 
 Environment:
-    KAFKALOG_REQUIRE_COMPILED=1: the build fails where the kernels cannot be compiled.
+    KAFKALOG_REQUIRE_COMPILED=1: the build fails when the kernels cannot be compiled.
     KAFKALOG_NO_COMPILE=1: nothing is compiled.
 """
 
@@ -31,7 +31,7 @@ MARK = 'SOURCE_HASH = "interpreted"\n'
 
 
 def load_twins() -> ModuleType:
-    """`kafkalog_core.twins`, which says what the kernels are, without importing the package."""
+    """Return the module `kafkalog_core.twins`, which lists the kernels, without importing its package."""
     spec = spec_from_file_location("twins", HERE / "kafkalog_core" / "twins.py")
     if spec is None or spec.loader is None:
         raise SystemExit("kafkalog_core/twins.py is missing")
@@ -48,7 +48,10 @@ LOOPS = twins.LOOPS
 
 
 def whole_text(name: str, copied: set[str]) -> Iterator[str]:
-    """Lines of a module of the package and, once each, of those that it imports, in their place."""
+    """Yield the lines of a kernel module; those of each kernel module that it imports replace the first import.
+
+    copied: names of the modules whose text was yielded before; it grows.
+    """
     copied.add(name)
     if name in twins.NUMBERS:
         return
@@ -67,16 +70,19 @@ def whole_text(name: str, copied: set[str]) -> Iterator[str]:
 
 
 def replacement(node: ast.stmt, copied: set[str]) -> Iterable[str] | None:
-    """The text of an imported module of the package; None: the statement stays as it is."""
+    """Return the text that replaces a statement: that of the imported kernel module; `None`: the statement is kept."""
     if isinstance(node, ast.ImportFrom):
         package, _, name = (node.module or "").rpartition(".")
         if package == twins.PACKAGE:
-            return () if name in copied else whole_text(name, copied)
+            return () if name in copied or name == "_cython" else whole_text(name, copied)
     return None
 
 
 def numbers() -> list[tuple[str, int]]:
-    """The integers that the kernels know by name. The packages around them would import all of the product."""
+    """Return the name and value of every integer constant of the kernels.
+
+    Their modules are imported under empty packages, because the real ones import the whole product.
+    """
     before = set(sys.modules)
     parts = twins.PACKAGE.split(".")
     for depth in range(1, len(parts) + 1):
@@ -87,32 +93,34 @@ def numbers() -> list[tuple[str, int]]:
     for name in twins.NUMBERS:
         for key, value in vars(import_module(f"{twins.PACKAGE}.{name}")).items():
             if key.isupper() and isinstance(value, int) and values.setdefault(key, value) != value:
-                raise SystemExit(f"kernels/{name}.py: {key} is another number elsewhere, which C could not tell apart")
+                raise SystemExit(
+                    f"kernels/{name}.py: {key} has another value in another module; C macros have one namespace"
+                )
     for module in set(sys.modules) - before:
         del sys.modules[module]
     return list(values.items())
 
 
 def is_head(node: ast.stmt) -> bool:
-    """Whether a statement stands once in every module: docstring, import of cython, `__future__`, `__all__`."""
+    """Return whether a statement belongs to the head of a module: docstring, import of `__future__`, `__all__`."""
     if isinstance(node, ast.Assign):
         return ast.unparse(node.targets[0]) == "__all__"
-    return isinstance(node, ast.Expr | ast.Try) or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
+    return isinstance(node, ast.Expr) or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
 
 
 def write_copy() -> str:
-    """Write the copy that is compiled below build/, where it has changed, and return its path."""
+    """Write the copy that is compiled, below build/, if it has changed. Return its path."""
     copied: set[str] = set()
     text = "".join(whole_text(LOOPS, copied))
     if copied != set(twins.MODULES):
         raise SystemExit(f"kafkalog_core/twins.py: MODULES must be {sorted(copied)}")
     if text.count(MARK) != 1:
-        raise SystemExit(f"{LOOPS}.py: the line {MARK.rstrip()} must stand in it once")
+        raise SystemExit(f"{LOOPS}.py: the line {MARK.rstrip()} must be in it exactly once")
     text = text.replace(MARK, f'SOURCE_HASH = "{twins.text_hash(str(SOURCES))}"\n')
     target = COPIES / SOURCES / f"{LOOPS}.py"
     target.parent.mkdir(parents=True, exist_ok=True)
     macros, names = "", f'cdef extern from "{HEADER}":\n'
-    for name, value in numbers():  # ~ as C has no literal for the least number of 64 bits
+    for name, value in numbers():  # ~ because C has no literal for the smallest 64-bit integer
         macros += f"#define KAFKALOG_{name} {f'(~{~value}LL)' if value < 0 else f'{value}LL'}\n"
         names += f'    const long long {name} "KAFKALOG_{name}"\n'
     write_changed(target.with_name(HEADER), macros)
@@ -122,16 +130,16 @@ def write_copy() -> str:
 
 
 def write_changed(target: Path, text: str) -> None:
-    """Write a file, unless it has this text already: then nothing is compiled again for it."""
+    """Write a file, unless it has this text already: a newer file would be compiled again."""
     if not target.exists() or target.read_text(encoding="utf-8") != text:
         target.write_text(text, encoding="utf-8")
 
 
 def extensions() -> list[Extension]:
-    """The kernels, optional where the interpreted twin will do."""
+    """Return the extension module of the kernels, if any; it is optional unless KAFKALOG_REQUIRE_COMPILED=1."""
     if os.environ.get("KAFKALOG_NO_COMPILE") == "1":
         return []
-    from Cython.Build import cythonize  # noqa: PLC0415 - of no use where nothing is compiled
+    from Cython.Build import cythonize  # noqa: PLC0415 - not needed where nothing is compiled
 
     kernels = Extension(
         f"{twins.PACKAGE}.{LOOPS}",
@@ -140,7 +148,7 @@ def extensions() -> list[Extension]:
         extra_compile_args=["-O3", "-fwrapv", "-g0"],
     )
     cythonized: list[Extension] = cythonize([kernels], include_path=[".", str(COPIES)], language_level=3)
-    for extension in cythonized:  # Cython makes new ones and forgets this
+    for extension in cythonized:  # cythonize makes new objects without this attribute
         extension.optional = os.environ.get(twins.REQUIRE) != "1"
     return cythonized
 

@@ -1,8 +1,8 @@
 """Which twin of the kernels runs: the compiled one, or its interpreted source.
 
-The compiled twin carries a hash of the text that it was built from. Where that text stands beside it and has another
-hash, the import fails: an old extension must not run in place of what somebody reads and tests. The build (setup.py)
-reads this file, so it imports nothing of ours.
+The compiled twin carries a hash of the source text that it was built from. Where that text is in the same directory and
+has another hash, the import fails: an old extension must not replace the text that is read and tested. The build
+(setup.py) executes this file, so it imports nothing of this package.
 """
 
 from __future__ import annotations
@@ -33,54 +33,30 @@ __all__ = [
 ]
 
 PACKAGE: Final = "kafkalog_core.format.kernels"
-LOOPS: Final = "loops"  # its module that is compiled
+LOOPS: Final = "loops"  # the module of the package that is compiled
+NUMBERS: Final = ("constants", "programs")  # modules of integers, which the build turns into C macros
 MODULES: Final = (
     LOOPS,
-    "constants",
-    "programs",
-    "gather_numbers",
-    "integers",
-    "checksum",
-    "json_text",
-    "bounds",
-    "log_walk",
-    "v07_walk",
-    "search",
-    "damaged_walk",
-    "v2_records",
-    "legacy_records",
-    "v07_records",
-    "inflate",
-    "json_members",
-    "csv_text",
-    "record_values",
-    "ndjson",
-    "gather",
-    "gather_texts",
-    "headers",
+    *NUMBERS,
     "batch_checks",
-    "record_checks",
-    "markers",
-    "producer_table",
-    "producers",
-    "index_order",
-    "index_faults",
-    "index_checks",
-    "timeindex_checks",
-    "rebuild",
-    "clean_numbers",
-    "key_map",
-    "map_merge",
     "clean_judge",
-    "heavy_keys",
-    "clean_records",
-    "clean_header",
     "clean_write",
+    "fields",
+    "gather",
+    "index_checks",
+    "inflate",
+    "key_map",
+    "lines",
     "lz4_block",
+    "producers",
+    "rebuild",
+    "record_checks",
+    "records",
+    "search",
+    "text",
+    "walk",
 )
-"""All whose text is compiled with it."""
-NUMBERS: Final = ("constants", "programs", "clean_numbers", "gather_numbers")
-"""Of them, those that hold nothing but numbers."""
+"""The modules whose text is compiled."""
 NATIVE: Final = (
     "short_crc.h",
     "short_crc.pxd",
@@ -97,15 +73,15 @@ NATIVE: Final = (
     "key_digests.h",
     "key_digests.pxd",
 )
-"""C, and how Cython is told of it."""
-LAYOUT: Final = ("../layout.py", "../columns.py")  # where the numbers come from
+"""C headers, and their declarations for Cython."""
+LAYOUT: Final = ("../layout.py", "../columns.py")  # the modules that `NUMBERS` computes its integers from
 
 REQUIRE: Final = "KAFKALOG_REQUIRE_COMPILED"
 _REBUILD: Final = "build it again with `python -m pip install -e .`"
 
 
 def text_hash(directory: str) -> str | None:
-    """Hash of all text that is compiled, as Python hashes sources for its caches; None where some is not there."""
+    """Return a hash of all text that is compiled (PEP 552, in hexadecimal), or `None` where a file of it is missing."""
     text = b""
     for name in (*(f"{module}.py" for module in MODULES), *NATIVE, *LAYOUT):
         try:
@@ -117,10 +93,11 @@ def text_hash(directory: str) -> str | None:
 
 
 def runs_compiled(loops: ModuleType) -> bool:
-    """Whether the loops at hand are compiled.
+    """Return whether the imported module `loops` is compiled.
 
     Raises:
-        ImportError: they were compiled from another text, or are interpreted and must not be.
+        ImportError: it was compiled from another text than the sources in its directory, or it is interpreted although
+            KAFKALOG_REQUIRE_COMPILED=1.
     """
     path = str(loops.__file__)
     if not loops.COMPILED:
@@ -134,19 +111,19 @@ def runs_compiled(loops: ModuleType) -> bool:
 
 
 def _loads_interpreted() -> bool:
-    """Whether `interpreted` is at work."""
+    """Return whether `interpreted` is importing the kernels."""
     return any(isinstance(finder, _SourceFinder) for finder in sys.meta_path)
 
 
 def interpreted() -> ModuleType:
-    """The package of the kernels, loaded once more from its sources whatever was compiled: the interpreted twin."""
+    """Return the package of the kernels, imported a second time from its sources: the interpreted twin."""
     with _without_compiled():
         return import_module(PACKAGE)
 
 
 @contextmanager
 def _without_compiled() -> Iterator[None]:
-    """Imports of the kernels find sources alone; what was imported before is put back afterwards."""
+    """Make imports of the kernels find only sources; put the modules imported before back afterwards."""
     parent_name, _, name = PACKAGE.rpartition(".")
     parent = import_module(parent_name)
     ours = import_module(PACKAGE)
@@ -166,7 +143,7 @@ def _without_compiled() -> Iterator[None]:
 
 
 class _SourceFinder:
-    """Finds the kernels' sources, never what was compiled from them."""
+    """An import finder that finds the sources of the kernels, never an extension."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory

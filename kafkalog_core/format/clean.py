@@ -24,7 +24,7 @@ from kafkalog_core.format.clean_terms import (
 )
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.compression import PayloadDamage, compress
-from kafkalog_core.format.kernels import clean_numbers as n
+from kafkalog_core.format.kernels import constants as n
 from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, RECORD_BATCH_OVERHEAD
 from kafkalog_core.format.offset_map import CLEAN_ROWS, Piece, whole_batches
 

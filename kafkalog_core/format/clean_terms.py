@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog_core.format import kernels, layout
 from kafkalog_core.format.checksums import crc32
 from kafkalog_core.format.compression import GZIP_SYSTEM, LZ4_JAVA, compress
-from kafkalog_core.format.kernels import clean_numbers as n
+from kafkalog_core.format.kernels import constants as n
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -40,7 +40,7 @@ from kafkalog_core.format.checksums import crc32
 from kafkalog_core.format.codec_lz4 import header_checksum, unlz4
 from kafkalog_core.format.codecs import TrailingError, gunzip, unsnappy, unzstd
 from kafkalog_core.format.columns import FORMAT_V07, BatchColumns
-from kafkalog_core.format.kernels import clean_numbers as n
+from kafkalog_core.format.kernels import constants as n
 from kafkalog_core.format.layout import (
     CODEC_GZIP,
     CODEC_LZ4,

@@ -10,7 +10,7 @@ from array import array
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kafkalog_core.format.columns import FORMAT_NAMES, FORMAT_V07
-from kafkalog_core.format.kernels import gather_numbers as numbers
+from kafkalog_core.format.kernels import programs as numbers
 from kafkalog_core.format.templates import FORMATS, NAMING, Pieces
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import RECORD_ROWS, RecordColumns
 from kafkalog_core.format.compression import Arena, PayloadDamage
 from kafkalog_core.format.decode import damage_at, decode_some, state_at
-from kafkalog_core.format.kernels import clean_numbers as n
-from kafkalog_core.format.kernels.clean_numbers import BIT_DISCARD, BITS_REMOVED
+from kafkalog_core.format.kernels import constants as n
+from kafkalog_core.format.kernels.constants import BIT_DISCARD, BITS_REMOVED
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 from kafkalog_core.errors import UnsupportedError
 from kafkalog_core.format import compression
 from kafkalog_core.format.compression import compress, decompress
-from kafkalog_core.format.kernels.clean_numbers import LZ4_FORM_1_2, LZ4_FORM_1_3, LZ4_FORM_1_5, LZ4_HASHES
+from kafkalog_core.format.kernels.constants import LZ4_FORM_1_2, LZ4_FORM_1_3, LZ4_FORM_1_5, LZ4_HASHES
 from tests.build import GZIP, LZ4, SNAPPY, ZSTD
 from tests.framing import FAULTY_LZ4_CHECKSUM, XERIAL_HEADER
 from tests.twins import TWINS, all_agree, twin

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import FORMAT_V07, BatchColumns
-from kafkalog_core.format.kernels import integers
+from kafkalog_core.format.kernels import fields
 from tests import strategies
 from tests.build import batch_v2, message_v07, message_v1, record_v2, varint
 from tests.strategies import record_runs
@@ -133,7 +133,7 @@ def test_states_lead_through_a_log_in_step(log, capacity):
 def test_big_endian_fields_are_what_struct_reads():
     for value in (0, 1, -1, 2**63 - 1, -(2**63), 0x0102030405060708, -0x0102030405060708):
         raw = struct.pack(">q", value)
-        assert integers.int64(raw, 0) == value
-        assert integers.int32(raw, 0) == struct.unpack_from(">i", raw)[0]
-        assert integers.uint32(raw, 4) == struct.unpack_from(">I", raw, 4)[0]
-        assert integers.int16(raw, 6) == struct.unpack_from(">h", raw, 6)[0]
+        assert fields.int64(raw, 0) == value
+        assert fields.int32(raw, 0) == struct.unpack_from(">i", raw)[0]
+        assert fields.uint32(raw, 4) == struct.unpack_from(">I", raw, 4)[0]
+        assert fields.int16(raw, 6) == struct.unpack_from(">h", raw, 6)[0]

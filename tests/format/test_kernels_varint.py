@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_core.format import kernels
-from kafkalog_core.format.kernels import integers
+from kafkalog_core.format.kernels import fields
 from tests.build import batch_v2, varint
 from tests.twins import TWINS, decode_all, walked
 
@@ -79,7 +79,7 @@ def test_edges_of_the_one_function(text, int32, int64):
         for pad in (b"", b"\xff"):
             expected = (0, -1) if value is None else (value, len(raw) + 3)
             if value is not None or not pad:
-                assert integers.varint(bytes(3) + raw + pad, 3, 3 + len(raw), bits) == expected
+                assert fields.varint(bytes(3) + raw + pad, 3, 3 + len(raw), bits) == expected
 
 
 @given(st.integers(MIN_INT64, MAX_INT64), st.integers(MIN_INT32, MAX_INT32))
@@ -95,7 +95,7 @@ def test_twins_read_any_bytes_alike(time_delta, offset_delta):
 
 @given(st.binary(max_size=12), st.sampled_from([32, 64]))
 def test_a_varint_is_read_within_its_end(raw, bits):
-    value, position = integers.varint(raw, 0, len(raw), bits)
+    value, position = fields.varint(raw, 0, len(raw), bits)
     if position < 0:
         assert value == 0
     else:

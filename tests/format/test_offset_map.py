@@ -13,7 +13,7 @@ from kafkalog_core.errors import LimitError
 from kafkalog_core.format import compression, decode, offset_map
 from kafkalog_core.format import offset_map as whole_batches
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.kernels import clean_numbers as n
+from kafkalog_core.format.kernels import constants as n
 from kafkalog_core.format.offset_map import ENTRY_BYTES, OffsetMap
 from tests.build import GZIP, Record, batch_v2, txn_marker, wrapper_v1
 from tests.twins import TWINS, twin, walked

@@ -1,8 +1,18 @@
-"""What the interpreted kernels need of the name `cython` where Cython is not installed: decorators that do nothing."""
+"""The name `cython` for the kernels: Cython's module, or this one where Cython is not installed.
+
+Cython is needed at build time only. The interpreted kernels use its names as annotations and decorators, which do
+nothing.
+"""
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, TypeVar
+
+try:
+    import cython
+except ImportError:
+    cython = sys.modules[__name__]
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,5 +35,5 @@ returns = exceptval = boundscheck = wraparound = cdivision = initializedcheck = 
 
 
 def declare(_kind: object, value: Any = None) -> Any:
-    """The value itself: types mean nothing to the interpreter."""
+    """Return the value: the interpreter ignores C types."""
     return value

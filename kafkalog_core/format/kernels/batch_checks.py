@@ -2,71 +2,11 @@
 
 from __future__ import annotations
 
-try:
-    import cython
-except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
-    from kafkalog_core.format.kernels import _cython as cython
+from kafkalog_core.format.kernels._cython import cython
+from kafkalog_core.format.kernels.constants import *
+from kafkalog_core.format.kernels.fields import wrapped
 
-from kafkalog_core.format.kernels.constants import (
-    APPEND_TIME,
-    B_ATTRIBUTES,
-    B_BASE_OFFSET,
-    B_BASE_TIME,
-    B_COUNT,
-    B_EPOCH,
-    B_FORMAT,
-    B_LAST_OFFSET,
-    B_MAX_TIME,
-    B_PID,
-    B_POSITION,
-    B_SIZE,
-    BC_BATCHES,
-    BC_BEFORE,
-    BC_EPOCH,
-    BC_EXPECTED,
-    BC_FIRST,
-    BC_FIRST_TIME,
-    BC_FORMATS,
-    BC_FUTURE,
-    BC_FUTURE_AT,
-    BC_FUTURE_FROM,
-    BC_LARGEST,
-    BC_LAST,
-    BC_MAX_TIME,
-    BC_MORE,
-    BC_MUTED,
-    BC_NEGATIVE,
-    BC_NEGATIVE_AT,
-    BC_ODD,
-    BC_PREVIOUS,
-    BC_PRODUCERS,
-    BC_RECORDS,
-    BC_THINNED,
-    BC_WRAPPERS,
-    CLOSE_LOOK,
-    CODEC_LZ4,
-    CODEC_ZSTD,
-    CODECS,
-    HORIZON,
-    MAGIC_V2,
-    MAX_OFFSET,
-    ODD_ATTRIBUTES,
-    ODD_BITS,
-    ODD_CODEC,
-    ODD_EPOCH,
-    ODD_EPOCH_BACK,
-    ODD_EPOCH_START,
-    ODD_GAP,
-    ODD_OVERFLOW,
-    ODD_TIMES,
-    UNKNOWN_V0,
-    UNKNOWN_V1,
-    UNKNOWN_V2,
-    V07,
-)
-from kafkalog_core.format.kernels.integers import wrapped
-
-__all__ = ["check_batches", "joins_before"]
+__all__ = ["check_batches", "find_contradiction", "find_outside", "joins_before"]
 
 
 def check_batches(batches: object, first: cython.Py_ssize_t, state: object) -> int:
@@ -287,3 +227,63 @@ def _count_muted(s: cython.pointer[cython.longlong]) -> cython.void:
         if s[BC_ODD] & s[BC_MUTED] & (1 << bit):
             s[BC_MORE + bit] += 1
     s[BC_ODD] &= ~s[BC_MUTED]
+
+
+# --- headers ----------------------------------------------------------------------------------------------------------
+def find_contradiction(batches: object, first: cython.Py_ssize_t) -> int:
+    """The first row from `first` on whose offsets and record count cannot all be true; the number of rows: none."""
+    cells_view: cython.longlong[::1] = batches.cells
+    capacity: cython.Py_ssize_t = batches.capacity
+    count: cython.Py_ssize_t = batches.count
+    row: cython.Py_ssize_t = first
+    cells: cython.pointer[cython.longlong]
+    base: cython.longlong
+    last: cython.longlong
+    span: cython.longlong
+    records: cython.longlong
+    if cython.compiled:
+        cells = cython.address(cells_view[0])
+    else:
+        cells = cells_view
+    while row < count:
+        if cells[B_FORMAT * capacity + row] == MAGIC_V2:
+            base = cells[B_BASE_OFFSET * capacity + row]
+            last = cells[B_LAST_OFFSET * capacity + row]
+            records = cells[B_COUNT * capacity + row]
+            span = wrapped(last - base)
+            if span < 0 or last < base or records < 0 or records - 1 > span:
+                return row
+        row += 1
+    return count
+
+
+def find_outside(batches: object, records: object, first: cython.Py_ssize_t) -> int:
+    """The first record from row `first` on at an offset outside of its batch of magic 2; the number of rows: none.
+
+    A batch whose last offset lies before its first one holds no offsets at all: its records are passed over.
+    """
+    b_view: cython.longlong[::1] = batches.cells
+    b_capacity: cython.Py_ssize_t = batches.capacity
+    r_view: cython.longlong[::1] = records.cells
+    r_capacity: cython.Py_ssize_t = records.capacity
+    count: cython.Py_ssize_t = records.count
+    row: cython.Py_ssize_t = first
+    batch: cython.Py_ssize_t
+    b: cython.pointer[cython.longlong]
+    r: cython.pointer[cython.longlong]
+    base: cython.longlong
+    last: cython.longlong
+    offset: cython.longlong
+    if cython.compiled:
+        b, r = cython.address(b_view[0]), cython.address(r_view[0])
+    else:
+        b, r = b_view, r_view
+    while row < count:
+        batch = r[R_BATCH * r_capacity + row]
+        base = b[B_BASE_OFFSET * b_capacity + batch]
+        last = b[B_LAST_OFFSET * b_capacity + batch]
+        offset = r[R_OFFSET * r_capacity + row]
+        if (offset < base or offset > last) and base <= last and b[B_FORMAT * b_capacity + batch] == MAGIC_V2:
+            return row
+        row += 1
+    return count

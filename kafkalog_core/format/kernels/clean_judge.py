@@ -2,82 +2,9 @@
 
 from __future__ import annotations
 
-try:
-    import cython
-except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
-    from kafkalog_core.format.kernels import _cython as cython
-
-from kafkalog_core.format.kernels.clean_numbers import (
-    BIT_DISCARD,
-    BIT_EMPTY_TXN,
-    BIT_RETAIN_EMPTY,
-    BITS_REMOVED,
-    ENTRY_HIGH,
-    ENTRY_OFFSET,
-    J_HORIZON,
-    J_NOW,
-    J_RETAINS,
-    J_RULES,
-    K_DROPPED,
-    K_FIRST,
-    K_HORIZON,
-    K_KEPT,
-    K_LAST,
-    K_MAX_TIME,
-    K_OUTCOME,
-    K_SIZE,
-    K_TIME,
-    K_TOMBSTONES,
-    K_TROUBLE,
-    KEYS_AHEAD,
-    OUTCOME_EMPTIED,
-    OUTCOME_REBUILT,
-    OUTCOME_REMOVED,
-    OUTCOME_VERBATIM,
-    Q_LATEST,
-    Q_SLOTS,
-    RULE_CONTROL_KEYS,
-    RULE_CONVERT,
-    RULE_COPY,
-    RULE_HORIZONS,
-    RULE_PAST,
-    T_BYTES,
-    T_LONE,
-    T_TOMBSTONES,
-    TROUBLE_EMPTY,
-    TROUBLE_ORDER,
-    TROUBLE_PRODUCER,
-    TROUBLE_TIME,
-    WHY_ABORTED,
-    WHY_CONTROL,
-    WHY_EXPIRED,
-    WHY_LATEST,
-    WHY_MARKER,
-    WHY_NO_KEY,
-    WHY_PAST,
-    WHY_SUPERSEDED,
-    WHY_TOMBSTONE,
-)
-from kafkalog_core.format.kernels.constants import (
-    B_ATTRIBUTES,
-    B_BASE_TIME,
-    B_CODEC,
-    B_COUNT,
-    B_FORMAT,
-    B_PEPOCH,
-    B_PID,
-    B_SEQUENCE,
-    CONTROL,
-    HORIZON,
-    MAGIC_V2,
-    R_BATCH,
-    R_KEY_SIZE,
-    R_OFFSET,
-    R_TIME,
-    R_VALUE_SIZE,
-    TRANSACTIONAL,
-)
-from kafkalog_core.format.kernels.integers import wrapped
+from kafkalog_core.format.kernels._cython import cython
+from kafkalog_core.format.kernels.constants import *
+from kafkalog_core.format.kernels.fields import wrapped
 from kafkalog_core.format.kernels.key_map import digest_ahead, entry_of
 
 __all__ = ["judge", "take_rows"]

@@ -2,49 +2,19 @@
 
 from __future__ import annotations
 
-try:
-    import cython
-except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
-    from kafkalog_core.format.kernels import _cython as cython
+from kafkalog_core.format.kernels._cython import cython
+from kafkalog_core.format.kernels.constants import *
+from kafkalog_core.format.kernels.fields import int32, int64, wrapped
 
-from kafkalog_core.format.kernels.constants import (
-    B_BASE_OFFSET,
-    B_COUNT,
-    B_FORMAT,
-    B_LAST_OFFSET,
-    B_POSITION,
-    B_SIZE,
-    FAULT_BEYOND,
-    FAULT_GAP,
-    FAULT_INSIDE,
-    FAULT_OFFSET,
-    FAULT_POSITION,
-    FAULT_REACH,
-    FAULT_ROWS,
-    I_BASE,
-    I_ENTRY,
-    I_FAULTS,
-    I_INDEXED,
-    I_LAST,
-    I_OPEN,
-    I_OPEN_OFFSET,
-    I_OPEN_POSITION,
-    I_ROW,
-    I_SLOT,
-    I_START,
-    I_STRETCH,
-    I_STRETCH_START,
-    INDEX_DONE,
-    INDEX_FULL,
-    INDEX_MORE,
-    OFFSET_ENTRY,
-    ROW_DAMAGE,
-    ROW_END,
-)
-from kafkalog_core.format.kernels.index_faults import add_fault, first_offset, set_good
-from kafkalog_core.format.kernels.integers import int32, wrapped
-
-__all__ = ["check_offset_entries"]
+__all__ = [
+    "add_fault",
+    "check_offset_entries",
+    "check_time_entries",
+    "first_offset",
+    "is_ordered",
+    "mark_disorder",
+    "set_good",
+]
 
 
 def check_offset_entries(
@@ -248,3 +218,324 @@ def _is_inside(
         last - base + 1
     )
     return whole and base < offset < last
+
+
+# --- the time index ---------------------------------------------------------------------------------------------------
+def check_time_entries(
+    memory: object,
+    count: cython.Py_ssize_t,
+    has_more: cython.bint,
+    marks: object,
+    batches: object,
+    state: object,
+    faults: object,
+) -> int:
+    """Check entries of a time index against batches. Otherwise as `check_offset_entries`."""
+    data: cython.const[cython.uchar][::1] = memory
+    marked: cython.const[cython.uchar][::1] = marks
+    cells: cython.longlong[::1] = batches.cells
+    s: cython.longlong[::1] = state
+    found: cython.longlong[::1] = faults
+    capacity: cython.Py_ssize_t = batches.capacity
+    rows: cython.Py_ssize_t = batches.count
+    result: cython.Py_ssize_t
+    if cython.compiled:
+        result = _merge_times(
+            cython.address(data[0]),
+            count,
+            has_more,
+            cython.address(marked[0]),
+            cython.address(cells[0]),
+            capacity,
+            rows,
+            cython.address(s[0]),
+            cython.address(found[0]),
+        )
+    else:
+        result = _merge_times(data, count, has_more, marked, cells, capacity, rows, s, found)
+    return result
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _merge_times(
+    p: cython.pointer[cython.const[cython.uchar]],
+    count: cython.Py_ssize_t,
+    has_more: cython.bint,
+    marked: cython.pointer[cython.const[cython.uchar]],
+    cells: cython.pointer[cython.longlong],
+    capacity: cython.Py_ssize_t,
+    rows: cython.Py_ssize_t,
+    s: cython.pointer[cython.longlong],
+    found: cython.pointer[cython.longlong],
+) -> cython.Py_ssize_t:
+    positions: cython.Py_ssize_t = B_POSITION * capacity
+    formats: cython.Py_ssize_t = B_FORMAT * capacity
+    lasts: cython.Py_ssize_t = B_LAST_OFFSET * capacity
+    times: cython.Py_ssize_t = B_MAX_TIME * capacity
+    base: cython.longlong = s[I_BASE]
+    row: cython.Py_ssize_t = s[I_ROW]
+    entry: cython.Py_ssize_t = s[I_ENTRY]
+    form: cython.longlong
+    last: cython.longlong
+    timestamp: cython.longlong
+    offset: cython.longlong
+    mark: cython.longlong
+    result: cython.Py_ssize_t = INDEX_DONE
+    while row < rows and result == INDEX_DONE:
+        form = cells[formats + row]
+        if form == ROW_DAMAGE:
+            s[I_HOLE] = 1
+            row += 1
+            continue
+        last = cells[lasts + row]
+        while entry < count:
+            offset = wrapped(base + int32(p, TIME_ENTRY * entry + 8))
+            mark = marked[entry]
+            if offset > last and mark == 0 and form != ROW_END:
+                break
+            timestamp = int64(p, TIME_ENTRY * entry)
+            if (
+                offset == last
+                and timestamp == cells[times + row]
+                and timestamp > s[I_TOP]
+                and mark == 0
+                and form == 2
+                and timestamp > s[I_GOOD_FIRST]
+            ):
+                set_good(s, s[I_SLOT] + entry, timestamp, offset)  # nearly all are like this
+            elif s[I_FAULTS] > FAULT_ROWS - 3:
+                result = INDEX_FULL
+                break
+            elif mark:
+                add_fault(found, s, mark, s[I_SLOT] + entry, timestamp, offset, -1, -1, -1, -1)
+            else:
+                _judge_time(s, found, s[I_SLOT] + entry, timestamp, offset, cells, capacity, row)
+            entry += 1
+        if result == INDEX_DONE and entry == count and has_more:
+            result = INDEX_MORE
+        if result == INDEX_DONE:
+            if form >= 0:
+                _pass_batch(s, last, cells[times + row], cells[positions + row], form)
+            row += 1
+    s[I_ROW] = row
+    s[I_ENTRY] = entry
+    return result
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _pass_batch(
+    s: cython.pointer[cython.longlong],
+    last: cython.longlong,
+    timestamp: cython.longlong,
+    position: cython.longlong,
+    form: cython.longlong,
+) -> cython.void:
+    """Take the batch's timestamp into the largest ones."""
+    s[I_LAST] = last
+    s[I_HOLE] = 0
+    if timestamp > s[I_TOP]:
+        s[I_TOP] = timestamp
+        s[I_TOP_POSITION] = position
+        s[I_TOP_OFFSET] = last
+    if timestamp > s[I_TOP_V2] and form == 2:
+        s[I_TOP_V2] = timestamp
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _judge_time(
+    s: cython.pointer[cython.longlong],
+    found: cython.pointer[cython.longlong],
+    slot: cython.longlong,
+    timestamp: cython.longlong,
+    offset: cython.longlong,
+    cells: cython.pointer[cython.longlong],
+    capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+) -> cython.void:
+    """One entry whose offset is not behind the batch."""
+    position: cython.longlong = cells[B_POSITION * capacity + row]
+    last: cython.longlong = cells[B_LAST_OFFSET * capacity + row]
+    base: cython.longlong = first_offset(s, cells, capacity, row)
+    form: cython.longlong = cells[B_FORMAT * capacity + row]
+    held: cython.longlong = cells[B_MAX_TIME * capacity + row]
+    code: cython.longlong = 0
+    if form == ROW_END:
+        if s[I_HOLE]:
+            return
+        code = FAULT_BEYOND
+        last = s[I_LAST]
+    elif offset < base:
+        if s[I_HOLE]:  # what holds it may be what is damaged
+            return
+        code = FAULT_GAP
+    elif form > 0 and timestamp != held:
+        code = FAULT_TIME
+    elif s[I_TOP] > timestamp:
+        code = FAULT_MAXIMUM
+        held = s[I_TOP]
+    elif s[I_GOOD] >= 0 and timestamp <= s[I_GOOD_FIRST]:
+        code = FAULT_UNSORTED
+    if code:
+        add_fault(found, s, code, slot, timestamp, offset, position, base, last, held)
+    else:
+        set_good(s, slot, timestamp, offset)
+
+
+# --- faults and the last good entry, of both indexes ------------------------------------------------------------------
+@cython.cfunc
+@cython.exceptval(check=False)
+def add_fault(
+    faults: cython.pointer[cython.longlong],
+    state: cython.pointer[cython.longlong],
+    code: cython.longlong,
+    slot: cython.longlong,
+    first: cython.longlong,
+    second: cython.longlong,
+    position: cython.longlong,
+    base: cython.longlong,
+    last: cython.longlong,
+    held: cython.longlong,
+) -> cython.void:
+    """Write down a fault, or count it to the one before where it goes on from there."""
+    at: cython.Py_ssize_t = FAULT_SIZE * state[I_FAULTS]
+    if (
+        at
+        and faults[at - FAULT_SIZE + F_CODE] == code
+        and faults[at - FAULT_SIZE + F_SLOT] + faults[at - FAULT_SIZE + F_COUNT] == slot
+    ):
+        faults[at - FAULT_SIZE + F_COUNT] += 1
+        return
+    faults[at + F_CODE] = code
+    faults[at + F_SLOT] = slot
+    faults[at + F_COUNT] = 1
+    faults[at + F_FIRST] = first
+    faults[at + F_SECOND] = second
+    faults[at + F_POSITION] = position
+    faults[at + F_BASE] = base
+    faults[at + F_LAST] = last
+    faults[at + F_HELD] = held
+    faults[at + F_GOOD] = state[I_GOOD]
+    faults[at + F_GOOD_FIRST] = state[I_GOOD_FIRST]
+    faults[at + F_GOOD_SECOND] = state[I_GOOD_SECOND]
+    state[I_FAULTS] += 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def set_good(
+    state: cython.pointer[cython.longlong], slot: cython.longlong, first: cython.longlong, second: cython.longlong
+) -> cython.void:
+    """Remember the last entry that was found good."""
+    state[I_GOOD] = slot
+    state[I_GOOD_FIRST] = first
+    state[I_GOOD_SECOND] = second
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def first_offset(
+    s: cython.pointer[cython.longlong],
+    cells: cython.pointer[cython.longlong],
+    capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+) -> cython.longlong:
+    """The batch's first offset; of a legacy wrapper, whose content alone knows it, the lowest that it can be."""
+    if cells[B_COUNT * capacity + row] < 0 and cells[B_FORMAT * capacity + row] < 2:
+        return wrapped(s[I_LAST] + 1)
+    return cells[B_BASE_OFFSET * capacity + row]
+
+
+# --- the order of the entries of an index -----------------------------------------------------------------------------
+# An entry that is out of order would drag a merge with the log to a wrong place, so such entries are marked before: they
+# are those that the longest ordered chain of entries leaves out.
+def is_ordered(memory: object, count: cython.Py_ssize_t, is_time: cython.bint, state: object) -> bool:
+    """Whether all entries can be true by themselves and stand in order; then `state` names what may follow them."""
+    data: cython.const[cython.uchar][::1] = memory
+    cells: cython.longlong[::1] = state
+    p: cython.pointer[cython.const[cython.uchar]]
+    i: cython.Py_ssize_t
+    size: cython.Py_ssize_t = TIME_ENTRY if is_time else OFFSET_ENTRY
+    key_at: cython.Py_ssize_t = size - 4
+    offset_at: cython.Py_ssize_t = key_at if is_time else 0
+    step: cython.longlong = 0 if is_time else 1
+    least: cython.longlong = cells[I_LEAST]
+    limit: cython.longlong = cells[I_LIMIT]
+    key: cython.longlong
+    if count == 0:
+        return True
+    if cython.compiled:
+        p = cython.address(data[0])
+    else:
+        p = data
+    for i in range(count):
+        key = int32(p, i * size + key_at)
+        if key < least or key >= limit or int32(p, i * size + offset_at) < 0:
+            return False
+        least = key + step
+    cells[I_LEAST] = least
+    return True
+
+
+def mark_disorder(
+    memory: object, count: cython.Py_ssize_t, is_time: cython.bint, state: object, marks: object, links: object
+) -> None:
+    """Mark each entry that cannot be true by itself, and those that the longest ordered chain leaves out.
+
+    `marks` is a byte for each entry and takes its fault, 0: none; `links` has two cells for each.
+    """
+    data: cython.const[cython.uchar][::1] = memory
+    cells: cython.longlong[::1] = state
+    faults: cython.uchar[::1] = marks
+    chain: cython.longlong[::1] = links
+    p: cython.pointer[cython.const[cython.uchar]]
+    i: cython.Py_ssize_t
+    size: cython.Py_ssize_t = TIME_ENTRY if is_time else OFFSET_ENTRY
+    key_at: cython.Py_ssize_t = size - 4
+    offset_at: cython.Py_ssize_t = key_at if is_time else 0
+    step: cython.longlong = 0 if is_time else 1
+    least: cython.longlong = cells[I_LEAST]
+    key: cython.longlong
+    length: cython.Py_ssize_t = 0
+    low: cython.Py_ssize_t
+    high: cython.Py_ssize_t
+    middle: cython.Py_ssize_t
+    if cython.compiled:
+        p = cython.address(data[0])
+    else:
+        p = data
+    for i in range(count):
+        key = int32(p, i * size + key_at)
+        if int32(p, i * size + offset_at) < 0:
+            faults[i] = FAULT_BASE
+        elif key >= cells[I_LIMIT]:
+            faults[i] = FAULT_BEYOND
+        elif key < step:  # the first batch is never indexed
+            faults[i] = FAULT_POSITION
+        else:
+            faults[i] = FAULT_UNSORTED
+            if key < least:
+                continue
+            low = 0
+            high = length
+            while low < high:  # chain[length]: the entry with the smallest key that ends a chain that long
+                middle = (low + high) >> 1
+                if int32(p, chain[middle] * size + key_at) + step <= key:
+                    low = middle + 1
+                else:
+                    high = middle
+            chain[count + i] = chain[low - 1] if low else -1
+            chain[low] = i
+            if low == length:
+                length += 1
+    if length:
+        i = chain[length - 1]
+        cells[I_LEAST] = int32(p, i * size + key_at) + step
+        while i >= 0:
+            faults[i] = 0
+            i = chain[count + i]

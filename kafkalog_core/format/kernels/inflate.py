@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-try:
-    import cython
-except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
-    from kafkalog_core.format.kernels import _cython as cython
+from kafkalog_core.format.kernels._cython import cython
+from kafkalog_core.format.kernels.constants import *
 
-from kafkalog_core.format.kernels.constants import (
-    B_CODEC,
-    B_END,
-    B_FORMAT,
-    B_START,
-    CODEC_GZIP,
-    CODEC_LZ4,
-    CODEC_SNAPPY,
-    MAGIC_V0,
-    MAGIC_V2,
-)
+__all__ = ["inflate_rows", "uncleared"]
 
 if cython.compiled:
     from cython.cimports.cpython.bytearray import PyByteArray_FromStringAndSize
@@ -25,8 +13,6 @@ if cython.compiled:
     from cython.cimports.kafkalog_core.format.kernels.inflate_gzip import inflate_gzip
     from cython.cimports.kafkalog_core.format.kernels.inflate_lz4 import inflate_lz4
     from cython.cimports.kafkalog_core.format.kernels.inflate_snappy import inflate_snappy
-
-__all__ = ["inflate_rows", "uncleared"]
 
 
 def uncleared(size_bytes: cython.Py_ssize_t) -> bytearray:

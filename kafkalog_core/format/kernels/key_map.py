@@ -9,47 +9,24 @@ from __future__ import annotations
 
 from hashlib import md5
 
-try:
-    import cython
-except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
-    from kafkalog_core.format.kernels import _cython as cython
+from kafkalog_core.format.kernels._cython import cython
+from kafkalog_core.format.kernels.constants import *
+from kafkalog_core.format.kernels.fields import wrapped
 
-from kafkalog_core.format.kernels.clean_numbers import (
-    BIT_DISCARD,
-    BITS_REMOVED,
-    ENTRY_HIGH,
-    ENTRY_LOW,
-    ENTRY_OFFSET,
-    ENTRY_SIZE,
-    KEYS_AHEAD,
-    MAP_DONE,
-    MAP_FULL,
-    Q_BATCH,
-    Q_CAPACITY,
-    Q_FOLLOWS,
-    Q_KEYS,
-    Q_LATEST,
-    Q_RECORDS,
-    Q_SLOTS,
-    Q_START,
-)
-from kafkalog_core.format.kernels.constants import (
-    B_ATTRIBUTES,
-    B_FORMAT,
-    B_LAST_OFFSET,
-    CONTROL,
-    MAGIC_V2,
-    R_BATCH,
-    R_KEY,
-    R_KEY_SIZE,
-    R_OFFSET,
-)
-from kafkalog_core.format.kernels.integers import wrapped
+__all__ = [
+    "digest_ahead",
+    "entry_of",
+    "find_key",
+    "map_records",
+    "merge_entries",
+    "pack_entries",
+    "put_key",
+    "weigh_keys",
+]
 
 if cython.compiled:
     from cython.cimports.kafkalog_core.format.kernels.key_digests import key_digests, key_fetch
 
-__all__ = ["digest_ahead", "entry_of", "find_key", "map_records", "put_key"]
 
 MASK_LOW = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 
@@ -239,3 +216,168 @@ def _put(
         t[at + ENTRY_HIGH] |= 1
     t[at + ENTRY_OFFSET] = wrapped(offset + 1)
     q[Q_LATEST] = offset
+
+
+# --- merging the offset maps of two parts of a log --------------------------------------------------------------------
+# A map's entries are packed in the order of their places. Where they go into one of the same size, each goes near the one
+# before it, so that memory is read from one end to the other.
+def pack_entries(
+    table: object, first: cython.Py_ssize_t, last: cython.Py_ssize_t, entries: object
+) -> cython.Py_ssize_t:
+    """Copy the entries of some slots one behind the other; returns how many there are.
+
+    Args:
+        table: the entries of a map.
+        first: slot to begin with.
+        last: slot behind the last one.
+        entries: room for as many as there are slots.
+    """
+    t_view: cython.longlong[::1] = table
+    e_view: cython.longlong[::1] = entries
+    slot: cython.Py_ssize_t
+    at: cython.Py_ssize_t
+    to: cython.Py_ssize_t = 0
+    if cython.compiled:
+        t = cython.address(t_view[0])
+        e = cython.address(e_view[0])
+    else:
+        t, e = t_view, e_view
+    for slot in range(first, last):
+        at = slot * ENTRY_SIZE
+        if t[at + ENTRY_OFFSET] != 0:
+            e[to + ENTRY_LOW] = t[at + ENTRY_LOW]
+            e[to + ENTRY_HIGH] = t[at + ENTRY_HIGH]
+            e[to + ENTRY_OFFSET] = t[at + ENTRY_OFFSET]
+            to += ENTRY_SIZE
+    return to // ENTRY_SIZE
+
+
+def merge_entries(entries: object, count: cython.Py_ssize_t, state: object, table: object) -> cython.Py_ssize_t:
+    """Put packed entries of a later part into a map; returns MAP_DONE, or MAP_FULL where there is no room for one.
+
+    Args:
+        entries: those of `pack_entries`.
+        count: how many there are.
+        state: the `Q_*` cells of the map.
+        table: its entries.
+    """
+    e_view: cython.const[cython.longlong][::1] = entries
+    q_view: cython.longlong[::1] = state
+    t_view: cython.longlong[::1] = table
+    row: cython.Py_ssize_t
+    at: cython.Py_ssize_t
+    of: cython.Py_ssize_t
+    if count == 0:
+        return MAP_DONE
+    if cython.compiled:
+        e = cython.address(e_view[0])
+        q = cython.address(q_view[0])
+        t = cython.address(t_view[0])
+    else:
+        e, q, t = e_view, q_view, t_view
+    for row in range(count):
+        of = row * ENTRY_SIZE
+        at = entry_of(e[of + ENTRY_LOW], e[of + ENTRY_HIGH], q[Q_SLOTS], t)
+        if at < 0:
+            return MAP_FULL
+        if t[at + ENTRY_OFFSET] == 0:
+            if q[Q_KEYS] >= q[Q_CAPACITY]:
+                return MAP_FULL
+            t[at + ENTRY_LOW] = e[of + ENTRY_LOW]
+            t[at + ENTRY_HIGH] = e[of + ENTRY_HIGH]
+            q[Q_KEYS] += 1
+        else:
+            t[at + ENTRY_HIGH] |= 1
+        t[at + ENTRY_OFFSET] = e[of + ENTRY_OFFSET]
+    return MAP_DONE
+
+
+# --- the keys with most bytes -----------------------------------------------------------------------------------------
+# A digest leads to a set of a few counters. A key that has none takes the place of the one with the least bytes of its
+# set, and inherits its bytes as what it may have had before: so they are known up to that.
+def weigh_keys(
+    memory: object, records: object, reasons: object, digests: object, counters: object, names: object
+) -> None:
+    """Count the keys and values of those records that were looked up in the offset map.
+
+    Args:
+        memory: the buffer that the records refer to.
+        records: record columns.
+        reasons: `WHY_*` of each of them.
+        digests: of the keys of those that were looked up.
+        counters: the `H_*` cells of all counters.
+        names: room for the first bytes of the key of each counter.
+    """
+    data: cython.const[cython.uchar][::1] = memory
+    r_view: cython.longlong[::1] = records.cells
+    capacity: cython.Py_ssize_t = records.capacity
+    count: cython.Py_ssize_t = records.count
+    w_view: cython.const[cython.uchar][::1] = reasons
+    d_view: cython.longlong[::1] = digests
+    h_view: cython.longlong[::1] = counters
+    n_view: cython.uchar[::1] = names
+    row: cython.Py_ssize_t
+    why: cython.uchar
+    size: cython.longlong
+    at: cython.Py_ssize_t
+    if cython.compiled:
+        p = cython.address(data[0]) if data.shape[0] else cython.NULL
+        r = cython.address(r_view[0])
+        h = cython.address(h_view[0])
+        names_at = cython.address(n_view[0])
+    else:
+        p, r, h, names_at = data, r_view, h_view, n_view
+    for row in range(count):
+        why = w_view[row]
+        if why != WHY_LATEST and why != WHY_SUPERSEDED and why != WHY_TOMBSTONE and why != WHY_EXPIRED:
+            continue
+        size = r[R_KEY_SIZE * capacity + row]
+        if size < 0:
+            continue
+        at = _counter_of(d_view[2 * row], d_view[2 * row + 1], h)
+        if h[at + Y_RECORDS] == 0 or h[at + Y_LOW] != d_view[2 * row] or h[at + Y_HIGH] != d_view[2 * row + 1]:
+            h[at + Y_LOW] = d_view[2 * row]
+            h[at + Y_HIGH] = d_view[2 * row + 1]
+            h[at + Y_BEFORE] += h[at + Y_BYTES]
+            h[at + Y_BYTES] = 0
+            h[at + Y_RECORDS] = 0
+            h[at + Y_KEY_SIZE] = size
+            _name(p, r[R_KEY * capacity + row], size, names_at, at // Y_SIZE * Y_NAME)
+        h[at + Y_RECORDS] += 1
+        h[at + Y_BYTES] += size
+        if r[R_VALUE_SIZE * capacity + row] > 0:
+            h[at + Y_BYTES] += r[R_VALUE_SIZE * capacity + row]
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _counter_of(low: cython.longlong, high: cython.longlong, h: cython.pointer[cython.longlong]) -> cython.Py_ssize_t:
+    """The first cell of a key's counter, else of the one with the least bytes of its set."""
+    at: cython.Py_ssize_t = (low & (Y_SETS - 1)) * Y_WAYS * Y_SIZE
+    end: cython.Py_ssize_t = at + Y_WAYS * Y_SIZE
+    least: cython.Py_ssize_t = at
+    while at < end:
+        if h[at + Y_LOW] == low and h[at + Y_HIGH] == high and h[at + Y_RECORDS] > 0:
+            return at
+        if h[at + Y_BYTES] + h[at + Y_BEFORE] < h[least + Y_BYTES] + h[least + Y_BEFORE]:
+            least = at
+        at += Y_SIZE
+    return least
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _name(
+    p: cython.pointer[cython.const[cython.uchar]],
+    start: cython.Py_ssize_t,
+    size: cython.longlong,
+    names: cython.pointer[cython.uchar],
+    at: cython.Py_ssize_t,
+) -> cython.void:
+    """Keep the first bytes of a key."""
+    index: cython.Py_ssize_t
+    kept: cython.Py_ssize_t = min(size, Y_NAME)
+    for index in range(kept):
+        names[at + index] = p[start + index]

@@ -8,26 +8,14 @@ same bytes.
 
 from __future__ import annotations
 
-try:
-    import cython
-except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
-    from kafkalog_core.format.kernels import _cython as cython
+from kafkalog_core.format.kernels._cython import cython
+from kafkalog_core.format.kernels.constants import *
 
-from kafkalog_core.format.kernels.clean_numbers import (
-    LZ4_END_LITERALS,
-    LZ4_FORM_1_2,
-    LZ4_FORM_1_5,
-    LZ4_HASH_SHIFT,
-    LZ4_HASHES,
-    LZ4_LAST_MATCH,
-    LZ4_LEAST_MATCH,
-    LZ4_SKIP_SHIFT,
-)
+__all__ = ["pack_lz4"]
 
 if cython.compiled:
     from cython.cimports.libc.string import memcpy
 
-__all__ = ["pack_lz4"]
 
 LOW_32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 MULTIPLIER = cython.declare(cython.ulonglong, 2654435761)

@@ -5,53 +5,9 @@ Entries leave as the bytes of the files, big-endian.
 
 from __future__ import annotations
 
-try:
-    import cython
-except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
-    from kafkalog_core.format.kernels import _cython as cython
-
-from kafkalog_core.format.kernels.constants import (
-    B_BASE_OFFSET,
-    B_COUNT,
-    B_EPOCH,
-    B_FORMAT,
-    B_LAST_OFFSET,
-    B_MAX_TIME,
-    B_POSITION,
-    LEAST,
-    MAGIC_V2,
-    MAX_RELATIVE,
-    OFFSET_ENTRY,
-    REBUILD_DISORDER,
-    REBUILD_DONE,
-    REBUILD_EPOCHS,
-    REBUILD_FIRST,
-    REBUILD_FULL,
-    REBUILD_LAST,
-    REBUILD_OVERFLOW,
-    REBUILD_RANGE,
-    REBUILD_TIMES,
-    TIME_ENTRY,
-    X_BASE,
-    X_ENTRIES,
-    X_EPOCH,
-    X_EPOCHS,
-    X_FIRST,
-    X_INDEXED,
-    X_INTERVAL,
-    X_LAST_OFFSET,
-    X_MAX_OFFSET,
-    X_MAX_TIME,
-    X_NEW_ENTRIES,
-    X_NEW_TIMES,
-    X_ROOM,
-    X_ROW,
-    X_TIME_LAST,
-    X_TIME_LAST_OFFSET,
-    X_TIME_ROOM,
-    X_TIMES,
-)
-from kafkalog_core.format.kernels.integers import wrapped
+from kafkalog_core.format.kernels._cython import cython
+from kafkalog_core.format.kernels.constants import *
+from kafkalog_core.format.kernels.fields import wrapped
 
 __all__ = ["rebuild"]
 

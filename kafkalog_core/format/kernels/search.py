@@ -2,35 +2,9 @@
 
 from __future__ import annotations
 
-try:
-    import cython
-except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
-    from kafkalog_core.format.kernels import _cython as cython
-
-from kafkalog_core.format.kernels.constants import (
-    ENTRY_MIN,
-    HEADER_MIN,
-    LEGACY_ATTRIBUTES_AT,
-    MAGIC_AT,
-    OVERHEAD,
-    SIZE_AT,
-    V0_KEY_AT,
-    V07_MIN,
-    V07_PREFIX,
-    V1_KEY_AT,
-    V2_COUNT_AT,
-    V2_DELTA_AT,
-    V2_EPOCH_AT,
-    V2_PEPOCH_AT,
-    V2_PID_AT,
-    V2_SEQUENCE_AT,
-    V2_SIZE,
-)
-from kafkalog_core.format.kernels.integers import (
-    int16,
-    int32,
-    int64,
-)
+from kafkalog_core.format.kernels._cython import cython
+from kafkalog_core.format.kernels.constants import *
+from kafkalog_core.format.kernels.fields import int16, int32, int64
 
 __all__ = ["find_candidate", "find_candidate_v07", "next_candidate"]
 

@@ -18,7 +18,7 @@ from kafkalog_core.findings import found
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import RECORD_FIELDS
 from kafkalog_core.format.gather import Cells, GatherPlan, Headers, Texts
-from kafkalog_core.format.kernels import gather_numbers as numbers
+from kafkalog_core.format.kernels import programs as numbers
 from kafkalog_core.rows.tables import BATCH, FINDING, RECORD, SEGMENT, with_path
 
 if TYPE_CHECKING:

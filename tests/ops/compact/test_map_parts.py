@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog_core.format.index import encode_txn_entry
-from kafkalog_core.format.kernels import clean_numbers as n
+from kafkalog_core.format.kernels import constants as n
 from kafkalog_core.kafka.cleaner.offset_map import FilledMap, MapFiller
 from kafkalog_core.kafka.settings import SettingsRequest
 from kafkalog_core.ops.compact.compact import CompactRequest, tasks_of

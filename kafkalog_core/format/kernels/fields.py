@@ -6,12 +6,22 @@ so that they agree: `wrapped` wraps at 64 bits, varints are put together unsigne
 
 from __future__ import annotations
 
-try:
-    import cython
-except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
-    from kafkalog_core.format.kernels import _cython as cython
+from kafkalog_core.format.checksums import crc32, crc32c
+from kafkalog_core.format.kernels._cython import cython
+from kafkalog_core.format.kernels.constants import *
 
-__all__ = ["int16", "int32", "int64", "uint32", "varint", "wrapped"]
+__all__ = [
+    "control_kind",
+    "crc32_of",
+    "crc32c_of",
+    "int16",
+    "int32",
+    "int64",
+    "sequence_of",
+    "uint32",
+    "varint",
+    "wrapped",
+]
 
 # A literal over 31 bits would be a Python integer in compiled code, and so would all that is computed with it.
 MASK32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
@@ -96,3 +106,73 @@ def varint(
         if shift >= bits:
             break
     return (0, -1)
+
+
+# --- checksums --------------------------------------------------------------------------------------------------------
+if cython.compiled:
+    from cython.cimports.kafkalog_core.format.kernels.short_crc import (
+        short_crc32,
+        short_crc32_bytes,
+        short_crc32c,
+        short_crc32c_bytes,
+    )
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1, check=False)
+def crc32_of(
+    memory: object, p: cython.pointer[cython.const[cython.uchar]], start: cython.Py_ssize_t, end: cython.Py_ssize_t
+) -> cython.longlong:
+    """CRC-32 of `memory[start:end]`, whose bytes `p` points to."""
+    if cython.compiled and end - start <= short_crc32_bytes:
+        return short_crc32(p + start, end - start)
+    return crc32(memory[start:end])
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1, check=False)
+def crc32c_of(
+    memory: object, p: cython.pointer[cython.const[cython.uchar]], start: cython.Py_ssize_t, end: cython.Py_ssize_t
+) -> cython.longlong:
+    """CRC-32C of `memory[start:end]`, whose bytes `p` points to."""
+    if cython.compiled and end - start <= short_crc32c_bytes:
+        return short_crc32c(p + start, end - start)
+    return crc32c(memory[start:end])
+
+
+# --- fields of a record that no column holds --------------------------------------------------------------------------
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def sequence_of(
+    b: cython.pointer[cython.longlong],
+    capacity: cython.Py_ssize_t,
+    batch: cython.Py_ssize_t,
+    offset: cython.longlong,
+) -> cython.longlong:
+    """Sequence number of a record: base + offset delta, wrapping at 2^31 (DefaultRecordBatch.incrementSequence)."""
+    base: cython.longlong = b[B_SEQUENCE * capacity + batch]
+    delta: cython.longlong = wrapped(offset - b[B_BASE_OFFSET * capacity + batch])
+    if base < 0:
+        return -1
+    if base > MAX_SEQUENCE - delta:
+        return delta - (MAX_SEQUENCE - base) - 1
+    return base + delta
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def control_kind(
+    p: cython.pointer[cython.const[cython.uchar]],
+    r: cython.pointer[cython.longlong],
+    r_capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+) -> cython.longlong:
+    """The control type in the key of a control record (ControlRecordType.parseTypeId); CONTROL_TYPES: unknown."""
+    start: cython.Py_ssize_t = r[R_KEY * r_capacity + row]
+    if r[R_KEY_SIZE * r_capacity + row] >= 4 and p[start] < 0x80 and p[start + 2] == 0 and p[start + 3] < CONTROL_TYPES:
+        return p[start + 3]
+    return CONTROL_TYPES

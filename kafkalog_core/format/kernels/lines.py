@@ -7,63 +7,25 @@ returns the position behind what it wrote; `write_rows` has made sure that the w
 
 from __future__ import annotations
 
-try:
-    import cython
-except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
-    from kafkalog_core.format.kernels import _cython as cython
-
 from array import array
 
-from kafkalog_core.format.kernels.bounds import exact_bytes, most_bytes
-from kafkalog_core.format.kernels.constants import (
-    B_ATTRIBUTES,
-    B_COMPUTED,
-    B_CRC,
-    B_FORMAT,
-    B_SEQUENCE,
-    CONTROL,
-    R_ATTRIBUTES,
-    R_BATCH,
-    R_HEADER_COUNT,
-    R_HEADERS,
-    R_OFFSET,
+from kafkalog_core.format.kernels._cython import cython
+from kafkalog_core.format.kernels.constants import *
+from kafkalog_core.format.kernels.fields import control_kind, sequence_of
+from kafkalog_core.format.kernels.programs import *
+from kafkalog_core.format.kernels.text import (
+    exact_bytes,
+    most_bytes,
+    put_again,
+    put_csv_bytes,
+    put_encoded,
+    put_int,
+    put_piece,
+    put_quoted,
+    put_text,
 )
-from kafkalog_core.format.kernels.csv_text import put_csv_bytes, put_quoted
-from kafkalog_core.format.kernels.json_members import put_bytes, put_headers
-from kafkalog_core.format.kernels.json_text import put_again, put_int, put_piece
-from kafkalog_core.format.kernels.programs import (
-    C_HEAD_BATCH,
-    C_HEAD_SIZE,
-    C_HEAD_START,
-    C_HEAD_STEP,
-    C_SIZE,
-    C_TAIL_BATCH,
-    C_TAIL_SIZE,
-    C_TAIL_START,
-    OP_BATCH_BIT,
-    OP_BATCH_CRC_OK,
-    OP_BATCH_INT,
-    OP_BATCH_INT_IF,
-    OP_BATCH_NAME,
-    OP_CONTROL,
-    OP_CSV_HEADERS,
-    OP_CSV_TEXT,
-    OP_END,
-    OP_HEAD,
-    OP_HEADERS,
-    OP_RECORD_INT,
-    OP_RECORD_INT_OR_NULL,
-    OP_RECORD_NAME,
-    OP_SEQUENCE,
-    OP_TAIL,
-    OP_TEXT,
-    OP_V07_MAGIC,
-    OPERATION_SIZE,
-    PIECE_NULL,
-)
-from kafkalog_core.format.kernels.record_values import control_kind, sequence_of
 
-__all__ = ["write_rows"]
+__all__ = ["put_bytes", "put_headers", "write_rows"]
 
 
 def write_rows(
@@ -312,3 +274,68 @@ def _put_control(
     if (b[B_ATTRIBUTES * b_capacity + batch] & CONTROL) == 0:
         return put_piece(t, s, PIECE_NULL, w, at)
     return put_piece(t, s, first_name + control_kind(p, r, r_capacity, row), w, at)
+
+
+# --- members of a JSON object that hold bytes: keys, values and headers -----------------------------------------------
+@cython.cfunc
+@cython.exceptval(check=False)
+def put_headers(
+    p: cython.pointer[cython.const[cython.uchar]],
+    h: cython.pointer[cython.longlong],
+    capacity: cython.Py_ssize_t,
+    first: cython.Py_ssize_t,
+    count: cython.Py_ssize_t,
+    t: cython.pointer[cython.const[cython.uchar]],
+    s: cython.pointer[cython.longlong],
+    pieces: cython.Py_ssize_t,
+    mode: cython.Py_ssize_t,
+    w: cython.pointer[cython.uchar],
+    at: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """The headers of a record as an array; pieces as of the operation `headers`."""
+    k: cython.Py_ssize_t
+    q: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    w[at] = 0x5B  # [
+    at += 1
+    for k in range(first, first + count):
+        if k > first:
+            w[at] = 0x2C  # ,
+            at += 1
+        q = h[H_KEY * capacity + k]
+        end = put_text(p, q, q + h[H_KEY_SIZE * capacity + k], w, put_piece(t, s, pieces, w, at))
+        if end >= 0:
+            at = end
+        else:
+            at = put_piece(t, s, pieces + 1, w, at)
+            at = put_encoded(p, q, q + h[H_KEY_SIZE * capacity + k], t, s, max(1, mode), w, at)
+        q = h[H_VALUE * capacity + k]
+        at = put_bytes(p, q, h[H_VALUE_SIZE * capacity + k], t, s, pieces + 2, mode, w, at)
+        at = put_piece(t, s, pieces + 6, w, at)
+    w[at] = 0x5D  # ]
+    return at + 1
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def put_bytes(
+    p: cython.pointer[cython.const[cython.uchar]],
+    q: cython.Py_ssize_t,
+    size: cython.Py_ssize_t,
+    t: cython.pointer[cython.const[cython.uchar]],
+    s: cython.pointer[cython.longlong],
+    pieces: cython.Py_ssize_t,
+    mode: cython.Py_ssize_t,
+    w: cython.pointer[cython.uchar],
+    at: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """A bytes member with its name: pieces + 0 null, + 1 text, + 2 base64, + 3 hex."""
+    end: cython.Py_ssize_t
+    if size < 0:
+        return put_piece(t, s, pieces, w, at)
+    if mode == MODE_TEXT:
+        end = put_text(p, q, q + size, w, put_piece(t, s, pieces + 1, w, at))
+        if end >= 0:
+            return end
+        mode = MODE_BASE64
+    return put_encoded(p, q, q + size, t, s, mode, w, put_piece(t, s, pieces + 1 + mode, w, at))

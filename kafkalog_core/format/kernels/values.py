@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-try:
-    import cython
-except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
-    from kafkalog_core.format.kernels import _cython as cython
-
-from kafkalog_core.format.kernels.constants import (
-    B_BASE_OFFSET,
-    B_SEQUENCE,
-    CONTROL_TYPES,
-    MAX_SEQUENCE,
-    R_KEY,
-    R_KEY_SIZE,
-)
-from kafkalog_core.format.kernels.integers import wrapped
+from kafkalog_core.format.kernels._cython import cython
+from kafkalog_core.format.kernels.constants import *
+from kafkalog_core.format.kernels.fields import wrapped
 
 __all__ = ["control_kind", "sequence_of"]
 

@@ -6,14 +6,24 @@ worst case fits.
 
 from __future__ import annotations
 
-try:
-    import cython
-except ImportError:  # Cython is a build tool; the interpreted twin needs only its name
-    from kafkalog_core.format.kernels import _cython as cython
+from kafkalog_core.format.kernels._cython import cython
+from kafkalog_core.format.kernels.constants import *
+from kafkalog_core.format.kernels.programs import *
 
-__all__ = ["has_c1", "is_utf8", "put_again", "put_encoded", "put_int", "put_piece", "put_text", "text_size"]
-
-from kafkalog_core.format.kernels.programs import MODE_BASE64, PIECE_BASE64, PIECE_HEX
+__all__ = [
+    "exact_bytes",
+    "has_c1",
+    "is_utf8",
+    "most_bytes",
+    "put_again",
+    "put_csv_bytes",
+    "put_encoded",
+    "put_int",
+    "put_piece",
+    "put_quoted",
+    "put_text",
+    "text_size",
+]
 
 if cython.compiled:
     from cython.cimports.kafkalog_core.format.kernels.json_copy import (
@@ -332,3 +342,145 @@ def put_encoded(
         at += 4
     w[at] = 0x22
     return at + 1
+
+
+# --- fields of CSV ----------------------------------------------------------------------------------------------------
+# OLD csv_text: How the kernels write fields of CSV (RFC 4180): text as it is, in quotes where it must be, else base64.
+if cython.compiled:
+    from cython.cimports.libc.string import memcpy
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def put_csv_bytes(
+    p: cython.pointer[cython.const[cython.uchar]],
+    q: cython.Py_ssize_t,
+    size: cython.Py_ssize_t,
+    t: cython.pointer[cython.const[cython.uchar]],
+    s: cython.pointer[cython.longlong],
+    mode: cython.Py_ssize_t,
+    w: cython.pointer[cython.uchar],
+    at: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """Bytes as two fields, text and base64, of which one is empty; in other modes than that of text as one field."""
+    end: cython.Py_ssize_t
+    if mode == MODE_TEXT:
+        end = at if size < 0 else _put_text(p, q, q + size, w, at)
+        if end >= 0:
+            w[end] = 0x2C  # ,
+            return end + 1
+        w[at] = 0x2C
+        at += 1
+        mode = MODE_BASE64
+    if size < 0:
+        return at
+    if size == 0:
+        return put_quoted(w, at, at)
+    return put_encoded(p, q, q + size, t, s, mode, w, at) - 1  # without the closing quote
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _put_text(
+    p: cython.pointer[cython.const[cython.uchar]],
+    q: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    w: cython.pointer[cython.uchar],
+    at: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """A text as one field; -1 where it is no exact UTF-8, or has control characters but tab, LF and CR."""
+    k: cython.Py_ssize_t
+    c: cython.uchar
+    high: cython.uchar = 0
+    odd: cython.uchar = 0
+    special: cython.uchar = 0
+    for k in range(q, end):
+        c = p[k]
+        high |= c
+        odd |= ((c < 0x20) & (c != 0x09) & (c != 0x0A) & (c != 0x0D)) | (c == 0x7F)
+        special |= (c == 0x22) | (c == 0x2C) | (c == 0x0A) | (c == 0x0D)
+    if odd or (high >= 0x80 and (not is_utf8(p, q, end) or has_c1(p, q, end))):
+        return -1
+    if cython.compiled:
+        memcpy(cython.address(w[at]), cython.address(p[q]), end - q)
+    else:
+        w[at : at + end - q] = p[q:end]
+    if special or end == q:
+        return put_quoted(w, at, at + end - q)
+    return at + end - q
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def put_quoted(w: cython.pointer[cython.uchar], start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Put what was written from `start` to `end` into quotes, and those inside of it twice; not an empty array."""
+    k: cython.Py_ssize_t
+    quotes: cython.Py_ssize_t = 0
+    to: cython.Py_ssize_t
+    if end - start == 2 and w[start] == 0x5B and w[start + 1] == 0x5D:  # []
+        return end
+    for k in range(start, end):
+        quotes += w[k] == 0x22
+    to = end + quotes + 1
+    w[to] = 0x22
+    for k in range(end - 1, start - 1, -1):  # from behind, as it grows in its place
+        to -= 1
+        w[to] = w[k]
+        if w[k] == 0x22:
+            to -= 1
+            w[to] = 0x22
+    w[start] = 0x22
+    return end + quotes + 2
+
+
+# --- the size of a line, at most and exactly --------------------------------------------------------------------------
+# OLD bounds: How long a line of a record can become: a cheap worst case, and an exact size for records that are large.
+#
+# A byte may take six in JSON (`\\u00xx`), so the worst case of a large value is far from what it needs; memory is taken
+# for what it needs.
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def most_bytes(
+    r: cython.pointer[cython.longlong],
+    r_capacity: cython.Py_ssize_t,
+    h: cython.pointer[cython.longlong],
+    h_capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+) -> cython.longlong:
+    """The most that key, value and headers of a record can take, by their sizes alone."""
+    bound: cython.longlong = 0
+    k: cython.Py_ssize_t
+    first: cython.Py_ssize_t = r[R_HEADERS * r_capacity + row]
+    if r[R_KEY_SIZE * r_capacity + row] > 0:
+        bound += r[R_KEY_SIZE * r_capacity + row]
+    if r[R_VALUE_SIZE * r_capacity + row] > 0:
+        bound += r[R_VALUE_SIZE * r_capacity + row]
+    for k in range(first, first + r[R_HEADER_COUNT * r_capacity + row]):
+        bound += h[H_KEY_SIZE * h_capacity + k] + BOUND_NAMES
+        if h[H_VALUE_SIZE * h_capacity + k] > 0:
+            bound += h[H_VALUE_SIZE * h_capacity + k]
+    return bound * BOUND_BYTE
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def exact_bytes(
+    p: cython.pointer[cython.const[cython.uchar]],
+    r: cython.pointer[cython.longlong],
+    r_capacity: cython.Py_ssize_t,
+    h: cython.pointer[cython.longlong],
+    h_capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+    text_mode: cython.Py_ssize_t,
+    mode: cython.Py_ssize_t,
+) -> cython.longlong:
+    """What key and value of a record take in one mode, and its headers in another, but for the names around them."""
+    bound: cython.longlong = text_size(p, r[R_KEY * r_capacity + row], r[R_KEY_SIZE * r_capacity + row], text_mode)
+    k: cython.Py_ssize_t
+    first: cython.Py_ssize_t = r[R_HEADERS * r_capacity + row]
+    bound += text_size(p, r[R_VALUE * r_capacity + row], r[R_VALUE_SIZE * r_capacity + row], text_mode)
+    for k in range(first, first + r[R_HEADER_COUNT * r_capacity + row]):
+        bound += text_size(p, h[H_KEY * h_capacity + k], h[H_KEY_SIZE * h_capacity + k], mode) + BOUND_NAMES
+        bound += text_size(p, h[H_VALUE * h_capacity + k], h[H_VALUE_SIZE * h_capacity + k], mode)
+    return bound

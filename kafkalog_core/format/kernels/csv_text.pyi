@@ -1,6 +1,0 @@
-from collections.abc import MutableSequence, Sequence
-
-def put_csv_bytes(
-    p: Sequence[int], q: int, size: int, t: Sequence[int], s: Sequence[int], mode: int, w: MutableSequence[int], at: int
-) -> int: ...
-def put_quoted(w: MutableSequence[int], start: int, end: int) -> int: ...

@@ -1,6 +1,0 @@
-from array import array
-
-def is_ordered(memory: bytes, count: int, is_time: bool, state: array[int]) -> bool: ...
-def mark_disorder(
-    memory: bytes, count: int, is_time: bool, state: array[int], marks: bytearray, links: array[int]
-) -> None: ...
