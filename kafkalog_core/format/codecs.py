@@ -12,7 +12,7 @@ from kafkalog_core.format import layout
 from kafkalog_core.format.checksums import ZLIB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = [
     "MAX_PARTS",
@@ -154,14 +154,9 @@ _THIRD_OF_PIECE: Final = PIECE_BYTES >> 14  # the preamble's bytes have 7 bits e
 
 
 @cache
-def _library() -> Any:
-    return import_module("cramjam")
-
-
-@cache
-def _decompress_raw() -> Callable[[Buffer], Content]:
-    function: Callable[[Buffer], Content] = _library().snappy.decompress_raw
-    return function
+def _snappy() -> Any:
+    """Return the library of snappy, which is imported at the first use of the codec."""
+    return import_module("snappy")
 
 
 def unsnappy(payload: Buffer, _magic: int, limit_bytes: int) -> Content:
@@ -174,9 +169,11 @@ def unsnappy(payload: Buffer, _magic: int, limit_bytes: int) -> Content:
             and (first < 0x80 or second < 0x80 or third < _THIRD_OF_PIECE)
         ):
             try:
-                return _decompress_raw()(payload[_FIRST_BLOCK:])
-            except _library().DecompressionError:
-                pass  # the careful way knows why
+                whole: bytes = _snappy().uncompress(payload[_FIRST_BLOCK:])
+            except _snappy().UncompressError:
+                pass  # the careful decoder finds the reason
+            else:
+                return whole
     return _blocks(payload, limit_bytes)
 
 
@@ -235,9 +232,10 @@ def _inflated(block: Buffer, position: int, limit_bytes: int) -> Content:
         raise over_limit(limit_bytes)
     if declared_bytes <= (len(block) - body) * layout.SNAPPY_MAX_RATIO:
         try:
-            return _decompress_raw()(block)
-        except _library().DecompressionError as error:
-            raise FieldError(f"not a snappy block: {error}", position=position) from error
+            inflated: bytes = _snappy().uncompress(block)
+        except _snappy().UncompressError as error:
+            raise FieldError(f"not a snappy block: {error.__cause__}", position=position) from error
+        return inflated
     raise FieldError(f"a snappy block of {len(block)} bytes declares {declared_bytes}", position=position)
 
 

@@ -20,8 +20,6 @@ thread.
 Single-record batches make millions of calls, which should cost little more than the library's own call. So each codec
 asks its library first, where no more than one piece can come of it, and takes the answer if it is beyond doubt: the
 whole payload was used, and the stream is complete. All else goes the careful way, which knows the reason too.
-Where the kernels are compiled, they inflate ordinary payloads of gzip, snappy and lz4 by themselves, without a call of
-Python for each (`kernels.inflate_rows`): only what they do not vouch for comes here.
 """
 
 from __future__ import annotations
@@ -42,10 +40,7 @@ from kafkalog_core.format.codecs import TrailingError, gunzip, unsnappy, unzstd
 from kafkalog_core.format.columns import FORMAT_V07, BatchColumns
 from kafkalog_core.format.kernels import constants as n
 from kafkalog_core.format.layout import (
-    CODEC_GZIP,
-    CODEC_LZ4,
     CODEC_NAMES,
-    CODEC_SNAPPY,
     MAGIC_V0,
     MAGIC_V2,
     V07_MAX_DEPTH,
@@ -57,7 +52,6 @@ if TYPE_CHECKING:
     from kafkalog_core.format.codecs import Buffer, Content
 
     Inflater = Callable[[Buffer, int, int], Content]
-    from kafkalog_core.format.codecs import Buffer
 
 __all__ = [
     "GZIP_SYSTEM",
@@ -112,9 +106,6 @@ _INFLATERS: Final[tuple[Inflater, ...]] = (_stored, gunzip, unsnappy, unlz4, unz
 
 ARENA_BYTES: Final = 128 * 1024  # are inflated before their records are decoded: so much stays near to the processor
 _ROOM: Final = 8  # times as much memory there is, as the last row may need some
-_QUICK: Final = frozenset(
-    (CODEC_GZIP, CODEC_SNAPPY, CODEC_LZ4) if kernels.COMPILED else ()
-)  # codecs that the kernel knows
 _V07_ROWS: Final = 512  # messages that are walked at a time, in search of wrappers
 _INFLATE_ERRORS: Final = (
     (LimitError, "payload-limit"),
@@ -175,7 +166,6 @@ class Arena:
         self._payloads = batches.column("payload_start"), batches.column("payload_end")
         self._starts, self._ends = self.columns.column("payload_start"), self.columns.column("payload_end")
         self._opener = _WrapperOpener() if self._formats[0] == FORMAT_V07 else None  # no file is so in part
-        self._quick = _QUICK if self._opener is None else frozenset()
         self._room = kernels.uncleared(_ROOM * ARENA_BYTES)
         self._row = self._size_bytes = 0  # the next row, and all that those before it hold
         self._held: tuple[int, Content] | None = None  # a row that was inflated when there was no more room for it
@@ -193,7 +183,7 @@ class Arena:
             if held is not None and held[0] == first:
                 self._put(held[1])
             while self._row < last and self._size_bytes < ARENA_BYTES:
-                if not (self._fill_quickly(last) and self._fill_carefully(last)):
+                if not self._fill_rows(last):
                     break
         except TrailingError as error:
             if self._put(error.content):
@@ -203,25 +193,12 @@ class Arena:
         self.memory = self.memory[: self._size_bytes]
         return self._row, damage
 
-    def _fill_quickly(self, last: int) -> bool:
-        """Rows that the kernel vouches for. Returns whether there may be room for the next one."""
-        if self._codecs[self._row] not in self._quick:
-            return True
-        place = (self._room, self._size_bytes, ARENA_BYTES, self.columns)
-        row = kernels.inflate_rows(self._memory, self._batches, self._row, last, self._max_bytes, *place)
-        has_room = row >= 0
-        if not has_room:
-            row = ~row
-        if row > self._row:
-            self._row, self._size_bytes = row, self._ends[row - 1]
-        return has_room
+    def _fill_rows(self, last: int) -> bool:
+        """Inflate rows until the arena is full. Return whether the last payload that was inflated had room in it.
 
-    def _fill_carefully(self, last: int) -> bool:
-        """Rows until one that the kernel may vouch for. Returns whether there may be room for that one.
-
-        What stays the same for many small batches is looked up once.
+        Many batches are small, so whatever is the same for all of them is looked up once.
         """
-        memory, max_bytes, arena, quick = self._memory, self._max_bytes, self.memory, self._quick
+        memory, max_bytes, arena = self._memory, self._max_bytes, self.memory
         first, size_bytes = self._row, self._size_bytes
         ends = array("q")
         content: Content | None = None
@@ -229,7 +206,7 @@ class Arena:
         columns = (column[first:last] for column in (self._codecs, self._formats, *self._payloads))
         try:
             for codec, batch_format, start, end in zip(*columns, strict=True):
-                if size_bytes >= ARENA_BYTES or (ends and codec in quick):
+                if size_bytes >= ARENA_BYTES:
                     break
                 if codec != inflate_codec:
                     inflate = inflater(codec) if self._opener is None else partial(self._opener.inflate, codec)
@@ -238,7 +215,7 @@ class Arena:
                     content = inflate(memory[start:end], batch_format, max_bytes)
                 elif start < 0:
                     raise FieldError("its key and value lengths do not fit, or it has no value to open")
-                else:  # a batch that compaction emptied holds nothing to inflate
+                else:  # a batch that the cleaner emptied has no payload
                     content = b"" if batch_format == MAGIC_V2 else inflate(b"", batch_format, max_bytes)
                 behind = size_bytes + len(content)
                 if behind > len(arena):
@@ -412,11 +389,11 @@ def _gzip(data: Buffer, system: int) -> bytes:
 
 def _xerial(data: Buffer) -> bytes:
     """Blocks of raw snappy, each behind its size."""
-    compress_raw: Callable[[Buffer], Any] = _library("cramjam").snappy.compress_raw
+    compress_raw: Callable[[Buffer], bytes] = _library("snappy").compress
     view = memoryview(data)
     out = bytearray(_XERIAL_START)
     for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
-        block = bytes(compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        block = compress_raw(view[start : start + _XERIAL_BLOCK_BYTES])
         out += layout.XERIAL_BLOCK.struct.pack(len(block)) + block
     return bytes(out)
 

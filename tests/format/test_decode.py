@@ -219,38 +219,23 @@ def all_of(decode: Any, memory: memoryview, batches: BatchColumns, max_bytes: in
 @pytest.mark.parametrize("decode", [decode_run, decode_backwards])
 @pytest.mark.parametrize("arena_bytes", [100, 3000, compression.ARENA_BYTES])
 @pytest.mark.parametrize("max_bytes", [LIMIT_BYTES, 5000])
-def test_what_the_kernel_inflates_is_what_the_careful_way_does(
+def test_the_size_of_the_arena_changes_nothing(
     decode: Any, arena_bytes: int, max_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = mixed_log(400)
     memory, batches = memoryview(data), BatchColumns(500)
     kernels.walk(memory, 0, len(data), 0, -1, LIMIT_BYTES, True, batches)
     assert batches.count == 400
+    expected = all_of(decode_run, memory, batches, max_bytes)
     monkeypatch.setattr(compression, "ARENA_BYTES", arena_bytes)
-    quick = all_of(decode, memory, batches, max_bytes)
-    monkeypatch.setattr(compression, "_QUICK", frozenset())
-    assert quick == all_of(decode_run, memory, batches, max_bytes)
-    assert {len(each) for each in quick} == {3, 4}
+    assert all_of(decode, memory, batches, max_bytes) == expected
+    assert {len(each) for each in expected} == {3, 4}
 
 
-def test_a_limit_holds_for_what_the_kernel_inflates() -> None:
+def test_the_limit_holds_for_each_batch() -> None:
     value = b"x" * 300
     memory, batches = walked(b"".join(batch_v2([Record(offset=n, value=value)], codec=CODECS[n]) for n in range(4)))
     (size,) = {batches.row(0)["record_count"] * len(batch_v2([Record(value=value)])[61:])}
     for limit_bytes, reasons in ((size, []), (size - 1, ["payload-limit"] * 4)):
         found = all_of(decode_run, memory, batches, limit_bytes)
         assert [item.reason for _, is_damage, item, *_ in found if is_damage] == reasons
-
-
-def test_the_interpreted_twin_leaves_all_to_the_careful_way() -> None:
-    assert bool(compression._QUICK) == kernels.COMPILED
-
-
-@pytest.mark.parametrize("codec", sorted(compression._QUICK) or [NONE])
-def test_ordinary_payloads_do_not_go_the_careful_way(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = b"".join(batch_v2([Record(offset=n, value=b"%d" % n * (n + 1))], codec=codec) for n in range(300))
-    memory, batches = memoryview(data), BatchColumns(300)
-    kernels.walk(memory, 0, len(data), 0, -1, LIMIT_BYTES, True, batches)
-    monkeypatch.setattr(compression, "ARENA_BYTES", 4000)
-    monkeypatch.setattr(compression, "inflater", None)
-    assert values(memory, batches) == [b"%d" % n * (n + 1) for n in range(300)]

@@ -40,7 +40,7 @@ ORDERS = {
 @pytest.mark.parametrize("order", ORDERS)
 def test_no_order_is_dear(order: str) -> None:
     """So many looks a transaction as its number has digits, not as there are others."""
-    kernel = twin("interpreted").producer_table
+    kernel = twin("interpreted").producers
     count = 3000
     rows, state, ended = tables(count)
     for number, offset in enumerate(ORDERS[order](count)):
@@ -56,7 +56,7 @@ def test_no_order_is_dear(order: str) -> None:
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 30)), max_size=60))
 def test_the_first_open_one_is_known(steps):
     """Each step begins the transaction of a producer at an offset, or ends it."""
-    kernel = twin("interpreted").producer_table
+    kernel = twin("interpreted").producers
     rows, state, ended = tables(10)
     begun: dict[int, int] = {}
     for number, offset in steps:

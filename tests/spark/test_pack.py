@@ -78,7 +78,7 @@ def test_pyarrow_may_be_left_out():
         "pyspark_kafkalog.py",
     } <= set(names)
     tops = {Path(name).parts[0] for name in names}
-    assert {"kafkalog_core", "lz4", "cramjam", "crc32c", "zstandard"} <= tops
+    assert {"kafkalog_core", "lz4", "snappy", "cramjam", "crc32c", "zstandard"} <= tops
     assert not tops & {"pyarrow", "kafkalog_cli", "click", "tests"}
     assert not [name for name in names if "__pycache__" in name]
 

@@ -19,6 +19,7 @@ __all__ = [
     "int64",
     "sequence_of",
     "uint32",
+    "uncleared",
     "varint",
     "wrapped",
 ]
@@ -106,6 +107,20 @@ def varint(
         if shift >= bits:
             break
     return (0, -1)
+
+
+# --- buffers ----------------------------------------------------------------------------------------------------------
+if cython.compiled:
+    from cython.cimports.cpython.bytearray import PyByteArray_FromStringAndSize
+
+
+def uncleared(size_bytes: cython.Py_ssize_t) -> bytearray:
+    """Return a buffer of arbitrary content where the kernels are compiled: clearing it would take noticeable time."""
+    if cython.compiled:
+        room = PyByteArray_FromStringAndSize(cython.NULL, size_bytes)
+    else:
+        room = bytearray(size_bytes)
+    return room
 
 
 # --- checksums --------------------------------------------------------------------------------------------------------

@@ -452,8 +452,8 @@ def first_offset(
 
 
 # --- the order of the entries of an index -----------------------------------------------------------------------------
-# An entry that is out of order would drag a merge with the log to a wrong place, so such entries are marked before: they
-# are those that the longest ordered chain of entries leaves out.
+# An entry out of order would lead the merge with the log to a wrong place. So such entries are marked first: those that
+# are not in the longest ordered chain of entries.
 def is_ordered(memory: object, count: cython.Py_ssize_t, is_time: cython.bint, state: object) -> bool:
     """Whether all entries can be true by themselves and stand in order; then `state` names what may follow them."""
     data: cython.const[cython.uchar][::1] = memory

@@ -219,8 +219,8 @@ def _put(
 
 
 # --- merging the offset maps of two parts of a log --------------------------------------------------------------------
-# A map's entries are packed in the order of their places. Where they go into one of the same size, each goes near the one
-# before it, so that memory is read from one end to the other.
+# The entries of a map are packed in the order of their places. Merged into a map of the same size, each is put near the
+# one before it, so that memory is accessed from one end to the other.
 def pack_entries(
     table: object, first: cython.Py_ssize_t, last: cython.Py_ssize_t, entries: object
 ) -> cython.Py_ssize_t:

@@ -15,6 +15,7 @@ except ImportError:  # Cython is needed at build time only; the interpreted kern
 from kafkalog_core.format.kernels.batch_checks import check_batches, find_contradiction, find_outside
 from kafkalog_core.format.kernels.clean_judge import judge, take_rows
 from kafkalog_core.format.kernels.clean_write import finish_batch, note_batch, write_batches, write_records
+from kafkalog_core.format.kernels.fields import uncleared
 from kafkalog_core.format.kernels.gather import gather_headers, gather_rows, gather_texts, measure_rows
 from kafkalog_core.format.kernels.index_checks import (
     check_offset_entries,
@@ -22,7 +23,6 @@ from kafkalog_core.format.kernels.index_checks import (
     is_ordered,
     mark_disorder,
 )
-from kafkalog_core.format.kernels.inflate import inflate_rows, uncleared
 from kafkalog_core.format.kernels.key_map import find_key, map_records, merge_entries, pack_entries, put_key, weigh_keys
 from kafkalog_core.format.kernels.lines import write_rows
 from kafkalog_core.format.kernels.lz4_block import pack_lz4
@@ -53,7 +53,6 @@ __all__ = [
     "gather_rows",
     "gather_texts",
     "index_producers",
-    "inflate_rows",
     "is_ordered",
     "judge",
     "map_records",

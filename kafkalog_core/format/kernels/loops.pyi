@@ -25,7 +25,6 @@ __all__ = [
     "gather_rows",
     "gather_texts",
     "index_producers",
-    "inflate_rows",
     "is_ordered",
     "judge",
     "map_records",
@@ -105,6 +104,9 @@ def write_records(
     state: array[int],
 ) -> int: ...
 
+# fields.py
+def uncleared(size_bytes: int) -> bytearray: ...
+
 # gather.py
 def gather_rows(
     memory: bytes | bytearray | memoryview,
@@ -168,20 +170,6 @@ def check_time_entries(
     state: array[int],
     faults: array[int],
 ) -> int: ...
-
-# inflate.py
-def inflate_rows(
-    memory: bytes | bytearray | memoryview,
-    batches: BatchColumns,
-    first: int,
-    last: int,
-    max_bytes: int,
-    arena: bytearray,
-    size: int,
-    enough: int,
-    columns: BatchColumns,
-) -> int: ...
-def uncleared(size_bytes: int) -> bytearray: ...
 
 # key_map.py
 def weigh_keys(

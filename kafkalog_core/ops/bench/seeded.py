@@ -13,8 +13,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-import cramjam
 import lz4.frame
+import snappy
 import zstandard
 
 from kafkalog_core.format import layout
@@ -283,7 +283,7 @@ def _compress(recipe: Recipe, data: bytearray) -> bytes:
     if recipe.codec == "snappy":
         out = bytearray(layout.XERIAL_HEADER.struct.pack(layout.XERIAL_MAGIC, 1, 1))
         for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
-            body = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
+            body = snappy.compress(data[start : start + _XERIAL_BLOCK_BYTES])
             out += len(body).to_bytes(4, "big") + body
         return bytes(out)
     if recipe.codec == "lz4":

@@ -35,7 +35,7 @@ def codecs(data: bytes) -> object:
 
 
 def _check_rows(codec: int, payload: bytes, magic: int, limit_bytes: int, outcome: bytes | FormatError) -> None:
-    """Rows of the same payload, which the compiled kernels inflate where they vouch for it: no other outcome."""
+    """Rows of the same payload in an arena have the same outcome."""
     memory, batches = memoryview(payload * 3), BatchColumns(3)
     batches.count = 3
     cells = {"format": magic, "codec": codec}
