@@ -32,8 +32,9 @@ from kafkalog_core.format.names import JOURNAL_PREFIX
 from kafkalog_core.kafka.settings import SettingsRequest
 from kafkalog_core.ops.bench import bench
 from kafkalog_core.ops.bench.seeded import FIRST_TIMESTAMP_MS
-from kafkalog_core.ops.repair.apply import apply_draft
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from kafkalog_core.storage.changing.writer import Disk
 from tests.integration import clients, jars
 from tests.integration.broker import Broker
@@ -145,8 +146,8 @@ def _reindex_seconds(directory: Path) -> float:
     """In this process, from nothing to the indexes on the disk."""
     start = perf_counter()
     options = {"kafka": asdict(SettingsRequest(kafka=jars.KAFKA_VERSION))}
-    request = PlanRequest(site=site_of([str(directory)]), options=options, now_ms=FIRST_TIMESTAMP_MS)
-    apply_draft(make_plan("reindex", request), Disk(), now_ms=FIRST_TIMESTAMP_MS)
+    request = PlanRequest(target=target_dir([str(directory)]), options=options, now_ms=FIRST_TIMESTAMP_MS)
+    apply_plan(make_plan("reindex", request), Disk(), now_ms=FIRST_TIMESTAMP_MS)
     return perf_counter() - start
 
 

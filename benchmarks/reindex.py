@@ -40,7 +40,8 @@ from kafkalog_core.kafka.settings import Settings, SettingsRequest
 from kafkalog_core.kafka.start.segment import recover_segment
 from kafkalog_core.ops.bench import bench
 from kafkalog_core.ops.bench.seeded import FIRST_TIMESTAMP_MS, Recipe
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
@@ -174,8 +175,8 @@ def _recover(log: LogFile) -> int:
 def _plan(log: LogFile) -> int:
     """Plan the whole command; the number of changes."""
     kafka = SettingsRequest(kafka=str(LATEST), assignments=(f"log.index.size.max.bytes={_INDEX_BYTES}",))
-    site = site_of([str(Path(log.path).parent)])
-    return len(make_plan("reindex", PlanRequest(site=site, options={"kafka": asdict(kafka)}, now_ms=0)).plan.changes)
+    site = target_dir([str(Path(log.path).parent)])
+    return len(make_plan("reindex", PlanRequest(target=site, options={"kafka": asdict(kafka)}, now_ms=0)).plan.changes)
 
 
 def _print(row: dict[str, Any]) -> None:

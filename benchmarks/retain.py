@@ -24,10 +24,10 @@ from benchmarks import machine, report
 from benchmarks.run import RESULTS
 from kafkalog_core.format import kernels
 from kafkalog_core.kafka.settings import SettingsRequest
-from kafkalog_core.ops.repair.plan import site_of
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.retain.forecaster import RetentionForecaster, RetentionOptions
 from kafkalog_core.ops.retain.retain import Retained, RetainRequest, retain
 from kafkalog_core.ops.retain.rows import partition_rows, segment_rows
-from kafkalog_core.ops.retain.survey import Survey, Wanted
 from kafkalog_core.progress import NO_PROGRESS
 from tests.build import Record, batch_v2, epoch_checkpoint, offset_checkpoint, offset_index, snapshot, time_index
 
@@ -94,10 +94,12 @@ def _cell(log_dir: Path, count: int, per_partition: int, repeats: int) -> dict[s
 
 def _forecast(log_dir: Path, count: int) -> tuple[float, float]:
     start, busy = perf_counter(), process_time()
-    asked = Wanted(kafka=SettingsRequest(kafka="4.3.1", assignments=("retention.ms=86400000",)), now_ms=_NOW_MS)
-    site = site_of([str(log_dir)])
+    asked = RetentionOptions(
+        kafka=SettingsRequest(kafka="4.3.1", assignments=("retention.ms=86400000",)), now_ms=_NOW_MS
+    )
+    site = target_dir([str(log_dir)])
     seen = 0
-    for each in retain(RetainRequest(site=site, wanted=asked), Survey(site, asked), NO_PROGRESS):
+    for each in retain(RetainRequest(target=site, wanted=asked), RetentionForecaster(site, asked), NO_PROGRESS):
         if isinstance(each, Retained):
             seen += segment_rows(each.forecast).count
             partition_rows(each.forecast)

@@ -31,7 +31,7 @@ from benchmarks.spark_data import RECORDS_A_BATCH, Disk, write_disk
 from kafkalog_core.format import kernels
 from kafkalog_core.kafka.settings import SettingsRequest
 from kafkalog_core.ops.bench.seeded import FIRST_TIMESTAMP_MS
-from kafkalog_core.ops.compact.compact import CompactRequest
+from kafkalog_core.ops.compact.task import CompactRequest
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import VerifyRequest

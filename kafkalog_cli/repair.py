@@ -22,10 +22,11 @@ from kafkalog_core.errors import RefusedError
 from kafkalog_core.kafka.settings import SettingsRequest
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import check_topics, resolve
-from kafkalog_core.ops.repair.apply import apply_draft, draft_to_apply
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, sites_of
+from kafkalog_core.ops.repair.apply import apply_plan, stage_plan
+from kafkalog_core.ops.repair.context import target_dirs
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from kafkalog_core.ops.repair.plan_file import is_plan_file, plan_file
-from kafkalog_core.ops.repair.sheet import plan_sheet
+from kafkalog_core.ops.repair.plan_rows import rows_of_plan
 from kafkalog_core.storage.changing.journal_search import untrusted_places
 from kafkalog_core.storage.changing.lock import LogDirLocks, lock_holder, locked_dirs, unlocked_dirs
 from kafkalog_core.storage.changing.writer import Disk
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.ops.reading.selection import Selection
-    from kafkalog_core.ops.repair.plan import Draft, Json, Plan, Site
-    from kafkalog_core.ops.repair.sheet import Sheet
+    from kafkalog_core.ops.repair.context import TargetDir
+    from kafkalog_core.ops.repair.plan import Json, Plan, StagedPlan
+    from kafkalog_core.ops.repair.plan_rows import PlanRows
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.journal import Journal
 
@@ -113,20 +115,20 @@ def run_repair(
     plan_out = None if manner.plan_out is None else OutFile(manner.plan_out, targets, is_ours=is_plan_file)
     showing = Showing(manner.output)
     with ExitStack() as stack:
-        sites = sites_of(targets)
+        sites = target_dirs(targets)
         places = [path for site in sites for path in places_of(site)]
         if manner.apply:
             stack.enter_context(locked(places))
-            sites = sites_of(resolve(paths, selection))
+            sites = target_dirs(resolve(paths, selection))
             _check_locked(places, sites)
         else:
             _warn_of_brokers(places)
         progress = stack.enter_context(watched())
         moment = clock_ms()
-        drafts: list[Draft] = []
+        drafts: list[StagedPlan] = []
         requests = [
             PlanRequest(
-                site=site,
+                target=site,
                 options=options,
                 now_ms=moment if now_ms is None else now_ms,
                 jobs=manner.jobs,
@@ -146,22 +148,22 @@ def run_repair(
     return showing.finish()
 
 
-def _draft(command: str, request: PlanRequest, manner: Manner, moment: int, progress: Progress) -> Draft:
+def _draft(command: str, request: PlanRequest, manner: Manner, moment: int, progress: Progress) -> StagedPlan:
     where, keeps_undo = manner.undo_to, manner.keeps_undo
     if manner.apply:
-        return draft_to_apply(
+        return stage_plan(
             command, request, Disk(), undo_to=where, keeps_undo=keeps_undo, now_ms=moment, progress=progress
         )
     return make_plan(command, request, undo_to=where, keeps_undo=keeps_undo, progress=progress)
 
 
-def _discard(drafts: Iterable[Draft]) -> None:
+def _discard(drafts: Iterable[StagedPlan]) -> None:
     """Take away what is staged of plans that were not applied."""
     for draft in drafts:
         draft.discard()
 
 
-def apply_all(drafts: list[Draft], showing: Showing, moment: int, progress: Progress) -> None:
+def apply_all(drafts: list[StagedPlan], showing: Showing, moment: int, progress: Progress) -> None:
     """Apply plans, none unless all can be; what has been done is shown as it is done. The locks are held.
 
     Those that are left in the list were not applied.
@@ -176,8 +178,8 @@ def apply_all(drafts: list[Draft], showing: Showing, moment: int, progress: Prog
     while drafts:
         draft = drafts.pop(0)
         if draft.plan.changes:
-            journal = apply_draft(draft, Disk(), now_ms=moment, progress=progress)
-            showing.show(plan_sheet(draft.plan, journal), is_alarming=bool(draft.plan.outcome.refusals))
+            journal = apply_plan(draft, Disk(), now_ms=moment, progress=progress)
+            showing.show(rows_of_plan(draft.plan, journal), is_alarming=bool(draft.plan.report.refusals))
         else:
             showing.show_plan(draft.plan)
 
@@ -192,9 +194,9 @@ class Showing:
 
     def show_plan(self, plan: Plan) -> None:
         """Show a plan that is not applied."""
-        self.show(plan_sheet(plan), is_alarming=plan.is_alarming)
+        self.show(rows_of_plan(plan), is_alarming=plan.is_alarming)
 
-    def show(self, sheet: Sheet, *, is_alarming: bool = False) -> None:
+    def show(self, sheet: PlanRows, *, is_alarming: bool = False) -> None:
         """Show a sheet; `is_alarming`: the exit status will be 4."""
         self._is_alarming |= is_alarming
         if sheet.plan["state"] == "planned":
@@ -227,7 +229,7 @@ def _warn_of_brokers(places: Iterable[str]) -> None:
             )
 
 
-def _check_locked(places: Iterable[str], sites: Iterable[Site]) -> None:
+def _check_locked(places: Iterable[str], sites: Iterable[TargetDir]) -> None:
     """Raises RefusedError where something leads, now that locks are held, into a log directory that is not locked."""
     missing = set(locked_dirs(path for site in sites for path in places_of(site))) - set(locked_dirs(places))
     if missing:
@@ -238,7 +240,7 @@ def _check_locked(places: Iterable[str], sites: Iterable[Site]) -> None:
         )
 
 
-def places_of(site: Site) -> Iterator[str]:
+def places_of(site: TargetDir) -> Iterator[str]:
     """Paths whose log directories are to be locked."""
     yield site.root
     yield from (place.path for place in site.partitions)

@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.evidence import ReleaseGuess, infer_release
     from kafkalog_core.kafka.logdir.segment_views import PartitionView, SegmentView
     from kafkalog_core.kafka.settings import SettingsRequest
-    from kafkalog_core.ops.compact.compact import CompactRequest, compact
+    from kafkalog_core.ops.compact.compact import compact
     from kafkalog_core.ops.compact.forecast import CompactForecast
+    from kafkalog_core.ops.compact.task import CompactRequest
     from kafkalog_core.ops.compact.to_dir import compact_to
     from kafkalog_core.ops.dump.dump import dump
     from kafkalog_core.ops.dump.entries import entries
@@ -54,9 +55,10 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.runs import DumpRequest
     from kafkalog_core.ops.reading.selection import Filters
     from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, Selection, resolve
-    from kafkalog_core.ops.repair.apply import apply_draft, resume
+    from kafkalog_core.ops.repair.apply import apply_plan, resume
+    from kafkalog_core.ops.repair.context import TargetDir, target_dirs
     from kafkalog_core.ops.repair.loss import Loss
-    from kafkalog_core.ops.repair.plan import Draft, Outcome, Plan, PlanRequest, Site, make_plan, sites_of
+    from kafkalog_core.ops.repair.plan import Plan, PlanReport, PlanRequest, StagedPlan, make_plan
     from kafkalog_core.ops.repair.undo import (
         PrunePlan,
         Scope,
@@ -67,8 +69,8 @@ if TYPE_CHECKING:
         plan_undo,
         scope_of,
     )
+    from kafkalog_core.ops.retain.forecaster import RetentionForecaster, RetentionOptions
     from kafkalog_core.ops.retain.retain import Retained, RetainRequest, retain
-    from kafkalog_core.ops.retain.survey import Survey, Wanted
     from kafkalog_core.ops.roll.forecast import RollForecast
     from kafkalog_core.ops.roll.roll import RollRequest, roll
     from kafkalog_core.ops.seek.seek import Question, SeekRequest, seek
@@ -99,7 +101,6 @@ __all__ = [
     "CompactRequest",
     "Damage",
     "Disk",
-    "Draft",
     "DumpRequest",
     "FieldError",
     "FileKind",
@@ -117,7 +118,6 @@ __all__ = [
     "LogDirTarget",
     "Loss",
     "NotFoundError",
-    "Outcome",
     "Partition",
     "PartitionLookup",
     "PartitionTarget",
@@ -126,6 +126,7 @@ __all__ = [
     "PayloadDamage",
     "PlaceVerdict",
     "Plan",
+    "PlanReport",
     "PlanRequest",
     "PrunePlan",
     "Question",
@@ -136,6 +137,8 @@ __all__ = [
     "Report",
     "RetainRequest",
     "Retained",
+    "RetentionForecaster",
+    "RetentionOptions",
     "RollForecast",
     "RollRequest",
     "RowChunk",
@@ -149,10 +152,10 @@ __all__ = [
     "SelectionError",
     "SettingError",
     "SettingsRequest",
-    "Site",
     "Source",
+    "StagedPlan",
     "StorageError",
-    "Survey",
+    "TargetDir",
     "Trace",
     "TruncatedError",
     "UndoPlan",
@@ -160,10 +163,9 @@ __all__ = [
     "UnknownFileError",
     "UnsupportedError",
     "VerifyRequest",
-    "Wanted",
     "WorkerLostError",
     "WriteError",
-    "apply_draft",
+    "apply_plan",
     "apply_prune",
     "apply_undo",
     "compact",
@@ -188,7 +190,7 @@ __all__ = [
     "scan",
     "scope_of",
     "seek",
-    "sites_of",
+    "target_dirs",
     "verify",
 ]
 
@@ -205,8 +207,9 @@ _HOMES: Final = {
     "kafka.evidence": "ReleaseGuess infer_release",
     "kafka.logdir.segment_views": "PartitionView SegmentView",
     "kafka.settings": "SettingsRequest",
-    "ops.compact.compact": "CompactRequest compact",
+    "ops.compact.compact": "compact",
     "ops.compact.forecast": "CompactForecast",
+    "ops.compact.task": "CompactRequest",
     "ops.compact.to_dir": "compact_to",
     "ops.dump.dump": "dump",
     "ops.dump.entries": "entries",
@@ -215,12 +218,13 @@ _HOMES: Final = {
     "ops.reading.runs": "DumpRequest",
     "ops.reading.selection": "Filters",
     "ops.reading.targets": "FileTarget LogDirTarget PartitionTarget Selection resolve",
-    "ops.repair.apply": "apply_draft resume",
+    "ops.repair.apply": "apply_plan resume",
     "ops.repair.loss": "Loss",
-    "ops.repair.plan": "Draft Outcome Plan PlanRequest Site make_plan sites_of",
+    "ops.repair.context": "TargetDir target_dirs",
+    "ops.repair.plan": "Plan PlanReport PlanRequest StagedPlan make_plan",
     "ops.repair.undo": "PrunePlan Scope UndoPlan apply_prune apply_undo plan_prune plan_undo scope_of",
     "ops.retain.retain": "RetainRequest Retained retain",
-    "ops.retain.survey": "Survey Wanted",
+    "ops.retain.forecaster": "RetentionForecaster RetentionOptions",
     "ops.roll.forecast": "RollForecast",
     "ops.roll.roll": "RollRequest roll",
     "ops.seek.seek": "Question SeekRequest seek",

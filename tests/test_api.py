@@ -15,7 +15,7 @@ import pytest
 
 import kafkalog_core
 import kafkalog_core.spark
-from kafkalog_core import PlanRequest, SettingError, make_plan, resolve, sites_of
+from kafkalog_core import PlanRequest, SettingError, make_plan, resolve, target_dirs
 from tests.ops.checkpoint.dirs import NOW_MS, write_log_dir
 
 if TYPE_CHECKING:
@@ -174,8 +174,8 @@ def test_examples_of_the_readme_run(text: str) -> None:
 @pytest.mark.parametrize("options", [{}, {"kafka": None}, {"kafka": {}}, {"kafka": {"kafka": "4.3"}}])
 def test_a_plan_needs_no_options(tmp_path: Path, command: str, options: dict[str, Any]) -> None:
     log_dir = write_log_dir(tmp_path / "disk", is_clean=True)
-    (site,) = sites_of(resolve([str(log_dir)]))
-    assert make_plan(command, PlanRequest(site=site, options=options, now_ms=NOW_MS)).plan.changes == ()
+    (site,) = target_dirs(resolve([str(log_dir)]))
+    assert make_plan(command, PlanRequest(target=site, options=options, now_ms=NOW_MS)).plan.changes == ()
 
 
 @pytest.mark.parametrize("command", ["reindex", "truncate", "checkpoint", "retain", "compact"])
@@ -185,6 +185,6 @@ def test_a_plan_needs_no_options(tmp_path: Path, command: str, options: dict[str
 def test_an_option_of_another_type_is_refused(tmp_path: Path, command: str, kafka: Any) -> None:
     """As in a file of a plan that somebody has edited."""
     log_dir = write_log_dir(tmp_path / "disk", is_clean=True)
-    (site,) = sites_of(resolve([str(log_dir)]))
+    (site,) = target_dirs(resolve([str(log_dir)]))
     with pytest.raises(SettingError, match="the option kafka is an object with these members"):
-        make_plan(command, PlanRequest(site=site, options={"kafka": kafka}, now_ms=NOW_MS))
+        make_plan(command, PlanRequest(target=site, options={"kafka": kafka}, now_ms=NOW_MS))

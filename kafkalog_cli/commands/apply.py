@@ -14,7 +14,7 @@ from kafkalog_cli.options import common
 from kafkalog_cli.repair import Showing, apply_all, clock_ms, cores, locked, places_of_journal, watched
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import FieldError, RefusedError
-from kafkalog_core.ops.repair.apply import check_drift, is_of_plan, replan_advice, resume, resumed_sheet
+from kafkalog_core.ops.repair.apply import check_drift, is_of_plan, replan_advice, resume, rows_of_resumed
 from kafkalog_core.ops.repair.plan import make_plan
 from kafkalog_core.ops.repair.plan_file import parse_plans
 from kafkalog_core.ops.repair.undo import scope_of
@@ -25,7 +25,7 @@ from kafkalog_core.storage.source import open_error
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog_core.ops.repair.plan import Draft
+    from kafkalog_core.ops.repair.plan import StagedPlan
     from kafkalog_core.ops.repair.plan_file import StoredPlan
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.journal import Journal
@@ -113,7 +113,7 @@ def _check_owner(path: str, owner: int) -> None:
         )
 
 
-def _planned(stored: StoredPlan, jobs: int, progress: Progress) -> Draft:
+def _planned(stored: StoredPlan, jobs: int, progress: Progress) -> StagedPlan:
     """The plan made again; options that no command line gives are those of a file that somebody has changed."""
     try:
         return make_plan(
@@ -152,7 +152,7 @@ def _resume_directory(path: str, also: Sequence[str], showing: Showing) -> None:
             _finish(journal, showing)
         if not journals:
             scope.check_readable()
-            showing.show(resumed_sheet(scope.root, None))
+            showing.show(rows_of_resumed(scope.root, None))
 
 
 def _resume_plan(plan: StoredPlan, also: Sequence[str], showing: Showing) -> bool:
@@ -160,7 +160,7 @@ def _resume_plan(plan: StoredPlan, also: Sequence[str], showing: Showing) -> boo
     for journal in reversed(scope_of(plan.root, also).found.journals):
         if is_of_plan(journal, plan):
             if journal.state == "complete":
-                showing.show(resumed_sheet(plan.root, journal))
+                showing.show(rows_of_resumed(plan.root, journal))
                 return True
             if journal.is_interrupted:
                 _finish(journal, showing)
@@ -175,4 +175,4 @@ def _finish(journal: Journal, showing: Showing) -> None:
             f"{undo_command(leading_directory(journal), journal)}",
             path=journal.layout.root,
         )
-    showing.show(resumed_sheet(journal.layout.root, resume(journal, Disk())))
+    showing.show(rows_of_resumed(journal.layout.root, resume(journal, Disk())))

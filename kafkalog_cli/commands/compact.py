@@ -16,7 +16,8 @@ from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_options, now_option
 from kafkalog_cli.render import open_compactions
 from kafkalog_cli.repair import repair_options, run_repair, watched
-from kafkalog_core.ops.compact.compact import CompactRequest, compact
+from kafkalog_core.ops.compact.compact import compact
+from kafkalog_core.ops.compact.task import CompactRequest
 from kafkalog_core.ops.compact.to_dir import compact_to
 from kafkalog_core.ops.reading.report import Report
 

@@ -21,8 +21,8 @@ from kafkalog_cli.options.common import resolve_all
 from kafkalog_cli.options.kafka import kafka_options, now_option, retention_options
 from kafkalog_cli.render import open_retention
 from kafkalog_cli.repair import repair_options, run_repair, watched
+from kafkalog_core.ops.retain.forecaster import RetentionForecaster
 from kafkalog_core.ops.retain.retain import retain
-from kafkalog_core.ops.retain.survey import Survey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,7 +103,7 @@ def retain_command(
 
 def _forecasts(
     requests: list[RetainRequest], progress: Progress
-) -> Iterator[tuple[Survey, Iterator[Retained | Finding]]]:
+) -> Iterator[tuple[RetentionForecaster, Iterator[Retained | Finding]]]:
     for request in requests:
-        survey = Survey(request.site, request.wanted)
-        yield survey, retain(request, survey, progress)
+        forecaster = RetentionForecaster(request.target, request.wanted)
+        yield forecaster, retain(request, forecaster, progress)

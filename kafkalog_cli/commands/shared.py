@@ -21,9 +21,9 @@ from kafkalog_core.format import kernels
 from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import check_topics
-from kafkalog_core.ops.repair.plan import sites_of
+from kafkalog_core.ops.repair.context import target_dirs
+from kafkalog_core.ops.retain.forecaster import RetentionOptions, Scenario
 from kafkalog_core.ops.retain.retain import RetainRequest
-from kafkalog_core.ops.retain.survey import Scenario, Wanted
 from kafkalog_core.ops.verify.engine import count
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.settings import SettingsRequest
     from kafkalog_core.ops.compact.forecast import CompactForecast
     from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.ops.retain.forecaster import RetentionForecaster
     from kafkalog_core.ops.retain.retain import Retained
-    from kafkalog_core.ops.retain.survey import Survey
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 
 __all__ = [
@@ -162,23 +162,23 @@ def requests_of(
 ) -> list[RetainRequest]:
     """What the options ask for, log directory by log directory. Raises SelectionError for a topic that is not there."""
     check_topics(request.topics, targets)
-    wanted = Wanted(
+    wanted = RetentionOptions(
         kafka=request, now_ms=now_ms, policies=given["policies"], log_start_offset=given["log_start_offset"]
     )
     return [
-        RetainRequest(site=site, wanted=wanted, scenarios=given["scenarios"], until_ms=given["until"], jobs=jobs)
-        for site in sites_of(targets)
+        RetainRequest(target=site, wanted=wanted, scenarios=given["scenarios"], until_ms=given["until"], jobs=jobs)
+        for site in target_dirs(targets)
     ]
 
 
 def write_retention_forecasts(
-    writer: RetentionWriter, surveys: Iterable[tuple[Survey, Iterator[Retained | Finding]]]
+    writer: RetentionWriter, forecasters: Iterable[tuple[RetentionForecaster, Iterator[Retained | Finding]]]
 ) -> int:
     """Forecast after forecast; where the next one cannot be had, what is known is shown before that is said."""
     report = Report()
     with early_end(writer, report):
-        for survey, forecasts in surveys:
-            writer.begin(survey)
+        for forecaster, forecasts in forecasters:
+            writer.begin(forecaster)
             for each in forecasts:
                 _count(each, report)
                 writer.write(each)

@@ -13,7 +13,7 @@ from kafkalog_cli.options import common
 from kafkalog_cli.repair import Showing, locked, places_of_journal, watched
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops.repair.obstacles import trust_problem
-from kafkalog_core.ops.repair.sheet import list_sheet, prune_sheet, undo_sheet
+from kafkalog_core.ops.repair.plan_rows import rows_of_list, rows_of_prune, rows_of_undo
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, refusal_of, scope_of
 from kafkalog_core.storage.changing.writer import Disk
 
@@ -83,7 +83,7 @@ def undo_command(
         raise click.UsageError("--prune takes nothing back; leave --partial out")
     showing = Showing(common.chosen_output(output))
     if is_list:
-        showing.show(list_sheet(scope_of(directory, also)))
+        showing.show(rows_of_list(scope_of(directory, also)))
         return showing.finish()
     with ExitStack() as stack:
         if is_apply:
@@ -114,7 +114,7 @@ def _undo(scope: Scope, run: str | None, showing: Showing, *, is_partial: bool, 
     is_done = is_apply and not plan.obstacles
     if is_done:
         apply_undo(plan, Disk())
-    showing.show(undo_sheet(plan, is_done=is_done))
+    showing.show(rows_of_undo(plan, is_done=is_done))
     if is_apply and not is_done:
         showing.finish(ExitStatus.REFUSED)
         raise RefusedError(refusal_of(plan))
@@ -123,11 +123,11 @@ def _undo(scope: Scope, run: str | None, showing: Showing, *, is_partial: bool, 
 
 def _prune(scope: Scope, run: str | None, showing: Showing, *, is_apply: bool) -> None:
     plan = plan_prune(scope, run)
-    sheet = prune_sheet(plan, is_done=False)
+    sheet = rows_of_prune(plan, is_done=False)
     if is_apply:
         freed_bytes = sum(int(str(row["held_bytes"])) for row in sheet.journals)
         apply_prune(plan, Disk())
-        sheet = prune_sheet(plan, is_done=True, freed_bytes=freed_bytes)
+        sheet = rows_of_prune(plan, is_done=True, freed_bytes=freed_bytes)
     showing.show(sheet)
 
 

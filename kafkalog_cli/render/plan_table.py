@@ -19,7 +19,7 @@ from kafkalog_core.text import count_of, sizes
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kafkalog_core.ops.repair.sheet import Sheet
+    from kafkalog_core.ops.repair.plan_rows import PlanRows
 
 __all__ = ["PlanTable"]
 
@@ -108,7 +108,7 @@ class PlanTable:
         self._console = open_console()
         self._is_first = True
 
-    def write(self, sheet: Sheet) -> None:
+    def write(self, sheet: PlanRows) -> None:
         """Show a sheet."""
         lines = [] if self._is_first else [Text()]
         self._is_first = False
@@ -128,7 +128,7 @@ class PlanTable:
         """Each sheet has said it; what a script sees is said too."""
         self._console.print(Text(f"exit status {summary.get('exit_status')}", "dim"), soft_wrap=True)
 
-    def _head(self, sheet: Sheet) -> list[Text]:
+    def _head(self, sheet: PlanRows) -> list[Text]:
         plan = sheet.plan
         state = str(plan["state"])
         lines = self._wrapped(f"{_WORDS[state]}: {plan['command']}: {closed(str(plan['message']))}", _STYLES[state])
@@ -154,7 +154,7 @@ class PlanTable:
         evidence = "; ".join(_split(plan.get("release_evidence")))
         return self._wrapped(f"{_INDENT}by the rules of Kafka {plan['release']}{certain}: {evidence}", "dim")
 
-    def _losses(self, sheet: Sheet) -> list[Text]:
+    def _losses(self, sheet: PlanRows) -> list[Text]:
         rows = [_named(row, sheet) for row in sheet.losses]
         lines = self._table(_LOSSES, rows, "loss")
         for cure in dict.fromkeys(str(row["cure"]) for row in rows if row.get("cure")):
@@ -180,7 +180,7 @@ class PlanTable:
         return [Text(line, style) for line in sentence_lines(text, self._console.width, indent=_INDENT)]
 
 
-def _named(row: Row, sheet: Sheet) -> Row:
+def _named(row: Row, sheet: PlanRows) -> Row:
     """The row with the name that its file has below the root."""
     return row | {"shown": str(row["file"]).removeprefix(f"{sheet.plan['root']}/")}
 

@@ -14,16 +14,16 @@ from kafkalog_cli.render.table import choose_layout, open_console
 from kafkalog_cli.render.text import finding_lines, sentence_lines
 from kafkalog_core.findings import Finding
 from kafkalog_core.kafka.assumptions import forecast_note
+from kafkalog_core.ops.retain.forecaster import totals
 from kafkalog_core.ops.retain.rows import event_rows, headline, partition_rows, segment_rows
-from kafkalog_core.ops.retain.survey import totals
 from kafkalog_core.text import count_of, duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafkalog_core.kafka.retention.forecast import Fate, Forecast
+    from kafkalog_core.ops.retain.forecaster import RetentionForecaster, ScenarioResult
     from kafkalog_core.ops.retain.retain import Retained
-    from kafkalog_core.ops.retain.survey import Outcome, Survey
 
 __all__ = ["RetentionTable", "timeline"]
 
@@ -172,13 +172,13 @@ class RetentionTable:
         self._console = open_console()
         self._is_solid = self._console.encoding.lower().replace("-", "") == "utf8"
         self._until_ms = until_ms
-        self._surveys: list[Survey] = []
+        self._forecasters: list[RetentionForecaster] = []
         self._retained: list[Retained] = []
         self._findings: list[Finding] = []
 
-    def begin(self, survey: Survey) -> None:
+    def begin(self, forecaster: RetentionForecaster) -> None:
         """Keep it for the rules that count."""
-        self._surveys.append(survey)
+        self._forecasters.append(forecaster)
 
     def write(self, each: Retained | Finding) -> None:
         """Keep it."""
@@ -194,7 +194,7 @@ class RetentionTable:
         lines = self._assumptions()
         lines += self._wrapped(f"{sentences[0]}.", "bold", "")
         lines += [line for text in sentences[1:] for line in self._wrapped(text, "", _INDENT)]
-        lines += [line for survey in self._surveys for line in self._release(survey)]
+        lines += [line for forecaster in self._forecasters for line in self._release(forecaster)]
         lines += self._settings()
         lines += self._partitions()
         lines += self._what_if()
@@ -211,11 +211,11 @@ class RetentionTable:
         return self._wrapped(forecast_note(assumed), "bold yellow", "") if assumed else []
 
     # --- what counts --------------------------------------------------------------------------------------------------
-    def _release(self, survey: Survey) -> list[Text]:
-        certain = "" if survey.guess.is_certain else ", as far as can be told"
-        evidence = "; ".join(survey.guess.evidence)
-        where = f" in {survey.site.root}" if len(self._surveys) > 1 else ""
-        text = f"by the rules of Kafka {survey.guess.release}{where}{certain}: {evidence}"
+    def _release(self, forecaster: RetentionForecaster) -> list[Text]:
+        certain = "" if forecaster.context.guess.is_certain else ", as far as can be told"
+        evidence = "; ".join(forecaster.context.guess.evidence)
+        where = f" in {forecaster.context.target.root}" if len(self._forecasters) > 1 else ""
+        text = f"by the rules of Kafka {forecaster.context.guess.release}{where}{certain}: {evidence}"
         return self._wrapped(text, "dim", _INDENT)
 
     def _settings(self) -> list[Text]:
@@ -331,5 +331,5 @@ def _scenario(text: str | None) -> str:
     return "as things are" if text is None else safe_text(text)
 
 
-def _cell(outcome: Outcome) -> str:
+def _cell(outcome: ScenarioResult) -> str:
     return f"{human_bytes(outcome.kept_bytes)}, {outcome.kept_segments:,} seg, {outcome.kept_offsets:,}"

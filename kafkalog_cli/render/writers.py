@@ -15,8 +15,8 @@ from kafkalog_cli.render.lines import Settings, Writer, open_writer
 from kafkalog_cli.render.table import Layout, choose_layout, open_console
 from kafkalog_core.findings import Finding
 from kafkalog_core.ops.replicas.compare import rows_of
+from kafkalog_core.ops.retain.forecaster import totals
 from kafkalog_core.ops.retain.rows import retained_rows, what_if_rows
-from kafkalog_core.ops.retain.survey import totals
 from kafkalog_core.ops.verify.engine import rows_of_verdict
 from kafkalog_core.rows import tables
 from kafkalog_core.text import count_of, json_text
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from kafkalog_cli.outfile import OutFile
     from kafkalog_cli.render.report.data import RunFacts
     from kafkalog_core.ops.compact.forecast import CompactForecast
-    from kafkalog_core.ops.repair.sheet import Sheet
+    from kafkalog_core.ops.repair.plan_rows import PlanRows
     from kafkalog_core.ops.replicas.compare import Comparison
+    from kafkalog_core.ops.retain.forecaster import RetentionForecaster, ScenarioResult
     from kafkalog_core.ops.retain.retain import Retained
-    from kafkalog_core.ops.retain.survey import Outcome, Survey
     from kafkalog_core.ops.roll.forecast import RollForecast
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
     from kafkalog_core.rows.chunk import BytesMode, Chunk
@@ -127,7 +127,7 @@ _PLANS_TABLES: Final = (
 class PlanWriter(Protocol):
     """Takes sheets as they come, and the summary last."""
 
-    def write(self, sheet: Sheet) -> None:
+    def write(self, sheet: PlanRows) -> None:
         """Show a sheet."""
 
     def finish(self, summary: Mapping[str, object]) -> None:
@@ -140,7 +140,7 @@ class RowPlans:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    def write(self, sheet: Sheet) -> None:
+    def write(self, sheet: PlanRows) -> None:
         """Write the rows, the plan's own first."""
         for chunk in sheet.chunks():
             self._writer.write(chunk)
@@ -253,7 +253,7 @@ def open_replicas(output: str) -> ReplicaWriter:
 class RetentionWriter(Protocol):
     """Takes what is said of partition after partition, and the summary last."""
 
-    def begin(self, survey: Survey) -> None:
+    def begin(self, forecaster: RetentionForecaster) -> None:
         """Begin with a site."""
 
     def write(self, each: Retained | Finding) -> None:
@@ -361,10 +361,10 @@ class RowRetention:
 
     def __init__(self, output: str) -> None:
         self._writer = open_writer(output, Settings(tables=_ROWS_TABLES))
-        self._outcomes: list[Outcome] = []
+        self._outcomes: list[ScenarioResult] = []
         self._count = 0
 
-    def begin(self, survey: Survey) -> None:
+    def begin(self, forecaster: RetentionForecaster) -> None:
         """Each row says what counts for it."""
 
     def write(self, each: Retained | Finding) -> None:

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 from kafkalog_core.errors import WorkerLostError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from multiprocessing.sharedctypes import Synchronized
     from types import TracebackType
 
     from kafkalog_core.progress import Progress
 
-__all__ = ["Pool", "Workers"]
+__all__ = ["Pool", "Workers", "run_all", "wants_processes"]
 
 START_METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
 """Not fork: the process has threads of its own, for progress and for waiting."""
@@ -132,6 +132,36 @@ class Pool:
                 read_bytes = self._read_bytes.value
                 self._progress.advance(read_bytes - self._told_bytes)
                 self._told_bytes = read_bytes
+
+
+_SHARED_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of log that one process reads before others have started."""
+
+
+def wants_processes(jobs: int, pieces: int, size_bytes: int) -> bool:
+    """Return whether several processes do this work sooner than one: more than one piece, and enough bytes to read."""
+    return min(jobs, pieces) > 1 and size_bytes >= _SHARED_BYTES
+
+
+def run_all(
+    work_of: Callable[..., _Result], pieces: Sequence[tuple[Any, ...]], jobs: int, size_bytes: int, progress: Progress
+) -> Iterator[_Result]:
+    """Yield `work_of(*piece, advance)` for each piece in order, in this process or, if that is faster, in several.
+
+    Args:
+        work_of: a function of a module; it calls its last argument with the bytes that it has read.
+        pieces: arguments of each call, picklable.
+        jobs: the most processes.
+        size_bytes: bytes that all pieces read together.
+        progress: is shown the bytes that are read.
+
+    Raises WorkerLostError, and what `work_of` raises.
+    """
+    if not wants_processes(jobs, len(pieces), size_bytes):
+        yield from (work_of(*piece, progress.advance) for piece in pieces)
+        return
+    with Pool(min(jobs, len(pieces)), progress) as pool:
+        yield from pool.map(work_of, pieces)
 
 
 def _lost() -> WorkerLostError:

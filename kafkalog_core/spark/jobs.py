@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.compact import to_dir
 from kafkalog_core.ops.compact.compact import compact as simulate_all
-from kafkalog_core.ops.compact.simulation import CompactTask, MapPart, PartHead, merged_map, packed_part, parts_of
+from kafkalog_core.ops.compact.simulation import MapPart, PartHead, merged_map, packed_part, parts_of
+from kafkalog_core.ops.compact.task import CompactTask
 from kafkalog_core.ops.replicas.compare import replicas as compared
-from kafkalog_core.ops.retain.retain import Retained, told
+from kafkalog_core.ops.retain.forecaster import RetentionForecaster, ViewTask, read_view, totals
+from kafkalog_core.ops.retain.retain import Retained, retained_of
 from kafkalog_core.ops.retain.rows import retained_rows, what_if_rows
-from kafkalog_core.ops.retain.survey import Look, Survey, look, totals
 from kafkalog_core.ops.verify import engine
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.spark.session.workers import Raised, SparkWorkers
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.logdir.segment_views import PartitionView
-    from kafkalog_core.ops.compact.compact import CompactRequest
     from kafkalog_core.ops.compact.forecast import CompactForecast
+    from kafkalog_core.ops.compact.task import CompactRequest
     from kafkalog_core.ops.pool import Workers
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.replicas.compare import Comparison, ReplicaWork
+    from kafkalog_core.ops.retain.forecaster import ScenarioResult
     from kafkalog_core.ops.retain.retain import RetainRequest
-    from kafkalog_core.ops.retain.survey import Outcome
     from kafkalog_core.ops.verify.engine import VerifyRequest
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
     from kafkalog_core.rows.chunk import RowChunk
@@ -76,12 +77,12 @@ _PARTITIONS_A_PIECE: Final = 32
 
 def retain(
     workers: Workers, requests: Iterable[RetainRequest], progress: Progress = NO_PROGRESS
-) -> Iterator[tuple[Survey, Iterator[Retained | Finding]]]:
+) -> Iterator[tuple[RetentionForecaster, Iterator[Retained | Finding]]]:
     """Log directory by log directory, and in each what is said of its partitions.
 
     Args:
-        workers: who looks at the partitions of all of them.
-        requests: one for each log directory, from `ops.plans.sites.sites_of`; their `jobs` count for nothing here.
+        workers: who view_tasks at the partitions of all of them.
+        requests: one for each log directory, from `ops.plans.sites.target_dirs`; their `jobs` count for nothing here.
         progress: asked for leave to go on after each log directory.
 
     Raises as `ops.retain.retain` does, where the log directory that is meant would come.
@@ -91,7 +92,7 @@ def retain(
     results = (each for some in seen for each in some)
     while (asked := asking.next(results)) is not None:
         progress.advance(0)
-        yield asked.survey, told(asked.request, asked.survey, asked.survey.foreseen(asked.seen))
+        yield asked.forecaster, retained_of(asked.request, asked.forecaster, asked.forecaster.forecasts_of(asked.seen))
     if asking.error is not None:
         raise asking.error
 
@@ -100,7 +101,7 @@ def retain_rows(
     workers: Workers, requests: Iterable[RetainRequest], progress: Progress = NO_PROGRESS
 ) -> Iterator[RowChunk]:
     """The rows of `kafkalog retain`, and at their end what all scenarios come to. Raises as `retain` does."""
-    outcomes: list[Outcome] = []
+    outcomes: list[ScenarioResult] = []
     for _, said in retain(workers, requests, progress):
         for each in said:
             yield from retained_rows(each)
@@ -110,18 +111,18 @@ def retain_rows(
         yield what_if_rows(totals(outcomes))
 
 
-def look_at(looks: tuple[Look, ...], advance: Callable[[int], None]) -> list[PartitionView | Finding]:
-    """The work of an executor: look at some partitions of one log directory."""
+def look_at(view_tasks: tuple[ViewTask, ...], advance: Callable[[int], None]) -> list[PartitionView | Finding]:
+    """The work of an executor: read_view at some partitions of one log directory."""
     seen = []
-    for each in looks:
-        seen.append(look(each))
+    for each in view_tasks:
+        seen.append(read_view(each))
         advance(0)
     return seen
 
 
 class _Asked(NamedTuple):
     request: RetainRequest
-    survey: Survey
+    forecaster: RetentionForecaster
     seen: list[PartitionView | Finding]
 
 
@@ -133,19 +134,19 @@ class _Asking:
 
     def __init__(self, requests: Iterable[RetainRequest]) -> None:
         self._requests = requests
-        self._waiting: deque[tuple[RetainRequest, Survey, int]] = deque()
+        self._waiting: deque[tuple[RetainRequest, RetentionForecaster, int]] = deque()
         self._ahead: list[PartitionView | Finding] = []
         self.error: KafkalogError | None = None
 
-    def pieces(self) -> Iterator[tuple[Look, ...]]:
+    def pieces(self) -> Iterator[tuple[ViewTask, ...]]:
         """Partitions that are looked at in one go."""
         try:
             for request in self._requests:
-                survey = Survey(request.site, request.wanted)
-                looks = [each.light() for each in survey.looks()]
-                self._waiting.append((request, survey, len(looks)))
-                for first in range(0, len(looks), _PARTITIONS_A_PIECE):
-                    yield tuple(looks[first : first + _PARTITIONS_A_PIECE])
+                forecaster = RetentionForecaster(request.target, request.wanted)
+                view_tasks = [each.light() for each in forecaster.view_tasks()]
+                self._waiting.append((request, forecaster, len(view_tasks)))
+                for first in range(0, len(view_tasks), _PARTITIONS_A_PIECE):
+                    yield tuple(view_tasks[first : first + _PARTITIONS_A_PIECE])
         except KafkalogError as error:
             self.error = error
 
@@ -155,10 +156,10 @@ class _Asking:
             self._ahead += islice(results, 1)  # which asks for more
         if not self._waiting:
             return None
-        request, survey, count = self._waiting.popleft()
+        request, forecaster, count = self._waiting.popleft()
         seen = self._ahead[:count]
         del self._ahead[:count]
-        return _Asked(request, survey, [*seen, *islice(results, count - len(seen))])
+        return _Asked(request, forecaster, [*seen, *islice(results, count - len(seen))])
 
 
 def replicas(

@@ -21,7 +21,7 @@ from kafkalog_core.kafka.settings import SettingsRequest
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import check_topics, resolve
-from kafkalog_core.ops.repair.plan import sites_of
+from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.spark.session.errors import local_paths
 from kafkalog_core.spark.session.parquet import Result
@@ -192,15 +192,15 @@ class Disks:
             settings: release and settings; null: what the disks tell, and Kafka's defaults.
             now_ms: the moment; null: now.
         """
+        from kafkalog_core.ops.retain.forecaster import RetentionOptions  # noqa: PLC0415 - as above
         from kafkalog_core.ops.retain.retain import RetainRequest  # noqa: PLC0415 - only what is asked for
-        from kafkalog_core.ops.retain.survey import Wanted  # noqa: PLC0415 - as above
         from kafkalog_core.spark.jobs import retain_rows  # noqa: PLC0415 - as above
 
         report = Report()
-        wanted = Wanted(kafka=settings or SettingsRequest(), now_ms=_now(now_ms))
+        wanted = RetentionOptions(kafka=settings or SettingsRequest(), now_ms=_now(now_ms))
         targets = self._targets()
         check_topics(wanted.kafka.topics, targets)
-        requests = [RetainRequest(site=site, wanted=wanted) for site in sites_of(targets)]
+        requests = [RetainRequest(target=site, wanted=wanted) for site in target_dirs(targets)]
         rows = _counted(retain_rows(self._workers(), requests, self._progress), report)
         return Result(self._spark, rows, report)
 
@@ -214,7 +214,7 @@ class Disks:
             now_ms: see `retain`.
             force: whatever the dirty ratio is.
         """
-        from kafkalog_core.ops.compact.compact import CompactRequest  # noqa: PLC0415 - only what is asked for
+        from kafkalog_core.ops.compact.task import CompactRequest  # noqa: PLC0415 - only what is asked for
         from kafkalog_core.spark.jobs import compact  # noqa: PLC0415 - as above
 
         report = Report()

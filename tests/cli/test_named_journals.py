@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.ops.repair import plan as plan_module
-from kafkalog_core.ops.repair.apply import apply_draft
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from tests.cli import test_repair
 from tests.cli.test_repair import Said, run
 from tests.storage import repairs
@@ -82,9 +83,9 @@ class Ways:
     def _apply(self, named: Path, disk: Disk, *, keeps_undo: bool) -> None:
         undo_to = None if self.undo_to is None or not keeps_undo else str(self.undo_to)
         options = {"is_wide": named.name != "t-0"}
-        request = PlanRequest(site=site_of([str(named)]), options=options, now_ms=repairs.NOW_MS)
+        request = PlanRequest(target=target_dir([str(named)]), options=options, now_ms=repairs.NOW_MS)
         draft = make_plan("reindex", request, undo_to=undo_to, keeps_undo=keeps_undo)
-        apply_draft(draft, disk, now_ms=repairs.NOW_MS)
+        apply_plan(draft, disk, now_ms=repairs.NOW_MS)
 
 
 @pytest.fixture(params=["beside", "elsewhere"])

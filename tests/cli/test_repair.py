@@ -28,7 +28,7 @@ from kafkalog_core.kafka.setting_table import Setting
 from kafkalog_core.ops.repair import obstacles
 from kafkalog_core.ops.repair import plan as plan_module
 from kafkalog_core.ops.repair.loss import Loss
-from kafkalog_core.ops.repair.plan import Outcome
+from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.rows import tables
 from kafkalog_core.storage.changing.lock import LogDirLocks
 from tests.storage import repairs
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 STATE = {"loses": False, "refuses": False, "is_idle": False}
 
 
-def plan(request: PlanRequest, stage: Stage, progress: Progress) -> Outcome:
+def plan(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
     """The fake planner, with losses, refusals and all else that a plan may say."""
-    path = f"{request.site.root}/t-0/{repairs.LOG}"
+    path = f"{request.target.root}/t-0/{repairs.LOG}"
     if not STATE["is_idle"]:
         repairs.plan(request, stage, progress)
     loss = Loss(
@@ -65,7 +65,7 @@ def plan(request: PlanRequest, stage: Stage, progress: Progress) -> Outcome:
         committed_records=3,
         cure="Copy the partition from a healthy replica.",
     )
-    return Outcome(
+    return PlanReport(
         losses=(loss,) if STATE["loses"] else (),
         refusals=(found("file.not-readable", path, reason="so"),) if STATE["refuses"] else (),
         settings=(Setting("index.interval.bytes", 4096, "default of 4.3"), Setting("preallocate", False, "--set")),
@@ -249,9 +249,9 @@ def test_the_disk_is_read_when_it_is_locked(root: Path, monkeypatch: pytest.Monk
     """A broker that comes to its end just before must not be taken for one that still runs, or has crashed."""
     seen: list[bool] = []
 
-    def planner(request: PlanRequest, stage: Stage, progress: Progress) -> Outcome:
-        assert request.site.log_dir is not None
-        seen.append(request.site.log_dir.is_clean)
+    def planner(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
+        assert request.target.log_dir is not None
+        seen.append(request.target.log_dir.is_clean)
         return plan(request, stage, progress)
 
     marker = root / ".kafka_cleanshutdown"

@@ -12,8 +12,9 @@ from kafkalog_core.kafka.settings import SettingsRequest, read_settings
 from kafkalog_core.kafka.snapshots import SnapshotOptions
 from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.results import LoadOptions
-from kafkalog_core.ops.repair.apply import apply_draft
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
@@ -150,15 +151,15 @@ def cut(before: Path, after: Path, options: dict[str, Any], now_ms: int) -> list
     Where replacements waited, their completion is all that the plan changes, and no log is cut: what the recovery after
     an unclean stop makes besides is left to the start, as where nothing is changed.
     """
-    request = PlanRequest(site=site_of([str(before)]), options={**options, "as_broker": True}, now_ms=now_ms)
+    request = PlanRequest(target=target_dir([str(before)]), options={**options, "as_broker": True}, now_ms=now_ms)
     untouched = {place.name.raw: recovering.files_of(before / place.name.raw) for place in _places(before)}
     waiting = {place.name.raw for place in _places(before) if any((before / place.name.raw).glob("*.swap"))}
     draft = make_plan("truncate", request)
     if draft.plan.changes:
-        apply_draft(draft, Disk(), now_ms=now_ms)
-        again = replace(request, site=site_of([str(before)]))
+        apply_plan(draft, Disk(), now_ms=now_ms)
+        again = replace(request, target=target_dir([str(before)]))
         assert make_plan("truncate", again).plan.changes == (), "nothing is left to do"
-    refused = {(refusal.topic, refusal.partition) for refusal in draft.plan.outcome.refusals}
+    refused = {(refusal.topic, refusal.partition) for refusal in draft.plan.report.refusals}
     found: list[tuple[str, str]] = []
     for place in _places(before):
         name = place.name.raw

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.kafka.logdir.top_files import OFFSET_KINDS, read_broker_dir
-from kafkalog_core.ops.repair.apply import apply_draft
+from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import is_broker_dir, read_log_dir
 from tests.corpus import archives, faults
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kafkalog_core.ops.repair.plan import Draft
+    from kafkalog_core.ops.repair.plan import StagedPlan
 
 TEXT_FAULTS = ("recovery_point.", "high_watermark.", "log_start.", "epochs.", "partition_metadata.", "meta_properties.")
 LEFT = {
@@ -75,11 +75,11 @@ def test_a_fault_is_mended_or_told(corpus: Path, tmp_path: Path, fault: faults.F
         planned = draft(log_dir, kafka={}, beside=beside)
         intact = _intact_lines(log_dir)
         if planned.plan.changes:
-            apply_draft(planned, Disk(), now_ms=NOW_MS)
+            apply_plan(planned, Disk(), now_ms=NOW_MS)
         again = draft(log_dir, kafka={}, beside=beside)
         assert changed(again, log_dir) == []
-        told = {finding.code for finding in planned.plan.outcome.refusals} - {"meta.directory-id-lost"}
-        seen = {finding.code for finding in again.plan.outcome.refusals}
+        told = {finding.code for finding in planned.plan.report.refusals} - {"meta.directory-id-lost"}
+        seen = {finding.code for finding in again.plan.report.refusals}
         assert seen == told or seen - told == {"recovery-point.not-at-end"}  # what a file says counts once it is read
         _check_refused(log_dir, again)
         _check_left(_name(fault).removeprefix("B."), again)
@@ -100,17 +100,17 @@ def _is_impossible(line: tuple[str, str]) -> bool:
     return "999999" in line[1] or "-7" in line[1] or "line=" not in line[1]
 
 
-def _check_refused(log_dir: Path, again: Draft) -> None:
+def _check_refused(log_dir: Path, again: StagedPlan) -> None:
     """A broker reads every file that something is not left of."""
-    left = {finding.path for finding in again.plan.outcome.refusals}
+    left = {finding.path for finding in again.plan.report.refusals}
     broker_dir = read_broker_dir(read_log_dir(str(log_dir)))
     for kind in OFFSET_KINDS:
         text = broker_dir.offsets.get(kind)
         assert text is None or text.file.path in left or not text.is_refused
 
 
-def _check_left(name: str, again: Draft) -> None:
-    codes = {finding.code for finding in again.plan.outcome.refusals}
+def _check_left(name: str, again: StagedPlan) -> None:
+    codes = {finding.code for finding in again.plan.report.refusals}
     assert not codes - {"recovery-point.not-at-end"} or name in LEFT, codes
 
 
@@ -145,7 +145,7 @@ def test_what_a_clean_stop_leaves_may_be_marked(corpus: Path, tmp_path: Path) ->
             shutil.rmtree(copy)
             continue
         planned = draft(copy, kafka={}, mark_clean=True)
-        refused = {finding.code for finding in planned.plan.outcome.refusals}
+        refused = {finding.code for finding in planned.plan.report.refusals}
         assert not refused & NOT_LEFT_BY_A_STOP, path
         assert changed(planned, copy) == ([] if refused else [".kafka_cleanshutdown"]), path
         shutil.rmtree(copy)

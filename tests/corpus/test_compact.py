@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.kafka.settings import SettingsRequest
-from kafkalog_core.ops.compact.compact import CompactRequest, compact
+from kafkalog_core.ops.compact.compact import compact
+from kafkalog_core.ops.compact.task import CompactRequest
 from kafkalog_core.ops.compact.to_dir import compact_to
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.repair.apply import apply_draft
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from kafkalog_core.storage.changing import writer
 from kafkalog_core.storage.changing.writer import Disk
 from tests.corpus import archives, batch_bytes, cleaning, verifying
@@ -56,10 +58,10 @@ def _memory_bytes(pair: Pair) -> int:
 def _in_place(pair: Pair, corpus: Path, root: Path, into: Path) -> Path:
     """Clean a laid out log as the broker did; where the result is."""
     options = {"kafka": pair.stay.options(into, pair.topic), "memory_bytes": _memory_bytes(pair), "force": False}
-    request = PlanRequest(site=site_of([str(root)]), options=options, now_ms=pair.now_ms(corpus))
+    request = PlanRequest(target=target_dir([str(root)]), options=options, now_ms=pair.now_ms(corpus))
     draft = make_plan("compact", request)
-    assert draft.plan.changes, [each.message for each in (*draft.plan.outcome.refusals, *draft.plan.outcome.findings)]
-    apply_draft(draft, Disk(), now_ms=request.now_ms)
+    assert draft.plan.changes, [each.message for each in (*draft.plan.report.refusals, *draft.plan.report.findings)]
+    apply_plan(draft, Disk(), now_ms=request.now_ms)
     return root
 
 

@@ -15,8 +15,9 @@ import pytest
 from kafkalog_core.kafka.evidence import infer_release
 from kafkalog_core.kafka.releases import Release
 from kafkalog_core.kafka.settings import SettingsRequest
-from kafkalog_core.ops.repair.apply import apply_draft
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
@@ -47,11 +48,11 @@ def test_after_truncate_and_reindex_a_directory_is_as_the_broker_left_it(
     as_they_were = {name: recovering.files_of(before / name) for name in names}
     refused = set()
     for command, more in (("truncate", {"as_broker": True}), ("reindex", {})):
-        request = PlanRequest(site=site_of([str(before)]), options={**options, **more}, now_ms=now_ms)
+        request = PlanRequest(target=target_dir([str(before)]), options={**options, **more}, now_ms=now_ms)
         draft = make_plan(command, request)
-        refused |= {(each.topic, str(each.partition)) for each in draft.plan.outcome.refusals}
+        refused |= {(each.topic, str(each.partition)) for each in draft.plan.report.refusals}
         if draft.plan.changes:
-            apply_draft(draft, Disk(), now_ms=now_ms)
+            apply_plan(draft, Disk(), now_ms=now_ms)
     found = []
     for name in names:
         is_refused = tuple(name.rpartition("-")[::2]) in refused
@@ -61,7 +62,7 @@ def test_after_truncate_and_reindex_a_directory_is_as_the_broker_left_it(
         others = recovering.differences(mine, theirs)
         found += [(f"{name}/{file}", how) for file, how in others if _is_rebuilt(file, as_they_were[name], theirs)]
     assert [each for each in found if not _is_explained(pair, *each)] == []
-    again = make_plan("reindex", PlanRequest(site=site_of([str(before)]), options=options, now_ms=now_ms))
+    again = make_plan("reindex", PlanRequest(target=target_dir([str(before)]), options=options, now_ms=now_ms))
     assert again.plan.changes == ()
 
 
@@ -100,9 +101,9 @@ def test_a_partition_that_was_copied_alone_keeps_what_its_log_cannot_prove(
         alone, within = (
             {
                 os.path.basename(change.path)
-                for change in make_plan("reindex", PlanRequest(site=site, options=kafka, now_ms=0)).plan.changes
+                for change in make_plan("reindex", PlanRequest(target=site, options=kafka, now_ms=0)).plan.changes
             }
-            for site in (site_of([str(tmp_path / name)]), site_of([str(corpus / log_dir / name)]))
+            for site in (target_dir([str(tmp_path / name)]), target_dir([str(corpus / log_dir / name)]))
         )
         assert alone <= within, name
         shutil.rmtree(tmp_path / name)
@@ -121,10 +122,10 @@ def test_rebuilt_indexes_lead_to_every_batch(tree: Tree, tmp_path: Path, snapsho
         path.unlink()
     kafka = SettingsRequest(kafka=str(release), assignments=("log.index.interval.bytes=600",))
     options = {"kafka": asdict(kafka)}
-    draft = make_plan("reindex", PlanRequest(site=site_of([str(directory)]), options=options, now_ms=0))
+    draft = make_plan("reindex", PlanRequest(target=target_dir([str(directory)]), options=options, now_ms=0))
     if draft.plan.changes:
-        apply_draft(draft, Disk(), now_ms=0)
-    refused = {each.path for each in draft.plan.outcome.refusals}
+        apply_plan(draft, Disk(), now_ms=0)
+    refused = {each.path for each in draft.plan.report.refusals}
     for segment in read_partition(str(directory)).segments:
         assert segment.log is not None
         if not segment.log.name.raw.endswith(".log") or segment.log.path in refused or not segment.size_bytes:

@@ -12,8 +12,9 @@ from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.kafka.retention.forecast import Question, forecast
 from kafkalog_core.kafka.retention.rules import retention_rules
 from kafkalog_core.kafka.settings import SettingsRequest, read_settings
-from kafkalog_core.ops.repair.apply import apply_draft
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from kafkalog_core.storage.changing import writer
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import read_log_dir
@@ -73,11 +74,11 @@ def test_the_forecast_is_what_the_broker_did(corpus: Path, tmp_path: Path, kept:
 def test_what_is_applied_is_what_the_broker_left(corpus: Path, tmp_path: Path, kept: Kept) -> None:
     root = kept.lay(corpus, tmp_path / "log")
     options = {"kafka": kept.options(tmp_path)}
-    request = PlanRequest(site=site_of([str(root)]), options=options, now_ms=kept.now_ms)
+    request = PlanRequest(target=target_dir([str(root)]), options=options, now_ms=kept.now_ms)
     draft = make_plan("retain", request)
     assert bool(draft.plan.changes) == bool(kept.deleted)
     if draft.plan.changes:
-        apply_draft(draft, Disk(), now_ms=kept.now_ms)
+        apply_plan(draft, Disk(), now_ms=kept.now_ms)
     mine, theirs = _live(root / kept.partition), _live(corpus / kept.after)
     assert mine == theirs
     if parse_release(kept.release) >= parse_release("3.0"):

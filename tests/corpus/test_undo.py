@@ -10,8 +10,9 @@ import pytest
 
 from kafkalog_core.kafka.evidence import infer_release
 from kafkalog_core.kafka.settings import SettingsRequest
-from kafkalog_core.ops.repair.apply import apply_draft
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing import writer
 from kafkalog_core.storage.changing.writer import Disk
@@ -46,10 +47,10 @@ def test_what_was_repaired_is_taken_back(
     release = infer_release(str(root)).release
     kafka = asdict(SettingsRequest(kafka=str(release)))
     for command, options in COMMANDS:
-        request = PlanRequest(site=site_of([str(root)]), options={"kafka": kafka, **options}, now_ms=NOW_MS)
+        request = PlanRequest(target=target_dir([str(root)]), options={"kafka": kafka, **options}, now_ms=NOW_MS)
         draft = make_plan(command, request)
         if draft.plan.changes:
-            apply_draft(draft, Disk(), now_ms=NOW_MS)
+            apply_plan(draft, Disk(), now_ms=NOW_MS)
             stages.append(snapshot(root))
             assert stages[-1] != stages[-2]
         assert not make_plan(command, request).plan.changes, f"{command} is not done when it has been applied"

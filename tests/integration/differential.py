@@ -15,9 +15,10 @@ from kafkalog_core.kafka.rules import append_rules
 from kafkalog_core.kafka.settings import SettingsRequest, read_settings
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.repair.apply import apply_draft
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
-from kafkalog_core.ops.retain.survey import Survey, Wanted
+from kafkalog_core.ops.repair.apply import apply_plan
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
+from kafkalog_core.ops.retain.forecaster import RetentionForecaster, RetentionOptions
 from kafkalog_core.ops.roll.forecast import limits_of
 from kafkalog_core.ops.roll.roll import RollRequest, roll
 from kafkalog_core.progress import NO_PROGRESS
@@ -203,10 +204,10 @@ def clean_as_kafkalog(
 
 
 def _carry_out(command: str, log_dir: Path, kafka: SettingsRequest, now_ms: int, **options: int) -> int:
-    request = PlanRequest(site=site_of([str(log_dir)]), options={"kafka": asdict(kafka), **options}, now_ms=now_ms)
+    request = PlanRequest(target=target_dir([str(log_dir)]), options={"kafka": asdict(kafka), **options}, now_ms=now_ms)
     draft = make_plan(command, request)
     if draft.plan.changes:
-        apply_draft(draft, Disk(), now_ms=now_ms)
+        apply_plan(draft, Disk(), now_ms=now_ms)
     return len(draft.plan.changes)
 
 
@@ -235,8 +236,8 @@ def compare_retention(harness: LogHarness, workload: Workload, work_dir: Path) -
 
 def foresee(log_dir: Path, kafka: SettingsRequest, now_ms: int) -> Forecast:
     """What kafkalog says of the one partition."""
-    survey = Survey(site_of([str(log_dir)]), Wanted(kafka=kafka, now_ms=now_ms))
-    (foreseen,) = survey.forecasts(NO_PROGRESS)
+    forecaster = RetentionForecaster(target_dir([str(log_dir)]), RetentionOptions(kafka=kafka, now_ms=now_ms))
+    (foreseen,) = forecaster.forecasts(NO_PROGRESS)
     assert isinstance(foreseen, Forecast), foreseen
     return foreseen
 

@@ -16,8 +16,9 @@ from kafkalog_core.kafka.settings import read_settings
 from kafkalog_core.kafka.snapshots import SnapshotOptions
 from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.results import LoadOptions
-from kafkalog_core.ops.repair.apply import apply_draft
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.partition import read_partition
 from tests.build import meta_properties, offset_checkpoint, offset_index
@@ -341,15 +342,15 @@ def _compare_mended(
     kafka, now_ms = request_of(harness, workload), workload.stages[-1].now_ms
     for _ in range(2):  # replacements first, and then what is cut of the log that comes of them
         request = PlanRequest(
-            site=site_of([str(log_dir)]), options={"kafka": asdict(kafka), "as_broker": True}, now_ms=now_ms
+            target=target_dir([str(log_dir)]), options={"kafka": asdict(kafka), "as_broker": True}, now_ms=now_ms
         )
         draft = make_plan("truncate", request)
-        if draft.plan.outcome.refusals:
-            codes = {each.code for each in draft.plan.outcome.refusals}
+        if draft.plan.report.refusals:
+            codes = {each.code for each in draft.plan.report.refusals}
             return [] if codes <= _LEFT_ALONE else [f"refused: {sorted(codes)}"]
         if not draft.plan.changes:
             break
-        apply_draft(draft, Disk(), now_ms=now_ms)
+        apply_plan(draft, Disk(), now_ms=now_ms)
     if draft.plan.changes and not is_settled(request):
         return ["the second plan was not the last"]
     ours = start(harness, workload, damaged, stop)
@@ -364,7 +365,7 @@ def _compare_mended(
 
 def is_settled(request: PlanRequest) -> bool:
     """Whether a plan has nothing to change."""
-    fresh = replace(request, site=site_of([request.site.root]))
+    fresh = replace(request, target=target_dir([request.target.root]))
     return not make_plan("truncate", fresh).plan.changes
 
 

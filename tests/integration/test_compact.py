@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.repair.apply import apply_draft
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from kafkalog_core.storage.changing.writer import Disk
 from tests.integration import compacting
 from tests.integration.compacting import TOPIC
@@ -150,8 +151,8 @@ def interrupt(broker: Broker, disk: Disk) -> None:
     """Be killed on the way."""
     told = {"assignments": [], "topic_assignments": compacting.told(broker), "assume_defaults": True}
     kafka = {"kafka": broker.release, "config": str(broker.config), **told}
-    site = site_of([str(broker.partition_dir(TOPIC))])
+    site = target_dir([str(broker.partition_dir(TOPIC))])
     now_ms = time.time_ns() // 1_000_000
-    draft = make_plan("compact", PlanRequest(site=site, options={"kafka": kafka, "force": True}, now_ms=now_ms))
+    draft = make_plan("compact", PlanRequest(target=site, options={"kafka": kafka, "force": True}, now_ms=now_ms))
     with suppress(Killed):
-        apply_draft(draft, disk, now_ms=now_ms)
+        apply_plan(draft, disk, now_ms=now_ms)

@@ -11,8 +11,9 @@ import pytest
 
 from kafkalog_core.errors import LockedError
 from kafkalog_core.ops.repair import plan as plan_module
-from kafkalog_core.ops.repair.apply import apply_draft
-from kafkalog_core.ops.repair.plan import Outcome, PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest, make_plan
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing.lock import LogDirLocks, locked_dirs
 from kafkalog_core.storage.changing.writer import Disk
@@ -33,10 +34,10 @@ TOPICS = ("kept", "deleted")
 GONE_SECONDS = 30
 
 
-def plan(request: PlanRequest, stage: Stage, progress: object) -> Outcome:
+def plan(request: PlanRequest, stage: Stage, progress: object) -> PlanReport:
     """Changes of every kind that a broker does not notice: indexes end in zeros, unknown files come and go."""
     del progress
-    root = request.site.root
+    root = request.target.root
     for topic in TOPICS:
         log = f"{root}/{topic}-0/00000000000000000000.log"
         with open(log[:-4] + ".index", "rb") as file:
@@ -45,7 +46,7 @@ def plan(request: PlanRequest, stage: Stage, progress: object) -> Outcome:
         stage.cut(f"{root}/{topic}-0/long.txt", 3, why="c")
         stage.remove(f"{root}/{topic}-0/gone.txt", why="r")
     stage.write(f"{root}/note.txt", [b"x"], why="w", like=f"{root}/meta.properties")
-    return Outcome()
+    return PlanReport()
 
 
 async def _write(broker: Broker) -> dict[str, list[Record]]:
@@ -69,9 +70,9 @@ def _repair(log_dir: Path) -> None:
     for topic in TOPICS:
         (log_dir / f"{topic}-0" / "long.txt").write_text("longer")
         (log_dir / f"{topic}-0" / "gone.txt").write_text("gone")
-    request = PlanRequest(site=site_of([str(log_dir)]), options={}, now_ms=NOW_MS)
+    request = PlanRequest(target=target_dir([str(log_dir)]), options={}, now_ms=NOW_MS)
     with _lock(log_dir):
-        apply_draft(make_plan("reindex", request), Disk(), now_ms=NOW_MS)
+        apply_plan(make_plan("reindex", request), Disk(), now_ms=NOW_MS)
 
 
 def test_a_real_broker_and_our_journals(broker_of_release: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

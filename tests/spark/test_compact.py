@@ -13,8 +13,8 @@ from kafkalog_cli.main import cli
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.kafka.settings import SettingsRequest
 from kafkalog_core.ops.compact import to_dir
-from kafkalog_core.ops.compact.compact import CompactRequest
 from kafkalog_core.ops.compact.compact import compact as compact_here
+from kafkalog_core.ops.compact.task import CompactRequest
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.spark.jobs import compact, compact_to

@@ -13,11 +13,11 @@ from kafkalog_core.errors import RefusedError, SettingError
 from kafkalog_core.findings import Finding
 from kafkalog_core.kafka.settings import SettingsRequest
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.repair.plan import sites_of
+from kafkalog_core.ops.repair.context import target_dirs
+from kafkalog_core.ops.retain.forecaster import RetentionForecaster, RetentionOptions, Scenario, totals
 from kafkalog_core.ops.retain.retain import Retained, RetainRequest
 from kafkalog_core.ops.retain.retain import retain as retain_here
 from kafkalog_core.ops.retain.rows import retained_rows, what_if_rows
-from kafkalog_core.ops.retain.survey import Scenario, Survey, Wanted, totals
 from kafkalog_core.spark.jobs import retain, retain_rows
 from kafkalog_core.spark.session.workers import SparkWorkers
 from tests import build
@@ -51,19 +51,21 @@ def requests(*roots: Path, scenarios: tuple[str, ...] = ()) -> list[RetainReques
     kafka = SettingsRequest(kafka="4.3.1", assignments=("log.retention.hours=600",))
     return [
         RetainRequest(
-            site=site,
-            wanted=Wanted(kafka=kafka, now_ms=NOW_MS),
+            target=site,
+            wanted=RetentionOptions(kafka=kafka, now_ms=NOW_MS),
             scenarios=tuple(map(Scenario.parse, scenarios)),
             until_ms=NOW_MS + DAY_MS,
         )
         for root in roots
-        for site in sites_of(resolve([str(root)]))
+        for site in target_dirs(resolve([str(root)]))
     ]
 
 
 def rows_here(asked: Iterable[RetainRequest]) -> list[dict[str, object]]:
     """What one process says."""
-    said = [each for request in asked for each in retain_here(request, Survey(request.site, request.wanted))]
+    said = [
+        each for request in asked for each in retain_here(request, RetentionForecaster(request.target, request.wanted))
+    ]
     chunks = [chunk for each in said for chunk in retained_rows(each)]
     outcomes = [outcome for each in said if isinstance(each, Retained) for outcome in each.outcomes]
     return [row for chunk in [*chunks, what_if_rows(totals(outcomes))] for row in chunk.rows()]
@@ -88,7 +90,7 @@ def test_all_directories_in_one_go(spark: SparkSession, roots: list[Path]) -> No
 def test_surveys_come_in_their_order_and_some_partitions_together(roots: list[Path]) -> None:
     workers = Inline()
     asked = requests(*roots[::-1], *roots[1:2])
-    seen = [(survey.site.root, len(list(said))) for survey, said in retain(workers, asked)]
+    seen = [(forecaster.context.target.root, len(list(said))) for forecaster, said in retain(workers, asked)]
     assert seen == [(str(roots[2]), 3), (str(roots[1]), 0), (str(roots[0]), 40), (str(roots[1]), 0)]
     assert workers.pieces == 3
     assert [len(list(said)) for _, said in retain(Inline(), requests(roots[1]))] == [0]
@@ -105,7 +107,7 @@ def test_what_a_directory_is_refused_for_comes_behind_those_before_it(tmp_path: 
 
 def test_settings_that_no_broker_takes_do_too(roots: list[Path]) -> None:
     good, bad = requests(roots[2])[0], requests(roots[0])[0]
-    unknown = replace(bad, wanted=Wanted(kafka=SettingsRequest(kafka="no release"), now_ms=NOW_MS))
+    unknown = replace(bad, wanted=RetentionOptions(kafka=SettingsRequest(kafka="no release"), now_ms=NOW_MS))
     said = retain(Inline(), [good, unknown])
     assert [isinstance(each, Finding) for each in next(said)[1]] == [False, False, True]
     with pytest.raises(SettingError, match="no release"):

@@ -31,13 +31,14 @@ from kafkalog_core.kafka.settings import Settings, SettingsRequest
 from kafkalog_core.kafka.snapshots import SnapshotOptions
 from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.results import LoadOptions
-from kafkalog_core.ops.compact.compact import CompactRequest
+from kafkalog_core.ops.compact.task import CompactRequest
 from kafkalog_core.ops.compact.to_dir import compact_to
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.repair.apply import apply_draft, resume
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan, resume
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.ops.roll.roll import RollRequest, roll
 from kafkalog_core.storage.changing.writer import Disk
@@ -50,7 +51,7 @@ from tests.storage.repairs import CountingDisk, DyingDisk, FailingDisk, Killed, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog_core.ops.repair.plan import Draft
+    from kafkalog_core.ops.repair.plan import StagedPlan
     from kafkalog_core.ops.repair.undo import Scope, UndoPlan
 
 __all__ = ["CASES", "END", "Case", "FullDisk", "NewDirRounds", "Rounds", "mounted_disk", "write_patient"]
@@ -273,20 +274,20 @@ class Rounds:
         """What the plan needs on the disk."""
         return next(each.needed_bytes for each in self.draft().plan.spaces if each.path.startswith(self.root))
 
-    def draft(self, *, beside: bool = False) -> Draft:
+    def draft(self, *, beside: bool = False) -> StagedPlan:
         """The plan; `beside`: with its journal next to the files."""
         options = dict(self.case.options)
         policy = "compact" if self.case.command == "compact" else "delete"
         assignments = [f"cleanup.policy={policy}", "retention.ms=-1"]
         assignments += [options.pop("assignment")] if "assignment" in options else []
         kafka = {"kafka": RELEASE, "assignments": assignments, "assume_defaults": policy == "compact"}
-        request = PlanRequest(site=site_of([self.root]), options={"kafka": kafka, **options}, now_ms=NOW_MS)
+        request = PlanRequest(target=target_dir([self.root]), options={"kafka": kafka, **options}, now_ms=NOW_MS)
         undo_to = str(self._undo_to) if self.case.keeps_undo and not beside else None
         return make_plan(self.case.command, request, undo_to=undo_to, keeps_undo=self.case.keeps_undo)
 
     def apply(self, disk: Disk) -> None:
         """Plan and apply."""
-        apply_draft(self.draft(), disk, now_ms=NOW_MS)
+        apply_plan(self.draft(), disk, now_ms=NOW_MS)
 
     def kill(self, at: int) -> None:
         """Apply, and end before a step."""

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.format.names import journal_run
-from kafkalog_core.ops.repair.apply import apply_draft, resume
-from kafkalog_core.ops.repair.plan import Outcome, PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan, resume
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest, make_plan
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog_core.ops.repair.plan import Draft
+    from kafkalog_core.ops.repair.plan import StagedPlan
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.changing.journal import Journal
@@ -95,10 +96,10 @@ def names_of_ours(root: Path) -> list[str]:
     )
 
 
-def plan(request: PlanRequest, stage: Stage, progress: Progress) -> Outcome:
+def plan(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
     """The fake planner: every kind of change, in two partitions and at the top, or in one partition alone."""
     del progress
-    first = f"{request.site.root}/t-0" if request.site.log_dir else request.site.root
+    first = f"{request.target.root}/t-0" if request.target.log_dir else request.target.root
     seed = int(str(request.options.get("seed", 1)))
     content = random.Random(seed).randbytes(3000)
     log = f"{first}/{LOG}"
@@ -108,8 +109,8 @@ def plan(request: PlanRequest, stage: Stage, progress: Progress) -> Outcome:
     stage.remove(f"{first}/{LATER}", why="behind the cut")
     stage.remove(f"{first}/00000000000000000050.index", why="behind the cut")
     if request.options.get("is_wide"):
-        _plan_wide(request.site.root, content, stage)
-    return Outcome()
+        _plan_wide(request.target.root, content, stage)
+    return PlanReport()
 
 
 def _plan_wide(root: str, content: bytes, stage: Stage) -> None:
@@ -121,15 +122,15 @@ def _plan_wide(root: str, content: bytes, stage: Stage) -> None:
     stage.remove(f"{root}/.kafka_cleanshutdown", why="marker")
 
 
-def draft_of(root: Path, *, undo_to: Path | None = None, **options: Any) -> Draft:
+def draft_of(root: Path, *, undo_to: Path | None = None, **options: Any) -> StagedPlan:
     """A plan of the fake planner."""
-    request = PlanRequest(site=site_of([str(root)]), options=options, now_ms=NOW_MS)
+    request = PlanRequest(target=target_dir([str(root)]), options=options, now_ms=NOW_MS)
     return make_plan("reindex", request, undo_to=None if undo_to is None else str(undo_to))
 
 
 def apply_to(root: Path, disk: Disk, *, undo_to: Path | None = None, **options: Any) -> Journal:
     """Plan and apply."""
-    return apply_draft(draft_of(root, undo_to=undo_to, **options), disk, now_ms=NOW_MS)
+    return apply_plan(draft_of(root, undo_to=undo_to, **options), disk, now_ms=NOW_MS)
 
 
 def interrupt(root: Path, **options: Any) -> None:

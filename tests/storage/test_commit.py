@@ -10,8 +10,9 @@ import pytest
 
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops.repair import plan as plan_module
-from kafkalog_core.ops.repair.apply import apply_draft, resume
-from kafkalog_core.ops.repair.plan import Outcome, PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan, resume
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest, make_plan
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing import changes as fingerprint_module
 from kafkalog_core.storage.changing import commit
@@ -287,10 +288,10 @@ def test_new_content_with_another_middle_is_refused(root: Path, monkeypatch: pyt
 
 
 def interrupt_without_undo(root: Path) -> Journal:
-    request = PlanRequest(site=site_of([str(root)]), options={}, now_ms=NOW_MS)
+    request = PlanRequest(target=target_dir([str(root)]), options={}, now_ms=NOW_MS)
     draft = make_plan("reindex", request, keeps_undo=False)
     with pytest.raises(Killed):
-        apply_draft(draft, NotingDisk(root, "rename t-0/~0060.snapshot", Killed()), now_ms=NOW_MS)
+        apply_plan(draft, NotingDisk(root, "rename t-0/~0060.snapshot", Killed()), now_ms=NOW_MS)
     return journal_of(root)
 
 
@@ -448,13 +449,13 @@ def test_what_is_left_of_a_run_is_still_a_part_of_it(root: Path) -> None:
     assert not (root / "t-0" / run).exists()
 
 
-def create_planner(request: PlanRequest, stage: Stage, progress: object) -> Outcome:
+def create_planner(request: PlanRequest, stage: Stage, progress: object) -> PlanReport:
     """A missing offset index is made with a new time index."""
     del progress
-    stem = f"{request.site.root}/t-0/{INDEX.removesuffix('.index')}"
+    stem = f"{request.target.root}/t-0/{INDEX.removesuffix('.index')}"
     for suffix in (".index", ".timeindex"):
         stage.write(stem + suffix, [b"\1" * 24], why="index", like=f"{stem}.log")
-    return Outcome()
+    return PlanReport()
 
 
 def test_a_time_index_makes_way_for_an_offset_index_that_is_missing_and_not_on_the_way_back(

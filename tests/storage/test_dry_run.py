@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import AccessError, RefusedError
-from kafkalog_core.ops.repair.plan import PLANNERS, Outcome
+from kafkalog_core.ops.repair.plan import PLANNERS, PlanReport
 from kafkalog_core.storage.changing import changes as fingerprint_module
 from kafkalog_core.storage.changing.changes import Change, DryRunStage, Fingerprint, fingerprint
 from kafkalog_core.storage.changing.writer import Disk
@@ -69,16 +69,16 @@ def test_what_is_so_already_is_no_change(root: Path) -> None:
     assert outline.replay(DryRunStage(str(root)))
 
 
-def plan_same(request: PlanRequest, stage: Stage, progress: object) -> Outcome:
+def plan_same(request: PlanRequest, stage: Stage, progress: object) -> PlanReport:
     """The planner: a file that has its content already, before a new file and after it."""
     del progress
-    partition = f"{request.site.root}/t-0"
+    partition = f"{request.target.root}/t-0"
     same, log = f"{partition}/leader-epoch-checkpoint", f"{partition}/{LOG}"
     content = Path(same).read_bytes()
     stage.write(same, [content], why="same", like=log)
     stage.write(f"{partition}/new", [b"abc"], why="new", like=log)
     stage.write(same, [content], why="same", like=log)
-    return Outcome()
+    return PlanReport()
 
 
 @pytest.mark.usefixtures("no_waiting")

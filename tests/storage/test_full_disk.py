@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import RefusedError, UnfinishedError
-from kafkalog_core.ops.repair.apply import apply_draft
+from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.journal import write_intent
@@ -82,7 +82,7 @@ def test_with_one_block_less_than_it_needs_it_is_refused_with_the_bytes_that_are
         assert "or --to DIR in their place writes the cleaned logs elsewhere" in obstacle
         assert "as the cleaned segments are whole before the old ones are deleted" in obstacle or not case.keeps_undo
     with pytest.raises(RefusedError, match="nothing has been changed"):
-        apply_draft(draft, Disk(), now_ms=0)
+        apply_plan(draft, Disk(), now_ms=0)
     assert snapshot(disk.root) == rounds.old
     assert names_of_ours(disk.root) == []
 
@@ -139,7 +139,7 @@ def test_a_file_that_changes_after_the_changes_ahead_the_message_says_what_has_b
     draft = rounds.draft()
     last = [change.path for change in draft.plan.changes if change.before is not None][-1]
     with pytest.raises(UnfinishedError) as caught:
-        apply_draft(draft, Meddling(), now_ms=0)
+        apply_plan(draft, Meddling(), now_ms=0)
     text = str(caught.value)
     gone = [change.path for change in draft.plan.changes if not Path(change.path).exists()]
     assert text.startswith(last)
@@ -158,7 +158,7 @@ def test_without_either_option_it_is_refused_and_both_are_named(disk: FullDisk, 
     draft = rounds.draft(beside=True)
     assert not draft.plan.changes[0].size_bytes
     with pytest.raises(RefusedError, match=r"0 B are free; the same command fits with --undo-to DIR.*--no-undo"):
-        apply_draft(draft, Disk(), now_ms=0)
+        apply_plan(draft, Disk(), now_ms=0)
     assert snapshot(disk.root) == rounds.old
     assert names_of_ours(disk.root) == []
 

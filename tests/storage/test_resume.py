@@ -12,8 +12,9 @@ import pytest
 
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops.repair import plan as plan_module
-from kafkalog_core.ops.repair.apply import apply_draft, resume
-from kafkalog_core.ops.repair.plan import Outcome, PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan, resume
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest, make_plan
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import (
@@ -271,22 +272,22 @@ def test_an_index_is_there_at_every_moment_where_there_is_room_for_both(root: Pa
     assert disk.looks > 100
 
 
-def plan_removal(request: PlanRequest, stage: Stage, progress: Progress) -> Outcome:
+def plan_removal(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
     """A plan that writes nothing."""
     del progress
-    first = f"{request.site.root}/t-0" if request.site.log_dir else request.site.root
+    first = f"{request.target.root}/t-0" if request.target.log_dir else request.target.root
     stage.remove(f"{first}/{LATER}", why="old")
-    return Outcome()
+    return PlanReport()
 
 
 @pytest.mark.parametrize("keeps_undo", [False, True])
 def test_a_run_that_only_deletes(root: Path, keeps_undo: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its journal has a directory, though nothing is staged in it."""
     monkeypatch.setitem(plan_module.PLANNERS, "reindex", f"{__name__}:plan_removal")
-    request = PlanRequest(site=site_of([str(root / "t-0")]), options={}, now_ms=NOW_MS)
+    request = PlanRequest(target=target_dir([str(root / "t-0")]), options={}, now_ms=NOW_MS)
     draft = make_plan("reindex", request, keeps_undo=keeps_undo)
     with pytest.raises(Killed):
-        apply_draft(draft, RemovingDisk(), now_ms=NOW_MS)
+        apply_plan(draft, RemovingDisk(), now_ms=NOW_MS)
     (journal,) = scope_of(str(root)).interrupted()
     resume(journal, Disk())
     assert not (root / "t-0" / LATER).exists()

@@ -16,7 +16,7 @@ import pytest
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops.repair import plan as plan_module
 from kafkalog_core.ops.repair.apply import resume
-from kafkalog_core.ops.repair.plan import Outcome, PlanRequest
+from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.lock import OWN_LOCK
 from kafkalog_core.storage.changing.writer import Disk
@@ -254,13 +254,13 @@ def test_a_broker_that_appended_gives_the_run_up(patients: Patients) -> None:
     assert stuck
 
 
-def mark(request: PlanRequest, stage: Stage, progress: object) -> Outcome:
+def mark(request: PlanRequest, stage: Stage, progress: object) -> PlanReport:
     """Changes a file of a partition, and marks the log directory clean at the end."""
     del progress
-    root = request.site.root
+    root = request.target.root
     stage.write(f"{root}/t-0/{0:020}.index", [b"12345678"], why="index", like=f"{root}/t-0/{0:020}.log")
     stage.write(f"{root}/.kafka_cleanshutdown", [b"{}"], why="all is whole", like=f"{root}/meta.properties")
-    return Outcome()
+    return PlanReport()
 
 
 @pytest.mark.parametrize("is_started", [False, True])

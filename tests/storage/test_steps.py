@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import KafkalogError
-from kafkalog_core.ops.repair.apply import apply_draft, resume
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan, resume
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing import commit
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
@@ -60,9 +61,9 @@ class Patient:
         return NotingDisk(self.root, at, error, links=self._links)
 
     def apply(self, disk: Disk) -> None:
-        request = PlanRequest(site=site_of([str(self.root)]), options={"is_wide": self._is_wide}, now_ms=NOW_MS)
+        request = PlanRequest(target=target_dir([str(self.root)]), options={"is_wide": self._is_wide}, now_ms=NOW_MS)
         draft = make_plan("reindex", request, undo_to=self._undo_to, keeps_undo=self._keeps_undo)
-        apply_draft(draft, disk, now_ms=NOW_MS)
+        apply_plan(draft, disk, now_ms=NOW_MS)
 
     def resume(self, disk: Disk) -> None:
         (journal,) = scope_of(str(self.root)).interrupted()

@@ -19,8 +19,9 @@ from kafkalog_core.kafka.snapshots import SnapshotOptions
 from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.results import LoadOptions
 from kafkalog_core.ops.repair import plan as plan_module
-from kafkalog_core.ops.repair.apply import apply_draft
-from kafkalog_core.ops.repair.plan import Outcome, PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest, make_plan
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.partition import read_partition
 from tests import build
@@ -54,10 +55,10 @@ ABORTED = build.txn_index([(7, 1, 3, 4)])
 pytestmark = pytest.mark.usefixtures("swapping", "no_waiting")
 
 
-def planner(request: PlanRequest, stage: Stage, progress: Progress) -> Outcome:
+def planner(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
     """The changes that a compaction makes."""
     del progress
-    partition = f"{request.site.root}/t-0" if request.site.log_dir else request.site.root
+    partition = f"{request.target.root}/t-0" if request.target.log_dir else request.target.root
     for base, batches in CLEANED.items():
         stem = f"{partition}/{base:020d}"
         like, mtime_ns = f"{stem}.log", os.stat(f"{partition}/{LAST_SOURCE[base]:020d}.log").st_mtime_ns
@@ -70,11 +71,11 @@ def planner(request: PlanRequest, stage: Stage, progress: Progress) -> Outcome:
             stage.remove(f"{stem}.txnindex", why="no aborted transaction is left", swap=base)
             for suffix in ("log", "index", "timeindex", "snapshot"):
                 stage.remove(f"{partition}/{10:020d}.{suffix}", why="part of segment 0", swap=base)
-    if request.site.log_dir:
+    if request.target.log_dir:
         content = build.offset_checkpoint([("t", 0, 30)])
-        top = f"{request.site.root}/meta.properties"
-        stage.write(f"{request.site.root}/cleaner-offset-checkpoint", [content], why="cleaned", like=top)
-    return Outcome()
+        top = f"{request.target.root}/meta.properties"
+        stage.write(f"{request.target.root}/cleaner-offset-checkpoint", [content], why="cleaned", like=top)
+    return PlanReport()
 
 
 @pytest.fixture
@@ -125,8 +126,8 @@ class Patient:
 
     def apply(self, root: Path, disk: Disk) -> None:
         undo_to = None if self.elsewhere is None else str(self.elsewhere / root.name)
-        request = PlanRequest(site=site_of([str(root)]), options={}, now_ms=NOW_MS)
-        apply_draft(make_plan("reindex", request, undo_to=undo_to), disk, now_ms=NOW_MS)
+        request = PlanRequest(target=target_dir([str(root)]), options={}, now_ms=NOW_MS)
+        apply_plan(make_plan("reindex", request, undo_to=undo_to), disk, now_ms=NOW_MS)
 
     def dying(self, at: int) -> Disk:
         class Dying(DyingDisk, self.door):  # type: ignore[name-defined,misc]
@@ -335,14 +336,14 @@ def test_a_replacement_of_somebody_else_stands_in_the_way(patient: Patient) -> N
     assert snapshot(root) == patient.old
 
 
-def same_planner(request: PlanRequest, stage: Stage, progress: Progress) -> Outcome:
+def same_planner(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
     """A replacement of a segment by what it is already."""
     del progress
-    stem = f"{request.site.root}/{0:020d}"
+    stem = f"{request.target.root}/{0:020d}"
     for suffix in (".log", ".index", ".timeindex"):
         content, mtime_ns = Path(stem + suffix).read_bytes(), os.stat(stem + suffix).st_mtime_ns
         stage.write(stem + suffix, [content], why="cleaned", like=f"{stem}.log", mtime_ns=mtime_ns, swap=0)
-    return Outcome()
+    return PlanReport()
 
 
 def test_a_replacement_that_changes_nothing_is_finished_from_any_step(

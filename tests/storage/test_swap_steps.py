@@ -10,7 +10,7 @@ import pytest
 from kafkalog_core.errors import RefusedError, UnfinishedError
 from kafkalog_core.ops.repair import plan as plan_module
 from kafkalog_core.ops.repair.apply import resume
-from kafkalog_core.ops.repair.plan import Outcome, PlanRequest
+from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing import changes as fingerprint_module
 from kafkalog_core.storage.changing.writer import Disk
@@ -31,10 +31,10 @@ MTIME_NS = 1_500_000_000_000_000_001
 SHOWN = ("create", "link", "rename", "unlink", "fsync")
 
 
-def planner(request: PlanRequest, stage: Stage, progress: object) -> Outcome:
+def planner(request: PlanRequest, stage: Stage, progress: object) -> PlanReport:
     """Two segments become one, whose time index stays as it is."""
     del progress
-    partition = f"{request.site.root}/t-0"
+    partition = f"{request.target.root}/t-0"
     log, times = f"{partition}/{LOG}", f"{partition}/{TIMES}"
     with open(times, "rb") as file:
         same = file.read()
@@ -47,7 +47,7 @@ def planner(request: PlanRequest, stage: Stage, progress: object) -> Outcome:
         stage.write(path, [content], why="cleaned", like=log, mtime_ns=mtime_ns, swap=0)
     for name in (LATER, LATER_INDEX, SNAPSHOT):
         stage.remove(f"{partition}/{name}", why="part of segment 0", swap=0)
-    return Outcome()
+    return PlanReport()
 
 
 @pytest.fixture
@@ -144,12 +144,12 @@ def test_the_steps_of_a_replacement_and_of_its_undo(root: Path) -> None:
     assert {(root / name).stat().st_nlink for name in old} == {1}
 
 
-def alone_planner(request: PlanRequest, stage: Stage, progress: object) -> Outcome:
+def alone_planner(request: PlanRequest, stage: Stage, progress: object) -> PlanReport:
     """A segment is replaced that has no index."""
     del progress
-    log = f"{request.site.root}/t-0/{LATER}"
+    log = f"{request.target.root}/t-0/{LATER}"
     stage.write(log, [b"\2" * 300], why="cleaned", like=log, swap=50)
-    return Outcome()
+    return PlanReport()
 
 
 def test_a_replacement_of_one_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,17 +301,17 @@ def _middle(content: bytes) -> bytes:
     return content[:4000] + b"other" + content[4005:]
 
 
-def middle_planner(request: PlanRequest, stage: Stage, progress: object) -> Outcome:
+def middle_planner(request: PlanRequest, stage: Stage, progress: object) -> PlanReport:
     """A cleaner notes in a batch when its tombstones may go: the size and the time of the log stay."""
     del progress
     for name in (LOG, INDEX):
-        path = f"{request.site.root}/t-0/{name}"
+        path = f"{request.target.root}/t-0/{name}"
         with open(path, "rb") as file:
             content = file.read()
         mtime_ns = os.stat(path).st_mtime_ns
         data = _middle(content) if name == LOG else content
         stage.write(path, [data], why="cleaned", like=path, mtime_ns=mtime_ns, swap=0)
-    return Outcome()
+    return PlanReport()
 
 
 @pytest.mark.parametrize("limit", [None, 1])

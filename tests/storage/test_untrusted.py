@@ -23,8 +23,9 @@ from hypothesis import strategies as st
 
 from kafkalog_core.errors import FieldError, KafkalogError, RefusedError, UnfinishedError
 from kafkalog_core.ops.repair import plan as plan_module
-from kafkalog_core.ops.repair.apply import apply_draft, resume
-from kafkalog_core.ops.repair.plan import Outcome, PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan, resume
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest, make_plan
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing import trusted as trusted_module
 from kafkalog_core.storage.changing.attributes import Attributes
@@ -79,21 +80,21 @@ def outside(tmp_path: Path) -> Path:
     return directory
 
 
-def plan_small(request: PlanRequest, stage: Any, progress: object) -> Outcome:
+def plan_small(request: PlanRequest, stage: Any, progress: object) -> PlanReport:
     """Every way to keep old content, in few bytes."""
     del progress
-    root = request.site.root
+    root = request.target.root
     log = f"{root}/t-0/{LOG}"
     stage.cut(log, 40, why="cut")
     stage.write(f"{root}/t-0/00000000000000000000.index", [b"new index"], why="replace", like=log)
     stage.remove(f"{root}/t-0/leader-epoch-checkpoint", why="remove")
     stage.write(f"{root}/recovery-point-offset-checkpoint", [b"0\n0\n"], why="top", like=f"{root}/meta.properties")
-    return Outcome()
+    return PlanReport()
 
 
 def small(root: Path, disk: Disk) -> Journal:
-    request = PlanRequest(site=site_of([str(root)]), options={}, now_ms=NOW_MS)
-    return apply_draft(make_plan("truncate", request), disk, now_ms=NOW_MS)
+    request = PlanRequest(target=target_dir([str(root)]), options={}, now_ms=NOW_MS)
+    return apply_plan(make_plan("truncate", request), disk, now_ms=NOW_MS)
 
 
 def sealed(value: dict[str, Any]) -> bytes:
@@ -239,7 +240,7 @@ def test_a_journal_that_is_garbage_is_refused_in_one_sentence(root: Path, outsid
     assert len(remains.reason) < 1000
     assert snapshot(root) == seen
     assert snapshot(outside) == other
-    request = PlanRequest(site=site_of([str(root)]), options={"is_wide": True, "seed": 2}, now_ms=NOW_MS)
+    request = PlanRequest(target=target_dir([str(root)]), options={"is_wide": True, "seed": 2}, now_ms=NOW_MS)
     (obstacle,) = make_plan("reindex", request).plan.obstacles
     assert f"kafkalog undo {root} --prune --run {journal.run} --apply" in obstacle
     apply_prune(plan_prune(scope_of(str(root)), journal.run), Disk())
@@ -336,9 +337,9 @@ def test_garbage_in_one_partition_does_not_keep_others_from_being_mended(root: P
     (root / "t-0").rename(root / "t-7")
     shutil.copytree(root / "t-7", root / "t-0")
     shutil.rmtree(root / "t-0" / journal.run)
-    request = PlanRequest(site=site_of([str(root / "t-0")]), options={}, now_ms=NOW_MS)
+    request = PlanRequest(target=target_dir([str(root / "t-0")]), options={}, now_ms=NOW_MS)
     assert make_plan("truncate", request).plan.obstacles == ()
-    request = PlanRequest(site=site_of([str(root)]), options={}, now_ms=NOW_MS)
+    request = PlanRequest(target=target_dir([str(root)]), options={}, now_ms=NOW_MS)
     (obstacle,) = make_plan("truncate", request).plan.obstacles
     assert "t-7" in obstacle
 

@@ -15,7 +15,7 @@ from kafkalog_cli.options.kafka import kafka_options, now_option
 from kafkalog_cli.options.spark import session_options
 from kafkalog_cli.render import open_compactions
 from kafkalog_cli.repair import watched
-from kafkalog_core.ops.compact.compact import CompactRequest
+from kafkalog_core.ops.compact.task import CompactRequest
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.spark.jobs import DEFAULT_GIANT_BYTES, compact, compact_to
 from kafkalog_core.spark.session.errors import local_paths

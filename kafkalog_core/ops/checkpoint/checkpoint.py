@@ -22,18 +22,16 @@ from kafkalog_core.format.names import (
 )
 from kafkalog_core.format.textfile import parse_int32
 from kafkalog_core.kafka.cluster_metadata import read_cluster_topics, read_log_levels
-from kafkalog_core.kafka.evidence import infer_release
 from kafkalog_core.kafka.logdir.bounds import read_extent
 from kafkalog_core.kafka.logdir.text_files import read_topic_ids
 from kafkalog_core.kafka.logdir.top_files import OFFSET_KINDS, read_broker_dir, served
 from kafkalog_core.kafka.releases import Release, Since
-from kafkalog_core.kafka.settings import read_settings
-from kafkalog_core.ops.checkpoint.mark import in_order, unclean_parts, unverified, why_unmarked
-from kafkalog_core.ops.checkpoint.mend import Mend, MetaSources, mend_meta, mend_topic_id, why
-from kafkalog_core.ops.checkpoint.offsets import Measured, mend_epochs, mend_offsets, offset_findings
+from kafkalog_core.ops.checkpoint.clean_shutdown import in_order, unclean_parts, unverified, why_unmarked
+from kafkalog_core.ops.checkpoint.file_repair import FileRepair, MetaSources, repair_meta, repair_topic_id, why
+from kafkalog_core.ops.checkpoint.offsets import PartitionExtents, offset_findings, repair_epochs, repair_offsets
 from kafkalog_core.ops.reading.compaction import is_compacted
-from kafkalog_core.ops.repair.plan import Outcome
-from kafkalog_core.ops.repair.sheet import MENDED_BY_PLAN
+from kafkalog_core.ops.repair.plan import PlanReport
+from kafkalog_core.ops.repair.plan_rows import MENDED_BY_PLAN
 from kafkalog_core.ops.verify.companions import broker_uid
 from kafkalog_core.ops.verify.logdir import file_findings
 from kafkalog_core.rows.chunk import RowChunk
@@ -77,33 +75,33 @@ _AT_TOP: Final = BROKER_KINDS - {FileKind.CLEAN_SHUTDOWN}
 """What a broker has written; a mark may be a person's."""
 
 
-def plan_checkpoint(request: PlanRequest, stage: Stage, progress: Progress) -> Outcome:
+def plan_checkpoint(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
     """Plan what becomes of the text files of a site.
 
     Options of the request: `kafka` (a `SettingsRequest` as a dict), `beside` (paths of the broker's other log
     directories), `mark_clean`.
     """
-    return _Checkpoint(request, stage, progress).outcome()
+    return _Planner(request, stage, progress).plan()
 
 
-class _Checkpoint:
+class _Planner:
     """One plan in the making."""
 
     def __init__(self, request: PlanRequest, stage: Stage, progress: Progress) -> None:
         self._request = request
-        self._site = request.site
+        self._target = request.target
         self._stage = stage
         self._progress = progress
-        self._wanted = request.settings
-        self._guess = infer_release(self._site.root, kafka=self._wanted.kafka)
+        self._context = request.context()
         self._partitions: dict[str, Partition | None] = {}
         self._extents: dict[str, Extent | None] = {}
         self._ids: TopicIds | None = None
         self._others: list[BrokerDir] | None = None
-        self._log_dir = self._site.log_dir if self._site.log_dir and self._site.log_dir.is_broker_dir else None
-        self._broker_dir = None if self._log_dir is None else read_broker_dir(self._log_dir)
+        broker_dir = self._context.broker_dir
+        self._broker_dir = broker_dir if broker_dir is not None and broker_dir.log_dir.is_broker_dir else None
+        self._log_dir = None if self._broker_dir is None else self._broker_dir.log_dir
 
-    def outcome(self) -> Outcome:
+    def plan(self) -> PlanReport:
         """Stage the changes, and say what was seen."""
         wants_mark = bool(self._request.options.get("mark_clean"))
         mends = self._mends()
@@ -111,32 +109,32 @@ class _Checkpoint:
         if wants_mark:
             obstacles = tuple(in_order(self._obstacles(mends)))
         is_marked = wants_mark and not obstacles
-        if is_marked and self._guess.release >= Since.RECOVERY_POINTS:
+        if is_marked and self._context.release >= Since.RECOVERY_POINTS:
             mends = self._at_their_ends(mends)
         for mend in mends:
             if mend.content is not None:
                 self._stage.write(mend.path, [mend.content], why=why(mend.edits), like=self._like(mend))
         if is_marked and self._log_dir is not None and not self._log_dir.is_clean:
-            mark = Mend(
-                path=f"{self._site.root}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}", kind=FileKind.CLEAN_SHUTDOWN
+            mark = FileRepair(
+                path=f"{self._target.root}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}", kind=FileKind.CLEAN_SHUTDOWN
             )
             self._stage.write(mark.path, [MARK], why=_MARKED, like=self._like(mark))
         findings, refusals = _sorted_out(mends)
-        return Outcome(
+        return PlanReport(
             findings=findings,
             refusals=(*refusals, *obstacles),
-            release=self._guess,
-            needs_release=(wants_mark or _asks_release(mends)) and not self._guess.agree(_is_recent),
+            release=self._context.guess,
+            needs_release=(wants_mark or _asks_release(mends)) and not self._context.guess.agree(_is_recent),
             details=tuple(_details(mends)),
-            note=why_unmarked(self._site.root, obstacles) if obstacles else None,
+            note=why_unmarked(self._target.root, obstacles) if obstacles else None,
         )
 
     # --- the files ----------------------------------------------------------------------------------------------------
-    def _mends(self) -> list[Mend]:
+    def _mends(self) -> list[FileRepair]:
         """All files that are meant: those of the partitions, then those at the top."""
-        mends = [mend for place in self._site.partitions for mend in self._of_partition(place)]
-        kinds = {*OFFSET_KINDS, FileKind.META_PROPERTIES} if self._site.is_whole else set()
-        for file in self._site.files:
+        mends = [mend for place in self._target.partitions for mend in self._of_partition(place)]
+        kinds = {*OFFSET_KINDS, FileKind.META_PROPERTIES} if self._target.is_whole else set()
+        for file in self._target.files:
             if file.kind in _OF_PARTITIONS:
                 around = os.path.dirname(file.path)
                 place = PartitionPath(path=around, name=partition_name(around), device=0, inode=0)
@@ -145,18 +143,18 @@ class _Checkpoint:
                 kinds.add(file.kind)
         return mends if self._broker_dir is None else [*mends, *self._at_top(self._broker_dir, kinds)]
 
-    def _of_partition(self, place: PartitionPath) -> Iterator[Mend]:
+    def _of_partition(self, place: PartitionPath) -> Iterator[FileRepair]:
         partition = self._partition(place.path)
         if partition is None or place.name.state not in _SERVED or partition.format != "log":
             return
         cleaned = None if self._broker_dir is None else self._broker_dir.context(place.name).is_cleaned
         compacted = is_compacted(partition.topic, is_cleaned=cleaned)
         is_kraft = self._broker_dir is not None and self._broker_dir.is_kraft
-        topic_id = mend_topic_id(place, self._topic_ids, is_expected=is_kraft and bool(partition.segments))
-        epochs = mend_epochs(partition, self._extent(place.path), self._progress, is_compacted=compacted)
+        topic_id = repair_topic_id(place, self._topic_ids, is_expected=is_kraft and bool(partition.segments))
+        epochs = repair_epochs(partition, self._extent(place.path), self._progress, is_compacted=compacted)
         yield from (mend for mend in (topic_id, epochs) if mend is not None)
 
-    def _at_top(self, broker_dir: BrokerDir, kinds: set[FileKind]) -> Iterator[Mend]:
+    def _at_top(self, broker_dir: BrokerDir, kinds: set[FileKind]) -> Iterator[FileRepair]:
         told = (*broker_dir.findings, *broker_dir.log_dir.findings, *file_findings(broker_dir))
         measured = self._measured(broker_dir) if kinds & set(OFFSET_KINDS) else None
         if measured is not None:
@@ -164,20 +162,20 @@ class _Checkpoint:
         for kind in OFFSET_KINDS:
             path = f"{broker_dir.path}/{fixed_file_name(kind)}"
             if kind in kinds and measured is not None:
-                mend = mend_offsets(measured, kind, tuple(each for each in told if each.path == path), to_end=False)
+                mend = repair_offsets(measured, kind, tuple(each for each in told if each.path == path), to_end=False)
                 yield from () if mend is None else (mend,)
         if FileKind.META_PROPERTIES in kinds:
             findings = tuple(each for each in told if each.path == broker_dir.meta_path)
-            mend = mend_meta(broker_dir, findings, self._meta_sources)
+            mend = repair_meta(broker_dir, findings, self._meta_sources)
             yield from () if mend is None else (mend,)
 
-    def _at_their_ends(self, mends: Sequence[Mend]) -> list[Mend]:
+    def _at_their_ends(self, mends: Sequence[FileRepair]) -> list[FileRepair]:
         """The same with the checkpoints as a clean stop leaves them, beside logs that have been verified."""
         if self._broker_dir is None:
             return list(mends)
         measured = self._measured(self._broker_dir)
         findings = {mend.kind: mend.findings for mend in mends}
-        at_ends = [mend_offsets(measured, kind, findings.get(kind, ()), to_end=True) for kind in _AT_CLEAN_STOP]
+        at_ends = [repair_offsets(measured, kind, findings.get(kind, ()), to_end=True) for kind in _AT_CLEAN_STOP]
         others = [mend for mend in mends if mend.kind not in _AT_CLEAN_STOP]
         return [*others, *(mend for mend in at_ends if mend is not None)]
 
@@ -196,13 +194,13 @@ class _Checkpoint:
             self._extents[path] = None if partition is None else read_extent(partition)
         return self._extents[path]
 
-    def _measured(self, broker_dir: BrokerDir) -> Measured:
+    def _measured(self, broker_dir: BrokerDir) -> PartitionExtents:
         places = served(self._places(broker_dir.log_dir))
-        return Measured(
+        return PartitionExtents(
             broker_dir=broker_dir,
             places=places,
             extents={key: self._extent(place.path) for key, place in places.items()},
-            cuts_at_watermark=self._guess.release < Since.PRODUCERS,
+            cuts_at_watermark=self._context.release < Since.PRODUCERS,
             named=frozenset(
                 (place.name.topic or "", place.name.partition or 0) for place in broker_dir.log_dir.partitions
             ),
@@ -210,7 +208,7 @@ class _Checkpoint:
 
     def _places(self, log_dir: LogDir) -> list[PartitionPath]:
         """All partitions of the log directory, by absolute paths."""
-        return [replace(place, path=f"{self._site.root}/{place.name.raw}") for place in log_dir.partitions]
+        return [replace(place, path=f"{self._target.root}/{place.name.raw}") for place in log_dir.partitions]
 
     def _topic_ids(self) -> TopicIds:
         """Ids of topics by all that is at hand; read when the first file wants one."""
@@ -223,11 +221,11 @@ class _Checkpoint:
         """The broker's other log directories, read once."""
         if self._others is None:
             paths = cast("Sequence[str]", self._request.options.get("beside") or ())
-            self._others = [read_broker_dir(read_log_dir(path)) for path in paths if path != self._site.root]
+            self._others = [read_broker_dir(read_log_dir(path)) for path in paths if path != self._target.root]
         return self._others
 
     def _meta_sources(self) -> MetaSources:
-        server = read_settings(self._wanted, self._guess.release).server
+        server = self._context.settings.server
         return MetaSources(beside=self._beside(), server=server, registered_dirs=self._registered_dirs)
 
     def _registered_dirs(self, node_id: str | None) -> tuple[str, ...]:
@@ -246,7 +244,7 @@ class _Checkpoint:
         dirs = [*([] if self._log_dir is None else [self._log_dir]), *(each.log_dir for each in self._beside())]
         return [place for log_dir in dirs for place in log_dir.partitions]
 
-    def _like(self, mend: Mend) -> str:
+    def _like(self, mend: FileRepair) -> str:
         """A file of the broker's own beside it, whose owner and mode a new one gets; else the directory."""
         around = os.path.dirname(mend.path)
         partition = self._partitions.get(around)
@@ -257,28 +255,28 @@ class _Checkpoint:
         return next((file.path for file in own if file.uid == uid), around)
 
     # --- the mark -----------------------------------------------------------------------------------------------------
-    def _obstacles(self, mends: Sequence[Mend]) -> Iterator[Finding]:
+    def _obstacles(self, mends: Sequence[FileRepair]) -> Iterator[Finding]:
         """Why the directory cannot be marked; empty: it can."""
         if self._log_dir is None:
             raise RefusedError(
                 "does not look like a broker's log directory: --mark-clean takes the directory that holds the "
                 "partitions and their checkpoint files",
-                path=self._site.root,
+                path=self._target.root,
             )
-        if not self._site.is_whole:
+        if not self._target.is_whole:
             raise RefusedError(
                 "the mark is that of the whole log directory: run kafkalog checkpoint --mark-clean on it without "
                 "--topic, --partition or --exclude",
-                path=self._site.root,
+                path=self._target.root,
             )
         gone = {(mend.path, code) for mend in mends if mend.content is not None for code in mend.mended}
         for kind in _AT_CLEAN_STOP:
-            path = f"{self._site.root}/{fixed_file_name(kind)}"
+            path = f"{self._target.root}/{fixed_file_name(kind)}"
             gone |= {(path, code) for code in _GONE_AT_CLEAN_STOP}
         for place in self._places(self._log_dir):
             partition = self._partition(place.path)
             if partition is not None and place.name.topic != METADATA_TOPIC:
-                for finding in unclean_parts(partition, self._extent(place.path), self._guess.release):
+                for finding in unclean_parts(partition, self._extent(place.path), self._context.release):
                     gone.add((finding.path, finding.code))  # said once
                     yield finding
         yield from unverified(self._log_dir, self._request, frozenset(gone), self._progress)
@@ -289,12 +287,12 @@ def _is_recent(release: Release) -> bool:
     return release >= Since.PRODUCERS
 
 
-def _asks_release(mends: Iterable[Mend]) -> bool:
+def _asks_release(mends: Iterable[FileRepair]) -> bool:
     """Whether what becomes of a file depends on the release."""
     return any(mend.kind is FileKind.HIGH_WATERMARK and mend.edits for mend in mends)
 
 
-def _sorted_out(mends: Iterable[Mend]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+def _sorted_out(mends: Iterable[FileRepair]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """Findings, those that are mended with that as their cure; and what is left as it is."""
     findings: list[Finding] = []
     refusals: list[Finding] = []
@@ -313,7 +311,7 @@ def _sorted_out(mends: Iterable[Mend]) -> tuple[tuple[Finding, ...], tuple[Findi
     return tuple(findings), tuple(refusals)
 
 
-def _details(mends: Sequence[Mend]) -> Iterator[RowChunk]:
+def _details(mends: Sequence[FileRepair]) -> Iterator[RowChunk]:
     """The files, those first that want to be looked at, and the lines that change."""
     ordered = sorted(mends, key=lambda mend: (_ORDER.index(mend.verdict), mend.topic is not None, mend.path))
     yield RowChunk(TEXT_FILE, [_file_row(mend) for mend in ordered])
@@ -325,7 +323,7 @@ def _details(mends: Sequence[Mend]) -> Iterator[RowChunk]:
 class _LineRows(Collection[Row]):
     """Rows of the lines that change, made where they are looked at: a file may have millions of them."""
 
-    def __init__(self, mends: Sequence[Mend]) -> None:
+    def __init__(self, mends: Sequence[FileRepair]) -> None:
         self._mends = mends
 
     def __len__(self) -> int:
@@ -338,7 +336,7 @@ class _LineRows(Collection[Row]):
         return any(each == row for each in self)
 
 
-def _file_row(mend: Mend) -> Row:
+def _file_row(mend: FileRepair) -> Row:
     told = (*mend.refusals, *mend.findings)
     worst = min(told, key=lambda finding: _SEVERITIES.index(finding.severity), default=None)
     return {
@@ -354,7 +352,7 @@ def _file_row(mend: Mend) -> Row:
     }
 
 
-def _line_row(mend: Mend, edit: LineEdit) -> Row:
+def _line_row(mend: FileRepair, edit: LineEdit) -> Row:
     return {
         "file": mend.path,
         "topic": mend.topic,

@@ -37,7 +37,7 @@ from kafkalog_core.format.names import DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.format.textfile import parse_int32
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import EpochText, read_epochs
-from kafkalog_core.ops.checkpoint.mend import Mend, read_text
+from kafkalog_core.ops.checkpoint.file_repair import FileRepair, read_text
 from kafkalog_core.ops.verify.producers import add_beyond_end, check_partition_offsets
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.logdir import PartitionPath
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["EpochRun", "Measured", "log_epochs", "mend_epochs", "mend_offsets", "offset_findings"]
+__all__ = ["EpochRun", "PartitionExtents", "log_epochs", "offset_findings", "repair_epochs", "repair_offsets"]
 
 
 _Lines = CheckpointMend[OffsetEntry]
@@ -86,7 +86,7 @@ _NOT_AT_END: Final = "recovery-point.not-at-end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class PartitionExtents:
     """The partitions of a log directory, and the extents of those that a broker serves or fills; null: unknown.
 
     `cuts_at_watermark`: followers of this release do.
@@ -103,7 +103,7 @@ class Measured:
         return kind is FileKind.RECOVERY_POINT or (kind is FileKind.HIGH_WATERMARK and self.cuts_at_watermark)
 
 
-def offset_findings(measured: Measured) -> Iterator[Finding]:
+def offset_findings(measured: PartitionExtents) -> Iterator[Finding]:
     """What the checkpoints say against the extents of the partitions."""
     for key, place in measured.places.items():
         extent = measured.extents[key]
@@ -111,7 +111,9 @@ def offset_findings(measured: Measured) -> Iterator[Finding]:
             yield from check_partition_offsets(measured.broker_dir, place.name, place.path, extent.start, extent.end)
 
 
-def mend_offsets(measured: Measured, kind: FileKind, findings: tuple[Finding, ...], *, to_end: bool) -> Mend | None:
+def repair_offsets(
+    measured: PartitionExtents, kind: FileKind, findings: tuple[Finding, ...], *, to_end: bool
+) -> FileRepair | None:
     """What becomes of one checkpoint; null: there is none, and none is missed.
 
     Args:
@@ -126,17 +128,17 @@ def mend_offsets(measured: Measured, kind: FileKind, findings: tuple[Finding, ..
     data = b"" if text is None else read_text(path)
     is_kept = (measured.rebuilds(kind) or to_end) and "checkpoint.missing" in codes
     if text is None and not is_kept and not (to_end and kind is FileKind.RECOVERY_POINT and measured.places):
-        return Mend(path=path, kind=kind, verdict="missing", findings=findings) if findings else None
+        return FileRepair(path=path, kind=kind, verdict="missing", findings=findings) if findings else None
     if data is None or (text is not None and text.file.lost is not None):
-        return Mend(path=path, kind=kind, verdict="left", findings=findings)
-    mender = _Mender(measured, kind, data, to_end=to_end)
+        return FileRepair(path=path, kind=kind, verdict="left", findings=findings)
+    mender = _OffsetRepair(measured, kind, data, to_end=to_end)
     content, edits = mender.mended(is_emptied=bool(codes & _LOST_CODES))
     if to_end and not edits and codes & _LOST_CODES:  # a clean stop leaves none of them without its head
         content, edits = encode_offset_checkpoint([]), _EMPTY_HEAD
     gone = _TEXT_CODES | _CODES[kind] | ({_NOT_AT_END} if to_end else set())
     gone |= _LOST_CODES if measured.rebuilds(kind) or to_end else set()
     is_left = any(finding.severity == "error" and (finding.code not in gone or not edits) for finding in findings)
-    return Mend(
+    return FileRepair(
         path=path,
         kind=kind,
         entries=None if text is None else len(text.file.entries),
@@ -148,10 +150,10 @@ def mend_offsets(measured: Measured, kind: FileKind, findings: tuple[Finding, ..
     )
 
 
-class _Mender:
+class _OffsetRepair:
     """One checkpoint under repair."""
 
-    def __init__(self, measured: Measured, kind: FileKind, data: bytes, *, to_end: bool) -> None:
+    def __init__(self, measured: PartitionExtents, kind: FileKind, data: bytes, *, to_end: bool) -> None:
         self._measured = measured
         self._kind = kind
         self._to_end = to_end
@@ -253,9 +255,9 @@ _SHOWN: Final = 20
 _FRAMES: Final = ScanOptions(check=False)
 
 
-def mend_epochs(
+def repair_epochs(
     partition: Partition, extent: Extent | None, progress: Progress, *, is_compacted: bool = False
-) -> Mend | None:
+) -> FileRepair | None:
     """What becomes of the file; null: there is none, and none is missed.
 
     The log is read only where the file is bad. `is_compacted`: its batches may have another leader epoch than they were
@@ -271,7 +273,7 @@ def mend_epochs(
     findings = _findings(file, text, extent)
     if text is None and not findings:
         return None
-    mend = Mend(
+    mend = FileRepair(
         path=path,
         kind=FileKind.LEADER_EPOCH,
         topic=partition.topic,
@@ -352,7 +354,7 @@ def _is_beyond(entry: EpochEntry, extent: Extent) -> bool:
     return extent.is_sure and entry.start_offset > extent.end
 
 
-def _rebuilt(mend: Mend, data: bytes, runs: list[EpochRun] | None, extent: Extent | None) -> Mend:
+def _rebuilt(mend: FileRepair, data: bytes, runs: list[EpochRun] | None, extent: Extent | None) -> FileRepair:
     """Put together what of the file may be true and what the batches say; `runs` null: the file alone."""
     text: CheckpointMend[EpochEntry] = CheckpointMend(data, parse_epoch_entry)
     of_log = {run.epoch: run.first for run in runs or ()}
@@ -451,5 +453,5 @@ class _Kept:
         return None if follows else "it does not come after the lines before it"
 
 
-def _without_log(mend: Mend) -> Finding:
+def _without_log(mend: FileRepair) -> Finding:
     return found("epochs.not-from-log", mend.path, topic=mend.topic, partition=mend.partition)

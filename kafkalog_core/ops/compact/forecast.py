@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.cleaner.log import CleanLog, CleanSegment
     from kafkalog_core.kafka.cleaner.rules import CleanConfig
     from kafkalog_core.kafka.logdir.segment_views import PartitionView
-    from kafkalog_core.ops.compact.simulation import CompactTask
+    from kafkalog_core.ops.compact.task import CompactTask
 
 __all__ = ["CompactForecast", "ForecastRows", "assumptions_of", "head_row", "watermark_findings"]
 
@@ -41,9 +41,9 @@ _LOSING: Final = ("cleanup.policy", _MIN_LAG, "delete.retention.ms")
 
 def assumptions_of(task: CompactTask, view: PartitionView) -> Iterator[Assumption]:
     """Yield the assumed values on which a clean of a log depends."""
-    rules = cleaning_rules(task.guess.release)
+    rules = cleaning_rules(task.context.release)
     yield from assumed_of_topic(task.of_topic, [name for name in _LOSING if rules.has_min_lag or name != _MIN_LAG])
-    yield from assumed_of_broker([task.settings.broker("log.cleaner.enable")])
+    yield from assumed_of_broker([task.context.settings.broker("log.cleaner.enable")])
     if rules.heeds_high_watermark:
         yield from assumed_watermark(view)
 
@@ -94,19 +94,22 @@ def head_row(task: CompactTask, state: str, reason: str) -> Row:
         "state": state,
         "reason": reason,
         "would_run": False,
-        "release": str(task.guess.release),
-        "release_evidence": "\n".join(task.guess.evidence),
+        "release": str(task.context.release),
+        "release_evidence": "\n".join(task.context.guess.evidence),
         "settings": _settings(task),
-        "now_ms": task.now_ms,
+        "now_ms": task.options.now_ms,
         "bytes_before": task.size_bytes,
         "segments_before": None if task.view is None else len(task.view.segments),
     }
 
 
 def _settings(task: CompactTask) -> Mapping[str, object]:
-    names = cleaner_settings(task.guess.release)
+    names = cleaner_settings(task.context.release)
     told = [setting for setting in task.of_topic.settings if setting.name in names]
-    told += [*(task.settings.broker(name) for name in _BROKER_SETTINGS), task.settings.producer_expiration()]
+    told += [
+        *(task.context.settings.broker(name) for name in _BROKER_SETTINGS),
+        task.context.settings.producer_expiration(),
+    ]
     return {setting.name: {"value": setting.text, "origin": setting.source} for setting in told}
 
 
@@ -203,7 +206,7 @@ class ForecastRows:
 
     def _partition(self, first: Cleanability, sources: Mapping[int, Counts]) -> Row:
         log, done = self._log, self._done
-        is_forced = self._task.force and first.state == "not-dirty-enough" and first.has_work
+        is_forced = self._task.options.force and first.state == "not-dirty-enough" and first.has_work
         row = head_row(self._task, first.state, first.why) | {
             "would_run": first.would_run or is_forced,
             "held_back_by": first.hold_back.kind,
@@ -350,6 +353,6 @@ def _state(segments: tuple[CleanSegment, ...], number: int, first: Cleanability)
 
 def watermark_findings(task: CompactTask, view: PartitionView) -> Iterator[Finding]:
     """That nothing tells how far a log is committed, where its cleaner asks for that."""
-    if cleaning_rules(task.guess.release).heeds_high_watermark and not view.is_high_watermark_known:
+    if cleaning_rules(task.context.release).heeds_high_watermark and not view.is_high_watermark_known:
         offset = view.end_offset
         yield found("compaction.no-watermark", task.path, topic=task.topic, partition=task.partition, offset=offset)

@@ -28,12 +28,13 @@ from kafkalog_core.kafka.cleaner.rules import cleaner_settings, cleaning_rules
 from kafkalog_core.kafka.logdir.segment_views import check_now
 from kafkalog_core.kafka.rules import append_rules, rules_of
 from kafkalog_core.kafka.setting_table import producer_expiration_name
-from kafkalog_core.ops.compact.compact import CompactRequest, tasks_of
+from kafkalog_core.ops.compact.compact import tasks_of
 from kafkalog_core.ops.compact.forecast import assumptions_of, watermark_findings
 from kafkalog_core.ops.compact.simulation import Cleaning, last_clean
-from kafkalog_core.ops.repair.broker_files import check_untouched
-from kafkalog_core.ops.repair.plan import Outcome
-from kafkalog_core.storage.listing import SegmentState
+from kafkalog_core.ops.compact.task import CompactRequest
+from kafkalog_core.ops.repair.context import distinct_settings, waiting_replacement
+from kafkalog_core.ops.repair.copied_files import check_untouched, checkpointed_offsets
+from kafkalog_core.ops.repair.plan import PlanReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.logdir.top_files import BrokerDir, Key
     from kafkalog_core.kafka.releases import Release
     from kafkalog_core.kafka.setting_table import Setting
-    from kafkalog_core.ops.compact.simulation import CompactTask
+    from kafkalog_core.ops.compact.task import CompactTask
     from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.changes import Stage
@@ -165,12 +166,8 @@ def _base_offset(segment: Segment) -> int:
 
 def stage_checkpoint(broker_dir: BrokerDir, cleaned: Mapping[Key, int], stage: Stage) -> None:
     """Say how far each log was cleaned; what stands there of partitions that are not here goes."""
-    text = broker_dir.offsets.get(FileKind.CLEANER_OFFSET)
-    entries: dict[Key, int] = {}
-    if text is not None and not text.is_refused:
-        known = {key: text.file.offset(*key) for key in text.file.entries}
-        entries = {key: offset for key, offset in known.items() if offset is not None and key in broker_dir.served}
-    entries |= cleaned
+    known = checkpointed_offsets(broker_dir, FileKind.CLEANER_OFFSET) or {}
+    entries = {key: offset for key, offset in known.items() if key in broker_dir.served} | dict(cleaned)
     path = f"{broker_dir.path}/{fixed_file_name(FileKind.CLEANER_OFFSET)}"
     content = encode_offset_checkpoint((*key, offset) for key, offset in entries.items())
     stage.write(path, [content], why="how far each log was cleaned", like=_beside(broker_dir))
@@ -188,7 +185,7 @@ _SHOWN: Final = 3
 _READS: Final = 2
 
 
-def plan_compact(request: PlanRequest, stage: Stage, progress: Progress) -> Outcome:
+def plan_compact(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
     """The planner of `kafkalog compact --apply`.
 
     Options: `kafka` (of a SettingsRequest), `memory_bytes`, `max_passes`, `max_batch_bytes` (each may be null) and
@@ -218,7 +215,7 @@ def _tasks(request: PlanRequest) -> list[CompactTask]:
         force=bool(options.get("force")),
         max_batch_bytes=cast("int", options.get("max_batch_bytes") or MAX_BATCH_BYTES),
     )
-    return list(tasks_of(request.site, asked))
+    return list(tasks_of(request.target, asked))
 
 
 class _Planner:
@@ -230,24 +227,24 @@ class _Planner:
         self._left: list[str] = []
         self._findings: list[Finding] = []
         self._refusals: list[Finding] = []
-        self._settings: dict[tuple[str, object, str], Setting] = {}
+        self._settings: list[Setting] = []
         self._assumptions: dict[Assumption, None] = {}
 
-    def plan(self) -> Outcome:
+    def plan(self) -> PlanReport:
         """One log after another, and what the checkpoint says of them in the end."""
         tasks = _tasks(self._request)
         check_now([task.view for task in tasks if task.view is not None], self._request.now_ms)
         self._progress.expect(_READS * sum(task.size_bytes for task in tasks if task.view is not None))
         for task in tasks:
             self._clean(task)
-        guess = tasks[0].guess if tasks else None
-        broker_dir = tasks[0].broker_dir if tasks else None
-        if broker_dir is not None and self._cleaned:
-            stage_checkpoint(broker_dir, self._cleaned, self._stage)
-        return Outcome(
+        context = tasks[0].context if tasks else None
+        guess = None if context is None else context.guess
+        if context is not None and context.broker_dir is not None and self._cleaned:
+            stage_checkpoint(context.broker_dir, self._cleaned, self._stage)
+        return PlanReport(
             findings=tuple(self._findings),
             refusals=tuple(self._refusals),
-            settings=tuple(self._settings.values()),
+            settings=distinct_settings(self._settings),
             release=guess,
             needs_release=guess is not None and not is_certain(guess),
             assumptions=tuple(self._assumptions),
@@ -264,11 +261,10 @@ class _Planner:
         if finding is not None:
             self._refusals.append(finding)
             return
-        for setting in task.of_topic.settings:
-            if setting.name in cleaner_settings(task.guess.release):
-                self._settings[setting.name, setting.value, setting.origin] = setting
+        names = cleaner_settings(task.context.release)
+        self._settings += [setting for setting in task.of_topic.settings if setting.name in names]
         cleaning = cleaning_of(task, self._progress)
-        log = read_clean_log(task.view, task.broker_dir, cleaning.rules, cleaning.config, task.now_ms)
+        log = read_clean_log(task.view, task.context.broker_dir, cleaning.rules, cleaning.config, task.options.now_ms)
         try:
             with last_clean(log, cleaning) as (before, work):
                 if work is not None:
@@ -288,7 +284,7 @@ class _Planner:
             ) from error
 
     def _note_end(self, task: CompactTask, offset: int) -> None:
-        key = None if task.view is None else key_of(task.broker_dir, task.view)
+        key = None if task.view is None else key_of(task.context.broker_dir, task.view)
         if key is not None:
             self._cleaned[key] = offset
 
@@ -307,12 +303,12 @@ def cleaning_of(task: CompactTask, progress: Progress, known: KnownMap | None = 
     """How a partition is cleaned; `known`: its first map. Raises SettingError for what no setting can be."""
     return Cleaning(
         config=task.config(),
-        rules=cleaning_rules(task.guess.release),
-        now_ms=task.now_ms,
-        force=task.force,
-        max_passes=task.max_passes,
-        max_batch_bytes=task.max_batch_bytes,
-        biggest=task.biggest,
+        rules=cleaning_rules(task.context.release),
+        now_ms=task.options.now_ms,
+        force=task.options.force,
+        max_passes=task.options.max_passes,
+        max_batch_bytes=task.options.max_batch_bytes,
+        biggest=task.options.biggest,
         progress=progress,
         known=known,
     )
@@ -327,13 +323,11 @@ def key_of(broker_dir: BrokerDir | None, view: PartitionView) -> Key | None:
 
 def replacement_finding(view: PartitionView) -> Finding | None:
     """That a finished replacement of segments waits, which a clean beside it would mix with; null: none does."""
-    partition = view.partition
-    for segment in partition.other_segments:
-        if segment.state is SegmentState.SWAP:
-            path = segment.files[0].path
-            name = path.rpartition("/")[2]
-            return found("compaction.replacement", path, topic=view.topic, partition=view.number, name=name)
-    return None
+    file = waiting_replacement(view.partition)
+    if file is None:
+        return None
+    name = file.path.rpartition("/")[2]
+    return found("compaction.replacement", file.path, topic=view.topic, partition=view.number, name=name)
 
 
 def retention_findings(task: CompactTask) -> tuple[Finding, ...]:

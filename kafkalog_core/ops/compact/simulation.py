@@ -19,11 +19,11 @@ from kafkalog_core.kafka.cleaner.bounds import cleanability
 from kafkalog_core.kafka.cleaner.clean import next_pass
 from kafkalog_core.kafka.cleaner.log import CleanSegment, read_clean_log, segments_in
 from kafkalog_core.kafka.cleaner.offset_map import FilledMap, KnownMap, MapFiller
-from kafkalog_core.kafka.cleaner.rules import clean_config, cleaning_rules
+from kafkalog_core.kafka.cleaner.rules import cleaning_rules
 from kafkalog_core.ops.compact.forecast import CompactForecast, ForecastRows, head_row
 from kafkalog_core.progress import Advance
 from kafkalog_core.storage.changing.space import free_bytes
-from kafkalog_core.storage.partition import partition_name, read_partition
+from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import code_of_error
 from kafkalog_core.text import size
 
@@ -31,23 +31,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
 
-    from kafkalog_core.command_lines import CommandLine
-    from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.cleaner.bounds import Cleanability
     from kafkalog_core.kafka.cleaner.clean import CleanPass, Group
     from kafkalog_core.kafka.cleaner.log import CleanLog
     from kafkalog_core.kafka.cleaner.rules import CleanConfig, CleaningRules
     from kafkalog_core.kafka.cleaner.transactions import AbortedTxn
-    from kafkalog_core.kafka.evidence import ReleaseGuess
     from kafkalog_core.kafka.logdir.segment_views import PartitionView
-    from kafkalog_core.kafka.logdir.top_files import BrokerDir
-    from kafkalog_core.kafka.setting_table import TopicSettings
-    from kafkalog_core.kafka.settings import Settings
+    from kafkalog_core.ops.compact.task import CompactTask
     from kafkalog_core.progress import Progress
 
 __all__ = [
     "Cleaning",
-    "CompactTask",
     "MapPart",
     "PartHead",
     "Spool",
@@ -130,82 +124,12 @@ class Spool:
 
 Row = dict[str, object]
 
-_READS: Final = 2
-"""A clean reads the dirty part twice, and all the rest once; most logs are dirty."""
 _OVER_DAMAGE: Final = "compaction.over-damage"
 _GOES_ON: Final = "damage that a broker's cleaner would not see, and that is not cleaned over here: "
 _UNSEEN: Final = frozenset({"crc-mismatch", "offset-order"})
 """Damage that no cleaner looks for."""
 _OUR_LIMIT: Final = "over-limit"
 """What is no damage: batches that this run was told not to read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactTask:
-    """One partition, as it goes to a process: plain values only.
-
-    Args:
-        path: of its directory.
-        topic: of the directory.
-        partition: its number.
-        view: its segments; null: none, or it is never cleaned.
-        broker_dir: the log directory around it; null: none.
-        guess: the release whose rules count.
-        settings: of the broker.
-        of_topic: of its topic.
-        never: the state of a log that no cleaner ever takes, and why; null: it is compacted.
-        size_bytes: of its logs.
-        now_ms: the time that counts as now.
-        memory_bytes: of the offset map; null: as the settings say.
-        max_passes: at most so many cleans; null: until nothing more is cleanable.
-        force: the dirty ratio does not matter.
-        biggest: so many of the biggest keys.
-        max_batch_bytes: the largest batch that is read, inflated too.
-        assume_defaults: a clean may depend on assumed values.
-        command_line: what was typed, for commands to paste; None: unknown.
-        stray: why the broker does not keep the partition at its next start; None: it does.
-    """
-
-    path: str
-    topic: str | None
-    partition: int | None
-    view: PartitionView | None
-    broker_dir: BrokerDir | None
-    guess: ReleaseGuess
-    settings: Settings
-    of_topic: TopicSettings
-    never: tuple[str, str] | None
-    size_bytes: int
-    now_ms: int
-    memory_bytes: int | None
-    max_passes: int | None
-    force: bool
-    biggest: int
-    max_batch_bytes: int
-    assume_defaults: bool = False
-    command_line: CommandLine | None = None
-    stray: Finding | None = None
-
-    @property
-    def expected_bytes(self) -> int:
-        """Of log to be read."""
-        return 0 if self.never is not None or self.view is None else _READS * self.size_bytes
-
-    def config(self) -> CleanConfig:
-        """What counts for its cleans. Raises SettingError; not for one that no cleaner ever takes."""
-        config = clean_config(self.settings, self.of_topic, memory_bytes=self.memory_bytes)
-        return replace(config, is_cleaner_on=True)  # else `never` says so; by default it was off once
-
-    def light(self) -> CompactTask:
-        """The same with what the log directory says of other partitions left out: for another process."""
-        around = self.broker_dir
-        if around is None or self.topic is None or self.partition is None:
-            return self
-        return replace(self, broker_dir=around.only(partition_name(self.path)), settings=self.settings.for_one())
-
-    def place(self) -> Row:
-        """The columns that say where."""
-        return {"topic": self.topic, "partition": self.partition}
 
 
 def simulate(task: CompactTask, advance: Callable[[int], None], known: KnownMap | None = None) -> CompactForecast:
@@ -272,10 +196,10 @@ class _Simulation:
         self, task: CompactTask, view: PartitionView, advance: Callable[[int], None], known: KnownMap | None
     ) -> None:
         self._task = task
-        self._rules = cleaning_rules(task.guess.release)
+        self._rules = cleaning_rules(task.context.release)
         self._config = task.config()
         self._progress = Advance(advance)
-        self._log = read_clean_log(view, task.broker_dir, self._rules, self._config, task.now_ms)
+        self._log = read_clean_log(view, task.context.broker_dir, self._rules, self._config, task.options.now_ms)
         self._rows = ForecastRows(task, view, self._log, self._config)
         self._known = known
 
@@ -284,7 +208,7 @@ class _Simulation:
         with ExitStack() as spools:
             first = last = self._one(self._log, spools, forced=True)
             while self._goes_on(last):
-                last = self._one(self._after, spools, forced=self._task.force)
+                last = self._one(self._after, spools, forced=self._task.options.force)
         return self._rows.forecast(first)
 
     def _one(self, log: CleanLog, spools: ExitStack, *, forced: bool) -> Cleanability:
@@ -294,11 +218,11 @@ class _Simulation:
             log,
             self._config,
             self._rules,
-            task.now_ms,
+            task.options.now_ms,
             force=forced,
-            heavy_keys=0 if self._rows.cleans else task.biggest,
+            heavy_keys=0 if self._rows.cleans else task.options.biggest,
             progress=self._progress,
-            max_batch_bytes=task.max_batch_bytes,
+            max_batch_bytes=task.options.max_batch_bytes,
         )
         self._is_full = False
         if work is None:
@@ -328,9 +252,9 @@ class _Simulation:
 
     def _goes_on(self, last: Cleanability) -> bool:
         """Whether another clean follows: the map was full, and a cleaner would take the log, or is made to."""
-        if self._task.max_passes is not None and self._rows.cleans >= self._task.max_passes:
+        if self._task.options.max_passes is not None and self._rows.cleans >= self._task.options.max_passes:
             return False
-        return self._is_full and (last.would_run or self._task.force)
+        return self._is_full and (last.would_run or self._task.options.force)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -462,14 +386,14 @@ def parts_of(task: CompactTask, most: int, advance: Callable[[int], None], *, fo
         advance: told that the log was looked at.
         forced: whether the clean is one that a broker would not do now.
     """
-    rules = cleaning_rules(task.guess.release)
+    rules = cleaning_rules(task.context.release)
     advance(0)
     if task.view is None or task.never is not None or rules.map_filling != "records":
         return ()
     config = task.config()
     try:
-        log = read_clean_log(task.view, task.broker_dir, rules, config, task.now_ms)
-        bounds = cleanability(log, config, rules, task.now_ms)
+        log = read_clean_log(task.view, task.context.broker_dir, rules, config, task.options.now_ms)
+        bounds = cleanability(log, config, rules, task.options.now_ms)
     except StorageError:
         return ()  # the clean says so by itself
     if not bounds.has_work or not (bounds.would_run or forced):
@@ -489,7 +413,7 @@ def parts_of(task: CompactTask, most: int, advance: Callable[[int], None], *, fo
         stop=len(dirty),
         number=0,
         parts=len(cuts),
-        max_batch_bytes=task.max_batch_bytes,
+        max_batch_bytes=task.options.max_batch_bytes,
     )
     return tuple(replace(part, start=start, stop=stop, number=number) for number, (start, stop) in enumerate(cuts))
 

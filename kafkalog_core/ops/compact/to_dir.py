@@ -10,7 +10,7 @@ from kafkalog_core.format.names import FileKind, FileState, segment_file_name
 from kafkalog_core.kafka.assumptions import refusal
 from kafkalog_core.kafka.cleaner.log import read_clean_log
 from kafkalog_core.kafka.logdir.segment_views import check_now, read_partition_view
-from kafkalog_core.ops.compact.compact import count_forecast, tasks_of, with_stray
+from kafkalog_core.ops.compact.compact import count_forecast, tasks_of
 from kafkalog_core.ops.compact.forecast import ForecastRows, assumptions_of
 from kafkalog_core.ops.compact.planning import (
     NewSegment,
@@ -24,8 +24,14 @@ from kafkalog_core.ops.compact.planning import (
 )
 from kafkalog_core.ops.compact.simulation import last_clean, simulate
 from kafkalog_core.ops.reading.targets import check_topics
-from kafkalog_core.ops.repair.broker_files import check_not_running, check_untouched, copy_file, write_broker_files
-from kafkalog_core.ops.repair.plan import sites_of
+from kafkalog_core.ops.repair.context import only_target_dir, stray_first, target_dirs
+from kafkalog_core.ops.repair.copied_files import (
+    check_not_running,
+    check_untouched,
+    checkpointed_offsets,
+    copy_file,
+    write_broker_files,
+)
 from kafkalog_core.progress import NO_PROGRESS, Advance, Progress
 from kafkalog_core.storage.changing.new_dir import NewDir
 from kafkalog_core.storage.changing.writer import Disk
@@ -36,13 +42,13 @@ if TYPE_CHECKING:
 
     from kafkalog_core.kafka.cleaner.offset_map import KnownMap
     from kafkalog_core.kafka.logdir.segment_views import PartitionView
-    from kafkalog_core.kafka.logdir.top_files import BrokerDir, Key
-    from kafkalog_core.ops.compact.compact import CompactRequest
+    from kafkalog_core.kafka.logdir.top_files import Key
     from kafkalog_core.ops.compact.forecast import CompactForecast
-    from kafkalog_core.ops.compact.simulation import Cleaning, CompactTask
+    from kafkalog_core.ops.compact.simulation import Cleaning
+    from kafkalog_core.ops.compact.task import CompactRequest, CompactTask
     from kafkalog_core.ops.pool import Workers
     from kafkalog_core.ops.reading.report import Report
-    from kafkalog_core.ops.repair.plan import Site
+    from kafkalog_core.ops.repair.context import TargetDir
     from kafkalog_core.storage.changing.new_dir import NewTree, TaskAttempts
     from kafkalog_core.storage.partition import Partition
 
@@ -80,12 +86,8 @@ def compact_to(
         LockedError: a broker runs on the log directory that is to be read.
     """
     check_topics(request.kafka.topics, request.targets)
-    sites = [site for site in sites_of(request.targets) if site.partitions or site.files]
-    if len(sites) != 1:
-        raise SelectionError(
-            "--to makes one log directory of parts of one: name one log directory, or partitions of it"
-        )
-    for forecast in _Writing(request, sites[0], to, disk or Disk(), workers).forecasts(progress):
+    target = only_target_dir(target_dirs(request.targets))
+    for forecast in _Writing(request, target, to, disk or Disk(), workers).forecasts(progress):
         count_forecast(forecast, report)
         yield forecast
 
@@ -93,33 +95,36 @@ def compact_to(
 class _Writing:
     """Makes a new log directory of a site."""
 
-    def __init__(self, request: CompactRequest, site: Site, to: str, disk: Disk, workers: Workers | None) -> None:
-        self._site = site
+    def __init__(
+        self, request: CompactRequest, target: TargetDir, to: str, disk: Disk, workers: Workers | None
+    ) -> None:
+        self._target = target
         self._to = to
         self._disk = disk
         self._workers = workers
-        self._tasks = list(tasks_of(site, request, workers))
+        self._tasks = list(tasks_of(target, request, workers))
         check_now([task.view for task in self._tasks if task.view is not None], request.now_ms)
 
     def forecasts(self, progress: Progress) -> list[CompactForecast]:
         """Those of all partitions; the directory is there."""
-        check_not_running(self._site.log_dir)
+        check_not_running(self._target.log_dir)
         if not self._tasks:
-            raise SelectionError("there is no partition to be written", path=self._site.root)
+            raise SelectionError("there is no partition to be written", path=self._target.root)
         progress.expect(sum(task.expected_bytes for task in self._tasks))
         partitions = [read_partition(task.path) for task in self._tasks]
         needs_bytes = sum(map(_least_bytes, self._tasks, partitions))
-        broker_dir = self._tasks[0].broker_dir
-        with NewDir(self._to, disk=self._disk, like=self._site.root, needs_bytes=needs_bytes) as new:
+        broker_dir = self._tasks[0].context.broker_dir
+        with NewDir(self._to, disk=self._disk, like=self._target.root, needs_bytes=needs_bytes) as new:
             written = self._write(new, partitions, progress)
             ends = dict(each.end for each in written if each.end is not None)
             cleaned = dict(each.cleaned for each in written if each.cleaned is not None)
             is_whole = broker_dir is not None and broker_dir.log_dir.is_clean
-            write_broker_files(new, broker_dir, ends, cleaned=_checkpoint(broker_dir) | cleaned, is_whole=is_whole)
+            known = checkpointed_offsets(broker_dir, FileKind.CLEANER_OFFSET) or {}
+            write_broker_files(new, broker_dir, ends, cleaned=known | cleaned, is_whole=is_whole)
             check_untouched(file for partition in partitions for file in partition.files)
-            check_not_running(self._site.log_dir)
+            check_not_running(self._target.log_dir)
             new.commit()
-        return [with_stray(task, each.forecast) for task, each in zip(self._tasks, written, strict=True)]
+        return [stray_first(each.forecast, task.stray) for task, each in zip(self._tasks, written, strict=True)]
 
     def _write(self, new: NewDir, partitions: Sequence[Partition], progress: Progress) -> list[Written]:
         pairs = list(zip(self._tasks, partitions, strict=True))
@@ -180,8 +185,8 @@ def write_partition(
     new.directory(partition.name.raw)
     view = task.view
     if view is None and partition.segments:
-        view = read_partition_view(partition, task.broker_dir, task.of_topic, task.guess.release)
-    key = None if view is None else key_of(task.broker_dir, view)
+        view = read_partition_view(partition, task.context.broker_dir, task.of_topic, task.context.release)
+    key = None if view is None else key_of(task.context.broker_dir, view)
     forecast, end, left = None, None, set[str]()
     if task.view is not None and task.never is None:
         forecast, end, left = _clean(new, task, task.view, cleaning_of(task, progress, known))
@@ -206,22 +211,22 @@ def _clean(
     finding = replacement_finding(view)
     if finding is not None:
         raise RefusedError(f"{finding.message} {finding.cure}", path=finding.path)
-    log = read_clean_log(view, task.broker_dir, cleaning.rules, cleaning.config, task.now_ms)
+    log = read_clean_log(view, task.context.broker_dir, cleaning.rules, cleaning.config, task.options.now_ms)
     rows = ForecastRows(task, view, log, cleaning.config)
     replaced: set[str] = set()
     try:
         with last_clean(log, cleaning, rows.add) as (first, work):
             if work is None:
                 return None, None, replaced
-            if not is_certain(task.guess):
+            if not is_certain(task.context.guess):
                 raise RefusedError(
-                    f"the release of Kafka is not certain, and cleaners differ: {task.guess.describe()}. Say which "
-                    "one it is: --kafka VERSION",
+                    f"the release of Kafka is not certain, and cleaners differ: {task.context.guess.describe()}. State "
+                    "the release: --kafka VERSION",
                     path=task.path,
                 )
-            assumed = () if task.assume_defaults else tuple(assumptions_of(task, view))
+            assumed = () if task.options.kafka.assume_defaults else tuple(assumptions_of(task, view))
             if assumed:
-                raise RefusedError(refusal(assumed, task.command_line), path=task.path)
+                raise RefusedError(refusal(assumed, task.options.command_line), path=task.path)
             for group, sources in groups_of(work, view.partition):
                 _write_segment(new, view.partition.name.raw, NewSegment(group), group.base_offset)
                 replaced.update(replaced_files(sources, cleaning))
@@ -234,13 +239,6 @@ def _clean(
         ) from error
     forecast = rows.forecast(first)
     return replace(forecast, findings=(*forecast.findings, *retention_findings(task))), end, replaced
-
-
-def _checkpoint(broker_dir: BrokerDir | None) -> dict[Key, int]:
-    """How far each log has been cleaned, as the other directory says."""
-    text = None if broker_dir is None else broker_dir.offsets.get(FileKind.CLEANER_OFFSET)
-    known = {} if text is None or text.is_refused else {key: text.file.offset(*key) for key in text.file.entries}
-    return {key: offset for key, offset in known.items() if offset is not None}
 
 
 def _least_bytes(task: CompactTask, partition: Partition) -> int:

@@ -71,14 +71,14 @@ __all__ = [
 class FileTarget:
     """One file; topic and partition come from the name of its directory, `None` if that is not of a partition.
 
-    `beside`, of every kind of target: all named log directories, selected or not.
+    `named_dirs`, of every kind of target: all named log directories, selected or not.
     """
 
     file: FileInfo
     kind: FileKind
     topic: str | None
     partition: int | None
-    beside: NamedDirs = field(default_factory=NamedDirs)
+    named_dirs: NamedDirs = field(default_factory=NamedDirs)
 
     @property
     def path(self) -> str:
@@ -92,7 +92,7 @@ class PartitionTarget:
 
     place: PartitionPath
     log_dir: str | None
-    beside: NamedDirs = field(default_factory=NamedDirs)
+    named_dirs: NamedDirs = field(default_factory=NamedDirs)
 
     @property
     def path(self) -> str:
@@ -111,7 +111,7 @@ class LogDirTarget:
     log_dir: LogDir
     partitions: tuple[PartitionPath, ...]
     is_whole: bool
-    beside: NamedDirs = field(default_factory=NamedDirs)
+    named_dirs: NamedDirs = field(default_factory=NamedDirs)
 
     @property
     def path(self) -> str:
@@ -179,8 +179,8 @@ def resolve(
     selected = [chosen for target in unique if (chosen := _select(target, wanted)) is not None]
     if not selected and not wanted.is_everything:
         raise SelectionError(f"no partition matches {wanted}; {describe_topics(partition_names(unique))}")
-    beside = _log_dirs(unique)
-    return [replace(target, beside=beside) for target in sorted(selected, key=_sort_key)]
+    named_dirs = _log_dirs(unique)
+    return [replace(target, named_dirs=named_dirs) for target in sorted(selected, key=_sort_key)]
 
 
 def _log_dirs(targets: Iterable[Target]) -> NamedDirs:

@@ -301,11 +301,13 @@ def _agreeing(old: Sequence[EpochStart], log_epochs: Sequence[EpochStart]) -> li
 
 def recovered_from(task: ReindexTask, segments: Sequence[Segment]) -> int:
     """The base offset from which on a broker recovers all segments at its next start, as far as that is known."""
-    if not segments or task.context.is_clean is not False:
+    if not segments or task.facts.context.is_clean is not False:
         return MAX_INT64
     bases = [segment.base_offset for segment in segments]
-    only_last = rules_of(task.release).recovers == "last"
-    first = first_recovered(bases, task.context.recovery_point or 0, is_clean=False, topic=None, only_last=only_last)
+    only_last = rules_of(task.facts.release).recovers == "last"
+    first = first_recovered(
+        bases, task.facts.context.recovery_point or 0, is_clean=False, topic=None, only_last=only_last
+    )
     return MAX_INT64 if first is None else bases[first]
 
 
@@ -319,10 +321,10 @@ def leaving(
     removeStraySnapshots deletes the others that are at no base offset. So the one of an earlier clean stop is deleted.
     """
     bases = frozenset(segment.base_offset for segment in segments)
-    sweeps = rules_of(task.release).removes_stray_snapshots
+    sweeps = rules_of(task.facts.release).removes_stray_snapshots
 
     def is_leaving(offset: int) -> bool:
-        if task.context.is_clean is not False:
+        if task.facts.context.is_clean is not False:
             return False
         return offset <= log_start or (offset not in bases and (sweeps or offset > recovered_from))
 
@@ -346,12 +348,12 @@ def rising(epochs: Sequence[EpochStart]) -> list[EpochStart]:
 
 def epoch_extent(task: ReindexTask, first_base: int, end_offset: int, *, has_legacy: bool) -> EpochExtent:
     """What part of the log its leader epochs are told of."""
-    checkpoint = task.context.log_start_offset
-    by_checkpoint = rules_of(task.release).epochs_from_checkpoint
+    checkpoint = task.facts.context.log_start_offset
+    by_checkpoint = rules_of(task.facts.release).epochs_from_checkpoint
     return EpochExtent(
         first_offset=first_base if checkpoint is None else min(first_base, checkpoint),
         log_start=checkpoint or 0 if by_checkpoint else max(first_base, checkpoint or 0),
         end_offset=end_offset,
         has_legacy=has_legacy,
-        is_start_known=task.context.is_start_known,
+        is_start_known=task.facts.context.is_start_known,
     )

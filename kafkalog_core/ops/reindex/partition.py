@@ -80,7 +80,7 @@ class PartitionReindex:
         self._sink = Sink(self._partition.topic, self._partition.partition)
         self._refusals = Sink(self._partition.topic, self._partition.partition)
         self._losses: list[Loss] = []
-        self._is_compacted = is_compacted(self._partition.topic, is_cleaned=task.context.is_cleaned)
+        self._is_compacted = is_compacted(self._partition.topic, is_cleaned=task.facts.context.is_cleaned)
         segments = self._partition.segments
         self._recovered_from = recovered_from(task, segments)
         self._kept = 0
@@ -190,7 +190,7 @@ class PartitionReindex:
             source,
             base_offset,
             rules=task.rules,
-            settings=task.settings,
+            settings=task.facts.settings,
             states=states,
             max_batch_bytes=task.max_batch_bytes,
             watch=watch,
@@ -216,14 +216,14 @@ class PartitionReindex:
             is_v07=False,
             is_last=is_last,
             level="checksums",
-            now_ms=self._task.now_ms,
+            now_ms=self._task.facts.now_ms,
             max_batch_bytes=self._task.max_batch_bytes,
         )
 
     def _cut(self, path: str, recovery: SegmentRecovery) -> Iterator[Step]:
         """The log, when its indexes are shorter: they never say more than it holds."""
         spans = [(path, recovery.valid_bytes)]
-        loss = measure_loss(self._partition, spans, self._task.high_watermark)
+        loss = measure_loss(self._partition, spans, self._task.facts.high_watermark)
         if loss is not None:
             self._losses.append(loss)
         why = f"{recovery.stop} at byte {recovery.valid_bytes}: a broker that rebuilds the index cuts it here"
@@ -244,7 +244,7 @@ class PartitionReindex:
         self, segment: Segment, recovery: SegmentRecovery, sink: Sink, *, is_compacted: bool
     ) -> Step | None:
         doubt = Doubt(start_offset=self._start_offset, damage=(), is_compacted=is_compacted, is_rebuilt=False)
-        is_whole = self._task.context.is_cleaned is False
+        is_whole = self._task.facts.context.is_cleaned is False
         return txn_index_step(segment, recovery, doubt, sink, is_whole=is_whole, writes_all=self._task.writes_all)
 
     @cached_property
@@ -261,7 +261,7 @@ class PartitionReindex:
                 if segment.log is not None
             ],
             self._partition.topic,
-            is_cleaned=self._task.context.is_cleaned,
+            is_cleaned=self._task.facts.context.is_cleaned,
             options=ScanOptions(max_batch_bytes=self._task.max_batch_bytes),
         )
 
@@ -344,7 +344,7 @@ class PartitionReindex:
     def _makes_at(self, segment: Segment) -> bool:
         """Whether a recovery of all leaves a snapshot at the base of a segment."""
         task, segments = self._task, self._partition.segments
-        is_kept = task.release >= Since.SNAPSHOT_PER_SEGMENT or segment in segments[-_LAST:]
+        is_kept = task.facts.release >= Since.SNAPSHOT_PER_SEGMENT or segment in segments[-_LAST:]
         return task.writes_all and is_kept and segment.base_offset > self._log_start
 
     def _visit(self, offset: int, *, makes: bool) -> Iterator[Step]:
@@ -360,7 +360,7 @@ class PartitionReindex:
         if end_offset is not None and states is not None:
             last_base = self._partition.segments[-1].base_offset
             is_needed = states.count > 0 and not self._snapshots.is_good_from(last_base)
-            is_recovered = self._task.context.is_clean is False  # a recovery leaves one here, of no producers too
+            is_recovered = self._task.facts.context.is_clean is False  # a recovery leaves one here, of no producers too
             makes = end_offset > self._log_start and (is_needed or is_recovered or self._task.writes_all)
             yield from self._visit(end_offset, makes=makes)
             yield from self._snapshots.deleted(end_offset)
@@ -370,7 +370,7 @@ class PartitionReindex:
                 self._partition,
                 rising(self._epochs),
                 epoch_extent(self._task, self._start_offset, end_offset, has_legacy=self._has_legacy),
-                self._task.release,
+                self._task.facts.release,
                 self._sink,
                 writes_all=self._task.writes_all,
             )
@@ -379,7 +379,7 @@ class PartitionReindex:
 
     @property
     def _log_start(self) -> int:
-        return max(self._start_offset, self._task.context.log_start_offset or 0)
+        return max(self._start_offset, self._task.facts.context.log_start_offset or 0)
 
     def _saved(self, segment: Segment) -> bytes | None:
         """The producers before a segment that may have to be split; None: unknown, or it cannot have to.

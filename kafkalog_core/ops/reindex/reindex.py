@@ -16,16 +16,14 @@ from kafkalog_core.errors import AccessError, NotFoundError
 from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import SEGMENT_KINDS, DirectoryState, FileKind
-from kafkalog_core.kafka.evidence import infer_release
-from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_dir
 from kafkalog_core.kafka.releases import Release, Since
 from kafkalog_core.kafka.rules import RecoveryRules, recovery_rules
-from kafkalog_core.kafka.settings import read_settings
-from kafkalog_core.ops.pool import Pool
+from kafkalog_core.ops.pool import Pool, wants_processes
 from kafkalog_core.ops.reindex.partition import PartitionReindex
 from kafkalog_core.ops.reindex.steps import ReindexTask, Spool, stage_step
-from kafkalog_core.ops.repair.plan import Outcome, not_assigned
-from kafkalog_core.ops.repair.sheet import MENDED_BY_PLAN
+from kafkalog_core.ops.repair.context import distinct_settings
+from kafkalog_core.ops.repair.plan import PlanReport
+from kafkalog_core.ops.repair.plan_rows import MENDED_BY_PLAN
 from kafkalog_core.storage.partition import partition_name, read_partition
 
 if TYPE_CHECKING:
@@ -41,13 +39,11 @@ if TYPE_CHECKING:
 
 __all__ = ["plan_reindex", "rebuild"]
 
-_SHARED_BYTES: Final = 64 * 1024 * 1024
-"""Less log than this is read before other processes have started."""
 _USED: Final = ("index.interval.bytes", "segment.index.bytes", "max.message.bytes")
 _MISSING: Final = {"segment.index-missing": ".index", "segment.timeindex-missing": ".timeindex"}
 
 
-def plan_reindex(request: PlanRequest, stage: Stage, progress: Progress) -> Outcome:
+def plan_reindex(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
     """The planner; see `plan.Planner`. Options: `kafka`, `all`, `as_broker` and `max_batch_bytes`, or none."""
     return _Planner(request, stage, progress).plan()
 
@@ -57,16 +53,13 @@ class _Planner:
         self._request = request
         self._stage = stage
         self._progress = progress
-        kafka = request.settings
-        self._guess = infer_release(request.site.root, kafka=kafka.kafka)
-        log_dir = request.site.log_dir
-        self._settings = read_settings(kafka, self._guess.release, request.site.log_dir_path, request.site.beside)
-        self._broker_dir = None if log_dir is None else read_broker_dir(log_dir)
-        self._used: dict[tuple[str, object, str], Setting] = {}
+        self._context = request.context()
+        self._rules = _rules(self._context.release)
+        self._used: list[Setting] = []
         self._other_files: list[Finding] = []
         self._refusals: list[Finding] = []
 
-    def plan(self) -> Outcome:
+    def plan(self) -> PlanReport:
         """Stage the steps of all partitions, in their order."""
         changes = 0
         said: list[Said] = []
@@ -79,7 +72,7 @@ class _Planner:
                 if is_taken and step.kind != "cut":
                     written.add(step.path)
             said.append(_with_mended(partition_said(), written))
-        return Outcome(
+        return PlanReport(
             findings=(
                 *self._other_files,
                 *self._strays(tasks),
@@ -87,15 +80,14 @@ class _Planner:
             ),
             refusals=(*self._refusals, *(finding for each in said for finding in each.refusals)),
             losses=tuple(loss for each in said for loss in each.losses),
-            settings=tuple(self._used.values()) if tasks else (),
-            release=self._guess if tasks else None,
-            needs_release=changes > 0 and not self._guess.agree(_rules),
+            settings=distinct_settings(self._used) if tasks else (),
+            release=self._context.guess if tasks else None,
+            needs_release=changes > 0 and not self._context.guess.agree(_rules),
         )
 
     def _strays(self, tasks: list[ReindexTask]) -> Iterator[Finding]:
         """Yield which of the partitions the broker does not keep at its next start."""
-        kafka = self._request.settings.kafka
-        strays = not_assigned(self._request.site, self._settings.server, kafka) if tasks else {}
+        strays = self._context.assigned_elsewhere if tasks else {}
         yield from (strays[task.path] for task in tasks if task.path in strays)
 
     def _take(self, step: Step) -> bool:
@@ -115,7 +107,7 @@ class _Planner:
         size_bytes = sum(_log_bytes(task) for task in tasks)
         self._progress.expect(size_bytes)
         jobs = min(self._request.jobs, len(tasks))
-        if jobs < 2 or size_bytes < _SHARED_BYTES:
+        if not wants_processes(jobs, len(tasks), size_bytes):
             for task in tasks:
                 work = PartitionReindex(task, self._progress.advance)
                 yield work.steps(), lambda work=work: work.said  # type: ignore[misc]  # mypy knows no such default
@@ -127,12 +119,12 @@ class _Planner:
 
     # --- what is meant ------------------------------------------------------------------------------------------------
     def _tasks(self) -> Iterator[ReindexTask]:
-        site = self._request.site
-        for place in site.partitions:
+        target_dir = self._request.target
+        for place in target_dir.partitions:
             if place.name.state is not DirectoryState.DELETE:
                 yield self._task(place.path, None)
         bases: dict[str, set[int]] = defaultdict(set)
-        for target in site.files:
+        for target in target_dir.files:
             base_offset = self._base_offset(target)
             if base_offset is not None:
                 bases[os.path.dirname(target.path)].add(base_offset)
@@ -151,29 +143,18 @@ class _Planner:
 
     def _task(self, path: str, bases: frozenset[int] | None) -> ReindexTask:
         name, options = partition_name(path), self._request.options
-        context, high_watermark = PartitionContext(), None
-        if self._broker_dir is not None:
-            context = self._broker_dir.context(name)
-            if name.state is DirectoryState.CURRENT:
-                high_watermark = self._broker_dir.offset(FileKind.HIGH_WATERMARK, name)
-        rules = _rules(self._guess.release)
-        settings = self._settings.for_topic(name.topic)
-        for setting in settings.settings:
-            if setting.name in _USED[: 2 + rules.limits_message]:
-                self._used[setting.name, setting.value, setting.origin] = setting
+        facts, rules = self._context.facts(name), self._rules
+        names = _USED[: 2 + rules.limits_message]
+        self._used += [setting for setting in facts.settings.settings if setting.name in names]
         limit = options.get("max_batch_bytes")
         return ReindexTask(
             path=path,
             bases=bases,
-            context=context,
-            release=self._guess.release,
+            facts=facts,
             rules=rules,
-            settings=settings,
             writes_all=bool(options.get("all")),
             as_broker=bool(options.get("as_broker")),
-            high_watermark=high_watermark,
             max_batch_bytes=limit if isinstance(limit, int) else MAX_BATCH_BYTES,
-            now_ms=self._request.now_ms,
         )
 
 

@@ -15,11 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.logdir.top_files import PartitionContext
-    from kafkalog_core.kafka.releases import Release
     from kafkalog_core.kafka.rules import RecoveryRules
-    from kafkalog_core.kafka.setting_table import TopicSettings
     from kafkalog_core.kafka.start.segment import SegmentRecovery, SplitPart
+    from kafkalog_core.ops.repair.context import PartitionFacts
     from kafkalog_core.ops.repair.loss import Loss
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.listing import Segment
@@ -34,28 +32,20 @@ class ReindexTask:
     Args:
         path: of its directory.
         bases: base offsets of the segments that are meant; null: all, and the files of the partition.
-        context: what its log directory says of it.
-        release: whose rules.
-        rules: the same for a segment.
-        settings: of its topic.
+        facts: what is known of it besides its files.
+        rules: how the release recovers a segment.
         writes_all: whether an index that is right is written too, where it is not byte for byte a recovery's.
         as_broker: whether a damaged log is cut, as a broker does that has to rebuild its index.
-        high_watermark: of the partition; null: it is not known.
         max_batch_bytes: the largest batch that is read.
-        now_ms: the time that counts as now.
     """
 
     path: str
     bases: frozenset[int] | None
-    context: PartitionContext
-    release: Release
+    facts: PartitionFacts
     rules: RecoveryRules
-    settings: TopicSettings
     writes_all: bool
     as_broker: bool
-    high_watermark: int | None
     max_batch_bytes: int
-    now_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

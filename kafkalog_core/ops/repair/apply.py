@@ -27,8 +27,8 @@ from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import KafkalogError, RefusedError, UnfinishedError
 from kafkalog_core.format.names import JOURNAL_PREFIX
 from kafkalog_core.ops.repair.obstacles import obstacles_of, trust_problem
-from kafkalog_core.ops.repair.plan import Draft, Outcome, Plan, make_plan, planner_of
-from kafkalog_core.ops.repair.sheet import Sheet, change_row, counted_changes
+from kafkalog_core.ops.repair.plan import Plan, PlanReport, StagedPlan, make_plan, planner_of
+from kafkalog_core.ops.repair.plan_rows import PlanRows, change_row, counted_changes
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.storage.changing.changes import Change, fingerprint
 from kafkalog_core.storage.changing.commit import delete_remains, finish
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.journal import JournalEntry
     from kafkalog_core.storage.changing.writer import Disk
 
-__all__ = ["apply_draft", "check_drift", "draft_to_apply", "is_of_plan", "replan_advice", "resume", "resumed_sheet"]
+__all__ = ["apply_plan", "check_drift", "is_of_plan", "replan_advice", "resume", "rows_of_resumed", "stage_plan"]
 
 
 _MADE_ONCE: Final = {"compact": "kafkalog_core.ops.compact.planning:compacted_bytes"}
@@ -68,7 +68,7 @@ _SHOWN: Final = 10
 _SPARE_BYTES: Final = 64 * 1024 * 1024
 
 
-def draft_to_apply(
+def stage_plan(
     command: str,
     request: PlanRequest,
     disk: Disk,
@@ -77,7 +77,7 @@ def draft_to_apply(
     keeps_undo: bool = True,
     now_ms: int,
     progress: Progress,
-) -> Draft:
+) -> StagedPlan:
     """A plan that is about to be applied. The locks are held.
 
     What takes long to be made is laid down beside the journal at once, where no broker looks, if there is room for it
@@ -86,7 +86,7 @@ def draft_to_apply(
     """
     if command in _MADE_ONCE and _has_room(command, request, undo_to):
         empty = Plan(
-            command=command, request=request, changes=(), outcome=Outcome(), undo_to=undo_to, keeps_undo=keeps_undo
+            command=command, request=request, changes=(), report=PlanReport(), undo_to=undo_to, keeps_undo=keeps_undo
         )
         draft = _staged(empty, disk, now_ms=now_ms, progress=progress)
         if draft is not None:
@@ -103,10 +103,10 @@ def _has_room(command: str, request: PlanRequest, undo_to: str | None) -> bool:
 
 def _places(request: PlanRequest, undo_to: str | None) -> list[str]:
     """A directory on each file system that a run writes to."""
-    return [request.site.root, *([] if undo_to is None else [existing_directory(undo_to)])]
+    return [request.target.root, *([] if undo_to is None else [existing_directory(undo_to)])]
 
 
-def _staged(empty: Plan, disk: Disk, *, now_ms: int, progress: Progress) -> Draft | None:
+def _staged(empty: Plan, disk: Disk, *, now_ms: int, progress: Progress) -> StagedPlan | None:
     """Return a draft of an empty plan whose changes are staged; None: `make_plan` shows why it cannot be staged."""
     command, request, undo_to = empty.command, empty.request, empty.undo_to
     if obstacles_of(empty):
@@ -114,13 +114,13 @@ def _staged(empty: Plan, disk: Disk, *, now_ms: int, progress: Progress) -> Draf
     free = {os.stat(place).st_dev: free_bytes(place) for place in _places(request, undo_to)}
     staging = _staging(empty, disk, now_ms)
     try:
-        outcome = planner_of(command)(request, staging, progress)
+        report = planner_of(command)(request, staging, progress)
         changes = tuple(staging.changes)
         spaces = (
             replace(space, free_bytes=free.get(os.stat(space.path).st_dev, space.free_bytes))
             for space in spaces_for(changes, undo_to, keeps_old=empty.keeps_undo)
         )
-        plan = replace(empty, outcome=outcome, changes=changes, spaces=tuple(spaces))
+        plan = replace(empty, report=report, changes=changes, spaces=tuple(spaces))
         plan = replace(plan, obstacles=obstacles_of(plan))
     except WriteError:
         staging.discard()
@@ -130,11 +130,11 @@ def _staged(empty: Plan, disk: Disk, *, now_ms: int, progress: Progress) -> Draf
         raise
     if plan.obstacles or not changes:
         staging.discard()
-        return Draft(plan, staging)
-    return Draft(plan, staging, staging)
+        return StagedPlan(plan, staging)
+    return StagedPlan(plan, staging, staging)
 
 
-def apply_draft(draft: Draft, disk: Disk, *, now_ms: int, progress: Progress = NO_PROGRESS) -> Journal:
+def apply_plan(draft: StagedPlan, disk: Disk, *, now_ms: int, progress: Progress = NO_PROGRESS) -> Journal:
     """Make the changes of a plan; the journal of it.
 
     Raises RefusedError, WriteError and what the planner raises while nothing has been changed, UnfinishedError once
@@ -144,8 +144,8 @@ def apply_draft(draft: Draft, disk: Disk, *, now_ms: int, progress: Progress = N
     if plan.obstacles:
         raise RefusedError(f"{plan.obstacles[0]}; nothing has been changed")
     if not plan.changes:
-        raise RefusedError("has nothing to apply: leave --apply out to see the plan", path=plan.request.site.root)
-    root = plan.request.site.root
+        raise RefusedError("has nothing to apply: leave --apply out to see the plan", path=plan.request.target.root)
+    root = plan.request.target.root
     direct = 0
     if draft.staging is None:
         for remains in find_journals(root).remains:
@@ -170,12 +170,12 @@ def apply_draft(draft: Draft, disk: Disk, *, now_ms: int, progress: Progress = N
     return _finish(journal, disk, states)
 
 
-def _made_directly(draft: Draft, disk: Disk, now_ms: int) -> int:
+def _made_directly(draft: StagedPlan, disk: Disk, now_ms: int) -> int:
     """Make the first changes of a run that keeps nothing, as few as its intent needs room; how many."""
     plan = draft.plan
     if plan.keeps_undo or not draft.outline.is_kept or len(plan.spaces) != 1:
         return 0
-    root, contents = plan.request.site.root, ContentStage()
+    root, contents = plan.request.target.root, ContentStage()
     direct = plan.changes[: direct_count(plan.changes, free_bytes(plan.spaces[0].path))]
     draft.outline.replay(contents, most=len(direct))
     begun: list[Change] = []
@@ -277,8 +277,8 @@ def _result(change: Change) -> tuple[object, ...]:
 
 
 def _staging(plan: Plan, disk: Disk, now_ms: int) -> JournalStage:
-    root = plan.request.site.root
-    is_log_dir = plan.request.site.log_dir is not None
+    root = plan.request.target.root
+    is_log_dir = plan.request.target.log_dir is not None
     layout = layout_for(_free_run(plan, now_ms), root, plan.changes, is_log_dir=is_log_dir, undo_to=plan.undo_to)
     return JournalStage(
         layout,
@@ -305,7 +305,7 @@ def _trusted(root: str, undo_to: str | None) -> TrustedDirectories:
 def _free_run(plan: Plan, now_ms: int) -> str:
     """A name that no journal has yet, here or where this one goes."""
     moment = datetime.fromtimestamp(now_ms / 1000, UTC)
-    places = [place for place in (plan.request.site.root, plan.undo_to) if place is not None and os.path.isdir(place)]
+    places = [place for place in (plan.request.target.root, plan.undo_to) if place is not None and os.path.isdir(place)]
     seen = [find_journals(place) for place in places]
     taken = {journal.run for found in seen for journal in found.journals}
     taken |= {remains.run for found in seen for remains in found.remains}
@@ -320,11 +320,11 @@ def is_of_plan(journal: Journal, plan: StoredPlan) -> bool:
     return journal.command == plan.command and made == planned and journal.state in {"prepared", "complete"}
 
 
-def resumed_sheet(root: str, journal: Journal | None) -> Sheet:
+def rows_of_resumed(root: str, journal: Journal | None) -> PlanRows:
     """A run that is complete now; null: there was none to be finished."""
     if journal is None:
         message = f"no run of kafkalog was interrupted in {root}"
-        return Sheet(plan={"command": "apply", "root": root, "state": "nothing", "message": message, "changes": 0})
+        return PlanRows(plan={"command": "apply", "root": root, "state": "nothing", "message": message, "changes": 0})
     undo = undo_command(leading_directory(journal), journal) if journal.keeps_old else None
     back = "With --no-undo nothing is kept to take it back" if undo is None else f"Take it back: {undo}"
     plan = {
@@ -338,7 +338,7 @@ def resumed_sheet(root: str, journal: Journal | None) -> Sheet:
         "keeps_undo": journal.keeps_old,
     }
     changes = (_change(journal, entry) for entry in journal.entries)
-    return Sheet(plan=plan, changes=tuple(change_row(change, is_done=True) for change in changes))
+    return PlanRows(plan=plan, changes=tuple(change_row(change, is_done=True) for change in changes))
 
 
 def _change(journal: Journal, entry: JournalEntry) -> Change:

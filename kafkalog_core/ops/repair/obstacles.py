@@ -43,8 +43,8 @@ _WHY_ROOM: Final = {"compact": "the cleaned segments are whole before the old on
 
 def obstacles_of(plan: Plan) -> tuple[str, ...]:
     """The sentences; empty: it can be applied."""
-    root = plan.request.site.root
-    touched = {root, *(place.path for place in plan.request.site.partitions)}
+    root = plan.request.target.root
+    touched = {root, *(place.path for place in plan.request.target.partitions)}
     found = [*_interrupted(root, touched | {os.path.dirname(change.path) for change in plan.changes})]
     if plan.undo_to is not None and os.path.isdir(plan.undo_to):
         found += [each for each in _interrupted(plan.undo_to, of=root) if each not in found]
@@ -138,14 +138,14 @@ def unreadable_sentence(root: str, remains: Remains) -> str:
 
 
 def _of_release(plan: Plan) -> Iterator[str]:
-    outcome, line = plan.outcome, plan.request.command_line
-    evidence = "; ".join(outcome.release.evidence) if outcome.release is not None else "nothing"
-    if outcome.release is not None and outcome.release.is_newer:
+    report, line = plan.report, plan.request.command_line
+    evidence = "; ".join(report.release.evidence) if report.release is not None else "nothing"
+    if report.release is not None and report.release.is_newer:
         yield (
             f"the release of the broker is unknown: {evidence}. To apply this plan by the rules of {LATEST} "
             f"nevertheless: {with_options(line, f'--kafka {LATEST}')}"
         )
-    elif outcome.needs_release:
+    elif report.needs_release:
         yield (
             f"the release of the broker is not certain ({evidence}), and this plan depends on it. State the release: "
             f"{with_options(line, '--kafka VERSION')}"
@@ -153,8 +153,8 @@ def _of_release(plan: Plan) -> Iterator[str]:
 
 
 def _of_assumptions(plan: Plan) -> Iterator[str]:
-    if plan.outcome.assumptions and not plan.request.settings.assume_defaults:
-        yield refusal(plan.outcome.assumptions, plan.request.command_line)
+    if plan.report.assumptions and not plan.request.settings.assume_defaults:
+        yield refusal(plan.report.assumptions, plan.request.command_line)
 
 
 def _of_place(undo_to: str | None) -> Iterator[str]:
@@ -186,7 +186,7 @@ def _way_out(plan: Plan, space: Space) -> str:
     missing = [each.needed_bytes - each.free_bytes for each in (*elsewhere, *without) if each.path == space.path]
     if not missing:
         return ": move something else away there first, or name another directory with --undo-to"
-    root, why = shell_path(plan.request.site.root), _WHY_ROOM.get(plan.command, _WHOLE_FIRST)
+    root, why = shell_path(plan.request.target.root), _WHY_ROOM.get(plan.command, _WHOLE_FIRST)
     retain = f", or let retention make room, which needs none: kafkalog retain {root} --undo-to DIR --apply"
     return (
         f"; with --undo-to DIR on another file system, or with --no-undo, {min(missing):,} bytes have to be freed "

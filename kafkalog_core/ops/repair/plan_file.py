@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final, cast, get_args
 from kafkalog_core.command_lines import CommandLine, current_directory
 from kafkalog_core.errors import FieldError
 from kafkalog_core.format.strict_json import Fields, load_fields, path_problem
-from kafkalog_core.ops.repair.plan import PLANNERS, Json, PlanRequest, site_of
-from kafkalog_core.ops.repair.sheet import plan_sheet
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PLANNERS, Json, PlanRequest
+from kafkalog_core.ops.repair.plan_rows import rows_of_plan
 from kafkalog_core.storage.changing.changes import Change, ChangeKind, Fingerprint
 from kafkalog_core.text import json_text
 
@@ -36,7 +37,7 @@ class StoredPlan:
     command: str
     root: str
     paths: tuple[str, ...]
-    beside: tuple[str, ...]
+    named_dirs: tuple[str, ...]
     options: Mapping[str, Json]
     now_ms: int
     undo_to: str | None
@@ -47,7 +48,7 @@ class StoredPlan:
     def request(self, jobs: int) -> PlanRequest:
         """What it was asked for, to be asked for again. Raises NotFoundError, AccessError, ..."""
         return PlanRequest(
-            site=site_of(self.paths, self.beside),
+            target=target_dir(self.paths, self.named_dirs),
             options=self.options,
             now_ms=self.now_ms,
             jobs=jobs,
@@ -81,12 +82,12 @@ def parse_plans(text: bytes) -> list[StoredPlan]:
 
 
 def _plan(plan: Plan) -> dict[str, object]:
-    sheet = plan_sheet(plan)
+    sheet = rows_of_plan(plan)
     return {
         "command": plan.command,
-        "root": plan.request.site.root,
-        "paths": list(plan.request.site.paths),
-        "beside": list(plan.request.site.beside.paths),
+        "root": plan.request.target.root,
+        "paths": list(plan.request.target.paths),
+        "beside": list(plan.request.target.named_dirs.paths),
         "options": plan.request.options,
         "now_ms": plan.request.now_ms,
         "command_line": _command_line_json(plan.request.command_line),
@@ -96,7 +97,7 @@ def _plan(plan: Plan) -> dict[str, object]:
         "obstacles": list(plan.obstacles),
         "spaces": [asdict(space) for space in plan.spaces],
         "release": sheet.plan["release"],
-        "release_evidence": list(plan.outcome.release.evidence) if plan.outcome.release else [],
+        "release_evidence": list(plan.report.release.evidence) if plan.report.release else [],
         "settings": list(sheet.settings),
         "losses": list(sheet.losses),
         "findings": list(sheet.findings),
@@ -115,7 +116,7 @@ def _stored(fields: Fields) -> StoredPlan:
         command=command,
         root=fields.path("root"),
         paths=paths,
-        beside=_paths(fields, "beside"),
+        named_dirs=_paths(fields, "beside"),
         options=cast("Mapping[str, Json]", options),
         now_ms=fields.integer("now_ms", 0, _LAST_MS),
         undo_to=None if fields.any("undo_to") is None else fields.path("undo_to"),

@@ -9,7 +9,7 @@ from kafkalog_core.format.names import DirectoryState, FileKind
 from kafkalog_core.kafka.leader_epochs import EpochStart, History, read_epoch_file, truncation_offset
 from kafkalog_core.kafka.logdir.text_files import read_topic_ids
 from kafkalog_core.kafka.logdir.top_files import read_broker_dir
-from kafkalog_core.ops.repair.plan import sites_of
+from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.storage.logdir import PartitionPath
 from kafkalog_core.storage.partition import read_partition
 
@@ -91,7 +91,7 @@ def places_of(targets: Iterable[Target]) -> tuple[dict[TopicPartition, list[Plac
     """
     places: dict[TopicPartition, list[Place]] = {}
     aside: list[PartitionPath] = []
-    for site in sites_of(targets):
+    for site in target_dirs(targets):
         broker_dir = None if site.log_dir is None else read_broker_dir(site.log_dir)
         for path in site.partitions:
             name = path.name

@@ -13,11 +13,18 @@ from kafkalog_core.kafka.releases import Since
 from kafkalog_core.kafka.retention.forecast import Event, Schedule, play
 from kafkalog_core.kafka.retention.rules import release_rules
 from kafkalog_core.kafka.rules import rules_of
-from kafkalog_core.kafka.snapshots import SnapshotOptions
-from kafkalog_core.ops.repair.plan import Outcome as PlanOutcome
+from kafkalog_core.ops.repair.context import stray_first
+from kafkalog_core.ops.repair.plan import PlanReport
+from kafkalog_core.ops.retain.forecaster import (
+    RetentionForecaster,
+    RetentionOptions,
+    Scenario,
+    ScenarioResult,
+    under,
+    used_settings,
+)
 from kafkalog_core.ops.retain.rows import findings_of
 from kafkalog_core.ops.retain.staging import stage_retention
-from kafkalog_core.ops.retain.survey import Outcome, Scenario, Survey, Wanted, under, used_settings
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.storage.source import Source
 from kafkalog_core.text import first_of
@@ -29,10 +36,11 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.logdir.top_files import BrokerDir, Key
     from kafkalog_core.kafka.retention.forecast import Forecast
     from kafkalog_core.kafka.settings import Settings
-    from kafkalog_core.ops.repair.plan import PlanRequest, Site
+    from kafkalog_core.ops.repair.context import DirContext, TargetDir
+    from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.storage.changing.changes import Stage
 
-__all__ = ["RetainRequest", "Retained", "plan_retain", "raise_log_starts", "retain", "told"]
+__all__ = ["RetainRequest", "Retained", "plan_retain", "raise_log_starts", "retain", "retained_of"]
 
 
 def raise_log_starts(broker_dir: BrokerDir, starts: Mapping[Key, int], stage: Stage) -> None:
@@ -84,15 +92,15 @@ class RetainRequest:
     """What is asked.
 
     Args:
-        site: where.
+        target: the directory, and what is named in it.
         wanted: release, settings, moment and policies.
         scenarios: other settings to try.
         until_ms: how far checks are played forward; null: not at all.
         jobs: partitions that are read at the same time.
     """
 
-    site: Site
-    wanted: Wanted
+    target: TargetDir
+    wanted: RetentionOptions
     scenarios: tuple[Scenario, ...] = ()
     until_ms: int | None = None
     jobs: int = 1
@@ -113,44 +121,42 @@ class Retained:
 
     forecast: Forecast
     findings: tuple[Finding, ...]
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[ScenarioResult, ...] = ()
     events: tuple[Event, ...] = ()
     schedule: Schedule
     assumptions: tuple[Assumption, ...] = ()
 
 
-def retain(request: RetainRequest, survey: Survey, progress: Progress = NO_PROGRESS) -> Iterator[Retained | Finding]:
+def retain(
+    request: RetainRequest, forecaster: RetentionForecaster, progress: Progress = NO_PROGRESS
+) -> Iterator[Retained | Finding]:
     """Partition by partition; a finding stands for one of which nothing can be foreseen.
 
     Raises SettingError, SelectionError, RefusedError (now before the data), LimitError (too many checks).
     """
-    return told(request, survey, survey.forecasts(progress, request.jobs))
+    return retained_of(request, forecaster, forecaster.forecasts(progress, request.jobs))
 
 
-def told(
-    request: RetainRequest, survey: Survey, forecasts: Iterable[Forecast | Finding]
+def retained_of(
+    request: RetainRequest, forecaster: RetentionForecaster, forecasts: Iterable[Forecast | Finding]
 ) -> Iterator[Retained | Finding]:
     """What there is to say of forecasts, by whomever the logs were read. Raises SettingError and LimitError."""
     for each in forecasts:
         if isinstance(each, Finding):
             yield each
             continue
-        schedule = schedule_of(each, survey.settings)
+        settings = forecaster.context.settings
+        schedule = schedule_of(each, settings)
         events = () if request.until_ms is None else tuple(play(each.question, schedule, request.until_ms))
-        yield Retained(
+        retained = Retained(
             forecast=each,
-            findings=(*_strays(each, survey), *findings_of(each)),
-            outcomes=tuple(_outcomes(each, survey.settings, request.scenarios)),
+            findings=tuple(findings_of(each)),
+            outcomes=tuple(_outcomes(each, settings, request.scenarios)),
             events=events,
             schedule=schedule,
-            assumptions=tuple(_assumptions_of(each, survey.settings)),
+            assumptions=tuple(_assumptions_of(each, settings)),
         )
-
-
-def _strays(forecast: Forecast, survey: Survey) -> tuple[Finding, ...]:
-    """What there is to say of a partition that the broker does not keep: the forecast is as if it did."""
-    stray = survey.strays.get(forecast.question.view.path)
-    return () if stray is None else (stray,)
+        yield stray_first(retained, forecaster.context.assigned_elsewhere.get(each.question.view.path))
 
 
 def schedule_of(forecast: Forecast, settings: Settings) -> Schedule:
@@ -167,14 +173,14 @@ def schedule_of(forecast: Forecast, settings: Settings) -> Schedule:
     )
 
 
-def _outcomes(forecast: Forecast, settings: Settings, scenarios: Sequence[Scenario]) -> Iterator[Outcome]:
+def _outcomes(forecast: Forecast, settings: Settings, scenarios: Sequence[Scenario]) -> Iterator[ScenarioResult]:
     if scenarios:
-        yield Outcome.of(None, forecast)
+        yield ScenarioResult.of(None, forecast)
     for scenario in scenarios:
-        yield Outcome.of(scenario.text, under(forecast.question, settings, scenario))
+        yield ScenarioResult.of(scenario.text, under(forecast.question, settings, scenario))
 
 
-def plan_retain(request: PlanRequest, stage: Stage, progress: Progress) -> PlanOutcome:
+def plan_retain(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
     """The planner of `kafkalog retain`: what the next check of a broker would delete.
 
     Options: `kafka` (of a SettingsRequest), `policies` (texts `MODULE:FUNCTION`) and `log_start_offset`. What goes by
@@ -184,36 +190,31 @@ def plan_retain(request: PlanRequest, stage: Stage, progress: Progress) -> PlanO
         SelectionError: files by themselves were named, or several partitions for one log start.
         SettingError: settings that contradict each other.
     """
-    survey = Survey(request.site, wanted_of(request.options, request))
+    forecaster = RetentionForecaster(request.target, wanted_of(request.options, request))
+    context = forecaster.context
     forecasts: list[Forecast] = []
     findings: list[Finding] = []
-    for each in survey.forecasts(progress, request.jobs):
+    for each in forecaster.forecasts(progress, request.jobs):
         if isinstance(each, Finding):
             findings.append(each)
         else:
             forecasts.append(each)
-            findings += (*_strays(each, survey), *findings_of(each))
-    release = survey.guess.release
-    snapshots = SnapshotOptions.of_release(
-        release,
-        now_ms=request.now_ms,
-        expiration_ms=survey.settings.producer_expiration_ms,
-        expirations_ms=survey.settings.producer_expirations_ms(survey.guess.candidates),
-    )
+            stray = context.assigned_elsewhere.get(each.question.view.path)
+            findings += (*(() if stray is None else (stray,)), *findings_of(each))
     changed = [each for each in forecasts if each.is_change]
     told, is_expiration_decisive = stage_retention(
-        changed, release, snapshots, stage, lambda: _raise_starts(survey, forecasts, stage)
+        changed, context, stage, lambda: _raise_starts(context, forecasts, stage)
     )
-    expiration = (survey.settings.producer_expiration(),) if is_expiration_decisive else ()
+    expiration = (context.settings.producer_expiration(),) if is_expiration_decisive else ()
     topics = [each.question.topic for each in forecasts]
-    assumptions = [assumption for each in changed for assumption in _assumptions_of(each, survey.settings)]
-    return PlanOutcome(
+    assumptions = [assumption for each in changed for assumption in _assumptions_of(each, context.settings)]
+    return PlanReport(
         findings=(*findings, *told),
         settings=(*used_settings(topics), *expiration),
-        release=survey.guess if forecasts else None,
+        release=context.guess if forecasts else None,
         assumptions=tuple(dict.fromkeys(assumptions)),
         needs_release=is_expiration_decisive
-        or (bool(changed) and not survey.guess.agree(lambda each: [release_rules(topic, each) for topic in topics])),
+        or (bool(changed) and not context.guess.agree(lambda each: [release_rules(topic, each) for topic in topics])),
     )
 
 
@@ -237,10 +238,10 @@ def _assumptions_of(forecast: Forecast, settings: Settings) -> Iterator[Assumpti
         yield from assumed_watermark(view)
 
 
-def wanted_of(options: Mapping[str, object], request: PlanRequest) -> Wanted:
+def wanted_of(options: Mapping[str, object], request: PlanRequest) -> RetentionOptions:
     """What the options of a plan ask for."""
     policies, start = options.get("policies"), options.get("log_start_offset")
-    return Wanted(
+    return RetentionOptions(
         kafka=request.settings,
         now_ms=request.now_ms,
         policies=tuple(str(each) for each in policies) if isinstance(policies, (list, tuple)) else (),
@@ -248,9 +249,9 @@ def wanted_of(options: Mapping[str, object], request: PlanRequest) -> Wanted:
     )
 
 
-def _raise_starts(survey: Survey, forecasts: Sequence[Forecast], stage: Stage) -> None:
-    """The checkpoint, with all logs that begin later afterwards."""
-    broker_dir = survey.broker_dir
+def _raise_starts(context: DirContext, forecasts: Sequence[Forecast], stage: Stage) -> None:
+    """Stage the checkpoint with the new log start offsets."""
+    broker_dir = context.broker_dir
     starts: dict[Key, int] = {}
     for each in forecasts:
         view = each.question.view
@@ -258,5 +259,5 @@ def _raise_starts(survey: Survey, forecasts: Sequence[Forecast], stage: Stage) -
         if broker_dir is None or not is_raised or not broker_dir.is_served(view.partition.name):
             continue
         starts[view.topic or "", view.number or 0] = each.checked.log.start_offset
-    if broker_dir is not None and starts and rules_of(survey.guess.release).has_producers:
+    if broker_dir is not None and starts and rules_of(context.release).has_producers:
         raise_log_starts(broker_dir, starts, stage)

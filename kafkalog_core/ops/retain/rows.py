@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Literal
 
 from kafkalog_core.findings import Finding, found
-from kafkalog_core.ops.retain.survey import settings_of
+from kafkalog_core.ops.retain.forecaster import settings_of
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.text import duration, moment, size
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.kafka.logdir.segment_views import PartitionView, SegmentView
     from kafkalog_core.kafka.retention.forecast import Event, Fate, Forecast
+    from kafkalog_core.ops.retain.forecaster import ScenarioResult
     from kafkalog_core.ops.retain.retain import Retained
-    from kafkalog_core.ops.retain.survey import Outcome
 
 __all__ = [
     "State",
@@ -304,7 +304,7 @@ def event_rows(view: PartitionView, events: Iterable[Event]) -> RowChunk:
     return RowChunk(tables.RETENTION_EVENT, rows)
 
 
-def what_if_rows(outcomes: Iterable[Outcome]) -> RowChunk:
+def what_if_rows(outcomes: Iterable[ScenarioResult]) -> RowChunk:
     """The `retention_what_if` rows."""
     rows: list[Row] = [
         {

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.releases import Release
     from kafkalog_core.kafka.retention.forecast import Forecast
     from kafkalog_core.kafka.retention.rules import Deleted
-    from kafkalog_core.kafka.rules import OffsetSearch
-    from kafkalog_core.kafka.snapshots import SnapshotOptions
+    from kafkalog_core.ops.repair.context import DirContext
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.partition import Partition
 
@@ -54,8 +53,7 @@ _GO_ON: Final = "a new segment for the log to go on at offset {}, as all others 
 
 def stage_retention(
     forecasts: Sequence[Forecast],
-    release: Release,
-    snapshots: SnapshotOptions,
+    context: DirContext,
     stage: Stage,
     raise_starts: Callable[[], None],
 ) -> tuple[list[Finding], bool]:
@@ -63,8 +61,7 @@ def stage_retention(
 
     Args:
         forecasts: what is deleted.
-        release: whose rules.
-        snapshots: how producer snapshots are read and written.
+        context: what is known of the log directory.
         stage: takes the changes.
         raise_starts: stages the checkpointed log start offsets.
 
@@ -81,13 +78,13 @@ def stage_retention(
     findings, is_expiration_decisive = [], False
     for each in whole:
         files = SnapshotFiles.of(each.question.view.partition)
-        findings.append(_stage_new_segment(each, release, snapshots, stage, files))
+        findings.append(_stage_new_segment(each, context, stage, files))
         is_expiration_decisive |= files.is_expiration_decisive and bool(files.made)
     for each in whole:
         _remove_segments(each, stage, _FILES - _TIMES)
     raise_starts()
     for each in forecasts:
-        _stage_small_files(each, release, stage)
+        _stage_small_files(each, context.release, stage)
     return [finding for finding in findings if finding is not None], is_expiration_decisive
 
 
@@ -116,17 +113,14 @@ def _why(deleted: Deleted) -> str:
     return f"{deleted.rule}: {deleted.reason}" if deleted.reason else deleted.rule
 
 
-def _stage_new_segment(
-    forecast: Forecast, release: Release, options: SnapshotOptions, stage: Stage, files: SnapshotFiles
-) -> Finding | None:
+def _stage_new_segment(forecast: Forecast, context: DirContext, stage: Stage, files: SnapshotFiles) -> Finding | None:
     """An empty segment at the end of the log, with the state of the producers there."""
     view = forecast.question.view
     partition, end_offset = view.partition, view.end_offset
     like = partition.segments[-1].files[0].path
-    finding = None
+    release, finding = context.release, None
     if rules_of(release).has_producers:
-        search = rules_of(release).search
-        finding = _stage_snapshot(forecast, options, stage, files, like=like, search=search)
+        finding = _stage_snapshot(forecast, context, stage, files, like=like)
     kinds = (FileKind.LOG, FileKind.OFFSET_INDEX, *((FileKind.TIME_INDEX,) if release >= Since.TIME_INDEX else ()))
     for kind in kinds:
         path = f"{partition.path}/{segment_file_name(end_offset, kind)}"
@@ -135,13 +129,7 @@ def _stage_new_segment(
 
 
 def _stage_snapshot(
-    forecast: Forecast,
-    options: SnapshotOptions,
-    stage: Stage,
-    files: SnapshotFiles,
-    *,
-    like: str,
-    search: OffsetSearch,
+    forecast: Forecast, context: DirContext, stage: Stage, files: SnapshotFiles, *, like: str
 ) -> Finding | None:
     view = forecast.question.view
     if view.end_offset in set(files):
@@ -149,7 +137,8 @@ def _stage_snapshot(
     readings = [
         Reading(segment.base_offset, segment.files[0].path, segment.size_bytes) for segment in view.partition.segments
     ]
-    load = ProducerLoad(files, options, marks_last_segments=False, search=search)
+    search = rules_of(context.release).search
+    load = ProducerLoad(files, context.snapshot_options, marks_last_segments=False, search=search)
     obstacle = load.at_end(readings, view.log_start_offset, view.end_offset, is_clean=False)
     if obstacle is not None:
         path, place = obstacle

@@ -14,7 +14,7 @@ from kafkalog_core.kafka.producer_anomalies import markers_of
 from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates
 from kafkalog_core.kafka.snapshots import SnapshotFiles
 from kafkalog_core.ops.reindex.producers import load_states
-from kafkalog_core.ops.repair.broker_files import copy_beside
+from kafkalog_core.ops.repair.copied_files import copy_beside
 
 if TYPE_CHECKING:
     from kafkalog_core.kafka.append import OpenSegment, Roll

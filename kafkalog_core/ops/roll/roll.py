@@ -13,39 +13,40 @@ from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
 from kafkalog_core.kafka.cleaner.rules import cleaning_rules
-from kafkalog_core.kafka.evidence import infer_release
-from kafkalog_core.kafka.logdir.top_files import read_broker_dir
 from kafkalog_core.kafka.releases import Since
 from kafkalog_core.kafka.rules import append_rules, recovery_rules
-from kafkalog_core.kafka.settings import SettingsRequest, read_settings
-from kafkalog_core.ops.pool import Pool
+from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.ops.pool import run_all
 from kafkalog_core.ops.reading.targets import check_topics
-from kafkalog_core.ops.repair.broker_files import check_not_running, check_untouched, copy_directory, write_broker_files
-from kafkalog_core.ops.repair.plan import not_assigned, sites_of
+from kafkalog_core.ops.repair.context import (
+    only_target_dir,
+    read_context,
+    stray_first,
+    target_dirs,
+    waiting_replacement,
+)
+from kafkalog_core.ops.repair.copied_files import check_not_running, check_untouched, copy_directory, write_broker_files
 from kafkalog_core.ops.roll.files import PartitionFiles
 from kafkalog_core.ops.roll.forecast import RollForecast, RollTask, forecast, play
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.storage.changing.new_dir import NewDir
 from kafkalog_core.storage.changing.writer import Disk
-from kafkalog_core.storage.listing import SegmentState
 from kafkalog_core.storage.partition import read_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.logdir.top_files import Key
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.reading.targets import Target
-    from kafkalog_core.ops.repair.plan import Site
+    from kafkalog_core.ops.repair.context import DirContext, TargetDir
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.logdir import PartitionPath
     from kafkalog_core.storage.partition import Partition
 
 __all__ = ["RollRequest", "roll"]
 
-_SHARED_BYTES: Final = 64 * 1024 * 1024
-"""Less log than this is read before other processes have started."""
 _NEW_FILES_BYTES: Final = 64 * 1024
 """Room for the small files of a partition, whole blocks of them."""
 _SERVED: Final = frozenset({DirectoryState.CURRENT})
@@ -86,75 +87,42 @@ def roll(
         LockedError: A broker runs on the log directory that is to be copied.
     """
     check_topics(request.kafka.topics, request.targets)
-    sites = [site for site in sites_of(request.targets) if site.partitions or site.files]
-    for site in sites:
-        if site.files:
-            raise SelectionError(
-                "segments are of a whole log: name the directory of the partition", path=site.files[0].path
-            )
+    targets = [each for each in target_dirs(request.targets) if each.partitions or each.files]
+    for target in targets:
+        target.check_no_files("kafkalog roll works on whole logs: name the directory of the partition")
     if request.to is not None:
-        yield from _counted(_Writing(request, _only(sites), request.to, disk or Disk()).forecasts(progress), report)
+        writing = _Writing(request, only_target_dir(targets), request.to, disk or Disk())
+        yield from _counted(writing.forecasts(progress), report)
         return
-    tasks = [task for site in sites for task, _ in _tasks(site, request)]
+    tasks = [task for target in targets for task, _ in _tasks(_context(target, request), request)]
     report.expect(partitions=len(tasks))
     size_bytes = sum(task.size_bytes for task in tasks)
     progress.expect(size_bytes)
-    forecasts = zip(tasks, _forecasts(tasks, size_bytes, request.jobs, progress), strict=True)
-    yield from _counted((_told(task, each) for task, each in forecasts), report)
+    forecasts = run_all(forecast, [(task,) for task in tasks], request.jobs, size_bytes, progress)
+    yield from _counted((stray_first(each, task.stray) for task, each in zip(tasks, forecasts, strict=True)), report)
 
 
-def _told(task: RollTask, told: RollForecast) -> RollForecast:
-    """Return a forecast that says first where no broker appends to the log, as it does not keep the partition."""
-    return told if task.stray is None else replace(told, findings=(task.stray, *told.findings))
+def _context(target: TargetDir, request: RollRequest) -> DirContext:
+    """Return what is known of a directory; nothing that a roll depends on has a time, so its time is 0."""
+    return read_context(target, request.kafka, 0, oldest=Since.LOG_FILES)
 
 
-def _only(sites: list[Site]) -> Site:
-    if len(sites) != 1:
-        raise SelectionError(
-            "--to makes one log directory of parts of one: name one log directory, or partitions of it"
-        )
-    return sites[0]
-
-
-def _forecasts(tasks: list[RollTask], size_bytes: int, jobs: int, progress: Progress) -> Iterator[RollForecast]:
-    if min(jobs, len(tasks)) < 2 or size_bytes < _SHARED_BYTES:
-        yield from (forecast(task, progress.advance) for task in tasks)
-        return
-    with Pool(min(jobs, len(tasks)), progress) as pool:
-        yield from pool.map(forecast, ((task,) for task in tasks))
-
-
-def _tasks(site: Site, request: RollRequest) -> Iterator[tuple[RollTask, Partition]]:
-    guess = infer_release(site.root, kafka=request.kafka.kafka)
-    if guess.release < Since.LOG_FILES:
-        guess = replace(guess, release=Since.LOG_FILES)
-    settings = read_settings(request.kafka, guess.release, site.log_dir_path, site.beside)
-    strays = not_assigned(site, settings.server, request.kafka.kafka)
-    for place in _rolled(site):
+def _tasks(context: DirContext, request: RollRequest) -> Iterator[tuple[RollTask, Partition]]:
+    """Yield the partitions, except the cluster metadata log, which rolls by settings and rules of its own."""
+    for place in context.target.partitions:
+        if place.name.state is DirectoryState.DELETE or place.name.topic == METADATA_TOPIC:
+            continue
         partition = read_partition(place.path)
         task = RollTask(
             path=place.path,
-            guess=guess,
-            settings=settings.for_topic(partition.topic),
+            guess=context.guess,
+            settings=context.settings.for_topic(partition.topic),
             seed=request.seed,
             max_batch_bytes=request.max_batch_bytes,
-            size_bytes=_log_bytes(partition),
-            stray=strays.get(place.path),
+            size_bytes=sum(segment.size_bytes for segment in partition.segments),
+            stray=context.assigned_elsewhere.get(place.path),
         )
         yield task, partition
-
-
-def _rolled(site: Site) -> Iterable[PartitionPath]:
-    """Partitions but the log of the cluster's metadata, which rolls by settings and rules of its own."""
-    return (
-        place
-        for place in site.partitions
-        if place.name.state is not DirectoryState.DELETE and place.name.topic != METADATA_TOPIC
-    )
-
-
-def _log_bytes(partition: Partition) -> int:
-    return sum(segment.size_bytes for segment in partition.segments)
 
 
 def _counted(forecasts: Iterator[RollForecast], report: Report) -> Iterator[RollForecast]:
@@ -181,35 +149,36 @@ def _number(row: Mapping[str, object], name: str) -> int:
 class _Writing:
     """Makes a new log directory of a site."""
 
-    def __init__(self, request: RollRequest, site: Site, to: str, disk: Disk) -> None:
+    def __init__(self, request: RollRequest, target: TargetDir, to: str, disk: Disk) -> None:
         self._request = request
-        self._site = site
+        self._target = target
+        self._context = _context(target, request)
         self._to = to
         self._disk = disk
-        self._broker_dir = None if site.log_dir is None else read_broker_dir(site.log_dir)
         self._ends: dict[Key, int] = {}
         self._cleaned: dict[Key, int] = {}
         self._seen: list[FileInfo] = []
 
     def forecasts(self, progress: Progress) -> Iterator[RollForecast]:
         """One partition after another; when the last one is given out the directory is there."""
-        site, request = self._site, self._request
-        check_not_running(site.log_dir)
-        work = [(task, partition) for task, partition in _tasks(site, request) if self._is_meant(partition)]
+        log_dir = self._target.log_dir
+        check_not_running(log_dir)
+        tasks = _tasks(self._context, self._request)
+        work = [(task, partition) for task, partition in tasks if partition.name.state in _SERVED]
         if not work:
-            raise SelectionError("no partition of these is one that a broker serves", path=site.root)
+            raise SelectionError("a broker serves none of these partitions", path=self._target.root)
         size_bytes = sum(task.size_bytes for task, _ in work)
         progress.expect(size_bytes)
         done: list[RollForecast] = []
         needs_bytes = size_bytes + _NEW_FILES_BYTES * len(work)
         with NewDir(self._to, disk=self._disk, like=work[0][1].path, needs_bytes=needs_bytes) as new:
             for task, partition in work:
-                done.append(_told(task, self._write(new, task, partition, progress)))
+                done.append(stray_first(self._write(new, task, partition, progress), task.stray))
             for place in self._metadata_log():
                 copy_directory(new, place.path, place.name.raw)
-            write_broker_files(new, self._broker_dir, self._ends, cleaned=self._cleaned)
+            write_broker_files(new, self._context.broker_dir, self._ends, cleaned=self._cleaned)
             check_untouched(self._seen)
-            check_not_running(site.log_dir)
+            check_not_running(log_dir)
             new.commit()
         left_out = tuple(self._left_out())
         done[-1] = replace(done[-1], findings=(*done[-1].findings, *left_out))
@@ -221,7 +190,7 @@ class _Writing:
             raise RefusedError(
                 "has no segment of 0.8 or later that could be rolled; leave it out with --exclude", path=partition.path
             )
-        if any(segment.state is SegmentState.SWAP for segment in partition.other_segments):
+        if waiting_replacement(partition) is not None:
             raise RefusedError(
                 "a finished replacement of segments waits here: kafkalog truncate --as-broker shows what a broker does "
                 "with it; or leave the partition out with --exclude",
@@ -255,7 +224,7 @@ class _Writing:
 
     def _note_cleaned(self, key: Key, task: RollTask, partition: Partition, result: RollForecast) -> None:
         """How far a log was cleaned; before 0.10.1 a cleaner stops at a checkpoint that is inside of a segment."""
-        cleaned = None if self._broker_dir is None else self._broker_dir.offset(FileKind.CLEANER_OFFSET, partition.name)
+        cleaned = self._context.offset(FileKind.CLEANER_OFFSET, partition.name)
         if cleaned is None:
             return
         if cleaning_rules(task.guess.release).starts_at_segment:
@@ -264,14 +233,10 @@ class _Writing:
         self._cleaned[key] = cleaned
 
     # --- what is meant ------------------------------------------------------------------------------------------------
-    @staticmethod
-    def _is_meant(partition: Partition) -> bool:
-        return partition.name.state in _SERVED
-
     def _metadata_log(self) -> list[PartitionPath]:
-        return [place for place in self._site.partitions if place.name.topic == METADATA_TOPIC]
+        return [place for place in self._target.partitions if place.name.topic == METADATA_TOPIC]
 
     def _left_out(self) -> Iterator[Finding]:
-        for place in self._site.partitions:
+        for place in self._target.partitions:
             if place.name.state not in _SERVED:
                 yield found("roll.left-out", place.path, topic=place.name.topic, partition=place.name.partition)

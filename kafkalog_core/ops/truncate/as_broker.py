@@ -12,7 +12,7 @@ from kafkalog_core.format.names import FileKind, FileState, fixed_file_name, seg
 from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.results import LoadOptions
 from kafkalog_core.ops.truncate.cut import Cut, SegmentCut, cut_at_damage
-from kafkalog_core.ops.truncate.staging import Aftermath, epochs_after
+from kafkalog_core.ops.truncate.staging import CompanionFiles, epochs_after
 from kafkalog_core.storage.scan import Damage, Run, scan
 from kafkalog_core.storage.source import Source
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.snapshots import SnapshotFiles
     from kafkalog_core.kafka.start.results import LoadedSegment, LoadProblem, LoadResult
     from kafkalog_core.kafka.start.segment import SegmentRecovery
-    from kafkalog_core.ops.truncate.staging import Surroundings
+    from kafkalog_core.ops.repair.context import PartitionFacts
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["BrokerCut", "Completion", "completion_of", "cut_as_broker", "stage_completion"]
+__all__ = ["BrokerCut", "SwapCompletion", "completion_of", "cut_as_broker", "stage_completion"]
 
 
 _CODES: Final = {
@@ -47,20 +47,20 @@ class BrokerCut:
     """
 
     cut: Cut | None = None
-    completion: Completion | None = None
+    completion: SwapCompletion | None = None
     cuts_more: bool = False
-    aftermath: Aftermath | None = None
+    companions: CompanionFiles | None = None
     refusal: Finding | None = None
 
 
-def cut_as_broker(partition: Partition, around: Surroundings, advance: Callable[[int], None]) -> BrokerCut:
+def cut_as_broker(partition: Partition, facts: PartitionFacts, advance: Callable[[int], None]) -> BrokerCut:
     """Where the next start of a broker cuts this log."""
     if partition.format == "v07":
-        return _as_v07(partition, around, advance)
-    if around.context.is_clean is None:
+        return _as_v07(partition, facts, advance)
+    if facts.context.is_clean is None:
         return BrokerCut(refusal=_found(partition, "truncate.no-log-dir", partition.path))
-    options = LoadOptions(release=around.release, settings=around.settings, snapshots=around.snapshot_options)
-    load = PartitionLoad(partition, around.context, options, advance=advance)
+    options = LoadOptions(release=facts.release, settings=facts.settings, snapshots=facts.snapshot_options)
+    load = PartitionLoad(partition, facts.context, options, advance=advance)
     for _ in load.run():
         pass
     result = load.result
@@ -74,12 +74,12 @@ def cut_as_broker(partition: Partition, around: Surroundings, advance: Callable[
         return BrokerCut(refusal=_end_lost(partition, result) if result.is_end_lost else None)
     cut = _cut(partition, result)
     open_transactions = () if load.producers is None else tuple(load.producers.open_transactions())
-    aftermath = Aftermath(
+    companions = CompanionFiles(
         snapshots=load.snapshots if options.loader.has_producers else None,
-        epochs=None if result.epochs is None else epochs_after(cut, around, result.epochs),
+        epochs=None if result.epochs is None else epochs_after(cut, facts, result.epochs),
         open_transactions=open_transactions,
     )
-    return BrokerCut(cut=cut, aftermath=aftermath)
+    return BrokerCut(cut=cut, companions=companions)
 
 
 def _cut(partition: Partition, result: LoadResult) -> Cut:
@@ -112,13 +112,13 @@ def _segment_cut(loaded: LoadedSegment) -> SegmentCut | None:
     )
 
 
-def _as_v07(partition: Partition, around: Surroundings, advance: Callable[[int], None]) -> BrokerCut:
+def _as_v07(partition: Partition, facts: PartitionFacts, advance: Callable[[int], None]) -> BrokerCut:
     """Kafka 0.7 recovers the last file after an unclean stop: it ends before the first message that is bad.
 
     Its log directories hold nothing but partitions and the mark, so that they are not known for what they are.
     """
     mark = fixed_file_name(FileKind.CLEAN_SHUTDOWN)
-    if around.context.is_clean or os.path.lexists(f"{os.path.dirname(partition.path)}/{mark}"):
+    if facts.context.is_clean or os.path.lexists(f"{os.path.dirname(partition.path)}/{mark}"):
         return BrokerCut()
     cut = cut_at_damage(partition, advance, first=len(partition.segments) - 1)
     return BrokerCut(cut=cut)
@@ -151,7 +151,7 @@ _PIECE: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
+class SwapCompletion:
     """What a start does with the replacements of one partition.
 
     Args:
@@ -181,7 +181,7 @@ class Completion:
         return min((file.name.base_offset or 0 for file in self.moved), default=0)
 
 
-def completion_of(partition: Partition, result: LoadResult, snapshots: SnapshotFiles) -> Completion | None:
+def completion_of(partition: Partition, result: LoadResult, snapshots: SnapshotFiles) -> SwapCompletion | None:
     """What a start does with replacements; None: none waits. `snapshots`: as the start leaves them."""
     if not result.moved:
         return None
@@ -191,7 +191,7 @@ def completion_of(partition: Partition, result: LoadResult, snapshots: SnapshotF
     indexed = {file.name.base_offset for file in moved if file.name.kind is FileKind.OFFSET_INDEX}
     replaced = tuple(each for each in result.swept if each[0].name.state is FileState.LIVE)
     covered = sorted(_extent(file) for file in logs)
-    return Completion(
+    return SwapCompletion(
         directory=partition.path,
         moved=moved,
         given_up=tuple(each for each in result.swept if each[0].name.state in leftovers),
@@ -211,7 +211,7 @@ def completion_of(partition: Partition, result: LoadResult, snapshots: SnapshotF
     )
 
 
-def stage_completion(completion: Completion, stage: Stage) -> None:
+def stage_completion(completion: SwapCompletion, stage: Stage) -> None:
     """Stage the changes: the replacements are set aside, so that the old log is whole, and then take its place at once.
 
     A broker that starts between the two finds the old log, and loses nothing.
@@ -241,7 +241,7 @@ def stage_completion(completion: Completion, stage: Stage) -> None:
             stage.remove(path, why="the broker does not keep it when it starts", swap=base)
 
 
-def _indexes(completion: Completion) -> list[tuple[str, bytes, str]]:
+def _indexes(completion: SwapCompletion) -> list[tuple[str, bytes, str]]:
     """Name, content and reason of the indexes that do not come with a replacement."""
     rebuilt = completion.rebuilt
     if rebuilt is None:

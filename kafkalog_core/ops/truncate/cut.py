@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["Cut", "Hidden", "SegmentCut", "cut_at_damage", "cut_at_offset"]
+__all__ = ["Cut", "HiddenOffset", "SegmentCut", "cut_at_damage", "cut_at_offset"]
 
 
 _NO_DAMAGE: Final = frozenset({"over-limit"})
@@ -71,7 +71,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
+class HiddenOffset:
     """Damage behind which an offset cannot be found."""
 
     path: str
@@ -79,7 +79,7 @@ class Hidden:
     reason: str
 
 
-def cut_at_offset(partition: Partition, offset: int, advance: Callable[[int], None]) -> Cut | Hidden:
+def cut_at_offset(partition: Partition, offset: int, advance: Callable[[int], None]) -> Cut | HiddenOffset:
     """Cut at the batch that holds an offset, or at the first behind it, as `UnifiedLog.truncateTo` does.
 
     Args:
@@ -96,7 +96,7 @@ def cut_at_offset(partition: Partition, offset: int, advance: Callable[[int], No
         if isinstance(item, Damage):
             is_last = item.size_bytes and item.position + item.size_bytes >= segment.size_bytes
             if is_last and (number < len(segments) - 1 or not item.is_plain_tail):
-                return Hidden(_path(segment), item.position, item.reason)
+                return HiddenOffset(_path(segment), item.position, item.reason)
             continue
         batches = item.batches
         lasts = batches.column("last_offset")

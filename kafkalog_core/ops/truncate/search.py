@@ -9,27 +9,28 @@ from typing import TYPE_CHECKING
 from kafkalog_core.findings import found
 from kafkalog_core.format.names import FileKind
 from kafkalog_core.kafka.rules import log_start
+from kafkalog_core.ops.repair.context import waiting_replacement
 from kafkalog_core.ops.repair.loss import measure_loss
 from kafkalog_core.ops.truncate.as_broker import cut_as_broker
-from kafkalog_core.ops.truncate.cut import Hidden, cut_at_damage, cut_at_offset
-from kafkalog_core.ops.truncate.staging import aftermath_of
-from kafkalog_core.storage.listing import SegmentState
+from kafkalog_core.ops.truncate.cut import HiddenOffset, cut_at_damage, cut_at_offset
+from kafkalog_core.ops.truncate.staging import companion_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog_core.findings import Finding
+    from kafkalog_core.ops.repair.context import PartitionFacts
     from kafkalog_core.ops.repair.loss import Loss
-    from kafkalog_core.ops.truncate.as_broker import Completion
+    from kafkalog_core.ops.truncate.as_broker import SwapCompletion
     from kafkalog_core.ops.truncate.cut import Cut
-    from kafkalog_core.ops.truncate.staging import Aftermath, Surroundings
+    from kafkalog_core.ops.truncate.staging import CompanionFiles
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["Answer", "Question", "search"]
+__all__ = ["CutRequest", "PartitionCut", "search"]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class CutRequest:
     """Where to cut: at the batch that holds an offset; else where a broker would, or at the first damage."""
 
     to_offset: int | None = None
@@ -37,13 +38,13 @@ class Question:
 
 
 @dataclass(slots=True)
-class Answer:
+class PartitionCut:
     """What was found of one partition; `cut` null: it is left as it is. With a cut there is what has to follow it."""
 
     partition: Partition
     cut: Cut | None = None
-    completion: Completion | None = None
-    aftermath: Aftermath | None = None
+    completion: SwapCompletion | None = None
+    companions: CompanionFiles | None = None
     findings: list[Finding] = field(default_factory=list)
     refusals: list[Finding] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
@@ -66,13 +67,15 @@ class Answer:
         return found(code, path, topic=topic, partition=number, **details)  # type: ignore[arg-type]
 
 
-def search(partition: Partition, question: Question, around: Surroundings, advance: Callable[[int], None]) -> Answer:
+def search(
+    partition: Partition, request: CutRequest, facts: PartitionFacts, advance: Callable[[int], None]
+) -> PartitionCut:
     """Find the cut of one partition.
 
     Args:
         partition: has segments.
-        question: where to cut.
-        around: what its log directory says of it, the release and the settings.
+        request: where to cut.
+        facts: what its log directory says of it, the release and the settings.
         advance: is told the bytes of its logs, all of them in the end.
     """
     told = 0
@@ -82,30 +85,30 @@ def search(partition: Partition, question: Question, around: Surroundings, advan
         told += size_bytes
         advance(size_bytes)
 
-    answer = Answer(partition)
-    cut, aftermath = _cut(answer, question, around, tell)
-    if cut is not None and not cut.is_empty and (question.as_broker or not _is_blocked(answer)):
-        answer.cut, answer.aftermath = cut, aftermath or aftermath_of(cut, around)
-        _tell(answer, cut, answer.aftermath, around)
+    answer = PartitionCut(partition)
+    cut, companions = _cut(answer, request, facts, tell)
+    if cut is not None and not cut.is_empty and (request.as_broker or not _is_blocked(answer)):
+        answer.cut, answer.companions = cut, companions or companion_files(cut, facts)
+        _tell(answer, cut, answer.companions, facts)
     advance(sum(segment.size_bytes for segment in partition.segments) - told)
     return answer
 
 
 def _cut(
-    answer: Answer, question: Question, around: Surroundings, advance: Callable[[int], None]
-) -> tuple[Cut | None, Aftermath | None]:
-    if question.as_broker:
-        result = cut_as_broker(answer.partition, around, advance)
+    answer: PartitionCut, request: CutRequest, facts: PartitionFacts, advance: Callable[[int], None]
+) -> tuple[Cut | None, CompanionFiles | None]:
+    if request.as_broker:
+        result = cut_as_broker(answer.partition, facts, advance)
         answer.refusals += [result.refusal] if result.refusal is not None else []
         if result.completion is not None:
-            _complete(answer, result.completion, around, cuts_more=result.cuts_more)
-        return result.cut, result.aftermath
-    if question.to_offset is None:
+            _complete(answer, result.completion, facts, cuts_more=result.cuts_more)
+        return result.cut, result.companions
+    if request.to_offset is None:
         return cut_at_damage(answer.partition, advance), None
-    return _at_offset(answer, question.to_offset, around, advance), None
+    return _at_offset(answer, request.to_offset, facts, advance), None
 
 
-def _complete(answer: Answer, completion: Completion, around: Surroundings, *, cuts_more: bool) -> None:
+def _complete(answer: PartitionCut, completion: SwapCompletion, facts: PartitionFacts, *, cuts_more: bool) -> None:
     """Replacements that wait are put in place, as a start does it."""
     answer.completion = completion
     path = answer.partition.path
@@ -118,21 +121,21 @@ def _complete(answer: Answer, completion: Completion, around: Surroundings, *, c
         replaced=", ".join(replaced) or "no log",
     )
     for span in completion.lost:
-        loss = measure_loss(answer.partition, [span], around.high_watermark)
+        loss = measure_loss(answer.partition, [span], facts.high_watermark)
         answer.losses += [loss] if loss is not None else []
     if cuts_more:
         answer.add("truncate.cuts-more", path)
 
 
-def _at_offset(answer: Answer, offset: int, around: Surroundings, advance: Callable[[int], None]) -> Cut | None:
+def _at_offset(answer: PartitionCut, offset: int, facts: PartitionFacts, advance: Callable[[int], None]) -> Cut | None:
     partition = answer.partition
     first_base = partition.segments[0].base_offset
-    start = log_start(around.context.log_start_offset, first_base, is_tiered=False)  # only what is here can be cut
+    start = log_start(facts.context.log_start_offset, first_base, is_tiered=False)  # only what is here can be cut
     if offset < start:
         answer.refuse("truncate.outside", partition.path, offset=start, wanted=offset, start=start)
         return None
     cut = cut_at_offset(partition, offset, advance)
-    if isinstance(cut, Hidden):
+    if isinstance(cut, HiddenOffset):
         answer.refuse("truncate.hidden", cut.path, position=cut.position, damage=cut.reason, wanted=offset)
         return None
     if cut.is_empty and offset > cut.end_offset:
@@ -144,28 +147,26 @@ def _at_offset(answer: Answer, offset: int, around: Surroundings, advance: Calla
     return cut
 
 
-def _is_blocked(answer: Answer) -> bool:
+def _is_blocked(answer: PartitionCut) -> bool:
     """Whether a finished replacement waits, which would bring back what is cut."""
-    others = answer.partition.other_segments
-    waiting = next((other for other in others if other.state is SegmentState.SWAP), None)
+    waiting = waiting_replacement(answer.partition)
     if waiting is not None:
-        path = waiting.files[0].path
-        answer.refuse("truncate.replacement", path, name=os.path.basename(path))
+        answer.refuse("truncate.replacement", waiting.path, name=os.path.basename(waiting.path))
     return waiting is not None
 
 
-def _tell(answer: Answer, cut: Cut, aftermath: Aftermath, around: Surroundings) -> None:
+def _tell(answer: PartitionCut, cut: Cut, companions: CompanionFiles, facts: PartitionFacts) -> None:
     path = answer.partition.path
     answer.add("truncate.cut", path, offset=cut.end_offset, what=_what(cut))
     for spans in _spans(cut):
-        loss = measure_loss(answer.partition, spans, around.high_watermark)
+        loss = measure_loss(answer.partition, spans, facts.high_watermark)
         answer.losses += [loss] if loss is not None else []
-    if aftermath.obstacle is not None:
-        log_path, obstacle = aftermath.obstacle
+    if companions.obstacle is not None:
+        log_path, obstacle = companions.obstacle
         answer.add("truncate.snapshot-not-made", log_path, position=obstacle.position, damage=obstacle.reason)
-    if aftermath.open_transactions:
-        first = min(each.first_offset for each in aftermath.open_transactions)
-        answer.add("truncate.open-transactions", path, offset=first, count=len(aftermath.open_transactions))
+    if companions.open_transactions:
+        first = min(each.first_offset for each in companions.open_transactions)
+        answer.add("truncate.open-transactions", path, offset=first, count=len(companions.open_transactions))
 
 
 def _what(cut: Cut) -> str:

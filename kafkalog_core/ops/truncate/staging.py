@@ -11,7 +11,7 @@ from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TX
 from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.kafka.leader_epochs import EpochCache, read_epoch_file
 from kafkalog_core.kafka.rules import log_start, rules_of
-from kafkalog_core.kafka.snapshots import ProducerLoad, SnapshotFiles, SnapshotOptions
+from kafkalog_core.kafka.snapshots import ProducerLoad, SnapshotFiles
 from kafkalog_core.kafka.start.replay import Reading
 from kafkalog_core.storage.source import Source
 
@@ -20,50 +20,18 @@ if TYPE_CHECKING:
 
     from kafkalog_core.format.layout import Layout
     from kafkalog_core.kafka.leader_epochs import EpochStart
-    from kafkalog_core.kafka.logdir.top_files import PartitionContext
     from kafkalog_core.kafka.producers import OpenTxn
-    from kafkalog_core.kafka.releases import Release
-    from kafkalog_core.kafka.setting_table import TopicSettings
     from kafkalog_core.kafka.start.replay import Obstacle
+    from kafkalog_core.ops.repair.context import PartitionFacts
     from kafkalog_core.ops.truncate.cut import Cut, SegmentCut
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.listing import FileInfo, Segment
 
-__all__ = ["Aftermath", "Surroundings", "aftermath_of", "epochs_after", "stage_cut"]
+__all__ = ["CompanionFiles", "companion_files", "epochs_after", "stage_cut"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What a cut depends on beside the files of the partition.
-
-    Args:
-        context: what the log directory says of it.
-        high_watermark: as checkpointed; null: it is not known.
-        release: whose rules.
-        settings: of the topic.
-        expiration_ms: after which a silent producer is forgotten.
-        expirations_ms: the shortest and the longest one of the releases that the disk may be of.
-        now_ms: the time that counts as now.
-    """
-
-    context: PartitionContext
-    high_watermark: int | None
-    release: Release
-    settings: TopicSettings
-    expiration_ms: int
-    expirations_ms: tuple[int, int]
-    now_ms: int
-
-    @property
-    def snapshot_options(self) -> SnapshotOptions:
-        """How producer snapshots are read and written."""
-        return SnapshotOptions.of_release(
-            self.release, now_ms=self.now_ms, expiration_ms=self.expiration_ms, expirations_ms=self.expirations_ms
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aftermath:
+class CompanionFiles:
     """The small files behind a cut.
 
     Args:
@@ -84,22 +52,22 @@ class Aftermath:
         return self.snapshots is not None and self.snapshots.is_expiration_decisive and bool(self.snapshots.made)
 
 
-def aftermath_of(cut: Cut, around: Surroundings) -> Aftermath:
+def companion_files(cut: Cut, facts: PartitionFacts) -> CompanionFiles:
     """What `UnifiedLog.truncateTo` does to the small files."""
-    epochs = epochs_after(cut, around)
-    if cut.partition.format == "v07" or not rules_of(around.release).has_producers:
-        return Aftermath(epochs=epochs)
+    epochs = epochs_after(cut, facts)
+    if cut.partition.format == "v07" or not rules_of(facts.release).has_producers:
+        return CompanionFiles(epochs=epochs)
     files = SnapshotFiles.of(cut.partition)
-    search = rules_of(around.release).search
-    load = ProducerLoad(files, around.snapshot_options, marks_last_segments=False, search=search)
-    first_base, is_tiered = cut.partition.segments[0].base_offset, around.settings.remote_storage_enable
-    start_offset = log_start(around.context.log_start_offset, first_base, is_tiered=is_tiered)
+    search = rules_of(facts.release).search
+    load = ProducerLoad(files, facts.snapshot_options, marks_last_segments=False, search=search)
+    first_base, is_tiered = cut.partition.segments[0].base_offset, facts.settings.remote_storage_enable
+    start_offset = log_start(facts.context.log_start_offset, first_base, is_tiered=is_tiered)
     start_offset = min(start_offset, cut.end_offset)
     obstacle = load.at_end(_readings(cut), start_offset, cut.end_offset, is_clean=False)
     if obstacle is not None:
-        return Aftermath(epochs=epochs, obstacle=obstacle)
+        return CompanionFiles(epochs=epochs, obstacle=obstacle)
     states = load.at_end_of_log
-    return Aftermath(
+    return CompanionFiles(
         snapshots=files,
         epochs=epochs,
         open_transactions=() if states is None else tuple(states.open_transactions()),
@@ -107,20 +75,20 @@ def aftermath_of(cut: Cut, around: Surroundings) -> Aftermath:
 
 
 def epochs_after(
-    cut: Cut, around: Surroundings, entries: tuple[EpochStart, ...] | None = None
+    cut: Cut, facts: PartitionFacts, entries: tuple[EpochStart, ...] | None = None
 ) -> tuple[str, bytes] | None:
     """Path and content of the leader-epoch-checkpoint behind a cut; null: it stays, or cannot be read.
 
     Args:
         cut: what goes.
-        around: the release.
+        facts: the release.
         entries: those that are to stand there; null: those that are, up to the new end.
     """
     file = read_epoch_file(cut.partition.path)
     if file is None or file.refusal is not None:
         return None
     if entries is None:
-        cache = EpochCache(file.entries, around.release)
+        cache = EpochCache(file.entries, facts.release)
         cache.cut_end(cut.end_offset)
         entries = cache.entries
     if entries == file.entries:
@@ -142,15 +110,15 @@ _ROWS = 1024 * 1024
 _NOT_KEPT = "a broker would not keep it: it lies at or below the start of the log, cannot be read, or is of no segment"
 
 
-def stage_cut(cut: Cut, aftermath: Aftermath | None, stage: Stage) -> None:
+def stage_cut(cut: Cut, companions: CompanionFiles | None, stage: Stage) -> None:
     """Stage all changes in the directory of a partition.
 
     Args:
         cut: what goes.
-        aftermath: the small files; null: nothing is known of them, and snapshots behind the end go.
+        companions: the small files; null: nothing is known of them, and snapshots behind the end go.
         stage: takes the changes.
     """
-    snapshots, epochs = (None, None) if aftermath is None else (aftermath.snapshots, aftermath.epochs)
+    snapshots, epochs = (None, None) if companions is None else (companions.snapshots, companions.epochs)
     directory = cut.partition.path
     like = cut.partition.segments[0].files[0].path
     if cut.new_base is not None:

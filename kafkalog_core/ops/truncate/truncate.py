@@ -10,16 +10,13 @@ from kafkalog_core.findings import found
 from kafkalog_core.format.checkpoint import CheckpointMend, OffsetEntry, parse_offset_entry
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.kafka.assumptions import assumed_of_topic
-from kafkalog_core.kafka.evidence import infer_release
-from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_dir
 from kafkalog_core.kafka.rules import recovery_rules, rules_of
-from kafkalog_core.kafka.settings import read_settings
-from kafkalog_core.ops.pool import Pool
-from kafkalog_core.ops.repair.plan import Outcome, not_assigned
+from kafkalog_core.ops.pool import run_all
+from kafkalog_core.ops.repair.context import distinct_settings, waiting_replacement
+from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.ops.truncate.as_broker import stage_completion
-from kafkalog_core.ops.truncate.search import Question, search
-from kafkalog_core.ops.truncate.staging import Surroundings, stage_cut
-from kafkalog_core.storage.listing import SegmentState
+from kafkalog_core.ops.truncate.search import CutRequest, search
+from kafkalog_core.ops.truncate.staging import stage_cut
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import Source
 from kafkalog_core.text import first_of
@@ -32,9 +29,10 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.logdir.top_files import BrokerDir
     from kafkalog_core.kafka.releases import Release
     from kafkalog_core.kafka.setting_table import Setting
+    from kafkalog_core.ops.repair.context import PartitionFacts
     from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.ops.truncate.cut import Cut
-    from kafkalog_core.ops.truncate.search import Answer
+    from kafkalog_core.ops.truncate.search import PartitionCut
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.partition import Partition
@@ -89,11 +87,9 @@ _NOT_LOOKED_INTO: Final = (
     "every batch is whole, its checksum is right and offsets rise from batch to batch; this command does not look into "
     "batches, which kafkalog verify does"
 )
-_SHARED_BYTES: Final = 64 * 1024 * 1024
-"""Below, starting processes takes longer than reading."""
 
 
-def plan_truncate(request: PlanRequest, stage: Stage, progress: Progress) -> Outcome:
+def plan_truncate(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
     """The planner of `kafkalog truncate`.
 
     Options: `kafka` (of a SettingsRequest), and one of `to_offset` (an offset), `at_damage` and `as_broker` (true).
@@ -112,139 +108,106 @@ class _Planner:
         self._progress = progress
         options = request.options
         to_offset = options.get("to_offset")
-        self._question = Question(
+        self._cut_request = CutRequest(
             to_offset=to_offset if isinstance(to_offset, int) else None, as_broker=bool(options.get("as_broker"))
         )
-        kafka = request.settings
-        self._guess = infer_release(request.site.root, kafka=kafka.kafka)
-        log_dir = request.site.log_dir
-        self._settings = read_settings(kafka, self._guess.release, request.site.log_dir_path, request.site.beside)
-        self._broker_dir: BrokerDir | None = None if log_dir is None else read_broker_dir(log_dir)
-        self._used: dict[tuple[str, object, str], Setting] = {}
+        self._context = request.context()
+        self._used: list[Setting] = []
 
-    def plan(self) -> Outcome:
+    def plan(self) -> PlanReport:
         """Find all cuts, and stage them; `truncation.staging` has the order and its reasons."""
-        site = self._request.site
-        if site.files:
-            raise SelectionError("truncate cuts whole partitions; name the directory of one", path=site.files[0].path)
-        if self._question.to_offset is not None and len(site.partitions) != 1:
-            raise SelectionError("--to-offset is of one log: name one partition directory", path=site.root)
-        answers = list(self._answers())
-        cuts = [(answer.cut, answer.aftermath) for answer in answers if answer.cut is not None]
+        target = self._request.target
+        target.check_no_files("truncate works on whole partitions: name a partition directory")
+        if self._cut_request.to_offset is not None and len(target.partitions) != 1:
+            raise SelectionError("--to-offset applies to one log: name one partition directory", path=target.root)
+        answers = list(self._cuts())
+        cuts = [(answer.cut, answer.companions) for answer in answers if answer.cut is not None]
         ends = {
             (cut.partition.topic, cut.partition.partition): cut.end_offset
             for cut, _ in cuts
-            if self._is_served(cut.partition)
+            if self._context.is_served(cut.partition.name)
         }
         completions = [answer.completion for answer in answers if answer.completion is not None]
         for completion in completions:
             stage_completion(completion, self._stage)
         changed = {answer.partition.path for answer in answers if answer.changes}
-        assigned_otherwise = self._assigned_otherwise()
+        # what the metadata log assigns elsewhere matters only to what a broker will do
+        elsewhere = self._context.assigned_elsewhere if self._cut_request.as_broker else {}
         hidden = [each for each in cuts if self._ends_below_start(each[0])]
-        for cut, aftermath in [each for each in cuts if each not in hidden]:
-            stage_cut(cut, aftermath, self._stage)
+        for cut, companions in [each for each in cuts if each not in hidden]:
+            stage_cut(cut, companions, self._stage)
         self._lower(FileKind.LOG_START_OFFSET, ends)
-        for cut, aftermath in hidden:
-            stage_cut(cut, aftermath, self._stage)
+        for cut, companions in hidden:
+            stage_cut(cut, companions, self._stage)
         for kind in FOLLOWING:
             self._lower(kind, ends)
-        rules: Callable[[Release], object] = _start_rules if self._question.as_broker else _has_producers
+        rules: Callable[[Release], object] = _start_rules if self._cut_request.as_broker else _has_producers
         if completions:
             rules = _replacement_rules
         is_expiration_decisive = any(each is not None and each.is_expiration_decisive for _, each in cuts)
-        expiration = (self._settings.producer_expiration(),) if is_expiration_decisive else ()
-        return Outcome(
+        expiration = (self._context.settings.producer_expiration(),) if is_expiration_decisive else ()
+        guess = self._context.guess
+        return PlanReport(
             findings=(
                 *(finding for answer in answers for finding in answer.findings),
-                *(finding for path, finding in assigned_otherwise.items() if path in changed),
+                *(finding for path, finding in elsewhere.items() if path in changed),
                 *(_of_metadata(cut.partition) for cut, _ in cuts if cut.partition.topic == METADATA_TOPIC),
             ),
             refusals=(
                 *(finding for answer in answers for finding in answer.refusals),
-                *(finding for path, finding in assigned_otherwise.items() if path not in changed),
+                *(finding for path, finding in elsewhere.items() if path not in changed),
             ),
             losses=tuple(loss for answer in answers for loss in answer.losses),
-            settings=(*self._used.values(), *expiration),
+            settings=(*distinct_settings(self._used), *expiration),
             note=_NOT_LOOKED_INTO if self._is_sound(answers) else None,
-            release=self._guess if self._question.as_broker or cuts else None,
-            needs_release=is_expiration_decisive or (bool(cuts or completions) and not self._guess.agree(rules)),
+            release=guess if self._cut_request.as_broker or cuts else None,
+            needs_release=is_expiration_decisive or (bool(cuts or completions) and not guess.agree(rules)),
             assumptions=tuple(dict.fromkeys(each for cut, _ in cuts for each in self._assumed(cut))),
         )
 
-    def _assigned_otherwise(self) -> dict[str, Finding]:
-        """What the metadata log assigns otherwise, where the question is what a broker will do."""
-        site, kafka = self._request.site, self._request.settings.kafka
-        return not_assigned(site, self._settings.server, kafka) if self._question.as_broker else {}
-
-    def _is_sound(self, answers: list[Answer]) -> bool:
+    def _is_sound(self, answers: list[PartitionCut]) -> bool:
         """Whether damage was looked for, and none found."""
-        is_asked = self._question.to_offset is None and not self._question.as_broker
+        is_asked = self._cut_request.to_offset is None and not self._cut_request.as_broker
         return is_asked and not any(answer.cut is not None or answer.refusals for answer in answers)
 
     def _ends_below_start(self, cut: Cut) -> bool:
         """Whether a log ends below its checkpointed log start offset once it is cut."""
-        if self._broker_dir is None or not self._is_served(cut.partition):
-            return False
-        start_offset = self._broker_dir.offset(FileKind.LOG_START_OFFSET, cut.partition.name)
+        start_offset = self._context.offset(FileKind.LOG_START_OFFSET, cut.partition.name)
         return start_offset is not None and start_offset > cut.end_offset
 
     def _assumed(self, cut: Cut) -> Iterator[Assumption]:
         """What a cut rests on: up to 0.10.2 recovery takes a message above max.message.bytes for damage."""
         recoveries = (each.recovery for each in cut.segments)
         if any(each is not None and each.stop == _TOO_LARGE for each in recoveries):
-            yield from assumed_of_topic(self._settings.for_topic(cut.partition.topic), ["max.message.bytes"])
-
-    def _is_served(self, partition: Partition) -> bool:
-        """Whether the offsets in the checkpoints are of this directory."""
-        return self._broker_dir is not None and self._broker_dir.is_served(partition.name)
+            yield from assumed_of_topic(self._context.settings.for_topic(cut.partition.topic), ["max.message.bytes"])
 
     def _lower(self, kind: FileKind, ends: dict[tuple[str | None, int | None], int]) -> None:
-        if self._broker_dir is not None and ends:
-            lower_offsets(self._broker_dir, kind, ends, self._stage)
+        if self._context.broker_dir is not None and ends:
+            lower_offsets(self._context.broker_dir, kind, ends, self._stage)
 
-    def _answers(self) -> Iterator[Answer]:
+    def _cuts(self) -> Iterator[PartitionCut]:
         """All partitions in their order, in several processes where that is worth it."""
         partitions = [
             partition
-            for place in self._request.site.partitions
+            for place in self._request.target.partitions
             if place.name.state is not DirectoryState.DELETE and self._has_log(partition := read_partition(place.path))
         ]
         size_bytes = sum(segment.size_bytes for partition in partitions for segment in partition.segments)
         self._progress.expect(size_bytes)
-        pieces = [(partition, self._question, self._surroundings(partition)) for partition in partitions]
-        jobs = min(self._request.jobs, len(pieces))
-        if jobs < 2 or size_bytes < _SHARED_BYTES:
-            yield from (search(*piece, self._progress.advance) for piece in pieces)
-            return
-        with Pool(jobs, self._progress) as pool:
-            yield from pool.map(search, pieces)
+        pieces = [(partition, self._cut_request, self._facts(partition)) for partition in partitions]
+        return run_all(search, pieces, self._request.jobs, size_bytes, self._progress)
 
     def _has_log(self, partition: Partition) -> bool:
         """Whether there is anything to cut; a start makes segments of replacements that are there alone."""
-        others = partition.other_segments if self._question.as_broker else ()
-        return bool(partition.segments) or any(other.state is SegmentState.SWAP for other in others)
+        is_waiting = self._cut_request.as_broker and waiting_replacement(partition) is not None
+        return bool(partition.segments) or is_waiting
 
-    def _surroundings(self, partition: Partition) -> Surroundings:
-        context, high_watermark = PartitionContext(), None
-        if self._broker_dir is not None:
-            context = self._broker_dir.context(partition.name, as_loaded=self._question.as_broker)
-            if self._is_served(partition):
-                high_watermark = self._broker_dir.offset(FileKind.HIGH_WATERMARK, partition.name)
-        settings = self._settings.for_topic(partition.topic)
-        names = {*(_USED if self._question.as_broker else ()), *(_TIERED if settings.remote_storage_enable else ())}
-        for setting in settings.settings:
-            if setting.name in names:
-                self._used[setting.name, setting.value, setting.origin] = setting
-        return Surroundings(
-            context=context,
-            high_watermark=high_watermark,
-            release=self._guess.release,
-            settings=settings,
-            expiration_ms=self._settings.producer_expiration_ms,
-            expirations_ms=self._settings.producer_expirations_ms(self._guess.candidates),
-            now_ms=self._request.now_ms,
-        )
+    def _facts(self, partition: Partition) -> PartitionFacts:
+        facts = self._context.facts(partition.name, as_loaded=self._cut_request.as_broker)
+        is_tiered = facts.settings.remote_storage_enable
+        names = {*(_USED if self._cut_request.as_broker else ()), *(_TIERED if is_tiered else ())}
+        self._used += [setting for setting in facts.settings.settings if setting.name in names]
+        return facts
 
 
 def _of_metadata(partition: Partition) -> Finding:

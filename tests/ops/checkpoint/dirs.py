@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkalog_core.ops.repair.plan import Draft, PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest, StagedPlan, make_plan
 from tests import build
 
 if TYPE_CHECKING:
@@ -71,24 +72,24 @@ def write_log_dir(path: Path, *, is_clean: bool = False) -> Path:
     return path
 
 
-def draft(*paths: Path, **options: Any) -> Draft:
+def draft(*paths: Path, **options: Any) -> StagedPlan:
     """The plan for one site."""
     given = {"kafka": {"kafka": "4.3"}, "beside": [], "mark_clean": False} | options
     return make_plan(
-        "checkpoint", PlanRequest(site=site_of([str(path) for path in paths]), options=given, now_ms=NOW_MS)
+        "checkpoint", PlanRequest(target=target_dir([str(path) for path in paths]), options=given, now_ms=NOW_MS)
     )
 
 
-def changed(planned: Draft, root: Path) -> list[str]:
+def changed(planned: StagedPlan, root: Path) -> list[str]:
     """Files that a plan changes, below the root."""
     return [os.path.relpath(change.path, root) for change in planned.plan.changes]
 
 
-def lines(planned: Draft, name: str) -> list[Line]:
+def lines(planned: StagedPlan, name: str) -> list[Line]:
     """Lines of one file that a plan changes."""
     return [
         Line(row["line"], row["old"], row["new"])  # type: ignore[arg-type]
-        for chunk in planned.plan.outcome.details
+        for chunk in planned.plan.report.details
         if chunk.table.name == "text_line"
         for row in chunk.rows()
         if str(row["file"]).endswith(f"/{name}")

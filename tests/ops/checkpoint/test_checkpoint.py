@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.ops.repair.apply import apply_draft
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from kafkalog_core.storage.changing.writer import Disk
 from tests import build
 from tests.ops.checkpoint.dirs import CLUSTER, NOW_MS, TOPIC_IDS, Line, changed, draft, lines, write_log_dir
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kafkalog_core.ops.repair.plan import Draft
+    from kafkalog_core.ops.repair.plan import StagedPlan
 
 RECOVERY = "recovery-point-offset-checkpoint"
 WATERMARKS = "replication-offset-checkpoint"
@@ -45,15 +46,15 @@ def clean_dir(tmp_path: Path) -> Path:
     return write_log_dir(tmp_path / "clean", is_clean=True)
 
 
-def codes(planned: Draft) -> tuple[list[str], list[str]]:
+def codes(planned: StagedPlan) -> tuple[list[str], list[str]]:
     """Of findings and of refusals."""
-    outcome = planned.plan.outcome
+    outcome = planned.plan.report
     return [finding.code for finding in outcome.findings], [finding.code for finding in outcome.refusals]
 
 
-def apply(planned: Draft, root: Path, **options: Any) -> None:
+def apply(planned: StagedPlan, root: Path, **options: Any) -> None:
     """Apply a plan; then there is nothing to do."""
-    apply_draft(planned, Disk(), now_ms=NOW_MS)
+    apply_plan(planned, Disk(), now_ms=NOW_MS)
     assert changed(draft(root, **options), root) == []
 
 
@@ -62,7 +63,7 @@ def test_a_healthy_directory_is_shown_and_left(log_dir: Path, clean_dir: Path) -
         planned = draft(path)
         assert changed(planned, path) == []
         assert codes(planned) == ([], [])
-        files = list(planned.plan.outcome.details[0].rows())
+        files = list(planned.plan.report.details[0].rows())
         assert {row["verdict"] for row in files} == {"good"}
         assert len(files) == 5 + 3 * 2
 
@@ -283,11 +284,11 @@ def test_a_mark_where_all_is_as_a_clean_stop_leaves_it(clean_dir: Path) -> None:
 def test_no_mark_without_producer_snapshots(log_dir: Path) -> None:
     planned = draft(log_dir, mark_clean=True)
     assert changed(planned, log_dir) == []
-    refusals = planned.plan.outcome.refusals
+    refusals = planned.plan.report.refusals
     assert [(finding.code, finding.offset) for finding in refusals] == [("snapshot.missing", 100)] * 3
     assert "kafkalog reindex" in (refusals[0].cure or "")
     note = f"it is not marked as stopped cleanly: first kafkalog reindex {log_dir} --apply (3 findings)"
-    assert planned.plan.outcome.note == note
+    assert planned.plan.report.note == note
 
 
 @pytest.mark.parametrize("content", [None, b"", b"0\n"])
@@ -398,11 +399,11 @@ def test_no_mark_where_recovery_would_build_what_is_missing(
     planned = draft(clean_dir, mark_clean=True)
     assert changed(planned, clean_dir) == []
     assert codes(planned)[1] == meant
-    refusals = planned.plan.outcome.refusals
+    refusals = planned.plan.report.refusals
     assert all((finding.cure or "").startswith("kafkalog reindex --apply") for finding in refusals)
-    site = site_of([str(clean_dir)])
-    request = PlanRequest(site=site, options={"kafka": {"kafka": "4.3"}}, now_ms=NOW_MS)
-    apply_draft(make_plan("reindex", request), Disk(), now_ms=NOW_MS)
+    site = target_dir([str(clean_dir)])
+    request = PlanRequest(target=site, options={"kafka": {"kafka": "4.3"}}, now_ms=NOW_MS)
+    apply_plan(make_plan("reindex", request), Disk(), now_ms=NOW_MS)
     assert changed(draft(clean_dir, mark_clean=True), clean_dir)[-1] == MARK
 
 
@@ -414,7 +415,7 @@ def test_releases_before_0_10_1_have_no_time_indexes(clean_dir: Path) -> None:
     (clean_dir / "orders-0" / f"{0:020d}.log").write_bytes(log)
     (clean_dir / "orders-0" / f"{0:020d}.index").touch()
     for kafka, meant in (("0.10.0", []), ("0.10.1", ["segment.timeindex-missing"])):
-        refusals = draft(clean_dir, mark_clean=True, kafka={"kafka": kafka}).plan.outcome.refusals
+        refusals = draft(clean_dir, mark_clean=True, kafka={"kafka": kafka}).plan.report.refusals
         assert [finding.code for finding in refusals if finding.path.endswith(f"{0:020d}.log")] == meant
 
 
@@ -427,7 +428,7 @@ def test_no_mark_while_segments_are_being_exchanged(clean_dir: Path) -> None:
     planned = draft(clean_dir, mark_clean=True)
     assert changed(planned, clean_dir) == []
     assert codes(planned)[1] == ["segment.swap"]
-    assert "without the mark" in (planned.plan.outcome.refusals[0].cure or "")
+    assert "without the mark" in (planned.plan.report.refusals[0].cure or "")
 
 
 @pytest.mark.parametrize("state", ["cleaned", "deleted"])
@@ -451,7 +452,7 @@ def test_no_mark_beside_a_directory_that_is_no_partition(clean_dir: Path, name: 
     (clean_dir / name).mkdir()
     planned = draft(clean_dir, mark_clean=True)
     assert changed(planned, clean_dir) == []
-    (refusal,) = planned.plan.outcome.refusals
+    (refusal,) = planned.plan.report.refusals
     assert (refusal.code, refusal.path) == (code, str(clean_dir / name))
     assert "out of the log directory" in (refusal.cure or "")
 
@@ -465,7 +466,7 @@ def test_no_mark_where_an_aborted_transaction_is_in_no_index(clean_dir: Path) ->
     data += build.txn_marker(0, offset=101, **ids)
     with log.open("ab") as file:
         file.write(data)
-    refusals = draft(clean_dir, mark_clean=True).plan.outcome.refusals
+    refusals = draft(clean_dir, mark_clean=True).plan.report.refusals
     assert "txnindex.missing-entry" in [finding.code for finding in refusals]
 
 
@@ -503,7 +504,7 @@ def test_without_files_of_the_brokers_its_directory_says_whose_they_are(clean_di
     _owned(clean_dir)
     clean_dir.chmod(mode)
     planned = draft(clean_dir, mark_clean=True, kafka={"kafka": "0.8.2"})
-    apply_draft(planned, Disk(), now_ms=NOW_MS)
+    apply_plan(planned, Disk(), now_ms=NOW_MS)
     assert changed(planned, clean_dir) == [RECOVERY]
     assert _rights(clean_dir / RECOVERY) == (*OWNER, meant)
 

@@ -26,7 +26,7 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 def told(log_dir: Path) -> list[tuple[str, str, str]]:
-    return [(finding.code, finding.severity, str(finding.path)) for finding in draft(log_dir).plan.outcome.findings]
+    return [(finding.code, finding.severity, str(finding.path)) for finding in draft(log_dir).plan.report.findings]
 
 
 @pytest.mark.parametrize("name", [RECOVERY, START, WATERMARK, CLEANER])
@@ -34,7 +34,7 @@ def told(log_dir: Path) -> list[tuple[str, str, str]]:
 def test_offsets_of_the_log_and_its_end_are_good(log_dir: Path, name: str, offset: int) -> None:
     (log_dir / name).write_bytes(build.offset_checkpoint([("orders", 0, offset), *GOOD]))
     planned = draft(log_dir)
-    assert (told(log_dir), changed(planned, log_dir), planned.plan.outcome.refusals) == ([], [], ())
+    assert (told(log_dir), changed(planned, log_dir), planned.plan.report.refusals) == ([], [], ())
 
 
 @pytest.mark.parametrize(

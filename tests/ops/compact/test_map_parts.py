@@ -17,9 +17,10 @@ from kafkalog_core.format.index import encode_txn_entry
 from kafkalog_core.format.kernels import constants as n
 from kafkalog_core.kafka.cleaner.offset_map import FilledMap, MapFiller
 from kafkalog_core.kafka.settings import SettingsRequest
-from kafkalog_core.ops.compact.compact import CompactRequest, tasks_of
-from kafkalog_core.ops.compact.simulation import CompactTask, MapPart, merged_map, packed_part, parts_of, simulate
-from kafkalog_core.ops.repair.plan import site_of
+from kafkalog_core.ops.compact.compact import tasks_of
+from kafkalog_core.ops.compact.simulation import MapPart, merged_map, packed_part, parts_of, simulate
+from kafkalog_core.ops.compact.task import CompactRequest, CompactTask
+from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.progress import NO_PROGRESS
 from tests import build
 from tests.scratch import MEMORY
@@ -112,7 +113,7 @@ def a_task(root: Path, release: str = "4.3.1", *, slots: int = 2000) -> CompactT
         kafka=SettingsRequest(kafka=release, topic_assignments=tuple(f"t:{each}" for each in SETTINGS)),
         memory_bytes=24 * slots,
     )
-    [task] = tasks_of(site_of([str(root)]), request)
+    [task] = tasks_of(target_dir([str(root)]), request)
     return task
 
 

@@ -15,14 +15,15 @@ from kafkalog_core.kafka.cleaner.clean import CleanPass
 from kafkalog_core.kafka.evidence import ReleaseGuess
 from kafkalog_core.kafka.releases import Release
 from kafkalog_core.kafka.settings import SettingsRequest
-from kafkalog_core.ops.compact.compact import CompactRequest
 from kafkalog_core.ops.compact.planning import is_certain
+from kafkalog_core.ops.compact.task import CompactRequest
 from kafkalog_core.ops.compact.to_dir import compact_to
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.repair import apply as apply_module
-from kafkalog_core.ops.repair.apply import apply_draft, check_drift, draft_to_apply, is_of_plan, resume
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan, check_drift, is_of_plan, resume, stage_plan
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from kafkalog_core.ops.repair.plan_file import parse_plans, plan_file
 from kafkalog_core.ops.repair.undo import scope_of
 from kafkalog_core.progress import NO_PROGRESS
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog_core.kafka.cleaner.clean import Chunk, Group
-    from kafkalog_core.ops.repair.plan import Draft
+    from kafkalog_core.ops.repair.plan import StagedPlan
     from kafkalog_core.storage.changing.changes import Change
 
 NOW_MS = 5_000_000
@@ -94,14 +95,14 @@ def settings(*assignments: str, kafka: str | None = "4.3") -> dict[str, Any]:
     }
 
 
-def plan(root: Path, *assignments: str, kafka: str | None = "4.3", **options: Any) -> Draft:
+def plan(root: Path, *assignments: str, kafka: str | None = "4.3", **options: Any) -> StagedPlan:
     request = {"kafka": settings(*assignments, kafka=kafka), **options}
-    return make_plan("compact", PlanRequest(site=site_of([str(root)]), options=request, now_ms=NOW_MS))
+    return make_plan("compact", PlanRequest(target=target_dir([str(root)]), options=request, now_ms=NOW_MS))
 
 
-def compacted(root: Path, *assignments: str, disk: Disk | None = None, **options: Any) -> Draft:
+def compacted(root: Path, *assignments: str, disk: Disk | None = None, **options: Any) -> StagedPlan:
     draft = plan(root, *assignments, **options)
-    apply_draft(draft, disk or Disk(), now_ms=NOW_MS)
+    apply_plan(draft, disk or Disk(), now_ms=NOW_MS)
     return draft
 
 
@@ -137,7 +138,7 @@ def test_compacting_twice_changes_nothing_more(log_dir: Path) -> None:
     compacted(log_dir)
     again = plan(log_dir)
     assert again.plan.changes == ()
-    assert again.plan.outcome.note == "left as they are: t-0: no dirty segment lies below what may be cleaned"
+    assert again.plan.report.note == "left as they are: t-0: no dirty segment lies below what may be cleaned"
 
 
 def test_small_groups(log_dir: Path) -> None:
@@ -191,7 +192,7 @@ def test_a_map_that_is_full_takes_several_cleans(log_dir: Path) -> None:
     draft = compacted(log_dir, force=True, memory_bytes=72)
     assert records(log_dir / "t-0") == [(10, "a"), *LAST, (30, "a"), (31, "b")]
     assert checkpoint(log_dir)[2:] == ["t 0 30"]
-    assert draft.plan.outcome.refusals == ()
+    assert draft.plan.report.refusals == ()
 
 
 def test_so_many_cleans(log_dir: Path) -> None:
@@ -223,7 +224,7 @@ def test_a_log_that_is_clean_enough(tmp_path: Path) -> None:
     root = write(tmp_path / "log-dir", checkpoint=20)
     draft = plan(root)
     assert draft.plan.changes == ()
-    assert "min.cleanable.dirty.ratio" in str(draft.plan.outcome.note)
+    assert "min.cleanable.dirty.ratio" in str(draft.plan.report.note)
     compacted(root, force=True)
     assert checkpoint(root)[2:] == ["t 0 30"]
 
@@ -231,16 +232,16 @@ def test_a_log_that_is_clean_enough(tmp_path: Path) -> None:
 def test_logs_that_are_not_compacted(log_dir: Path) -> None:
     (log_dir / CLEANED).write_bytes(build.offset_checkpoint([]))
     request = {"kafka": settings() | {"assignments": []}}
-    draft = make_plan("compact", PlanRequest(site=site_of([str(log_dir)]), options=request, now_ms=NOW_MS))
+    draft = make_plan("compact", PlanRequest(target=target_dir([str(log_dir)]), options=request, now_ms=NOW_MS))
     assert draft.plan.changes == ()
-    assert "cleanup.policy is delete" in str(draft.plan.outcome.note)
+    assert "cleanup.policy is delete" in str(draft.plan.report.note)
 
 
 def test_a_replacement_that_waits_stands_in_the_way(log_dir: Path) -> None:
     partition = log_dir / "t-0"
     shutil.copy(partition / f"{0:020d}.log", partition / f"{0:020d}.log.swap")
     draft = plan(log_dir)
-    assert [finding.code for finding in draft.plan.outcome.refusals] == ["compaction.replacement"]
+    assert [finding.code for finding in draft.plan.report.refusals] == ["compaction.replacement"]
     assert draft.plan.changes == ()
     with pytest.raises(RefusedError, match="waits to take the place"):
         list(written(log_dir, log_dir.parent / "to"))
@@ -372,12 +373,12 @@ def test_a_log_that_changes_while_it_is_read_is_not_cleaned(log_dir: Path, monke
 
 # --- made once --------------------------------------------------------------------------------------------------------
 def request_of(root: Path, kafka: str | None = "4.3") -> PlanRequest:
-    return PlanRequest(site=site_of([str(root)]), options={"kafka": settings(kafka=kafka)}, now_ms=NOW_MS)
+    return PlanRequest(target=target_dir([str(root)]), options={"kafka": settings(kafka=kafka)}, now_ms=NOW_MS)
 
 
-def at_once(root: Path, disk: Disk, undo_to: Path | None = None) -> Draft:
+def at_once(root: Path, disk: Disk, undo_to: Path | None = None) -> StagedPlan:
     where = None if undo_to is None else str(undo_to)
-    return draft_to_apply("compact", request_of(root), disk, undo_to=where, now_ms=NOW_MS, progress=NO_PROGRESS)
+    return stage_plan("compact", request_of(root), disk, undo_to=where, now_ms=NOW_MS, progress=NO_PROGRESS)
 
 
 @pytest.mark.parametrize("is_elsewhere", [False, True])
@@ -394,7 +395,7 @@ def test_what_is_applied_is_made_once(tmp_path: Path, is_elsewhere: bool, monkey
     draft = at_once(two, Disk(), undo_to)
     assert len(passes) == 2
     before = snapshot(two)
-    apply_draft(draft, Disk(), now_ms=NOW_MS)
+    apply_plan(draft, Disk(), now_ms=NOW_MS)
     assert len(passes) == 2
     files = [snapshot(root / "t-0") for root in (one, two)]
     assert files[0] == files[1]
@@ -440,9 +441,7 @@ def test_what_is_made_at_once_and_not_applied_leaves_nothing(log_dir: Path, monk
 def test_a_plan_that_cannot_be_applied_is_not_left_half_made(log_dir: Path) -> None:
     (log_dir / "meta.properties").write_bytes(build.meta_properties({"version": "0", "broker.id": "1"}))
     names_before = sorted(map(str, log_dir.rglob("*")))
-    draft = draft_to_apply(
-        "compact", request_of(log_dir, None), Disk(), undo_to=None, now_ms=NOW_MS, progress=NO_PROGRESS
-    )
+    draft = stage_plan("compact", request_of(log_dir, None), Disk(), undo_to=None, now_ms=NOW_MS, progress=NO_PROGRESS)
     assert any("--kafka VERSION" in obstacle for obstacle in draft.plan.obstacles)
     assert draft.staging is None
     assert sorted(map(str, log_dir.rglob("*"))) == names_before
@@ -450,10 +449,10 @@ def test_a_plan_that_cannot_be_applied_is_not_left_half_made(log_dir: Path) -> N
 
 def test_retention_is_said_to_follow_where_the_policy_has_both(log_dir: Path) -> None:
     both = {"kafka": settings() | {"assignments": ["cleanup.policy=compact,delete", "log.retention.ms=-1"]}}
-    draft = make_plan("compact", PlanRequest(site=site_of([str(log_dir)]), options=both, now_ms=NOW_MS))
-    assert [finding.code for finding in draft.plan.outcome.findings] == ["compaction.retention-follows"]
-    assert draft.plan.outcome.findings[0].severity == "info"
-    assert plan(log_dir).plan.outcome.findings == ()
+    draft = make_plan("compact", PlanRequest(target=target_dir([str(log_dir)]), options=both, now_ms=NOW_MS))
+    assert [finding.code for finding in draft.plan.report.findings] == ["compaction.retention-follows"]
+    assert draft.plan.report.findings[0].severity == "info"
+    assert plan(log_dir).plan.report.findings == ()
 
 
 def test_a_plan_in_a_file_is_carried_out_like_any_other(log_dir: Path) -> None:
@@ -462,6 +461,6 @@ def test_a_plan_in_a_file_is_carried_out_like_any_other(log_dir: Path) -> None:
     assert stored.changes == draft.plan.changes
     again = make_plan(stored.command, stored.request(jobs=1))
     check_drift(stored.changes, again.plan.changes, stored.command_line)
-    apply_draft(again, Disk(), now_ms=NOW_MS)
+    apply_plan(again, Disk(), now_ms=NOW_MS)
     assert is_of_plan(scope_of(str(log_dir)).journal(None), stored)
     assert records(log_dir / "t-0") == [(10, "a"), *LAST, (30, "a"), (31, "b")]

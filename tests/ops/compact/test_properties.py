@@ -15,8 +15,9 @@ from kafkalog_core.ops.dump.dump import dump
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.repair.apply import apply_draft
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from kafkalog_core.storage.changing.writer import Disk
 from tests.build import (
     GZIP,
@@ -133,9 +134,9 @@ class LogDir:
             },
             "memory_bytes": self.log.slots * SLOT_BYTES,
         }
-        draft = make_plan("compact", PlanRequest(site=site_of([str(self.root)]), options=options, now_ms=NOW_MS))
+        draft = make_plan("compact", PlanRequest(target=target_dir([str(self.root)]), options=options, now_ms=NOW_MS))
         if draft.plan.changes:
-            apply_draft(draft, Disk(), now_ms=NOW_MS)
+            apply_plan(draft, Disk(), now_ms=NOW_MS)
         return len(draft.plan.changes)
 
     def forget(self) -> None:

@@ -9,11 +9,12 @@ import pytest
 
 from kafkalog_core.kafka.settings import SettingsRequest
 from kafkalog_core.ops.compact import compact as compact_module
-from kafkalog_core.ops.compact.compact import CompactRequest, compact, tasks_of
+from kafkalog_core.ops.compact.compact import compact, tasks_of
+from kafkalog_core.ops.compact.task import CompactRequest
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.repair.plan import site_of
+from kafkalog_core.ops.repair.context import target_dir
 from tests.build import Record, batch_v2
 from tests.storage.brokers import Appended, write_segment
 
@@ -90,16 +91,17 @@ def test_totals_add_up(log_dir: Path) -> None:
 
 def test_other_processes_say_the_same(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = forecasts(log_dir, biggest=3)
-    monkeypatch.setattr(compact_module, "_SHARED_BYTES", 0)
+    monkeypatch.setattr("kafkalog_core.ops.pool._SHARED_BYTES", 0)
     assert forecasts(log_dir, biggest=3, jobs=2) == alone
 
 
 def test_a_task_for_another_process_is_light(log_dir: Path) -> None:
-    for task in tasks_of(site_of([str(log_dir)]), CompactRequest(targets=(), now_ms=TIME_MS, kafka=KAFKA)):
+    for task in tasks_of(target_dir([str(log_dir)]), CompactRequest(targets=(), now_ms=TIME_MS, kafka=KAFKA)):
         light = task.light()
         assert b"customers-4" not in pickle.dumps(light) or task.partition == 4
-        assert light.broker_dir is not None
-        assert light.broker_dir.log_dir.partitions == ()
+        broker_dir = light.context.broker_dir
+        assert broker_dir is not None
+        assert broker_dir.log_dir.partitions == ()
 
 
 def test_a_log_whose_end_cannot_be_read_is_not_foreseen(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,9 @@ import pytest
 from kafkalog_core.format.index import iter_offset_entries, iter_time_entries, iter_txn_entries
 from kafkalog_core.format.snapshot import decode_snapshot
 from kafkalog_core.kafka.settings import SettingsRequest
-from kafkalog_core.ops.reindex import reindex
-from kafkalog_core.ops.repair.apply import apply_draft
-from kafkalog_core.ops.repair.plan import Plan, PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import Plan, PlanRequest, make_plan
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.source import Source
 from tests.build import (
@@ -46,7 +46,10 @@ FIRST = "00000000000000000000"
 def plan(*paths: Path, kafka: str = "4.3", jobs: int = 1, sets: tuple[str, ...] = (), **options: object) -> Plan:
     settings = asdict(SettingsRequest(kafka=kafka, assignments=sets))
     request = PlanRequest(
-        site=site_of([str(path) for path in paths]), options={"kafka": settings, **options}, now_ms=NOW_MS, jobs=jobs
+        target=target_dir([str(path) for path in paths]),
+        options={"kafka": settings, **options},
+        now_ms=NOW_MS,
+        jobs=jobs,
     )
     return make_plan("reindex", request).plan
 
@@ -54,10 +57,10 @@ def plan(*paths: Path, kafka: str = "4.3", jobs: int = 1, sets: tuple[str, ...] 
 def apply(*paths: Path, kafka: str = "4.3", sets: tuple[str, ...] = (), **options: object) -> Plan:
     """Carry it out; then nothing more is to be done."""
     settings = asdict(SettingsRequest(kafka=kafka, assignments=sets))
-    site = site_of([str(path) for path in paths])
-    request = PlanRequest(site=site, options={"kafka": settings, **options}, now_ms=NOW_MS)
+    site = target_dir([str(path) for path in paths])
+    request = PlanRequest(target=site, options={"kafka": settings, **options}, now_ms=NOW_MS)
     draft = make_plan("reindex", request)
-    apply_draft(draft, Disk(), now_ms=NOW_MS)
+    apply_plan(draft, Disk(), now_ms=NOW_MS)
     assert plan(*paths, kafka=kafka, sets=sets, **options).changes == ()
     return draft.plan
 
@@ -68,7 +71,7 @@ def changes(made: Plan) -> dict[str, str]:
 
 
 def codes(made: Plan) -> list[str]:
-    return [finding.code for finding in (*made.outcome.findings, *made.outcome.refusals)]
+    return [finding.code for finding in (*made.report.findings, *made.report.refusals)]
 
 
 def write(directory: Path, files: Mapping[str, bytes]) -> Path:
@@ -159,7 +162,7 @@ def test_an_index_that_is_right_stays_unless_all_are_asked_for(partition: Path) 
     (partition / f"{FIRST}.index").write_bytes(offset_index([(3, 3 * SIZE), (6, 6 * SIZE)]))
     made = plan(partition)
     assert (made.changes, codes(made), made.is_alarming) == ((), ["reindex.kept"], False)
-    assert "Some indexes (1)" in made.outcome.findings[0].message
+    assert "Some indexes (1)" in made.report.findings[0].message
     made = apply(partition, all=True)
     assert made.changes[0].why == "it is not the one that a recovery writes; 2 entries before, 4 after"
     assert content(partition, "index") == offset_index(ENTRIES)
@@ -183,17 +186,17 @@ def test_settings_and_release_count(partition: Path) -> None:
     assert list(iter_offset_entries(content(partition, "index"))) == [
         (number, number * SIZE) for number in range(1, 10)
     ]
-    settings = {setting.name: (setting.value, setting.origin) for setting in made.outcome.settings}
+    settings = {setting.name: (setting.value, setting.origin) for setting in made.report.settings}
     assert settings["index.interval.bytes"] == (100, "--set")
     assert settings.keys() == {"index.interval.bytes", "segment.index.bytes"}
-    assert str(made.outcome.release and made.outcome.release.release) == "4.3"
+    assert str(made.report.release and made.report.release.release) == "4.3"
 
 
 def test_an_ambiguous_release_must_be_said(partition: Path) -> None:
     (partition / f"{FIRST}.index").unlink()
     settings = asdict(SettingsRequest())
-    request = PlanRequest(site=site_of([str(partition)]), options={"kafka": settings}, now_ms=NOW_MS)
-    assert make_plan("reindex", request).plan.outcome.needs_release
+    request = PlanRequest(target=target_dir([str(partition)]), options={"kafka": settings}, now_ms=NOW_MS)
+    assert make_plan("reindex", request).plan.report.needs_release
 
 
 def test_after_a_crash_what_the_next_start_rebuilds_is_written_too(tmp_path: Path, partition: Path) -> None:
@@ -260,7 +263,7 @@ def test_a_damaged_segment_is_refused_and_the_others_go_on(partition: Path) -> N
     flip(partition / f"{FIRST}.log", 4 * SIZE + 100)
     made = plan(partition)
     assert changes(made) == {"00000000000000000010.index": "create"}
-    (refusal,) = made.outcome.refusals
+    (refusal,) = made.report.refusals
     assert (refusal.code, refusal.position, refusal.offset, refusal.size_bytes) == (
         "reindex.damaged",
         4 * SIZE,
@@ -289,7 +292,7 @@ def test_as_a_broker_it_is_cut(partition: Path) -> None:
     assert (partition / f"{FIRST}.log").stat().st_mtime_ns == modified
     assert list(iter_offset_entries(content(partition, "index"))) == [(2, 2 * SIZE)]
     assert list(iter_time_entries(content(partition, "timeindex"))) == [(1002, 2), (1003, 3)]
-    (loss,) = made.outcome.losses
+    (loss,) = made.report.losses
     assert (loss.first_offset, loss.records, loss.bytes) == (5, 5, 6 * SIZE)
     assert (partition / "00000000000000000010.log").stat().st_size == 10 * SIZE
 
@@ -304,14 +307,14 @@ def test_a_tail_that_an_append_left_is_no_obstacle(partition: Path, tail: bytes)
     assert log.stat().st_size == 10 * SIZE + len(tail)
     first = partition / f"{FIRST}.log"
     first.write_bytes(first.read_bytes() + tail)
-    assert [refusal.path for refusal in plan(partition).outcome.refusals] == [str(first)]
+    assert [refusal.path for refusal in plan(partition).report.refusals] == [str(first)]
 
 
 def test_offsets_that_go_back_are_refused(partition: Path) -> None:
     log = partition / f"{FIRST}.log"
     data = log.read_bytes()
     log.write_bytes(data[: 3 * SIZE] + (1).to_bytes(8, "big") + data[3 * SIZE + 8 :])
-    (refusal,) = plan(partition).outcome.refusals
+    (refusal,) = plan(partition).report.refusals
     assert (refusal.code, refusal.position, refusal.offset) == ("reindex.disorder", 3 * SIZE, 3)
 
 
@@ -331,12 +334,12 @@ def test_offsets_that_go_back_are_refused(partition: Path) -> None:
 )
 def test_what_no_recovery_gets_past(tmp_path: Path, data: bytes, sets: tuple[str, ...], code: str) -> None:
     made = plan(write(tmp_path / "t-0", {f"{FIRST}.log": data}), sets=sets)
-    assert (made.changes, [refusal.code for refusal in made.outcome.refusals]) == ((), [code])
+    assert (made.changes, [refusal.code for refusal in made.report.refusals]) == ((), [code])
 
 
 def test_a_batch_over_kafkalogs_own_limit(tmp_path: Path) -> None:
     made = plan(write(tmp_path / "t-0", {f"{FIRST}.log": batch(0) + batch(1, 5000)}), max_batch_bytes=4000)
-    assert [refusal.code for refusal in made.outcome.refusals] == ["reindex.over-limit"]
+    assert [refusal.code for refusal in made.report.refusals] == ["reindex.over-limit"]
 
 
 def test_a_link_to_an_index_is_not_changed(tmp_path: Path, partition: Path) -> None:
@@ -347,7 +350,7 @@ def test_a_link_to_an_index_is_not_changed(tmp_path: Path, partition: Path) -> N
     (partition / f"{FIRST}.index").symlink_to(elsewhere)
     made = plan(partition)
     assert changes(made) == {"00000000000000000010.index": "create"}
-    (refusal,) = made.outcome.refusals
+    (refusal,) = made.report.refusals
     assert (refusal.code, refusal.path) == ("reindex.unread", str(partition / f"{FIRST}.index"))
 
 
@@ -364,7 +367,7 @@ def test_a_log_that_the_disk_cannot_read(partition: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(Source, "_pread", pread)
     made = plan(partition)
     assert changes(made) == {"00000000000000000010.index": "create"}
-    assert [(refusal.code, refusal.position) for refusal in made.outcome.refusals] == [("reindex.unread", 2 * SIZE)]
+    assert [(refusal.code, refusal.position) for refusal in made.report.refusals] == [("reindex.unread", 2 * SIZE)]
 
 
 # --- overflow ---------------------------------------------------------------------------------------------------------
@@ -621,11 +624,11 @@ def test_several_processes_make_the_same_plan(tmp_path: Path, monkeypatch: pytes
     for number in range(5):
         write(root / f"t-{number}", {f"{FIRST}.log": log_of(0, 10)})
     (root / "t-3" / f"{FIRST}.log").write_bytes(log_of(0, 3) + bytes(50) + log_of(3, 3))
-    monkeypatch.setattr(reindex, "_SHARED_BYTES", 0)
+    monkeypatch.setattr("kafkalog_core.ops.pool._SHARED_BYTES", 0)
     alone, together = plan(root), plan(root, jobs=2)
     assert len(alone.changes) > 8
     assert alone.changes == together.changes
-    assert alone.outcome == together.outcome
+    assert alone.report == together.report
 
 
 def test_much_new_content_goes_through_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -634,7 +637,7 @@ def test_much_new_content_goes_through_files(tmp_path: Path, monkeypatch: pytest
     log = b"".join(message_v1(Record(offset=offset, timestamp_ms=offset, value=b"")) for offset in range(60_000))
     for number in range(2):
         write(root / f"t-{number}", {f"{FIRST}.log": log})
-    monkeypatch.setattr(reindex, "_SHARED_BYTES", 0)
+    monkeypatch.setattr("kafkalog_core.ops.pool._SHARED_BYTES", 0)
     sets = ("log.index.interval.bytes=0",)
     made = plan(root, jobs=2, sets=sets)
     assert [change.size_bytes for change in made.changes[:2]] == [8 * 59_999, 12 * 59_999]

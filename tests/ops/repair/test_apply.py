@@ -16,8 +16,9 @@ import pytest
 from kafkalog_core.errors import AccessError, KafkalogError, NotFoundError, RefusedError
 from kafkalog_core.ops.repair import apply as apply_module
 from kafkalog_core.ops.repair import plan as plan_module
-from kafkalog_core.ops.repair.apply import apply_draft, check_drift, resume
-from kafkalog_core.ops.repair.plan import Outcome, PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan, check_drift, resume
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest, make_plan
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing import file_states, space
 from kafkalog_core.storage.changing import space as permission
@@ -58,20 +59,20 @@ def root(tmp_path: Path) -> Path:
     return make_dir(tmp_path / "log")
 
 
-def write_named(request: PlanRequest, stage: Any, progress: object) -> Outcome:
+def write_named(request: PlanRequest, stage: Any, progress: object) -> PlanReport:
     """A planner that writes the files that its options name."""
     del progress
     names = request.options["names"]
     assert isinstance(names, dict)
     for name, text in names.items():
-        stage.write(f"{request.site.root}/{name}", [text.encode()], why="w", like=f"{request.site.root}/t-0/{LOG}")
-    return Outcome(needs_release=bool(request.options.get("needs_release")))
+        stage.write(f"{request.target.root}/{name}", [text.encode()], why="w", like=f"{request.target.root}/t-0/{LOG}")
+    return PlanReport(needs_release=bool(request.options.get("needs_release")))
 
 
 def write_into(root: Path, disk: Disk | None = None, **names: str) -> Journal:
     named = {name.replace("__", "/"): text for name, text in names.items()}
-    request = PlanRequest(site=site_of([str(root)]), options={"names": named}, now_ms=NOW_MS)
-    return apply_draft(make_plan("truncate", request), disk or Disk(), now_ms=NOW_MS)
+    request = PlanRequest(target=target_dir([str(root)]), options={"names": named}, now_ms=NOW_MS)
+    return apply_plan(make_plan("truncate", request), disk or Disk(), now_ms=NOW_MS)
 
 
 # --- what is kept -----------------------------------------------------------------------------------------------------
@@ -489,7 +490,7 @@ def refused(root: Path, message: str, **options: Any) -> None:
     old = snapshot(root)
     assert any(message in obstacle for obstacle in draft.plan.obstacles), draft.plan.obstacles
     with pytest.raises(RefusedError, match="nothing has been changed"):
-        apply_draft(draft, Disk(), now_ms=NOW_MS)
+        apply_plan(draft, Disk(), now_ms=NOW_MS)
     assert snapshot(root) == old
     assert names_of_ours(root) == []
 
@@ -511,7 +512,7 @@ def test_a_directory_for_the_journal_is_made_with_those_above_it(root: Path, tmp
     assert draft.plan.obstacles == ()
     assert not undo_to.parent.exists()
     old = snapshot(root)
-    apply_draft(draft, Disk(), now_ms=NOW_MS)
+    apply_plan(draft, Disk(), now_ms=NOW_MS)
     assert [path.stat().st_mode & 0o777 for path in (undo_to, undo_to.parent)] == [0o700, 0o700]
     undo_all(root)
     assert snapshot(root) == old
@@ -592,13 +593,13 @@ def test_a_log_that_may_not_be_cut(root: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_release_must_be_known_where_it_matters(root: Path) -> None:
     options = {"names": {"meta.properties": "x"}, "needs_release": True}
-    request = PlanRequest(site=site_of([str(root)]), options=options, now_ms=0)
+    request = PlanRequest(target=target_dir([str(root)]), options=options, now_ms=0)
     (obstacle,) = make_plan("truncate", request).plan.obstacles
     assert "--kafka VERSION" in obstacle
-    nothing = PlanRequest(site=site_of([str(root)]), options={"names": {}, "needs_release": True}, now_ms=0)
+    nothing = PlanRequest(target=target_dir([str(root)]), options={"names": {}, "needs_release": True}, now_ms=0)
     assert make_plan("truncate", nothing).plan.obstacles == ()
     with pytest.raises(RefusedError, match="has nothing to apply"):
-        apply_draft(make_plan("truncate", nothing), Disk(), now_ms=NOW_MS)
+        apply_plan(make_plan("truncate", nothing), Disk(), now_ms=NOW_MS)
 
 
 @pytest.mark.parametrize("name", [INDEX, f"t-0/{LOG}", "t-0/00000000000000000050.log"])
@@ -611,7 +612,7 @@ def test_a_file_that_changes_after_the_plan(root: Path, name: str, is_kept: bool
         file.write(bytes(8))
     old = snapshot(root)
     with pytest.raises(RefusedError, match=r"nothing has been changed\. Make a new plan"):
-        apply_draft(draft, Disk(), now_ms=NOW_MS)
+        apply_plan(draft, Disk(), now_ms=NOW_MS)
     assert snapshot(root) == old
     assert names_of_ours(root) == []
 
@@ -628,7 +629,7 @@ def test_too_much_to_be_kept_is_planned_twice(root: Path) -> None:
     draft = draft_of(root, is_wide=True)
     draft.outline._calls = None
     old = snapshot(root)
-    apply_draft(draft, Disk(), now_ms=NOW_MS)
+    apply_plan(draft, Disk(), now_ms=NOW_MS)
     assert snapshot(root) != old
     apply_undo(plan_undo(scope_of(str(root))), Disk())
     assert snapshot(root) == old

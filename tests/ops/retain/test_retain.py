@@ -20,11 +20,12 @@ from kafkalog_core.kafka.settings import Settings, SettingsRequest
 from kafkalog_core.kafka.snapshots import SnapshotOptions
 from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.results import LoadOptions
-from kafkalog_core.ops.repair.apply import apply_draft
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
+from kafkalog_core.ops.retain.forecaster import RetentionForecaster, RetentionOptions, Scenario
 from kafkalog_core.ops.retain.retain import Retained, RetainRequest, retain
-from kafkalog_core.ops.retain.survey import Scenario, Survey, Wanted
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import read_log_dir
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog_core.kafka.start.results import LoadResult
-    from kafkalog_core.ops.repair.plan import Draft
+    from kafkalog_core.ops.repair.plan import StagedPlan
 
 RELEASE = Release(4, 3)
 NOW_MS = 10**13
@@ -67,12 +68,12 @@ def _options(*assignments: str, **others: Any) -> dict[str, Any]:
     return {"kafka": kafka, **others}
 
 
-def _draft(log_dir: Path, *assignments: str, now_ms: int = NOW_MS, **others: Any) -> Draft:
-    request = PlanRequest(site=site_of([str(log_dir)]), options=_options(*assignments, **others), now_ms=now_ms)
+def _draft(log_dir: Path, *assignments: str, now_ms: int = NOW_MS, **others: Any) -> StagedPlan:
+    request = PlanRequest(target=target_dir([str(log_dir)]), options=_options(*assignments, **others), now_ms=now_ms)
     return make_plan("retain", request)
 
 
-def _shown(draft: Draft, log_dir: Path) -> list[tuple[str, str]]:
+def _shown(draft: StagedPlan, log_dir: Path) -> list[tuple[str, str]]:
     return [(change.kind, change.path.removeprefix(f"{log_dir}/")) for change in draft.plan.changes]
 
 
@@ -121,7 +122,7 @@ def test_where_all_goes_a_new_segment_is_made_before(log_dir: Path) -> None:
 
 def test_what_is_left_is_what_a_broker_leaves(log_dir: Path) -> None:
     before = _files(log_dir)
-    apply_draft(_draft(log_dir, "retention.bytes=1"), Disk(), now_ms=NOW_MS)
+    apply_plan(_draft(log_dir, "retention.bytes=1"), Disk(), now_ms=NOW_MS)
     left = _files(log_dir)
     assert left[STARTS] == build.offset_checkpoint([("other", 3, 7), ("t", 0, 20)])
     assert left[f"t-0/{EPOCHS}"] == build.epoch_checkpoint([(0, 20)])
@@ -148,7 +149,7 @@ def test_a_broker_that_starts_in_between_loses_no_more(
     changes = draft.plan.changes
     whole = tmp_path / "whole"
     shutil.copytree(log_dir, whole)
-    apply_draft(draft, Disk(), now_ms=NOW_MS)
+    apply_plan(draft, Disk(), now_ms=NOW_MS)
     for done in range(len(changes) + 1):
         state = tmp_path / f"state-{done}" / "data"
         shutil.copytree(whole, state)
@@ -171,7 +172,7 @@ def test_a_log_start_inside_of_a_segment_is_checkpointed(log_dir: Path) -> None:
     draft = _draft(log_dir, "retention.ms=-1", log_start_offset=13)
     removed = [("remove", f"t-0/{0:020}.{suffix}") for suffix in ("log", "index", "timeindex")]
     assert _shown(draft, log_dir)[:4] == [*removed, ("replace", STARTS)]
-    apply_draft(draft, Disk(), now_ms=NOW_MS)
+    apply_plan(draft, Disk(), now_ms=NOW_MS)
     assert (log_dir / STARTS).read_bytes() == build.offset_checkpoint([("other", 3, 7), ("t", 0, 13)])
     assert (log_dir / "t-0" / EPOCHS).read_bytes() == build.epoch_checkpoint([(0, 13)])
     assert [segment.base_offset for segment in read_partition(str(log_dir / "t-0")).segments] == [10, 20]
@@ -179,13 +180,13 @@ def test_a_log_start_inside_of_a_segment_is_checkpointed(log_dir: Path) -> None:
 
 def test_an_older_log_start_is_raised_and_a_later_one_stays(log_dir: Path) -> None:
     (log_dir / STARTS).write_bytes(build.offset_checkpoint([("t", 0, 3), ("other", 3, 7)]))
-    apply_draft(_draft(log_dir, "retention.bytes=1"), Disk(), now_ms=NOW_MS)
+    apply_plan(_draft(log_dir, "retention.bytes=1"), Disk(), now_ms=NOW_MS)
     assert (log_dir / STARTS).read_bytes() == build.offset_checkpoint([("t", 0, 20), ("other", 3, 7)])
 
 
 def test_a_checkpoint_that_is_not_there_is_made(log_dir: Path) -> None:
     (log_dir / STARTS).unlink()
-    apply_draft(_draft(log_dir, "retention.bytes=1"), Disk(), now_ms=NOW_MS)
+    apply_plan(_draft(log_dir, "retention.bytes=1"), Disk(), now_ms=NOW_MS)
     assert (log_dir / STARTS).read_bytes() == build.offset_checkpoint([("t", 0, 20)])
 
 
@@ -198,7 +199,7 @@ def test_a_broker_without_time_indexes_makes_none(log_dir: Path) -> None:
     for path in [*log_dir.rglob("*.timeindex"), *log_dir.rglob("*.snapshot"), log_dir / STARTS]:
         path.unlink()
     options = {"kafka": {"kafka": "0.10.0", "assignments": ("retention.bytes=0",)}}
-    draft = make_plan("retain", PlanRequest(site=site_of([str(log_dir)]), options=options, now_ms=NOW_MS))
+    draft = make_plan("retain", PlanRequest(target=target_dir([str(log_dir)]), options=options, now_ms=NOW_MS))
     made = [name for kind, name in _shown(draft, log_dir) if kind == "create"]
     assert made == [f"t-0/{END:020}.{suffix}" for suffix in ("log", "index")]
 
@@ -209,7 +210,7 @@ def test_a_log_that_cannot_be_read_to_its_end_leaves_producers_unknown(log_dir: 
     middle = log_dir / "t-0" / f"{10:020}.log"
     middle.write_bytes(b"\x00" * 8 + b"\xff" * 40)
     draft = _draft(log_dir, "retention.bytes=0")
-    assert "retain.producers-unknown" in [finding.code for finding in draft.plan.outcome.findings]
+    assert "retain.producers-unknown" in [finding.code for finding in draft.plan.report.findings]
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -225,7 +226,7 @@ def test_a_log_start_behind_the_high_watermark(log_dir: Path) -> None:
 
 
 def test_files_and_several_partitions(log_dir: Path) -> None:
-    request = PlanRequest(site=site_of([str(next(log_dir.rglob("*.log")))]), options={}, now_ms=NOW_MS)
+    request = PlanRequest(target=target_dir([str(next(log_dir.rglob("*.log")))]), options={}, now_ms=NOW_MS)
     with pytest.raises(SelectionError, match="whole partitions"):
         make_plan("retain", request)
     write_log(log_dir / "t-1", {0: [(0, 4)]})
@@ -245,8 +246,8 @@ def test_an_uncertain_release_is_asked_for_where_releases_differ(log_dir: Path) 
         path.unlink()
     for policy, needs in (("compact", True), ("delete", False)):
         options = {"kafka": {"assignments": (f"cleanup.policy={policy}",)}, "log_start_offset": 10}
-        draft = make_plan("retain", PlanRequest(site=site_of([str(log_dir)]), options=options, now_ms=NOW_MS))
-        assert draft.plan.outcome.needs_release == needs
+        draft = make_plan("retain", PlanRequest(target=target_dir([str(log_dir)]), options=options, now_ms=NOW_MS))
+        assert draft.plan.report.needs_release == needs
 
 
 @pytest.mark.parametrize(("days", "asks"), [(0.5, False), (3, True), (8, False)])
@@ -259,8 +260,8 @@ def test_an_uncertain_release_is_asked_for_where_it_decides_which_producers_are_
     known = build.Producer(producer_id=7, last_offset=9, timestamp_ms=NOW_MS)
     (log_dir / "t-0" / f"{20:020}.snapshot").write_bytes(build.snapshot([known]))
     kafka = {"assignments": ("retention.bytes=0",), "assume_defaults": True}
-    site, now_ms = site_of([str(log_dir)]), NOW_MS + int(days * 86_400_000)
-    outcome = make_plan("retain", PlanRequest(site=site, options={"kafka": kafka}, now_ms=now_ms)).plan.outcome
+    site, now_ms = target_dir([str(log_dir)]), NOW_MS + int(days * 86_400_000)
+    outcome = make_plan("retain", PlanRequest(target=site, options={"kafka": kafka}, now_ms=now_ms)).plan.report
     assert outcome.release is not None
     assert {Release(3, 3), Release(3, 4)} <= set(outcome.release.candidates)
     assert outcome.needs_release == asks
@@ -275,9 +276,9 @@ def _retain(log_dir: Path, *assignments: str, now_ms: int = NOW_MS, **asked: Any
 def _each(
     log_dir: Path, assignments: tuple[str, ...], now_ms: int, asked: dict[str, Any]
 ) -> Iterator[Retained | Finding]:
-    site = site_of([str(log_dir)])
-    wanted = Wanted(kafka=SettingsRequest(kafka=str(RELEASE), assignments=assignments), now_ms=now_ms)
-    return retain(RetainRequest(site=site, wanted=wanted, **asked), Survey(site, wanted), NO_PROGRESS)
+    site = target_dir([str(log_dir)])
+    wanted = RetentionOptions(kafka=SettingsRequest(kafka=str(RELEASE), assignments=assignments), now_ms=now_ms)
+    return retain(RetainRequest(target=site, wanted=wanted, **asked), RetentionForecaster(site, wanted), NO_PROGRESS)
 
 
 def test_scenarios_beat_all_other_settings(log_dir: Path) -> None:
@@ -323,9 +324,9 @@ def test_compacted_logs_are_checked_by_the_cleaner(log_dir: Path) -> None:
 def test_settings_say_what_they_overrule(log_dir: Path, tmp_path: Path) -> None:
     config = tmp_path / "server.properties"
     config.write_text("log.retention.hours=5\nlog.retention.minutes=7\n")
-    site = site_of([str(log_dir)])
-    wanted = Wanted(kafka=SettingsRequest(kafka="4.3", config=str(config)), now_ms=NOW_MS)
-    (found,) = retain(RetainRequest(site=site, wanted=wanted), Survey(site, wanted), NO_PROGRESS)
+    site = target_dir([str(log_dir)])
+    wanted = RetentionOptions(kafka=SettingsRequest(kafka="4.3", config=str(config)), now_ms=NOW_MS)
+    (found,) = retain(RetainRequest(target=site, wanted=wanted), RetentionForecaster(site, wanted), NO_PROGRESS)
     assert isinstance(found, Retained)
     assert found.forecast.question.rules.retention_ms == 420_000
     assert found.forecast.question.origins["retention.ms"] == (

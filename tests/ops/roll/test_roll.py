@@ -19,7 +19,6 @@ from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.results import LoadOptions
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.repair import broker_files
 from kafkalog_core.ops.roll import roll as roll_module
 from kafkalog_core.ops.roll.forecast import seeded_jitter
 from kafkalog_core.ops.verify.engine import VerifyRequest, verify
@@ -285,7 +284,7 @@ def test_several_processes_find_the_same(log_dir: Path, monkeypatch: pytest.Monk
     for number in range(1, 4):
         shutil.copytree(log_dir / "t-0", log_dir / f"t-{number}")
     alone = rolled(log_dir, **SMALL)
-    monkeypatch.setattr(roll_module, "_SHARED_BYTES", 0)
+    monkeypatch.setattr("kafkalog_core.ops.pool._SHARED_BYTES", 0)
     request = roll_module.RollRequest(
         targets=tuple(resolve([str(log_dir)])),
         kafka=SettingsRequest(kafka="4.3", assignments=("internal.segment.bytes=2000", "index.interval.bytes=500")),
@@ -520,16 +519,18 @@ def test_several_log_directories_and_files(log_dir: Path, tmp_path: Path) -> Non
     request = roll_module.RollRequest(
         targets=tuple(resolve([str(log_dir), str(other)])), to=str(tmp_path / "new"), kafka=SettingsRequest(kafka="4.3")
     )
-    with pytest.raises(SelectionError, match="parts of one"):
+    with pytest.raises(SelectionError, match="one log directory from one"):
         list(roll_module.roll(request, Report()))
     stray = tmp_path / "logs3" / f"t-2.{'b' * 32}-stray"
     shutil.copytree(log_dir / "t-0", stray)
     (tmp_path / "logs3/meta.properties").touch()
-    refused(tmp_path / "logs3", "no partition of these", SelectionError)
+    refused(tmp_path / "logs3", "a broker serves none of these", SelectionError)
 
 
 def test_a_broker_that_runs(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_files, "lock_holder", lambda _: Holder("process 4711 (java)", "broker"))
+    monkeypatch.setattr(
+        "kafkalog_core.ops.repair.copied_files.lock_holder", lambda _: Holder("process 4711 (java)", "broker")
+    )
     refused(log_dir, "held by process 4711", LockedError)
 
 

@@ -25,7 +25,8 @@ from kafkalog_core.kafka.snapshots import SnapshotOptions
 from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.results import LoadOptions
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from kafkalog_core.ops.truncate.truncate import plan_truncate
 from kafkalog_core.ops.verify.engine import VerifyRequest, verify
 from kafkalog_core.progress import NO_PROGRESS
@@ -53,7 +54,7 @@ from tests.ops.truncate.truncating import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkalog_core.ops.repair.plan import Draft, Outcome
+    from kafkalog_core.ops.repair.plan import PlanReport, StagedPlan
     from tests.ops.truncate.truncating import Batch
 
 SEGMENTS = {
@@ -104,7 +105,7 @@ def test_what_is_below_the_batch_of_the_offset_stays(root: Path, offset: int) ->
     end = kept[-1][1] + 1 if kept else 0
     is_inside = offset % 5 != 0
     assert codes(draft) == ["truncate.whole-batch"] * is_inside + ["truncate.cut"]
-    loss = draft.plan.outcome.losses[0]
+    loss = draft.plan.report.losses[0]
     assert (loss.first_offset, loss.next_offset, loss.records) == (end, END, END - end)
     assert loss.committed_records == max(0, 40 - end)
     assert (loss.first_timestamp_ms, loss.max_timestamp_ms) == (1000 + end, 1000 + END - 1)
@@ -122,14 +123,14 @@ def test_an_offset_beyond_the_end_is_refused(root: Path, offset: int, tail: byte
         file.write(tail)
     draft = plan(root / "t-0", to_offset=offset)
     assert (draft.plan.changes, codes(draft), draft.plan.is_alarming) == ((), ["truncate.beyond-end"], True)
-    assert f"ends at offset {END} and cannot be cut at offset {offset}" in draft.plan.outcome.refusals[0].message
+    assert f"ends at offset {END} and cannot be cut at offset {offset}" in draft.plan.report.refusals[0].message
 
 
 def test_an_offset_below_the_log_start_is_refused(root: Path) -> None:
     (root / STARTS).write_bytes(build.offset_checkpoint([("t", 0, 12)]))
     draft = plan(root / "t-0", to_offset=7)
     assert (draft.plan.changes, codes(draft)) == ((), ["truncate.outside"])
-    assert "starts at offset 12" in draft.plan.outcome.refusals[0].message
+    assert "starts at offset 12" in draft.plan.report.refusals[0].message
 
 
 def test_a_log_start_inside_of_the_batch_is_lowered_first(root: Path) -> None:
@@ -185,7 +186,7 @@ def test_any_log_and_any_offset(sizes: list[list[int]], data: st.DataObject) -> 
         draft = cut(root / "t-0", to_offset=wanted)
         kept = [each for batches in segments.values() for each in batches if each[1] < wanted]
         assert batches_of(root / "t-0") == kept
-        assert sum(loss.records or 0 for loss in draft.plan.outcome.losses) == offset - (kept[-1][1] + 1 if kept else 0)
+        assert sum(loss.records or 0 for loss in draft.plan.report.losses) == offset - (kept[-1][1] + 1 if kept else 0)
 
 
 # --- the small files --------------------------------------------------------------------------------------------------
@@ -256,11 +257,11 @@ def test_the_release_is_asked_for_where_it_decides_whether_a_producer_is_kept(
     for path in (root / "t-0").glob("*.log"):
         log(root, int(path.stem), "timeindex").touch()
 
-    def planned(kafka: str | None, **options: Any) -> Outcome:
+    def planned(kafka: str | None, **options: Any) -> PlanReport:
         options["kafka"] = {"kafka": kafka}
         return make_plan(
-            "truncate", PlanRequest(site=site_of([str(root)]), options=options, now_ms=now_ms)
-        ).plan.outcome
+            "truncate", PlanRequest(target=target_dir([str(root)]), options=options, now_ms=now_ms)
+        ).plan.report
 
     lose(root)
     for options in ({"at_damage": True}, {"as_broker": True}):
@@ -285,7 +286,7 @@ def test_snapshots_at_the_first_local_offset_of_a_tiered_log_stay(root: Path, is
     draft = plan(root, at_damage=True, topic_assignments=topics)
     gone = {Path(change.path).name for change in draft.plan.changes if change.kind == "remove"}
     assert (f"{20:020d}.snapshot" in gone) is not is_tiered
-    told = {setting.name for setting in draft.plan.outcome.settings}
+    told = {setting.name for setting in draft.plan.report.settings}
     assert ("remote.storage.enable" in told) is is_tiered
 
 
@@ -307,7 +308,7 @@ def test_transactions_whose_end_goes_are_told(root: Path) -> None:
     write_log(root / "t-0", {20: [batch(20, 24, **fields), marker, (26, 29)]})
     draft = cut(root / "t-0", to_offset=25)
     assert codes(draft) == ["truncate.cut", "truncate.open-transactions"]
-    loss = draft.plan.outcome.losses[0]
+    loss = draft.plan.report.losses[0]
     assert (loss.records, loss.producers, loss.transactions) == (4 + 10, 1, 0), "a marker is no record"
 
 
@@ -326,7 +327,7 @@ def test_a_checkpoint_that_a_broker_refuses_is_left_alone(root: Path) -> None:
     (root / WATERMARKS).write_bytes(b"0\n7\nt 0 40\n")
     draft = cut(root / "t-0", to_offset=30)
     assert (root / WATERMARKS).read_bytes() == b"0\n7\nt 0 40\n"
-    assert draft.plan.outcome.losses[0].committed_records is None
+    assert draft.plan.report.losses[0].committed_records is None
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------
@@ -334,7 +335,7 @@ def test_the_first_damage_ends_the_log(root: Path) -> None:
     lose(root)
     draft = cut(root, at_damage=True)
     assert batches_of(root / "t-0") == ALL[:5]
-    loss = draft.plan.outcome.losses[0]
+    loss = draft.plan.report.losses[0]
     assert (loss.first_offset, loss.records, loss.committed_records) == (30, 20, 10), "the bad one is not counted"
     assert "high watermark" in (loss.cure or "")
     assert draft.plan.is_alarming
@@ -375,19 +376,19 @@ def test_a_torn_tail_is_no_loss(root: Path) -> None:
         file.write(batch(50, 54)[:-3])
     draft = cut(root, at_damage=True)
     assert batches_of(root / "t-0") == ALL
-    assert (draft.plan.outcome.losses, draft.plan.is_alarming) == ((), False)
+    assert (draft.plan.report.losses, draft.plan.is_alarming) == ((), False)
 
 
 def test_a_bad_batch_alone_is_a_loss_though_nothing_can_be_counted(root: Path) -> None:
     flip(log(root, 40), len(batch(40, 44)) + 70)
-    loss = cut(root, at_damage=True).plan.outcome.losses[0]
+    loss = cut(root, at_damage=True).plan.report.losses[0]
     assert (loss.first_offset, loss.records, loss.bytes) == (None, 0, len(batch(45, 49)))
 
 
 def test_no_damage_leaves_nothing_to_do(root: Path) -> None:
     draft = plan(root, at_damage=True)
     assert (draft.plan.changes, codes(draft)) == ((), [])
-    assert "does not look into batches" in (draft.plan.outcome.note or "")
+    assert "does not look into batches" in (draft.plan.report.note or "")
 
 
 def test_a_waiting_replacement_would_bring_it_back(root: Path) -> None:
@@ -434,7 +435,7 @@ def test_without_an_index_a_segment_is_cut_alone(root: Path) -> None:
     log(root, 20, "index").unlink()
     draft = cut(root, as_broker=True)
     assert batches_of(root / "t-0") == [*ALL[:5], *ALL[8:]], "a hole"
-    assert draft.plan.outcome.losses[0].records == 10
+    assert draft.plan.report.losses[0].records == 10
 
 
 def test_a_log_that_ends_below_its_start_goes(root: Path) -> None:
@@ -448,7 +449,7 @@ def test_offsets_that_go_back_empty_the_segment(root: Path) -> None:
     write_log(root / "t-0", {20: [(36, 39), (33, 35), (30, 32), (27, 29), (24, 26), (20, 23)]})
     draft = cut(root, as_broker=True)
     assert batches_of(root / "t-0") == ALL[:4]
-    assert draft.plan.outcome.losses[0].bytes > 0
+    assert draft.plan.report.losses[0].bytes > 0
 
 
 def test_a_broker_that_stops_cuts_nothing(root: Path) -> None:
@@ -485,7 +486,7 @@ def test_offsets_of_the_served_directory_stay(root: Path, ending: str, options: 
     draft = cut(root, **options)
     assert (batches_of(other), batches_of(root / "t-0")) == ([(0, 4)], ALL)
     assert {name: (root / name).read_bytes() for name in before} == before
-    assert draft.plan.outcome.losses[0].committed_records is None, "what is committed is in the other directory"
+    assert draft.plan.report.losses[0].committed_records is None, "what is committed is in the other directory"
 
 
 def test_offsets_of_a_future_directory_alone_are_its_own(root: Path) -> None:
@@ -493,7 +494,7 @@ def test_offsets_of_a_future_directory_alone_are_its_own(root: Path) -> None:
     (root / RECOVERY).write_bytes(build.offset_checkpoint([("t", 0, 50)]))
     flip(root / f"t-0.{ID}-future" / f"{20:020d}.log", len(batch(20, 24)) + 70)
     draft = cut(root, at_damage=True)
-    assert draft.plan.outcome.losses[0].committed_records == 10
+    assert draft.plan.report.losses[0].committed_records == 10
     assert (root / RECOVERY).read_bytes() == build.offset_checkpoint([("t", 0, 25)])
 
 
@@ -582,13 +583,13 @@ def test_a_start_in_between_loses_no_more(root: Path, tmp_path: Path, options: d
         assert set(goal) <= set(kept), draft.plan.changes[count]
 
 
-def interrupted(draft: Draft, root: Path, copy: Path, count: int) -> Path:
+def interrupted(draft: StagedPlan, root: Path, copy: Path, count: int) -> Path:
     """A copy of the directory with the first changes of a plan."""
     shutil.copytree(root, copy)
     request = draft.plan.request
-    moved = site_of([str(copy) if request.site.is_whole else str(copy / "t-0")])
+    moved = target_dir([str(copy) if request.target.is_whole else str(copy / "t-0")])
     stage: Any = Interrupted(count)
-    plan_truncate(replace(request, site=moved), stage, NO_PROGRESS)
+    plan_truncate(replace(request, target=moved), stage, NO_PROGRESS)
     return copy
 
 
@@ -620,7 +621,7 @@ def test_one_place_is_named(root: Path, wrong: list[str]) -> None:
 
 
 def test_several_logs_at_once_in_several_processes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalog_core.ops.truncate.truncate._SHARED_BYTES", 0)
+    monkeypatch.setattr("kafkalog_core.ops.pool._SHARED_BYTES", 0)
     write_log(root / "u-0", SEGMENTS)
     lose(root)
     flip(root / "u-0" / f"{40:020d}.log", 70)
@@ -646,5 +647,5 @@ def test_records_inside_of_old_compressed_messages_are_counted(tmp_path: Path) -
     (partition / f"{0:020d}.log").write_bytes(
         data + build.message_v1(build.Record(offset=9, timestamp_ms=1, value=b""))
     )
-    loss = plan(partition, kafka="0.10.2", to_offset=3).plan.outcome.losses[0]
+    loss = plan(partition, kafka="0.10.2", to_offset=3).plan.report.losses[0]
     assert (loss.records, loss.committed_records) == (7, 0)

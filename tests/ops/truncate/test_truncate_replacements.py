@@ -38,7 +38,7 @@ def left(root: Path) -> list[str]:
 
 
 def lost(root: Path) -> list[tuple[int | None, int | None, int | None]]:
-    found = plan(root, as_broker=True).plan.outcome.losses
+    found = plan(root, as_broker=True).plan.report.losses
     return [(each.first_offset, each.next_offset, each.records) for each in found]
 
 
@@ -131,7 +131,7 @@ def test_the_log_of_a_replacement_takes_the_place_of_what_it_overlaps(root: Path
     swap(root, 20, (20, 24))
     draft = apply_all(root, as_broker=True, kafka=kafka)
     assert codes(draft) == ["truncate.completes"]
-    assert [(each.first_offset, each.next_offset, each.records) for each in draft.plan.outcome.losses] == [(25, 40, 15)]
+    assert [(each.first_offset, each.next_offset, each.records) for each in draft.plan.report.losses] == [(25, 40, 15)]
     assert batches_of(root / "t-0") == [(0, 4), (5, 9), (20, 24), (40, 44), (45, 49)]
     assert left(root) == []
     assert plan(root, as_broker=True, kafka=kafka).plan.changes == ()
@@ -157,7 +157,7 @@ def test_up_to_2_8_a_segment_that_reaches_into_it_goes_too(root: Path) -> None:
 
 
 def lost_of(root: Path, kafka: str) -> list[tuple[int | None, int | None, int | None]]:
-    found = plan(root, as_broker=True, kafka=kafka).plan.outcome.losses
+    found = plan(root, as_broker=True, kafka=kafka).plan.report.losses
     return [(each.first_offset, each.next_offset, each.records) for each in found]
 
 
@@ -209,7 +209,7 @@ def test_a_torn_batch_at_the_last_index_entry_hides_the_segment(long: Path) -> N
     log.write_bytes(log.read_bytes()[: position + 30])
     draft = plan(long, as_broker=True)
     assert codes(draft) == ["truncate.end-lost"]
-    (refusal,) = draft.plan.outcome.refusals
+    (refusal,) = draft.plan.report.refusals
     assert "takes offset 100" in refusal.message
     assert "up to offset 129" in refusal.message
     apply_all(long, at_damage=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkalog_core.ops.repair.apply import apply_draft
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from kafkalog_core.storage.changing.writer import Disk
 from tests import build
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from kafkalog_core.ops.repair.plan import Draft
+    from kafkalog_core.ops.repair.plan import StagedPlan
 
 NOW_MS = 2_000_000
 RECOVERY = "recovery-point-offset-checkpoint"
@@ -70,7 +71,7 @@ def write_tops(root: Path, *, is_clean: bool = False, **offsets: Iterable[tuple[
     return root
 
 
-def plan(path: Path, *, kafka: str = "4.3", topic_assignments: Sequence[str] = (), **options: Any) -> Draft:
+def plan(path: Path, *, kafka: str = "4.3", topic_assignments: Sequence[str] = (), **options: Any) -> StagedPlan:
     """A plan of truncate."""
     assignments = [f"log.index.interval.bytes={INTERVAL}"]
     request = {
@@ -80,18 +81,18 @@ def plan(path: Path, *, kafka: str = "4.3", topic_assignments: Sequence[str] = (
         "topic_assignments": list(topic_assignments),
     }
     return make_plan(
-        "truncate", PlanRequest(site=site_of([str(path)]), options={"kafka": request, **options}, now_ms=NOW_MS)
+        "truncate", PlanRequest(target=target_dir([str(path)]), options={"kafka": request, **options}, now_ms=NOW_MS)
     )
 
 
-def cut(path: Path, **options: Any) -> Draft:
+def cut(path: Path, **options: Any) -> StagedPlan:
     """Plan and apply; then there is nothing to do."""
     draft = plan(path, **options)
     if draft.plan.changes:
-        apply_draft(draft, Disk(), now_ms=NOW_MS)
+        apply_plan(draft, Disk(), now_ms=NOW_MS)
     again = plan(path, **options)
     assert again.plan.changes == ()
-    assert again.plan.outcome.losses == ()
+    assert again.plan.report.losses == ()
     return draft
 
 
@@ -113,6 +114,6 @@ def names(partition: Path) -> list[str]:
     return sorted(f"{int(path.stem)}{path.suffix}" for path in partition.iterdir() if path.stem.isdigit())
 
 
-def codes(draft: Draft) -> list[str]:
+def codes(draft: StagedPlan) -> list[str]:
     """Of what was found and refused."""
-    return [finding.code for finding in (*draft.plan.outcome.findings, *draft.plan.outcome.refusals)]
+    return [finding.code for finding in (*draft.plan.report.findings, *draft.plan.report.refusals)]

@@ -13,7 +13,8 @@ from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, resolve
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, sites_of
+from kafkalog_core.ops.repair.context import target_dirs
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from kafkalog_core.ops.verify.logdir import LogDirs
 from tests.build import Record, batch_v2, meta_properties
 from tests.ops.truncate.truncating import write_log
@@ -210,11 +211,11 @@ def test_truncate_as_broker_says_what_verify_says(tmp_path: Path) -> None:
             if cut:
                 log = next((log_dir / f"{'u' if len(log_dirs) > 1 else 't'}-0").glob("*.log"))
                 log.write_bytes(log.read_bytes() + b"torn")
-            sites = sites_of(resolve([str(path) for path in log_dirs]))
+            sites = target_dirs(resolve([str(path) for path in log_dirs]))
             (site,) = (site for site in sites if site.root == str(log_dir))
-            request = PlanRequest(site=site, options={"as_broker": True}, now_ms=0)
+            request = PlanRequest(target=site, options={"as_broker": True}, now_ms=0)
             plan = make_plan("truncate", request).plan
-            outcome = plan.outcome
+            outcome = plan.report
             assert [each for each in (*outcome.findings, *outcome.refusals) if each.code == code] == [told]
             assert plan.is_alarming
             assert bool(plan.changes) == cut
@@ -299,9 +300,9 @@ def test_a_node_id_that_is_not_the_one_of_the_node_that_registered_the_directory
         meta = path / "meta.properties"
         command = f"sed -i.before s/^node.id=.*/node.id=1/ {meta}"
         assert command in {each.next_command for each in told}
-        (site,) = (site for site in sites_of(resolve([str(each) for each in paths])) if site.root == str(path))
-        plan = make_plan("truncate", PlanRequest(site=site, options={"as_broker": True}, now_ms=0)).plan
-        assert [each.code for each in plan.outcome.refusals] == ["meta.other-node-id"]
+        (site,) = (site for site in target_dirs(resolve([str(each) for each in paths])) if site.root == str(path))
+        plan = make_plan("truncate", PlanRequest(target=site, options={"as_broker": True}, now_ms=0)).plan
+        assert [each.code for each in plan.report.refusals] == ["meta.other-node-id"]
 
 
 def test_a_directory_that_was_moved_to_another_node(tmp_path: Path) -> None:

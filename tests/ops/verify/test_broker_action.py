@@ -71,8 +71,8 @@ def test_verify_and_truncate_say_the_same(tmp_path: Path, kafka: str, is_clean: 
     finding = disk.found("batch.crc-mismatch", kafka)
     action = finding.broker_action or ""
     planned = plan(disk.root, kafka=kafka, as_broker=True).plan
-    refusals = {one.code for one in planned.outcome.refusals}
-    lost = sum(loss.bytes for loss in planned.outcome.losses)
+    refusals = {one.code for one in planned.report.refusals}
+    lost = sum(loss.bytes for loss in planned.report.losses)
     if "truncate.broker-stops" in refusals:
         assert action.startswith("Does not start")
         assert finding.severity == "error"

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import KafkalogError, UnfinishedError
-from kafkalog_core.ops.repair.apply import apply_draft, resume
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.apply import apply_plan, resume
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import CountingDisk, DyingDisk, FailingDisk, Killed, snapshot
@@ -21,7 +22,7 @@ from tools.fuzz.memory import check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog_core.ops.repair.plan import Draft, Json
+    from kafkalog_core.ops.repair.plan import Json, StagedPlan
     from kafkalog_core.ops.repair.undo import Scope
 
 __all__ = ["repaired"]
@@ -87,13 +88,13 @@ class _Repair:
             fill_disk()
         return path
 
-    def draft(self, root: str) -> Draft:
+    def draft(self, root: str) -> StagedPlan:
         """Plan. Raises KafkalogError."""
         command, options = self._options.command
         policy = "compact" if command == "compact" else "delete"
         assignments = [*_ASSIGNMENTS, f"cleanup.policy={policy}"]
         kafka = {"kafka": "4.3", "assignments": assignments, "assume_defaults": True}
-        request = PlanRequest(site=site_of([root]), options={"kafka": kafka, **options}, now_ms=_NOW_MS)
+        request = PlanRequest(target=target_dir([root]), options={"kafka": kafka, **options}, now_ms=_NOW_MS)
         undo_to = self._undo_to if self._options.way == "--undo-to" else None
         return make_plan(command, request, undo_to=undo_to, keeps_undo=self._options.way != "--no-undo")
 
@@ -102,7 +103,7 @@ class _Repair:
         draft = self.draft(root)
         if not draft.plan.changes or draft.plan.obstacles:
             return False
-        apply_draft(draft, disk, now_ms=_NOW_MS)
+        apply_plan(draft, disk, now_ms=_NOW_MS)
         return True
 
     def scope(self, root: str) -> Scope:

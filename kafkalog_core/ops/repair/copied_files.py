@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.logdir import LogDir
 
-__all__ = ["check_not_running", "check_untouched", "copy_beside", "copy_directory", "copy_file", "write_broker_files"]
+__all__ = [
+    "check_not_running",
+    "check_untouched",
+    "checkpointed_offsets",
+    "copy_beside",
+    "copy_directory",
+    "copy_file",
+    "write_broker_files",
+]
 
 
 def copy_beside(new: NewTree, directory: str, name: str, kind: FileKind) -> None:
@@ -75,11 +83,11 @@ def write_broker_files(
         is_whole: every log is known to be whole. Where it is not, a broker recovers from where it would have done it
             in the other directory.
     """
-    flushed = ends if is_whole else _known(broker_dir, FileKind.RECOVERY_POINT) or {}
+    flushed = ends if is_whole else checkpointed_offsets(broker_dir, FileKind.RECOVERY_POINT) or {}
     points = {key: min(flushed[key], ends[key]) for key in ends if key in flushed}
     new.add(fixed_file_name(FileKind.RECOVERY_POINT), _text(points))
     for kind in _AT_MOST_THE_END:
-        known = _known(broker_dir, kind)
+        known = checkpointed_offsets(broker_dir, kind)
         if kind is FileKind.CLEANER_OFFSET and cleaned is not None:
             known = {**cleaned} or None
         if known is not None:
@@ -94,8 +102,8 @@ def write_broker_files(
         new.add(fixed_file_name(FileKind.CLEAN_SHUTDOWN), mark)
 
 
-def _known(broker_dir: BrokerDir | None, kind: FileKind) -> dict[Key, int] | None:
-    """What a checkpoint says; null: there is none that a broker reads."""
+def checkpointed_offsets(broker_dir: BrokerDir | None, kind: FileKind) -> dict[Key, int] | None:
+    """Return the offsets in a checkpoint, by topic and partition; None: there is none, or a broker refuses it."""
     text = None if broker_dir is None else broker_dir.offsets.get(kind)
     if text is None or text.is_refused:
         return None

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MENDED_BY_PLAN",
-    "Sheet",
+    "PlanRows",
     "change_row",
     "counted_changes",
-    "list_sheet",
-    "plan_sheet",
-    "prune_sheet",
-    "undo_sheet",
+    "rows_of_list",
+    "rows_of_plan",
+    "rows_of_prune",
+    "rows_of_undo",
 ]
 
 
@@ -56,7 +56,7 @@ _FOR_GOOD: Final = "nothing is kept to take it back"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sheet:
+class PlanRows:
     """The rows of one plan, by kind; `spaces` are of its `plan` row, `details` the command's own."""
 
     plan: Row
@@ -83,23 +83,23 @@ class Sheet:
                 yield RowChunk(table, rows)
 
 
-def plan_sheet(plan: Plan, journal: Journal | None = None) -> Sheet:
+def rows_of_plan(plan: Plan, journal: Journal | None = None) -> PlanRows:
     """Return the rows of a plan, or, with the journal of its run, of what has been done."""
-    outcome, root = plan.outcome, plan.request.site.root
+    report, root = plan.report, plan.request.target.root
     state = _state(plan, journal)
-    release = outcome.release
+    release = report.release
     row: Row = {
         "command": plan.command,
         "root": root,
         "state": state,
-        "message": "; ".join(text for text in (outcome.note, _message(plan, state, journal)) if text is not None),
+        "message": "; ".join(text for text in (report.note, _message(plan, state, journal)) if text is not None),
         "changes": len(plan.changes),
         "needed_bytes": sum(space.needed_bytes for space in plan.spaces) if plan.changes else None,
         "free_bytes": _tightest(plan.spaces),
         "release": None if release is None else str(release.release),
         "is_release_certain": None if release is None else release.is_certain,
         "release_evidence": None if release is None else "\n".join(release.evidence),
-        "assumptions": "\n".join(each.sentence for each in outcome.assumptions) or None if plan.changes else None,
+        "assumptions": "\n".join(each.sentence for each in report.assumptions) or None if plan.changes else None,
         "obstacles": "\n".join(plan.obstacles) or None,
         "run": None if journal is None or not plan.keeps_undo else journal.run,
         "undo": None if journal is None or not plan.keeps_undo else undo_command(leading_directory(journal), journal),
@@ -107,16 +107,16 @@ def plan_sheet(plan: Plan, journal: Journal | None = None) -> Sheet:
         "keeps_undo": plan.keeps_undo,
         "next_command": _refused_command(plan),
     }
-    return Sheet(
+    return PlanRows(
         plan=row,
-        settings=tuple(_setting_row(setting) for setting in outcome.settings),
-        losses=tuple(_loss_row(asdict(loss)) for loss in outcome.losses),
+        settings=tuple(_setting_row(setting) for setting in report.settings),
+        losses=tuple(_loss_row(asdict(loss)) for loss in report.losses),
         findings=tuple(
-            _finding_row(finding, is_done=journal is not None) for finding in (*outcome.findings, *outcome.refusals)
+            _finding_row(finding, is_done=journal is not None) for finding in (*report.findings, *report.refusals)
         ),
         changes=tuple(change_row(change, is_done=journal is not None) for change in plan.changes),
         spaces=plan.spaces,
-        details=outcome.details,
+        details=report.details,
     )
 
 
@@ -173,20 +173,20 @@ def _finding_row(finding: Finding, *, is_done: bool) -> Row:
 def _state(plan: Plan, journal: Journal | None) -> str:
     if journal is not None:
         return "applied"
-    if plan.obstacles or (plan.outcome.refusals and not plan.changes):
+    if plan.obstacles or (plan.report.refusals and not plan.changes):
         return "refused"
     return "planned" if plan.changes else "nothing"
 
 
 def _refused_command(plan: Plan) -> str | None:
     """Return the command that the first refusal names; that which applies a plan is known to the command line only."""
-    named = (refusal.next_command for refusal in plan.outcome.refusals)
+    named = (refusal.next_command for refusal in plan.report.refusals)
     return next((command for command in named if command is not None), None)
 
 
 def _message(plan: Plan, state: str, journal: Journal | None) -> str:
     kinds = [change.kind for change in plan.changes]
-    root, lost = plan.request.site.root, _lost(plan.outcome.losses)
+    root, lost = plan.request.target.root, _lost(plan.report.losses)
     if journal is not None:
         done = f"{counted_changes(kinds)} in {root}{lost}"
         if not plan.keeps_undo:
@@ -204,7 +204,7 @@ def _message(plan: Plan, state: str, journal: Journal | None) -> str:
 
 
 def _nothing_done(plan: Plan, state: str) -> str:
-    root, left = plan.request.site.root, len(plan.outcome.refusals)
+    root, left = plan.request.target.root, len(plan.report.refusals)
     if state == "nothing":
         return f"nothing to do in {root}"
     if not left:
@@ -230,7 +230,7 @@ _UNDO: Final = "undo"
 _PRUNE: Final = "prune"
 
 
-def undo_sheet(plan: UndoPlan, *, is_done: bool) -> Sheet:
+def rows_of_undo(plan: UndoPlan, *, is_done: bool) -> PlanRows:
     """What taking a run back would do, or has done."""
     journal, root = plan.journal, plan.scope.root
     counts = counted_changes(plan.kinds, "" if is_done else "would be ")
@@ -256,10 +256,10 @@ def undo_sheet(plan: UndoPlan, *, is_done: bool) -> Sheet:
     kinds = zip(rows, plan.kinds, strict=True)
     changes = tuple(change | {"kind": kind} for change, kind in kinds)
     left = tuple(_kept_row(path, size_bytes, why, is_done=is_done) for path, size_bytes, why in plan.left)
-    return Sheet(plan=row, changes=(*changes, *left), spaces=plan.spaces)
+    return PlanRows(plan=row, changes=(*changes, *left), spaces=plan.spaces)
 
 
-def prune_sheet(plan: PrunePlan, *, is_done: bool, freed_bytes: int | None = None) -> Sheet:
+def rows_of_prune(plan: PrunePlan, *, is_done: bool, freed_bytes: int | None = None) -> PlanRows:
     """What would be freed, or has been. `freed_bytes`: what it was, where it is gone already."""
     root = plan.scope.root
     journals = (*(_journal_row(journal) for journal in plan.journals), *(_remains_row(each) for each in plan.remains))
@@ -277,7 +277,7 @@ def prune_sheet(plan: PrunePlan, *, is_done: bool, freed_bytes: int | None = Non
         message += f". {_given_up_sentence(each, is_done=is_done)}"
     if plan.kept:
         message += ". " + "; ".join(plan.kept)
-    return Sheet(
+    return PlanRows(
         plan=_plan_row(_PRUNE, root, state, message, count, ()),
         journals=() if is_done else journals,
         changes=tuple(row for each in plan.given_up for row in _given_up_rows(each, is_done=is_done)),
@@ -325,7 +325,7 @@ def _file_row(path: str) -> Row:
     return {"file": path, "topic": around.topic, "partition": around.partition}
 
 
-def list_sheet(scope: Scope) -> Sheet:
+def rows_of_list(scope: Scope) -> PlanRows:
     """The journals that there are."""
     root = scope.root if scope.partition is None else scope.partition
     rows = [_journal_row(journal) for journal in scope.found.journals]
@@ -334,7 +334,7 @@ def list_sheet(scope: Scope) -> Sheet:
     count = len(rows)
     message = f"{count} {'journal' if count == 1 else 'journals'} in {root}" if count else f"no journal in {root}"
     obstacles = tuple(interrupted_sentence(journal) for journal in scope.interrupted())
-    return Sheet(plan=_plan_row("list", root, "listed", message, 0, obstacles), journals=tuple(rows))
+    return PlanRows(plan=_plan_row("list", root, "listed", message, 0, obstacles), journals=tuple(rows))
 
 
 def _plan_row(command: str, root: str, state: str, message: str, changes: int, obstacles: tuple[str, ...]) -> Row:

@@ -6,7 +6,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
-from functools import cached_property
 from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Self, TypeVar, cast
@@ -15,22 +14,18 @@ from kafkalog_core.errors import RefusedError, SelectionError, SettingError, Sto
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.format.textfile import parse_int64
-from kafkalog_core.kafka.evidence import infer_release
 from kafkalog_core.kafka.logdir.segment_views import PartitionView, check_now, read_partition_view
-from kafkalog_core.kafka.logdir.top_files import read_broker_dir
 from kafkalog_core.kafka.retention.forecast import Question, forecast
 from kafkalog_core.kafka.retention.rules import Judgement, check_broker_keys, check_settings, retention_rules
 from kafkalog_core.kafka.setting_table import SETTINGS
-from kafkalog_core.kafka.settings import parse_assignment, read_settings
-from kafkalog_core.ops.repair.plan import not_assigned
-from kafkalog_core.storage.listing import SegmentState
+from kafkalog_core.kafka.settings import parse_assignment
+from kafkalog_core.ops.repair.context import distinct_settings, read_context, waiting_replacement
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import code_of_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kafkalog_core.kafka.evidence import ReleaseGuess
     from kafkalog_core.kafka.logdir.segment_views import SegmentView
     from kafkalog_core.kafka.logdir.top_files import BrokerDir
     from kafkalog_core.kafka.releases import Release
@@ -38,18 +33,18 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.retention.rules import Policy
     from kafkalog_core.kafka.setting_table import Setting, TopicSettings
     from kafkalog_core.kafka.settings import Settings, SettingsRequest
-    from kafkalog_core.ops.repair.plan import Site
+    from kafkalog_core.ops.repair.context import TargetDir
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.logdir import PartitionPath
 
 __all__ = [
-    "Look",
-    "Outcome",
+    "RetentionForecaster",
+    "RetentionOptions",
     "Scenario",
-    "Survey",
-    "Wanted",
+    "ScenarioResult",
+    "ViewTask",
     "load_policies",
-    "look",
+    "read_view",
     "settings_of",
     "totals",
     "under",
@@ -117,7 +112,7 @@ _TIERED: Final = ("remote.storage.enable", "remote.log.copy.disable", "local.ret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class RetentionOptions:
     """What is asked of retention.
 
     Args:
@@ -133,33 +128,26 @@ class Wanted:
     log_start_offset: int | None = None
 
 
-class Survey:
+class RetentionForecaster:
     """One site.
 
     Args:
-        site: where.
+        target: the directory, and what is named in it.
         wanted: what is asked.
 
     Raises SettingError, SelectionError for files by themselves, StorageError.
     """
 
-    def __init__(self, site: Site, wanted: Wanted) -> None:
-        if site.files:
-            raise SelectionError("retention is of whole partitions; name a directory", path=site.files[0].path)
-        if wanted.log_start_offset is not None and len(site.partitions) != 1:
-            raise SelectionError("--log-start-offset is of one log: name one partition directory", path=site.root)
-        self.site = site
-        self.guess: ReleaseGuess = infer_release(site.root, kafka=wanted.kafka.kafka)
-        log_dir = site.log_dir
-        self.settings: Settings = read_settings(wanted.kafka, self.guess.release, site.log_dir_path, site.beside)
-        self.broker_dir: BrokerDir | None = None if log_dir is None else read_broker_dir(log_dir)
+    def __init__(self, target: TargetDir, wanted: RetentionOptions) -> None:
+        target.check_no_files("retention works on whole partitions: name a partition directory")
+        if wanted.log_start_offset is not None and len(target.partitions) != 1:
+            raise SelectionError(
+                "--log-start-offset applies to one log: name one partition directory", path=target.root
+            )
+        self.context = read_context(target, wanted.kafka, wanted.now_ms)
+        _ = self.context.settings  # settings that cannot be read are an error before anything is read
         self._wanted = wanted
         self._policies = load_policies(wanted.policies)
-
-    @cached_property
-    def strays(self) -> dict[str, Finding]:
-        """Partitions that the broker does not keep at its next start, by path: nothing is deleted of them by then."""
-        return not_assigned(self.site, self.settings.server, self._wanted.kafka.kafka)
 
     def forecasts(self, progress: Progress, jobs: int = 1) -> Iterator[Forecast | Finding]:
         """A forecast of each partition that a broker serves or fills, and what is to be said of others.
@@ -174,39 +162,40 @@ class Survey:
         threads = ThreadPoolExecutor(jobs)
         try:
             seen = []
-            for each in threads.map(look, self.looks()):
+            for each in threads.map(read_view, self.view_tasks()):
                 progress.advance(0)
                 seen.append(each)
         finally:
             threads.shutdown(cancel_futures=True)
-        yield from self.foreseen(seen)
+        yield from self.forecasts_of(seen)
 
-    def looks(self) -> Iterator[Look]:
+    def view_tasks(self) -> Iterator[ViewTask]:
         """What there is to be looked at. Raises SettingError for settings that no broker takes."""
-        for place in self.site.partitions:
+        context = self.context
+        for place in context.target.partitions:
             name = place.name
             if name.state not in _SERVED:
                 continue
-            topic = self.settings.for_topic(name.topic)
+            topic = context.settings.for_topic(name.topic)
             if name.topic != METADATA_TOPIC:
-                check_broker_keys(self.settings, name.topic)
-                check_settings(topic, self.guess.release)
-            yield Look(place=place, topic=topic, broker_dir=self.broker_dir, release=self.guess.release)
+                check_broker_keys(context.settings, name.topic)
+                check_settings(topic, context.release)
+            yield ViewTask(place=place, topic=topic, broker_dir=context.broker_dir, release=context.release)
 
-    def foreseen(self, seen: Iterable[PartitionView | Finding]) -> Iterator[Forecast | Finding]:
-        """The forecasts, of what came of all looks, in their order. Raises RefusedError as `forecasts` does."""
+    def forecasts_of(self, seen: Iterable[PartitionView | Finding]) -> Iterator[Forecast | Finding]:
+        """The forecasts, of what came of all view_tasks, in their order. Raises RefusedError as `forecasts` does."""
         known = [each if isinstance(each, Finding) else self._question(each) for each in seen]
         check_now((each.view for each in known if isinstance(each, Question)), self._wanted.now_ms)
         for each in known:
             yield each if isinstance(each, Finding) else forecast(each)
 
     def _question(self, view: PartitionView) -> Question:
-        topic = self.settings.for_topic(view.topic)
+        topic = self.context.settings.for_topic(view.topic)
         self._check_start(view)
         return Question(
             view=view,
             topic=topic,
-            rules=retention_rules(topic, self.settings),
+            rules=retention_rules(topic, self.context.settings),
             now_ms=self._wanted.now_ms,
             custom=self._policies,
             log_start_offset=self._start_of(view),
@@ -215,7 +204,7 @@ class Survey:
 
     def _origin(self, setting: Setting, topic: TopicSettings) -> str:
         """Where a value comes from, by which key, and which others it overrules."""
-        said = self.settings.said(setting.name, topic.topic)
+        said = self.context.settings.said(setting.name, topic.topic)
         if not said:
             return setting.source
         key = said[0][0]
@@ -241,7 +230,7 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class ViewTask:
     """A partition that is to be looked at, in this process or another one."""
 
     place: PartitionPath
@@ -249,14 +238,14 @@ class Look:
     broker_dir: BrokerDir | None
     release: Release
 
-    def light(self) -> Look:
+    def light(self) -> ViewTask:
         """The same without what the log directory says of other partitions."""
         around = None if self.broker_dir is None else self.broker_dir.only(self.place.name)
         return replace(self, broker_dir=around)
 
 
-def look(asked: Look) -> PartitionView | Finding:
-    """The segments of a partition; a finding where nothing of it can be foreseen."""
+def read_view(asked: ViewTask) -> PartitionView | Finding:
+    """The segments of a partition; a finding where nothing of it can be forecasts_of."""
     place, name = asked.place, asked.place.name
     where = {"topic": name.topic, "partition": name.partition}
     if name.topic == METADATA_TOPIC:
@@ -269,14 +258,14 @@ def look(asked: Look) -> PartitionView | Finding:
     if view is None:
         problem = "it is of Kafka 0.7" if partition.format == "v07" else "its last segment cannot be read"
         problem = problem if partition.segments else "it has no segment"
-        return found("retain.not-foreseen", place.path, problem=problem, **where)  # type: ignore[arg-type]
+        return found("retain.not-forecasts_of", place.path, problem=problem, **where)  # type: ignore[arg-type]
     first = _comes_first(view)
-    return view if first is None else found("retain.not-foreseen", place.path, problem=first, **where)  # type: ignore[arg-type]
+    return view if first is None else found("retain.not-forecasts_of", place.path, problem=first, **where)  # type: ignore[arg-type]
 
 
 def _comes_first(view: PartitionView) -> str | None:
     """Why the next start of a broker makes another log of it first; null: it does not, as far as can be seen."""
-    if any(segment.state is SegmentState.SWAP for segment in view.partition.other_segments):
+    if waiting_replacement(view.partition) is not None:
         return "a replacement waits to take the place of segments, and a broker that starts puts it there first"
     if view.log_start_offset > view.end_offset:
         start, end = view.log_start_offset, view.end_offset
@@ -292,10 +281,7 @@ def settings_of(topic: TopicSettings) -> list[Setting]:
 
 def used_settings(topics: Iterable[TopicSettings]) -> tuple[Setting, ...]:
     """What counted, each value and origin once."""
-    used = {
-        (setting.name, setting.value, setting.origin): setting for topic in topics for setting in settings_of(topic)
-    }
-    return tuple(used.values())
+    return distinct_settings(setting for topic in topics for setting in settings_of(topic))
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +311,7 @@ class Scenario:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ScenarioResult:
     """What stays of one partition, or of all of them (`topic` null), in one scenario; null: as things are."""
 
     scenario: str | None
@@ -354,7 +340,7 @@ class Outcome:
             new_log_start_offset=forecast.checked.log.start_offset,
         )
 
-    def plus(self, other: Outcome) -> Outcome:
+    def plus(self, other: ScenarioResult) -> ScenarioResult:
         """The sum of several partitions."""
         return replace(
             self,
@@ -379,11 +365,11 @@ def under(question: Question, settings: Settings, scenario: Scenario) -> Forecas
     return forecast(replace(question, topic=topic, rules=retention_rules(topic, changed)))
 
 
-def totals(outcomes: Iterable[Outcome]) -> list[Outcome]:
+def totals(outcomes: Iterable[ScenarioResult]) -> list[ScenarioResult]:
     """What the scenarios come to, over all partitions, in their order."""
-    sums: dict[str | None, Outcome] = {}
+    sums: dict[str | None, ScenarioResult] = {}
     for outcome in outcomes:
-        sums[outcome.scenario] = sums.get(outcome.scenario, Outcome(scenario=outcome.scenario)).plus(outcome)
+        sums[outcome.scenario] = sums.get(outcome.scenario, ScenarioResult(scenario=outcome.scenario)).plus(outcome)
     return list(sums.values())
 
 

@@ -28,7 +28,16 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.logdir.top_files import BrokerDir
     from kafkalog_core.storage.logdir import PartitionPath
 
-__all__ = ["MAX_TEXT_BYTES", "Mend", "MetaSources", "Verdict", "mend_meta", "mend_topic_id", "read_text", "why"]
+__all__ = [
+    "MAX_TEXT_BYTES",
+    "FileRepair",
+    "MetaSources",
+    "Verdict",
+    "read_text",
+    "repair_meta",
+    "repair_topic_id",
+    "why",
+]
 
 
 Verdict = Literal["good", "mended", "left", "missing"]
@@ -39,7 +48,7 @@ MAX_TEXT_BYTES: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mend:
+class FileRepair:
     """One text file.
 
     Args:
@@ -121,7 +130,9 @@ class MetaSources:
     registered_dirs: Callable[[str | None], Sequence[str]]
 
 
-def mend_meta(broker_dir: BrokerDir, findings: tuple[Finding, ...], sources: Callable[[], MetaSources]) -> Mend | None:
+def repair_meta(
+    broker_dir: BrokerDir, findings: tuple[Finding, ...], sources: Callable[[], MetaSources]
+) -> FileRepair | None:
     """What becomes of the file; null: there is none, and none is missed.
 
     Args:
@@ -132,7 +143,7 @@ def mend_meta(broker_dir: BrokerDir, findings: tuple[Finding, ...], sources: Cal
     meta, path = broker_dir.meta, broker_dir.meta_path
     if meta is None and not findings:
         return None
-    mend = Mend(
+    mend = FileRepair(
         path=path,
         kind=FileKind.META_PROPERTIES,
         entries=None if meta is None else len(meta.contents.properties),
@@ -159,7 +170,7 @@ class _Meta:
         self._bad: dict[int, str] = {line.line: line.problem for line in self._file.malformed}
         self._new: dict[str, tuple[str, str]] = {}
 
-    def mended(self, mend: Mend) -> Mend:
+    def mended(self, mend: FileRepair) -> FileRepair:
         """New content, checked with the rules of a broker; else a refusal that says what is missing."""
         version = self._version()
         id_key = _VERSIONS[version]
@@ -246,7 +257,7 @@ _TOPIC_IDS_CODES: Final = frozenset(
 )
 
 
-def mend_topic_id(place: PartitionPath, ids: Callable[[], TopicIds], *, is_expected: bool) -> Mend | None:
+def repair_topic_id(place: PartitionPath, ids: Callable[[], TopicIds], *, is_expected: bool) -> FileRepair | None:
     """What becomes of the file; null: there is none, and none is missed.
 
     `is_expected`: the broker is one that does not know a partition without the file for its own. `ids` is asked where
@@ -262,7 +273,7 @@ def mend_topic_id(place: PartitionPath, ids: Callable[[], TopicIds], *, is_expec
     missing = found("partition-metadata.missing", file.path, topic=topic, partition=place.name.partition)
     findings = (missing,) if text is None else text.findings
     entries = None if text is None else len(text.contents.properties)
-    mend = Mend(
+    mend = FileRepair(
         path=file.path,
         kind=FileKind.PARTITION_METADATA,
         topic=topic,

@@ -56,7 +56,7 @@ _CUT: Final = (
     "Cut the log where the recovery of a broker would, or copy the partition from a healthy replica; then mark the "
     "directory."
 )
-_VERIFY: Final = "Mend it first: kafkalog verify says how. Without the mark a broker recovers by itself."
+_VERIFY: Final = "FileRepair it first: kafkalog verify says how. Without the mark a broker recovers by itself."
 _SWAP: Final = "Start the broker without the mark: it puts the file in its place, and a clean stop marks the directory."
 _JOURNAL: Final = "Move it out of the log directory, to where it came from; then mark the directory."
 _JOURNAL_LOADED: Final = "Takes {name} for a partition, as the name ends with a number: loads it, or sets it aside."

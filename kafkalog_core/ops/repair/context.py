@@ -1,0 +1,362 @@
+"""What planners and forecasts know of one log directory: its release, its settings, its checkpoints.
+
+Every planner and every forecast is given a `DirContext`. So they agree on the release, on the settings and on where
+each came from, and what holds for several commands (such as which partitions a broker does not keep) is stated once.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from kafkalog_core.errors import DeniedError, SelectionError
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
+from kafkalog_core.kafka.cluster_assignments import DirectoryOwners, metadata_path, read_topic_id
+from kafkalog_core.kafka.cluster_dirs import NamedDirs, related_dirs
+from kafkalog_core.kafka.evidence import infer_release
+from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_dir
+from kafkalog_core.kafka.settings import read_settings
+from kafkalog_core.kafka.snapshots import SnapshotOptions
+from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, resolve
+from kafkalog_core.storage.listing import SegmentState, list_directory, stat_path
+from kafkalog_core.storage.logdir import BROKER_KINDS, is_broker_dir, read_log_dir
+from kafkalog_core.storage.source import denial, may_list
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.format.names import DirectoryName
+    from kafkalog_core.kafka.evidence import ReleaseGuess
+    from kafkalog_core.kafka.logdir.top_files import BrokerDir
+    from kafkalog_core.kafka.releases import Release
+    from kafkalog_core.kafka.setting_table import Setting, TopicSettings
+    from kafkalog_core.kafka.settings import Settings, SettingsRequest
+    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.storage.listing import FileInfo
+    from kafkalog_core.storage.logdir import LogDir, PartitionPath
+    from kafkalog_core.storage.partition import Partition
+
+__all__ = [
+    "DirContext",
+    "PartitionFacts",
+    "TargetDir",
+    "distinct_settings",
+    "only_target_dir",
+    "read_context",
+    "stray_first",
+    "target_dir",
+    "target_dirs",
+    "waiting_replacement",
+]
+
+_TOP_KINDS: Final = BROKER_KINDS | {FileKind.KRAFT_SNAPSHOT}
+"""Kinds of the files at the top of a log directory that decide what a broker does with the partitions; not its lock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetDir:
+    """One directory, and what a command line names in it: the unit of planning. Each log directory gets one plan.
+
+    Args:
+        root: path of the log directory; outside of one, of the partition directory or the directory of a single file.
+        log_dir: the log directory as it was read; None: the files are outside of any.
+        partitions: partition directories that are named as a whole.
+        files: files that are named singly; none of them is in one of `partitions`.
+        is_whole: whether the whole log directory is named.
+        named_dirs: all log directories named with it: others of the same cluster may hold settings of its topics.
+    """
+
+    root: str
+    log_dir: LogDir | None
+    partitions: tuple[PartitionPath, ...]
+    files: tuple[FileTarget, ...] = ()
+    is_whole: bool = False
+    named_dirs: NamedDirs = field(default_factory=NamedDirs)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Paths from which `target_dir` makes the same value again."""
+        if self.is_whole:
+            return (self.root,)
+        return (*(place.path for place in self.partitions), *(file.path for file in self.files))
+
+    def check_no_files(self, advice: str) -> None:
+        """Raise SelectionError with this advice if a file is named singly, for commands that take whole partitions."""
+        if self.files:
+            raise SelectionError(advice, path=self.files[0].path)
+
+
+# Not slotted: cached properties keep their values in __dict__.
+@dataclass(frozen=True, kw_only=True)
+class DirContext:
+    """What planners and forecasts know of one target directory.
+
+    Args:
+        target: the directory, and what is named in it.
+        request: release and settings as the command line gives them.
+        now_ms: the time that counts as now, in milliseconds since 1970.
+        guess: the release whose rules count, with the evidence.
+        broker_dir: the log directory with its checkpoints; None: outside of any.
+    """
+
+    target: TargetDir
+    request: SettingsRequest
+    now_ms: int
+    guess: ReleaseGuess
+    broker_dir: BrokerDir | None
+
+    @property
+    def release(self) -> Release:
+        """The release whose rules count."""
+        return self.guess.release
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings that count, and where each came from. Raises SettingError, NotFoundError or AccessError."""
+        log_dir = self.target.log_dir
+        path = None if log_dir is None else log_dir.path
+        return read_settings(self.request, self.release, path, self.target.named_dirs)
+
+    @property
+    def snapshot_options(self) -> SnapshotOptions:
+        """How producer snapshots are read and written."""
+        return SnapshotOptions.of_release(
+            self.release,
+            now_ms=self.now_ms,
+            expiration_ms=self.settings.producer_expiration_ms,
+            expirations_ms=self.settings.producer_expirations_ms(self.guess.candidates),
+        )
+
+    @cached_property
+    def assigned_elsewhere(self) -> dict[str, Finding]:
+        """Findings on what the metadata log assigns to another broker or directory, by the path of what they are about.
+
+        A KRaft broker that starts does not keep such a partition: once the log is loaded it renames the directory to
+        NAME-stray, so that nothing is appended to it, and neither the cleaner nor retention touches it.
+        """
+        target = self.target
+        if target.log_dir is None:
+            return {}
+        own = target.log_dir.path
+        _, dirs = related_dirs(own, target.named_dirs, self.settings.server)
+        together = frozenset(each.path for each in dirs)
+        owners = target.named_dirs.once(("owners", together), lambda: DirectoryOwners(each.path for each in dirs))
+        found = {own: owners.other_node(own)}
+        assignments = owners.assignments(owners.of_same_node(own), kafka=self.request.kafka)
+        if assignments is not None and found[own] is None:
+            served = [place for place in target.partitions if place.name.state is DirectoryState.CURRENT]
+            held = [(place, topic_id) for place in served if (topic_id := read_topic_id(place)) is not None]
+            bare = [(place, None) for place in served if not os.path.lexists(metadata_path(place))]
+            found |= {place.path: assignments.stray(place, topic_id) for place, topic_id in (*held, *bare)}
+            found[own] = assignments.other_directory(own, held)
+        return {path: finding for path, finding in found.items() if finding is not None}
+
+    def is_served(self, name: DirectoryName) -> bool:
+        """Return whether the offsets in the checkpoints are those of this partition directory."""
+        return self.broker_dir is not None and self.broker_dir.is_served(name)
+
+    def offset(self, kind: FileKind, name: DirectoryName) -> int | None:
+        """Return the offset that a checkpoint has for a partition directory; None: it has none for this directory."""
+        if self.broker_dir is None or not self.broker_dir.is_served(name):
+            return None
+        return self.broker_dir.offset(kind, name)
+
+    def facts(self, name: DirectoryName, *, as_loaded: bool = False) -> PartitionFacts:
+        """Return what is known of one partition. `as_loaded`: see `BrokerDir.context`."""
+        broker_dir = self.broker_dir
+        return PartitionFacts(
+            context=PartitionContext() if broker_dir is None else broker_dir.context(name, as_loaded=as_loaded),
+            high_watermark=self.offset(FileKind.HIGH_WATERMARK, name),
+            release=self.release,
+            settings=self.settings.for_topic(name.topic),
+            snapshot_options=self.snapshot_options,
+            now_ms=self.now_ms,
+        )
+
+    def only(self, name: DirectoryName) -> DirContext:
+        """Return the context without what it knows of other partitions, to be sent to another process."""
+        if self.broker_dir is None or name.topic is None or name.partition is None:
+            return self
+        broker_dir = self.broker_dir.only(name)
+        target = replace(self.target, log_dir=broker_dir.log_dir, partitions=(), named_dirs=NamedDirs())
+        light = replace(self, target=target, broker_dir=broker_dir)
+        light.__dict__["settings"] = (
+            self.settings.for_one()
+        )  # as cached_property does, which a frozen dataclass permits
+        return light
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """What a planner knows of one partition besides its files: plain values, which other processes can take.
+
+    Args:
+        context: what the log directory shows of it.
+        high_watermark: the checkpointed high watermark; None: unknown.
+        release: the release whose rules count.
+        settings: settings of its topic.
+        snapshot_options: how producer snapshots are read and written.
+        now_ms: the time that counts as now, in milliseconds since 1970.
+    """
+
+    context: PartitionContext
+    high_watermark: int | None
+    release: Release
+    settings: TopicSettings
+    snapshot_options: SnapshotOptions
+    now_ms: int
+
+
+def read_context(
+    target: TargetDir, request: SettingsRequest, now_ms: int, *, oldest: Release | None = None
+) -> DirContext:
+    """Read what is known of a target directory. Raises SettingError and StorageError.
+
+    Args:
+        target: the directory.
+        request: release and settings as the command line gives them.
+        now_ms: the time that counts as now, in milliseconds since 1970.
+        oldest: the oldest release that the command knows, which is used for older directories too.
+    """
+    guess = infer_release(target.root, kafka=request.kafka)
+    if oldest is not None and guess.release < oldest:
+        guess = replace(guess, release=oldest)
+    broker_dir = None if target.log_dir is None else read_broker_dir(target.log_dir)
+    return DirContext(target=target, request=request, now_ms=now_ms, guess=guess, broker_dir=broker_dir)
+
+
+class _HasFindings(Protocol):
+    @property
+    def findings(self) -> tuple[Finding, ...]: ...
+
+
+_Forecast = TypeVar("_Forecast", bound=_HasFindings)
+
+
+def stray_first(forecast: _Forecast, stray: Finding | None) -> _Forecast:
+    """Return a forecast (a dataclass) that begins with the finding that the broker does not keep the partition, if any.
+
+    What follows is true only of a partition that the broker keeps, so a reader has to see this first.
+    """
+    if stray is None:
+        return forecast
+    return replace(forecast, findings=(stray, *forecast.findings))  # type: ignore[type-var]
+
+
+def distinct_settings(settings: Iterable[Setting]) -> tuple[Setting, ...]:
+    """Return the settings, each value and origin once."""
+    return tuple({(setting.name, setting.value, setting.origin): setting for setting in settings}.values())
+
+
+def waiting_replacement(partition: Partition) -> FileInfo | None:
+    """Return the first file of a finished replacement of segments (`.swap`) that waits to be put in place; None: none.
+
+    A broker that starts puts it in place before it reads the log (LogLoader.completeSwapOperations).
+    """
+    swaps = (segment for segment in partition.other_segments if segment.state is SegmentState.SWAP)
+    return next((segment.files[0] for segment in swaps), None)
+
+
+def target_dirs(targets: Iterable[Target]) -> list[TargetDir]:
+    """Return the directories of what a command line names, in its order, each log directory once.
+
+    Raises DeniedError if this user may not read a file that a plan or a forecast depends on: a plan made from the other
+    files would treat the unread ones as missing.
+    """
+    found: dict[tuple[int, int], TargetDir] = {}
+    for target in targets:
+        root = _root_of(target)
+        status = stat_path(root)
+        key = (status.st_dev, status.st_ino)
+        known = found.get(key) or _empty(root, target)
+        found[key] = replace(_with(known, target), named_dirs=target.named_dirs)
+    for each in found.values():
+        _check_rights(each)
+    return list(found.values())
+
+
+def _check_rights(directory: TargetDir) -> None:
+    denials = (error for path, is_directory in _needed(directory) if (error := denial(path, is_directory=is_directory)))
+    first = next(denials, None)
+    if first is None:
+        return
+    more = sum(1 for _ in denials)
+    others = f", and the same is true of {more:,} more" if more else ""
+    advice = f"kafkalog plans and forecasts nothing from a part of the files: {first.advice}"
+    raise DeniedError(f"{first.message}{others}", advice, path=first.path, prefix=first.prefix)
+
+
+def _needed(directory: TargetDir) -> Iterator[tuple[str, bool]]:
+    """Yield the paths of Kafka's files that a plan reads, and whether each is a directory."""
+    paths = {place.path: None for place in directory.partitions}
+    if directory.log_dir is not None:
+        yield from ((file.path, False) for file in directory.log_dir.files if file.name.kind in _TOP_KINDS)
+        paths |= {place.path: None for place in directory.log_dir.partitions if place.name.topic == METADATA_TOPIC}
+    yield from ((file.path, False) for file in directory.files)
+    for path in paths:
+        if not may_list(path):
+            yield path, True
+            continue
+        files = list_directory(path).files
+        yield from ((file.path, False) for file in files if file.name.kind is not FileKind.UNKNOWN)
+
+
+def target_dir(paths: Iterable[str], named_dirs: Iterable[str] = ()) -> TargetDir:
+    """Return the one directory of paths, as `TargetDir.paths` and `named_dirs.paths` give them. Raises as above."""
+    return replace(target_dirs(resolve(list(paths)))[0], named_dirs=NamedDirs(named_dirs))
+
+
+def _root_of(target: Target) -> str:
+    path = os.path.abspath(target.path)
+    if isinstance(target, LogDirTarget):
+        return path
+    if isinstance(target, PartitionTarget):
+        return os.path.abspath(target.log_dir) if target.log_dir is not None else path
+    around = os.path.dirname(path)
+    above = os.path.dirname(around)
+    is_in_partition = target.partition is not None and not is_broker_dir(around)
+    return above if is_in_partition and is_broker_dir(above) else around
+
+
+def _empty(root: str, target: Target) -> TargetDir:
+    is_log_dir = isinstance(target, LogDirTarget) or is_broker_dir(root)
+    return TargetDir(root=root, log_dir=read_log_dir(root) if is_log_dir else None, partitions=())
+
+
+def _with(directory: TargetDir, target: Target) -> TargetDir:
+    if isinstance(target, FileTarget):
+        file = replace(target.file, path=_inside(directory.root, target.path))
+        return replace(directory, files=(*directory.files, replace(target, file=file)))
+    if isinstance(target, PartitionTarget):
+        return replace(directory, partitions=(*directory.partitions, _placed(directory.root, target.place)))
+    places = tuple(_placed(directory.root, place) for place in target.partitions)
+    return replace(
+        directory, partitions=(*directory.partitions, *places), is_whole=directory.is_whole or target.is_whole
+    )
+
+
+def _placed(root: str, place: PartitionPath) -> PartitionPath:
+    return replace(place, path=_inside(root, place.path))
+
+
+def _inside(root: str, path: str) -> str:
+    """Return the path through the root to the same file or directory, which may be named by a link elsewhere."""
+    whole = os.path.abspath(path)
+    if whole == root or root in {os.path.dirname(whole), os.path.dirname(os.path.dirname(whole))}:
+        return whole
+    real_root, real = os.path.realpath(root), os.path.realpath(whole)
+    return os.path.normpath(os.path.join(root, os.path.relpath(real, real_root)))
+
+
+def only_target_dir(directories: Iterable[TargetDir]) -> TargetDir:
+    """Return the one directory with something named in it, for a command that makes one log directory from another.
+
+    Raises SelectionError if there are several.
+    """
+    found = [each for each in directories if each.partitions or each.files]
+    if len(found) != 1:
+        raise SelectionError("--to makes one log directory from one: name one log directory, or partitions of it")
+    return found[0]
