@@ -179,7 +179,7 @@ def test_memory_that_cannot_be_had(customers: Path, monkeypatch: pytest.MonkeyPa
 def test_a_file_by_itself_is_refused(customers: Path) -> None:
     result = run(customers / "00000000000000000000.log")
     assert result.exit_code == 3
-    assert "compaction is of whole partitions" in result.stderr
+    assert "compaction works on whole partitions" in result.stderr
 
 
 def test_a_partition_as_it_lies_there(customers: Path) -> None:
