@@ -1,0 +1,63 @@
+"""What the pages state about the project itself: paths, links, pages, generated tables and pictures."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tools.console_blocks import ROOT, pages, with_generated_tables
+from tools.import_graph import layers, pictures, read_graph, room_of
+
+PATH = re.compile(r"`((?:kafkalog_cli|kafkalog_core|tests|tools|fixtures|benchmarks|man|docs)/[^` ]*)`")
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+NAMES = [page.relative_to(ROOT) for page in pages()]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=str)
+def test_every_path_that_a_page_names_exists(name: str) -> None:
+    named = PATH.findall((ROOT / name).read_text(encoding="utf-8"))
+    assert [path for path in named if "VERB" not in path and not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("name", NAMES, ids=str)
+def test_every_link_leads_somewhere(name: str) -> None:
+    page = ROOT / name
+    targets = LINK.findall(page.read_text(encoding="utf-8"))
+    made = {f"pictures/{picture}" for picture in pictures()}
+    assert [target for target in targets if target not in made and not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("name", NAMES, ids=str)
+def test_generated_tables_are_those_of_today(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert with_generated_tables(text) == text
+
+
+def test_the_site_has_every_page() -> None:
+    listed = re.findall(r"[\w-]+\.md$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(str(name.relative_to("docs")) for name in NAMES if name.parts[0] == "docs")
+
+
+# --- pictures ---------------------------------------------------------------------------------------------------------
+def test_pictures_are_of_all_rooms_and_verbs() -> None:
+    trees = {name: ET.fromstring(text) for name, text in pictures().items()}  # noqa: S314 - our own pictures
+    drawn = {name: {node.text for node in tree.iter() if node.text} for name, tree in trees.items()}
+    rooms = {path.name for path in (ROOT / "kafkalog_core").iterdir() if (path / "__init__.py").exists()}
+    verbs = {path.name for path in (ROOT / "kafkalog_core" / "ops").iterdir() if (path / "__init__.py").exists()}
+    assert rooms | {"kafkalog_cli"} <= drawn["rooms.svg"]
+    assert verbs <= drawn["verbs.svg"]
+
+
+def test_the_graph_is_that_of_the_contracts() -> None:
+    """No import leads up: the floors of the pictures are those that lint-imports proves."""
+    graph = read_graph()
+    floor = {room: number for number, rooms in enumerate(layers(0)) for room in rooms}
+    upward = {
+        (module, imported)
+        for module, found in graph.imports.items()
+        for imported in found
+        if floor.get(room_of(imported), len(floor)) < floor.get(room_of(module), len(floor))
+    }
+    assert upward == set()
