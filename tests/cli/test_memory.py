@@ -1,6 +1,6 @@
 """Memory stays within the promise: 150 MB and the largest batch, raw and decompressed; measured in child processes.
 
-What producers, leader epochs and lines cost besides is stated in README.md, "Memory".
+docs/limits.md ("Memory") states what producers, leader epochs and lines cost on top.
 """
 
 from __future__ import annotations
