@@ -113,7 +113,17 @@ def test_to_import_a_door_imports_nothing_else_of_ours(door: ModuleType) -> None
 
 def test_what_repairs_take_give_and_raise_is_promised() -> None:
     """The types of all parameters and results of the functions of plan, apply and undo, and what they hold."""
-    meant = {"Change", "Draft", "Journal", "Loss", "Outcome", "PrunePlan", "ReleaseGuess", "Scope", "SettingError"}
+    meant = {
+        "Change",
+        "Journal",
+        "Loss",
+        "PlanReport",
+        "PrunePlan",
+        "ReleaseGuess",
+        "Scope",
+        "SettingError",
+        "StagedPlan",
+    }
     meant |= {"SettingsRequest", "UndoPlan", "WriteError", "apply_prune", "infer_release", "plan_prune", "resume"}
     assert meant <= set(kafkalog_core.__all__)
 
