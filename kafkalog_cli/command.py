@@ -1,33 +1,80 @@
-"""Which kafkalog this is."""
+"""What every command is made of: exit statuses, help sections, groups that import a command when it runs.
+
+`kafkalog --help` imports this module, so it imports no more of kafkalog than the errors.
+"""
 
 from __future__ import annotations
 
+from enum import IntEnum
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import click
 
-from kafkalog_cli.exits import EXIT_STATUS_HELP, ExitStatus
-from kafkalog_cli.lazy import LazyGroup
-from kafkalog_core.command_lines import CommandLine
-from kafkalog_core.errors import DeniedError
+from kafkalog_core.errors import DeniedError, KafkalogError, UnfinishedError, WorkerLostError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Command", "CommandGroup", "Example", "Explained", "OptionalValue", "command_line", "version"]
+    from kafkalog_core.command_lines import CommandLine
+
+__all__ = [
+    "EXIT_STATUS_HELP",
+    "Command",
+    "CommandGroup",
+    "Example",
+    "ExitStatus",
+    "LazyGroup",
+    "OptionalValue",
+    "command_line",
+    "status_of",
+    "version",
+]
+
+_ARGUMENTS: Final = "kafkalog.arguments"
+"""Key of `click.Context.meta`: the arguments as the user typed them."""
 
 
+# --- exit statuses ----------------------------------------------------------------------------------------------------
+class ExitStatus(IntEnum):
+    """Exit statuses of all commands. 1 and 2 are also Python's and click's own."""
+
+    CLEAN = 0
+    CRASH = 1
+    USAGE = 2
+    REFUSED = 3
+    DAMAGE = 4
+
+
+EXIT_STATUS_HELP: Final = {
+    ExitStatus.CLEAN: "the command is done and found no error",
+    ExitStatus.CRASH: "the command crashed or was interrupted: the result is not complete",
+    ExitStatus.USAGE: "wrong options or arguments",
+    ExitStatus.REFUSED: (
+        "the command could not operate: no such file, no permission, a lock that another process holds, a refused "
+        "plan; or this user may not read one of the PATHs or a file in it: the result covers the rest, and the status "
+        "is 3 even if the rest is damaged; or undo --partial left files as they are"
+    ),
+    ExitStatus.DAMAGE: (
+        "the command is done and reports damage or another finding of severity error; or a repair that is planned but "
+        "not applied loses data"
+    ),
+}
+
+
+def status_of(error: KafkalogError) -> ExitStatus:
+    """Return the exit status of a command that ends with this error."""
+    return ExitStatus.CRASH if isinstance(error, UnfinishedError | WorkerLostError) else ExitStatus.REFUSED
+
+
+# --- options and help -------------------------------------------------------------------------------------------------
 def version() -> str:
-    """The version of the installed package."""
-    metadata = import_module("importlib.metadata")  # not before it is asked for: it costs as much as all of click
+    """Return the version of the installed package."""
+    metadata = import_module("importlib.metadata")  # imported on request: it costs as much as all of click
     try:
         return str(metadata.version("kafkalog"))
     except metadata.PackageNotFoundError:
         return "from a source tree"
-
-
-_TYPED: Final = "kafkalog.typed"
 
 
 class Example(NamedTuple):
@@ -38,18 +85,18 @@ class Example(NamedTuple):
 
 
 class OptionalValue(click.Option):
-    """An option whose value may be left out: `--committed`, `--committed=high-watermark`, `--committed high-watermark`.
+    """An option whose value is optional: `--committed`, `--committed=high-watermark`, `--committed high-watermark`.
 
-    click itself would take any next argument for the value, so that `--committed PATH` lost its path. Here the next
-    argument is the value only if it is one of the choices, and `bare_value` stands in otherwise.
+    click itself takes any next argument as the value, so that `--committed PATH` would lose its path. Here the next
+    argument is the value only if it is one of the choices; otherwise the value is `bare_value`.
     """
 
     def __init__(self, declarations: Sequence[str], *, bare_value: str, **attributes: Any) -> None:
         super().__init__(declarations, **attributes)
         self.bare_value = bare_value
 
-    def spelled_out(self, arguments: Iterable[str]) -> list[str]:
-        """The arguments with every bare use of this option given its value."""
+    def with_values(self, arguments: Iterable[str]) -> list[str]:
+        """Return the arguments with a value for every bare use of this option."""
         remaining = list(arguments)
         result: list[str] = []
         while remaining:
@@ -66,8 +113,8 @@ class OptionalValue(click.Option):
         return self.type.choices if isinstance(self.type, click.Choice) else ()
 
 
-class Explained(click.Command):
-    """What has an Examples and an Exit status section."""
+class _DocumentedCommand(click.Command):
+    """A click command with the sections "Examples" and "Exit status" at the end of its help."""
 
     def __init__(
         self,
@@ -93,19 +140,19 @@ class Explained(click.Command):
         super().format_epilog(ctx, formatter)
 
 
-class Command(Explained):
+class Command(_DocumentedCommand):
     """A command of kafkalog."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Give options with an optional value their value, then parse as click does; keep what was typed."""
-        ctx.meta[_TYPED] = tuple(args)
+        """Give each option with an optional value its value, then parse as click does; keep the typed arguments."""
+        ctx.meta[_ARGUMENTS] = tuple(args)
         for parameter in self.params:
             if isinstance(parameter, OptionalValue):
-                args = parameter.spelled_out(args)
+                args = parameter.with_values(args)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it; where the system denies a file, the error names this command line."""
+        """Run the command; add its command line to the error where the system denies access to a file."""
         try:
             return super().invoke(ctx)
         except DeniedError as error:
@@ -116,12 +163,45 @@ class Command(Explained):
 
 
 def command_line() -> CommandLine | None:
-    """Return the command line that is running; `None` outside of a command."""
+    """Return the command line that is running; `None` outside a command."""
     ctx = click.get_current_context(silent=True)
-    if ctx is None or _TYPED not in ctx.meta:
+    if ctx is None or _ARGUMENTS not in ctx.meta:
         return None
-    return CommandLine(program=ctx.command_path, arguments=ctx.meta[_TYPED])
+    module = import_module("kafkalog_core.command_lines")  # a running command needs it, --help does not
+    return cast("CommandLine", module.CommandLine(program=ctx.command_path, arguments=ctx.meta[_ARGUMENTS]))
 
 
-class CommandGroup(Explained, LazyGroup):
+# --- groups -----------------------------------------------------------------------------------------------------------
+class LazyGroup(click.Group):
+    """A group that lists its commands without importing them.
+
+    `table` maps the name of a command to (`module:attribute`, short help).
+    """
+
+    def __init__(self, *arguments: Any, table: Mapping[str, tuple[str, str]], **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the command names in the order of the table."""
+        del ctx
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return the command of that name; `None` for an unknown name."""
+        del ctx
+        if cmd_name not in self.table:
+            return None
+        module_name, _, attribute = self.table[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(module_name), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from the table alone."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short_help) for name, (_, short_help) in self.table.items()])
+
+
+class CommandGroup(_DocumentedCommand, LazyGroup):
     """A command of kafkalog that has commands of its own."""

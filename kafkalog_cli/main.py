@@ -15,8 +15,7 @@ from typing import Final, NoReturn
 
 import click
 
-from kafkalog_cli.exits import ExitStatus, status_of
-from kafkalog_cli.lazy import LazyGroup
+from kafkalog_cli.command import ExitStatus, LazyGroup, status_of
 from kafkalog_core.errors import KafkalogError
 
 __all__ = ["COMMANDS", "cli", "run"]

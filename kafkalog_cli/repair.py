@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce, update_wrapper
@@ -11,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from kafkalog_cli.command import command_line
-from kafkalog_cli.ending import Interruption, StoppableProgress
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.command import ExitStatus, command_line
 from kafkalog_cli.options import common as shared
 from kafkalog_cli.options.common import resolve_all
 from kafkalog_cli.outfile import OutFile
-from kafkalog_cli.render import open_plans, open_progress
+from kafkalog_cli.render.writers import PLANS, open_results
+from kafkalog_cli.running import clock_ms, cores, watched
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.kafka.settings import SettingsRequest
 from kafkalog_core.ops.reading.report import Report
@@ -45,13 +43,10 @@ __all__ = [
     "Manner",
     "Showing",
     "apply_all",
-    "clock_ms",
-    "cores",
     "locked",
     "places_of_journal",
     "repair_options",
     "run_repair",
-    "watched",
 ]
 
 _HELD_BACK: Final = "not applied, because another plan of this command is refused: kafkalog applies all of them or none"
@@ -188,7 +183,7 @@ class Showing:
     """Sheets on their way out, and what the exit status and the summary will be."""
 
     def __init__(self, output: str) -> None:
-        self._writer = open_plans(output)
+        self._writer = open_results(PLANS, output)
         self._report = Report()
         self._is_alarming = False
 
@@ -267,23 +262,6 @@ def locked(paths: Iterable[str]) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def watched() -> Iterator[Progress]:
-    """A progress bar on a terminal, and Ctrl-C where nothing is half done: it is noted until the next place to stop."""
-    with Interruption() as interruption, open_progress(shares_terminal=False) as progress:
-        yield StoppableProgress(progress, interruption)
-
-
-def clock_ms() -> int:
-    """The time."""
-    return time.time_ns() // 1_000_000
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 _OPTIONS = (
     click.option(
         "--apply",
@@ -314,11 +292,6 @@ _OPTIONS = (
             "intent, with the same command again."
         ),
     ),
-    click.option(
-        "--jobs",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Processes that read at the same time.  [default: as many as there are cores]",
-    ),
-    shared.verdict_output_option,
+    shared.jobs_option,
+    shared.output_option,
 )

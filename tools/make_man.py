@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog_cli.command import Explained
-from kafkalog_cli.exits import EXIT_STATUS_HELP, ExitStatus
-from kafkalog_cli.lazy import LazyGroup
+from kafkalog_cli.command import EXIT_STATUS_HELP, Command, CommandGroup, ExitStatus, LazyGroup
 from kafkalog_cli.main import COMMANDS, cli
 from tools import reference_pages, roff
 
@@ -39,7 +37,7 @@ def _pages_of(group: LazyGroup, path: str, context: click.Context) -> dict[str, 
     result = {}
     for name in group.list_commands(context):
         command = group.get_command(context, name)
-        if not isinstance(command, Explained):
+        if not isinstance(command, Command | CommandGroup):
             raise TypeError(f"{path} {name} is no command with examples and exit statuses")
         full_name = f"{path} {name}"
         with click.Context(command, info_name=name, parent=context) as below:
@@ -68,7 +66,7 @@ def _main_page() -> str:
     return text + roff.section("see also", _see_also(_page_names("kafkalog", COMMANDS)))
 
 
-def _command_page(full_name: str, short_help: str, command: Explained, context: click.Context) -> str:
+def _command_page(full_name: str, short_help: str, command: Command | CommandGroup, context: click.Context) -> str:
     text = roff.heading(_page_of(full_name), 1, short_help.rstrip("."))
     usage = " ".join(command.collect_usage_pieces(context))
     text += roff.section("synopsis", f"{roff.bold(full_name)} {roff.literal(usage)}\n")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog_cli.command import Command, Example
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
-from kafkalog_cli.repair import Showing, apply_all, clock_ms, cores, locked, places_of_journal, watched
+from kafkalog_cli.repair import Showing, apply_all, locked, places_of_journal
+from kafkalog_cli.running import clock_ms, cores, watched
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import FieldError, RefusedError
 from kafkalog_core.ops.repair.apply import check_drift, is_of_plan, replan_advice, resume, rows_of_resumed
@@ -58,13 +58,8 @@ EXAMPLES = (
         "carried out."
     ),
 )
-@click.option(
-    "--jobs",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Processes that read at the same time.  [default: as many as there are cores]",
-)
-@common.verdict_output_option
+@common.jobs_option
+@common.output_option
 def apply_command(path: str, also: tuple[str, ...], is_resume: bool, jobs: int | None, output: str | None) -> int:
     """Carry out a plan.
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from kafkalog_cli.command import Command, Example
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_core.errors import AccessError, UnknownFileError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.names import LOG_KINDS

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli.command import Command, Example, command_line
-from kafkalog_cli.commands.shared import check_memory, cleaning_options, warn_of_interpreted, write_forecasts
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.command import Command, Example, ExitStatus, command_line
+from kafkalog_cli.commands.shared import write_compactions
 from kafkalog_cli.options import common
+from kafkalog_cli.options.cleaning import check_memory, cleaning_options
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_options, now_option
-from kafkalog_cli.render import open_compactions
-from kafkalog_cli.repair import repair_options, run_repair, watched
+from kafkalog_cli.render.writers import COMPACTIONS, open_results
+from kafkalog_cli.repair import repair_options, run_repair
+from kafkalog_cli.running import warn_of_interpreted, watched
 from kafkalog_core.ops.compact.compact import compact
 from kafkalog_core.ops.compact.task import CompactRequest
 from kafkalog_core.ops.compact.to_dir import compact_to
@@ -109,7 +110,9 @@ def compact_command(
     )
     to = None if given["to"] is None else os.path.abspath(given["to"])
     with watched() as progress:
-        return write_forecasts(open_compactions(manner.output), _forecasts(asked, to, report, progress), to, report)
+        return write_compactions(
+            open_results(COMPACTIONS, manner.output), _forecasts(asked, to, report, progress), to, report
+        )
 
 
 def _plan_options(request: SettingsRequest, given: dict[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, cast
 import click
 from click.shell_completion import get_completion_class
 
-from kafkalog_cli.command import Command, Example
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.command import Command, Example, ExitStatus
 
 if TYPE_CHECKING:
     from click.shell_completion import ShellComplete

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli.command import Command, Example, OptionalValue
-from kafkalog_cli.ending import Interruption, StoppableProgress, early_end
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.command import Command, Example, ExitStatus, OptionalValue
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
-from kafkalog_cli.render import Settings, open_progress, open_writer
 from kafkalog_cli.render.cells import safe_text
-from kafkalog_core.format import kernels
+from kafkalog_cli.render.progress import open_progress
+from kafkalog_cli.render.writers import Settings, open_writer
+from kafkalog_cli.running import Interruption, StoppableProgress, early_end, warn_of_interpreted
 from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.ops.dump.dump import dump
 from kafkalog_core.ops.dump.follow import follow
@@ -27,7 +26,6 @@ from kafkalog_core.rows import tables
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog_cli.render import Writer
     from kafkalog_core.ops.reading.selection import Selection
     from kafkalog_core.rows.chunk import Chunk
     from kafkalog_core.rows.tables import Table
@@ -134,8 +132,7 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
     targets = resolve_readable(paths, selection, report)
     given["path"] = _needs_path(given["path"], output, same_partitions(targets))
     request = DumpRequest(targets=targets, filters=filters, **given)
-    if not kernels.COMPILED:
-        click.echo("kafkalog: no compiled kernels here; the interpreted ones are about 100 times slower", err=True)
+    warn_of_interpreted()
     with (
         Interruption() as interruption,
         open_progress(shares_terminal=sys.stdout.isatty() and not request.stats) as progress,
@@ -152,7 +149,9 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
             if is_following
             else _until(interruption, dump(request, report, StoppableProgress(progress, interruption)))
         )
-        _write_all(writer, chunks, report)
+        with early_end(writer, report):
+            for chunk in chunks:
+                writer.write(chunk)
     writer.finish(report.summary_row())
     return int(report.exit_status)
 
@@ -180,13 +179,6 @@ def _needs_path(asked: bool, output: str, alike: list[str]) -> bool:
         message = f"there are several directories of {shown}; --path adds a column that tells their rows apart"
         click.echo(f"kafkalog: {safe_text(message)}", err=True)
     return asked or (bool(alike) and output == "table")
-
-
-def _write_all(writer: Writer, chunks: Iterable[Chunk], report: Report) -> None:
-    """Write every chunk; where one cannot be had, what was written is brought to its end before that is said."""
-    with early_end(writer, report):
-        for chunk in chunks:
-            writer.write(chunk)
 
 
 def row_types(request: DumpRequest) -> tuple[Table, ...]:

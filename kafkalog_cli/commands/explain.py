@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 import click
 
-from kafkalog_cli.command import Command, Example
-from kafkalog_cli.exits import ExitStatus
-from kafkalog_cli.render import Settings, open_writer
+from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.render.explanations import code_lines, digest_lines, entry_lines, heading_lines
+from kafkalog_cli.render.writers import Settings, open_writer
 from kafkalog_core.errors import AccessError
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.ops.explain.explain import LINE_CHARACTERS, Digest, entries, explained, near

@@ -7,20 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli.command import Command, Example
-from kafkalog_cli.commands.shared import (
-    check_until,
-    find_policies,
-    forecast_options,
-    requests_of,
-    write_retention_forecasts,
-)
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.commands.shared import requests_of, write_retention
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
-from kafkalog_cli.options.kafka import kafka_options, now_option, retention_options
-from kafkalog_cli.render import open_retention
-from kafkalog_cli.repair import repair_options, run_repair, watched
+from kafkalog_cli.options.kafka import kafka_options, now_option
+from kafkalog_cli.options.retention import check_until, find_policies, forecast_options, retention_options
+from kafkalog_cli.render.writers import RETENTION, open_results
+from kafkalog_cli.repair import repair_options, run_repair
+from kafkalog_cli.running import watched
 from kafkalog_core.ops.retain.forecaster import RetentionForecaster
 from kafkalog_core.ops.retain.retain import retain
 
@@ -96,9 +91,7 @@ def retain_command(
     check_until(given["until"], now_ms)
     requests = requests_of(resolve_all(list(paths), selection), request, now_ms, given, jobs=manner.asked_jobs or 1)
     with watched() as progress:
-        return write_retention_forecasts(
-            open_retention(manner.output, until_ms=given["until"]), _forecasts(requests, progress)
-        )
+        return write_retention(open_results(RETENTION, manner.output, given["until"]), _forecasts(requests, progress))
 
 
 def _forecasts(

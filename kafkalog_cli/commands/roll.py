@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli.command import Command, Example
-from kafkalog_cli.ending import early_end
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_options, setting_options
-from kafkalog_cli.render import open_rolls
-from kafkalog_cli.repair import cores, watched
+from kafkalog_cli.render.writers import ROLLS, open_results
+from kafkalog_cli.running import cores, watched, write_results
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.roll.roll import RollRequest, roll
 
@@ -66,8 +63,8 @@ EXAMPLES = (
 @common.selection_options
 @kafka_options
 @common.limit_options
-@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes that read.  [default: cores]")
-@common.verdict_output_option
+@common.jobs_option
+@common.output_option
 def roll_command(paths: tuple[str, ...], selection: Selection, request: SettingsRequest, **given: Any) -> int:
     """Tell where logs would have begun new segments, by the append rules of the release.
 
@@ -92,14 +89,6 @@ def roll_command(paths: tuple[str, ...], selection: Selection, request: Settings
         jobs=given["jobs"] or cores(),
         max_batch_bytes=given["max_batch_bytes"],
     )
-    return _show(asked, report, common.chosen_output(given["output"]))
-
-
-def _show(request: RollRequest, report: Report, output: str) -> int:
-    """Write every forecast and the summary; where the next one cannot be had, that is said after what is known."""
-    writer = open_rolls(output)
-    with early_end(writer, report), watched() as progress, closing(roll(request, report, progress)) as forecasts:
-        for forecast in forecasts:
-            writer.write(forecast)
-    writer.finish(report.summary_row())
-    return int(report.exit_status)
+    writer = open_results(ROLLS, common.chosen_output(given["output"]))
+    with watched() as progress:
+        return write_results(writer, roll(asked, report, progress), report)

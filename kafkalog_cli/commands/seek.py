@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
-from kafkalog_cli.command import Command, Example
-from kafkalog_cli.ending import Interruption, early_end
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
 from kafkalog_cli.options.kafka import kafka_option
-from kafkalog_cli.render import Settings, open_writer
+from kafkalog_cli.render.writers import Settings, open_writer
+from kafkalog_cli.running import Interruption, clock_ms, early_end
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.seek.seek import Question, SeekRequest, seek
 from kafkalog_core.rows import tables
 
 if TYPE_CHECKING:
-    from kafkalog_cli.render import Writer
+    from kafkalog_cli.render.writers import Writer
     from kafkalog_core.ops.reading.selection import Selection
 
 __all__ = ["seek_command"]
@@ -116,7 +114,7 @@ def parse_before(text: str) -> int:
 @kafka_option
 @common.selection_options
 @common.limit_options
-@common.verdict_output_option
+@common.output_option
 def seek_command(paths: tuple[str, ...], selection: Selection, **given: Any) -> int:
     """Find a record: by its offset, its time or a byte, through the indexes.
 
@@ -131,7 +129,7 @@ def seek_command(paths: tuple[str, ...], selection: Selection, **given: Any) -> 
     request = SeekRequest(
         targets=resolve_all(paths, selection),
         question=question,
-        now_ms=time.time_ns() // 1_000_000,
+        now_ms=clock_ms(),
         read_bytes=given["read_bytes"],
         max_read_bytes=given["max_read_bytes"],
         explain=given["explain"],

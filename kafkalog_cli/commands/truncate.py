@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog_cli.command import Command, Example
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
 from kafkalog_cli.options.kafka import kafka_options
 from kafkalog_cli.repair import repair_options, run_repair

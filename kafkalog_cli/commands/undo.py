@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog_cli.command import Command, Example
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
-from kafkalog_cli.repair import Showing, locked, places_of_journal, watched
+from kafkalog_cli.repair import Showing, locked, places_of_journal
+from kafkalog_cli.running import watched
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops.repair.obstacles import trust_problem
 from kafkalog_core.ops.repair.plan_rows import rows_of_list, rows_of_prune, rows_of_undo
@@ -54,7 +54,7 @@ EXAMPLES = (
     ),
 )
 @click.option("--apply", "is_apply", is_flag=True, help="Do it. Without this nothing is changed.")
-@common.verdict_output_option
+@common.output_option
 def undo_command(
     directory: str,
     also: tuple[str, ...],

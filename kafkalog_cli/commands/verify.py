@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli.command import Command, Example, version
-from kafkalog_cli.commands.shared import verdict_options, write_all
-from kafkalog_cli.ending import Interruption, StoppableProgress
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.command import Command, Example, ExitStatus, version
+from kafkalog_cli.commands.shared import counted
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_option
 from kafkalog_cli.outfile import OutFile
-from kafkalog_cli.render import RunFacts, VerdictWriter, open_progress, open_report, open_verdicts
+from kafkalog_cli.render.progress import open_progress
+from kafkalog_cli.render.report.data import RunFacts
+from kafkalog_cli.render.writers import VERDICTS, open_results
+from kafkalog_cli.running import (
+    Interruption,
+    StoppableProgress,
+    clock_ms,
+    cores,
+    warn_of_interpreted,
+    write_results,
+)
 from kafkalog_cli.statefile import StateFile
-from kafkalog_core.format import kernels
 from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.verify.engine import VerifyRequest, log_bytes, verify
@@ -28,6 +34,7 @@ from kafkalog_core.ops.verify.engine import VerifyRequest, log_bytes, verify
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from kafkalog_cli.render.writers import ResultWriter
     from kafkalog_core.ops.reading.selection import Selection
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 
@@ -44,18 +51,13 @@ EXAMPLES = (
 
 @click.command(name="verify", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
 @common.targets_argument
-@verdict_options
+@common.verdict_options
 @click.option(
     "--report",
     metavar="FILE.html",
     help="Also write a page for a browser: verdict, damage maps, timelines, cures. Not among the files of a broker.",
 )
-@click.option(
-    "--jobs",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Processes that read at the same time.  [default: as many as there are cores]",
-)
+@common.jobs_option
 @click.option(
     "--resume",
     metavar="STATE",
@@ -68,7 +70,7 @@ EXAMPLES = (
 @kafka_option
 @common.selection_options
 @common.limit_options
-@common.verdict_output_option
+@common.output_option
 def verify_command(paths: tuple[str, ...], selection: Selection, **given: Any) -> int:
     """Check everything on a disk: logs, indexes, snapshots, checkpoints, names, owners.
 
@@ -83,24 +85,22 @@ def verify_command(paths: tuple[str, ...], selection: Selection, **given: Any) -
     request = VerifyRequest(
         targets=resolve_readable(paths, selection, report),
         level=given["level"],
-        now_ms=time.time_ns() // 1_000_000,
+        now_ms=clock_ms(),
         max_batch_bytes=given["max_batch_bytes"],
-        jobs=given["jobs"] or _cores(),
+        jobs=given["jobs"] or cores(),
         kafka=None if given["kafka"] is None else parse_release(given["kafka"]),
     )
-    if not kernels.COMPILED:
-        click.echo("kafkalog: no compiled kernels here; the interpreted ones are about 100 times slower", err=True)
+    warn_of_interpreted()
     output = "quiet" if given["quiet"] else common.chosen_output(given["output"])
     with ExitStack() as stack:
         state = _open_state(given["resume"], request, report, stack)
         facts = _run_facts(paths, selection, request, report)
         page = _open_page(given["report"], request, facts)
-        writers = [open_verdicts(output), *page]
         verdicts = stack.enter_context(closing(_verdicts(request, output, state, report)))
-        write_all(writers, verdicts, report)
-        for writer in writers:
-            writer.finish(report.summary_row())
-    return int(report.exit_status)
+        status = write_results(open_results(VERDICTS, output), counted(verdicts, report, page), report)
+        if page is not None:
+            page.finish(report.summary_row())
+    return status
 
 
 def _verdicts(
@@ -125,22 +125,18 @@ def _open_state(path: str | None, request: VerifyRequest, report: Report, stack:
     return None if path is None else stack.enter_context(StateFile(path, request, report, version()))
 
 
-def _open_page(path: str | None, request: VerifyRequest, facts: RunFacts) -> list[VerdictWriter]:
-    """What writes the HTML report, if one was asked for."""
+def _open_page(
+    path: str | None, request: VerifyRequest, facts: RunFacts
+) -> ResultWriter[PartitionVerdict | PlaceVerdict] | None:
+    """Return the writer of the HTML report; `None` without --report."""
     if path is None:
-        return []
-    file = OutFile(path, request.targets, is_ours=_is_page)
-    return [open_report(file, facts)]
+        return None
+    return open_results(VERDICTS, "html", OutFile(path, request.targets, is_ours=_is_page), facts)
 
 
 def _is_page(start: bytes) -> bool:
     """Whether a file begins as the reports of this command do."""
     return start.startswith(b"<!DOCTYPE html>") and b"<title>kafkalog verify</title>" in start
-
-
-def _cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _run_facts(paths: tuple[str, ...], selection: Selection, request: VerifyRequest, report: Report) -> RunFacts:

@@ -33,7 +33,10 @@ __all__ = [
     "chosen_output",
     "command_line_bytes",
     "filter_options",
+    "jobs_option",
+    "level_option",
     "limit_options",
+    "output_option",
     "output_options",
     "parse_header",
     "parse_hex",
@@ -45,7 +48,7 @@ __all__ = [
     "resolve_readable",
     "selection_options",
     "targets_argument",
-    "verdict_output_option",
+    "verdict_options",
 ]
 
 
@@ -293,13 +296,46 @@ def output_options(function: Decorated) -> Decorated:
     )(function)
 
 
-def verdict_output_option(function: Decorated) -> Decorated:
+def output_option(function: Decorated) -> Decorated:
     """--output, for a command whose result is for people first."""
     return click.option(
         "--output",
         type=click.Choice(OUTPUTS),
         help="Form of the result.  [default: table on a terminal, else ndjson: one JSON object a line]",
     )(function)
+
+
+level_option = click.option(
+    "--level",
+    type=click.Choice(("headers", "checksums", "records")),
+    default="records",
+    show_default=True,
+    help=(
+        "How deep to look: headers reads batch headers, indexes and small files; checksums every byte; records also "
+        "decodes every record."
+    ),
+)
+_FAIL_ON = click.option(
+    "--fail-on",
+    type=click.Choice(("error", "warning")),
+    default="error",
+    show_default=True,
+    help="The least severity of a finding that makes the exit status 4.",
+)
+_QUIET = click.option("--quiet", is_flag=True, help="Only the summary line, on stderr, and the exit status.")
+
+
+def verdict_options(function: Decorated) -> Decorated:
+    """--level, --fail-on, --quiet."""
+    return level_option(_FAIL_ON(_QUIET(function)))
+
+
+jobs_option = click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Processes that read at the same time.  [default: the number of cores]",
+)
 
 
 def chosen_output(output: str | None) -> str:

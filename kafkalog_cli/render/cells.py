@@ -19,6 +19,7 @@ __all__ = [
     "counts_cell",
     "headers_cell",
     "human_bytes",
+    "number",
     "place_of",
     "plain",
     "safe_text",
@@ -45,6 +46,12 @@ def safe_text(text: str) -> str:
     return "".join(
         char if char.isprintable() and char != "\\" else char.encode("unicode_escape").decode("ascii") for char in text
     )
+
+
+def number(row: Mapping[str, object], name: str) -> int:
+    """Return a number of a row; 0 where it is None."""
+    value = row.get(name)
+    return value if isinstance(value, int) else 0
 
 
 def human_bytes(size_bytes: object) -> str:

@@ -1,42 +1,35 @@
-"""What a forecast of compaction says in words: would the cleaner run, what would it save, what holds it back."""
+"""Forecasts of `kafkalog compact` for people: would the cleaner run, what would it save, what holds it back."""
 
 from __future__ import annotations
 
-import io
 import os
-import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
 
-from kafkalog_cli.render.cells import NONE, bytes_cell, human_bytes, plain, safe_text, time_cell
-from kafkalog_cli.render.columns import Shown
-from kafkalog_cli.render.table import VERDICT_STYLES, choose_layout, open_console
-from kafkalog_cli.render.text import finding_lines, summary_sentence, verdict, wrapped_lines
+from kafkalog_cli.render.cells import NONE, bytes_cell, human_bytes, number, plain, safe_text, time_cell
+from kafkalog_cli.render.grid import (
+    TableColumn,
+    count_column,
+    number_column,
+    size_column,
+    table_lines,
+    time_column,
+    word_column,
+)
+from kafkalog_cli.render.summary import INDENT, SummaryTable, wrapped_texts
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.kafka.assumptions import forecast_note
+from kafkalog_core.ops.compact.forecast import CompactForecast
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.assumptions import Assumption
-    from kafkalog_core.ops.compact.forecast import CompactForecast
 
-__all__ = [
-    "CompactTable",
-    "detail_lines",
-    "headline",
-    "number",
-    "partition_name",
-    "partition_sentence",
-    "saved_bytes",
-    "share",
-    "table_lines",
-    "wrapped",
-]
+__all__ = ["CompactTable", "detail_lines", "headline", "share"]
 
 
 Row = dict[str, object]
@@ -108,12 +101,6 @@ def saved_bytes(row: Mapping[str, object]) -> int:
     return number(row, "bytes_before") - number(row, "bytes_after")
 
 
-def number(row: Mapping[str, object], name: str) -> int:
-    """A column, 0 where it is null."""
-    value = row.get(name)
-    return value if isinstance(value, int) else 0
-
-
 def share(part: int, whole: int) -> str:
     """`12.5 %`; a part that is there never looks like none, nor one that lacks something like all."""
     if not whole:
@@ -145,7 +132,6 @@ def _why_not(rows: Sequence[Row]) -> str:
 
 
 SHOWN_SEGMENTS: Final = 40
-_INDENT: Final = "    "
 _DEFAULT: Final = "default"
 _KEPT: Final = {
     "latest-of-key": "latest of their key",
@@ -162,53 +148,47 @@ _DROPPED: Final = {
 }
 
 
-def _size(title: str, name: str, rank: int = 0) -> Shown:
-    return Shown(title, lambda row: human_bytes(row.get(name)), right=True, rank=rank)
-
-
-def _number(title: str, name: str, rank: int = 0) -> Shown:
-    return Shown(title, lambda row: f"{row[name]:,}" if isinstance(row.get(name), int) else NONE, right=True, rank=rank)
-
-
 def _ratio(row: Mapping[str, object]) -> str:
     value = row.get("dirty_ratio")
     return NONE if value is None else f"{value:.3f}"
 
 
 _SEGMENTS: Final = (
-    Shown("segment", lambda row: plain(row.get("segment"))),
-    Shown("state", lambda row: plain(row.get("state"))),
-    Shown("cleaned into", lambda row: NONE if row.get("group") is None else f"{row['group']:020d}", rank=2),
-    _size("log", "bytes_before"),
-    _size("log after", "bytes_after"),
-    _number("records", "records_before"),
-    _number("records after", "records_after"),
-    _number("tombstones", "tombstones_after", 1),
-    Shown("next may go from", lambda row: time_cell(row.get("next_horizon_ms")), rank=3),
+    word_column("segment", "segment"),
+    word_column("state", "state"),
+    TableColumn("cleaned into", lambda row: NONE if row.get("group") is None else f"{row['group']:020d}", rank=2),
+    size_column("log", "bytes_before"),
+    size_column("log after", "bytes_after"),
+    count_column("records", "records_before"),
+    count_column("records after", "records_after"),
+    count_column("tombstones", "tombstones_after", 1),
+    time_column("next may go from", "next_horizon_ms", 3),
 )
 _PASSES: Final = (
-    _number("clean", "pass"),
-    Shown("dirty offsets", lambda row: f"{row.get('first_dirty_offset')}..{_last(row)}", right=True),
-    Shown("ratio", _ratio, right=True),
-    _number("ends at", "end_offset"),
-    Shown("because", lambda row: "the offset map was full" if row.get("is_map_full") else "the bound was reached"),
-    _number("keys", "keys"),
-    _number("segments", "sources", 1),
-    _number("into", "groups", 1),
-    _size("log", "bytes_before"),
-    _size("log after", "bytes_after"),
+    count_column("clean", "pass"),
+    TableColumn("dirty offsets", lambda row: f"{row.get('first_dirty_offset')}..{_last(row)}", right=True),
+    TableColumn("ratio", _ratio, right=True),
+    count_column("ends at", "end_offset"),
+    TableColumn(
+        "because", lambda row: "the offset map was full" if row.get("is_map_full") else "the bound was reached"
+    ),
+    count_column("keys", "keys"),
+    count_column("segments", "sources", 1),
+    count_column("into", "groups", 1),
+    size_column("log", "bytes_before"),
+    size_column("log after", "bytes_after"),
 )
 _KEYS: Final = (
-    _number("#", "rank"),
-    Shown("biggest keys in what is cleaned", lambda row: bytes_cell(row.get("key")), flexible=True),
-    Shown("records", lambda row: _at_least(row, f"{number(row, 'records'):,}"), right=True),
-    Shown("keys and values", lambda row: _at_least(row, human_bytes(row.get("bytes"))), right=True),
+    count_column("#", "rank"),
+    TableColumn("biggest keys in what is cleaned", lambda row: bytes_cell(row.get("key")), flexible=True),
+    TableColumn("records", lambda row: _at_least(row, f"{number(row, 'records'):,}"), right=True),
+    TableColumn("keys and values", lambda row: _at_least(row, human_bytes(row.get("bytes"))), right=True),
 )
 _REASONS: Final = (
-    Shown("what", lambda row: str(row["what"])),
-    _number("records", "records"),
-    _size("keys and values", "bytes"),
-    Shown("of all records", lambda row: str(row["share"]), right=True),
+    TableColumn("what", lambda row: str(row["what"])),
+    count_column("records", "records"),
+    size_column("keys and values", "bytes"),
+    TableColumn("of all records", lambda row: str(row["share"]), right=True),
 )
 
 
@@ -218,31 +198,15 @@ def detail_lines(forecast: CompactForecast, width: int, *, has_title: bool) -> l
     lines: list[Text] = []
     if has_title:
         style = "bold red" if row["state"] == "fails" else "bold"
-        lines += [Text(), *wrapped(f"{STATES[str(row['state'])]}: {partition_sentence(row)}", width, style)]
+        lines += [Text(), *wrapped_texts(f"{STATES[str(row['state'])]}: {partition_sentence(row)}", width, style)]
     for label, text in _facts(row):
         lines += _labelled(label, text, width)
     lines += table_lines(_REASONS, _reasons(row), width)
     if len(forecast.passes) > 1:
         lines += table_lines(_PASSES, forecast.passes, width)
-    lines += table_lines(_SEGMENTS, forecast.segments[:SHOWN_SEGMENTS], width)
-    if len(forecast.segments) > SHOWN_SEGMENTS:
-        rest = count_of(len(forecast.segments) - SHOWN_SEGMENTS, "more segment")
-        lines.append(Text(f"... and {rest}: --output ndjson has them all", "dim"))
+    lines += table_lines(_SEGMENTS, forecast.segments, width, noun="segment", most=SHOWN_SEGMENTS)
     lines += table_lines(_KEYS, forecast.keys, width)
     return lines
-
-
-def table_lines(columns: Sequence[Shown], rows: Sequence[Row], width: int) -> list[Text]:
-    """A table below an empty line; nothing where there are no rows."""
-    if not rows:
-        return []
-    cells = [[column.cell(row) for column in columns] for row in rows]
-    layout = choose_layout(columns, cells, width)
-    return [
-        Text(),
-        Text(layout.line(layout.titles), "bold underline"),
-        *(Text(layout.line(texts)) for texts in cells),
-    ]
 
 
 def _facts(row: Row) -> list[tuple[str, str]]:
@@ -390,16 +354,10 @@ def _last(row: Mapping[str, object]) -> int:
 
 
 def _labelled(label: str, text: str, width: int) -> list[Text]:
-    start = f"{_INDENT}{label + ':' if label else '':12}"
-    return [Text(line) for line in wrapped_lines(text, width, first=start, indent=" " * len(start))]
+    start = f"{INDENT}{label + ':' if label else '':12}"
+    return wrapped_texts(text, width, first=start, indent=" " * len(start))
 
 
-def wrapped(text: str, width: int, style: str) -> list[Text]:
-    """Lines of a text, all but the first indented."""
-    return [Text(line, style) for line in wrapped_lines(text, width, indent=_INDENT)]
-
-
-KEPT_FINDINGS: Final = 500
 SHOWN_PARTITIONS: Final = 200
 SHOWN_DETAILS: Final = 3
 
@@ -415,72 +373,51 @@ def _records(row: Mapping[str, object]) -> str:
 
 
 _COLUMNS: Final = (
-    Shown("partition", lambda row: partition_name(dict(row))),
-    Shown("state", lambda row: plain(row.get("state"))),
-    Shown("dirty ratio", _ratio, right=True),
-    Shown("log", lambda row: human_bytes(row.get("bytes_before")), right=True),
-    Shown("saves", _saved, right=True),
-    Shown("records", _records, right=True, rank=3),
-    Shown("cleans", lambda row: plain(row.get("passes")), right=True, rank=4),
-    Shown("held back by", lambda row: plain(row.get("held_back_by")), rank=1),
-    Shown("behind the bound", lambda row: human_bytes(row.get("uncleanable_bytes")), right=True, rank=2),
+    TableColumn("partition", lambda row: partition_name(dict(row))),
+    word_column("state", "state"),
+    TableColumn("dirty ratio", _ratio, right=True),
+    size_column("log", "bytes_before"),
+    TableColumn("saves", _saved, right=True),
+    TableColumn("records", _records, right=True, rank=3),
+    number_column("cleans", "passes", 4),
+    word_column("held back by", "held_back_by", 1),
+    size_column("after the bound", "uncleanable_bytes", 2),
 )
 
 
-class CompactTable:
-    """Takes all forecasts before it shows the first line, which is about all of them."""
+class CompactTable(SummaryTable[CompactForecast]):
+    """The forecasts of all partitions; those that matter most are shown in full."""
 
     def __init__(self) -> None:
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")
-        self._console = open_console()
-        self._rows: list[dict[str, object]] = []
-        self._assumed: list[tuple[Assumption, ...]] = []
+        super().__init__()
+        self._rows: list[Row] = []
+        self._assumptions: dict[Assumption, None] = {}
         self._most: list[CompactForecast] = []
-        self._findings: list[Finding] = []
-        self._left_out = 0
 
     def write(self, forecast: CompactForecast) -> None:
-        """Keep what is to be shown: every partition's row, and all of those that matter most."""
+        """Keep the row of the partition, its findings, and all of it if it is among those that matter most."""
         self._rows.append(forecast.partition)
-        self._assumed.append(forecast.assumptions)
-        room = KEPT_FINDINGS - len(self._findings)
-        self._findings += forecast.findings[:room]
-        self._left_out += max(0, len(forecast.findings) - room)
+        self._assumptions.update(dict.fromkeys(forecast.assumptions))
+        self.add_findings(finding.row() for finding in forecast.findings)
         self._most = sorted([*self._most, forecast], key=_weight, reverse=True)[:SHOWN_DETAILS]
 
-    def finish(self, summary: Mapping[str, object]) -> None:
-        """Show everything, the summary last."""
-        width = self._console.width
+    def body(self, summary: Mapping[str, object]) -> list[Text]:
+        """Return the assumptions, the answer, the partitions, and the partitions that are shown in full."""
+        del summary
         lines: list[Text] = []
-        assumed = list(dict.fromkeys(one for each in self._assumed for one in each))
-        if assumed:
-            lines += wrapped(forecast_note(assumed), width, "bold yellow")
+        if self._assumptions:
+            lines += wrapped_texts(forecast_note(list(self._assumptions)), self.width, "bold yellow")
         if self._rows:
             sentence, style = headline(self._rows)
-            lines += wrapped(sentence, width, style)
+            lines += wrapped_texts(sentence, self.width, style)
         compacted = [row for row in self._rows if row["state"] != "not-compacted"]
         if len(self._rows) > 1:
-            lines += table_lines(_COLUMNS, compacted[:SHOWN_PARTITIONS], width)
-            if len(compacted) > SHOWN_PARTITIONS:
-                rest = count_of(len(compacted) - SHOWN_PARTITIONS, "more partition")
-                lines.append(Text(f"... and {rest}: --output ndjson has them all", "dim"))
+            lines += table_lines(_COLUMNS, compacted, self.width, noun="partition", most=SHOWN_PARTITIONS)
         for forecast in self._most:
             if forecast.partition["state"] != "not-compacted":
-                lines += detail_lines(forecast, width, has_title=len(self._rows) > 1)
+                lines += detail_lines(forecast, self.width, has_title=len(self._rows) > 1)
         if len(compacted) > len(self._most):
-            lines += [Text(), Text("of the others: kafkalog compact on one partition shows them in full", "dim")]
-        lines += self._finding_lines(width)
-        lines += [Text(), Text(summary_sentence(summary), VERDICT_STYLES[verdict(summary)])]
-        self._console.print(*lines, sep="\n", soft_wrap=True)
-
-    def _finding_lines(self, width: int) -> list[Text]:
-        if not self._findings:
-            return []
-        lines = [Text(), Text("Findings", "bold")]
-        lines += finding_lines([finding.row() for finding in self._findings], width)
-        if self._left_out:
-            lines.append(Text(f"... and {count_of(self._left_out, 'more finding')}: --output ndjson has all of them"))
+            lines += [Text(), Text("to see one of the others in full, run kafkalog compact on it alone", "dim")]
         return lines
 
 

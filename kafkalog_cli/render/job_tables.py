@@ -1,101 +1,93 @@
-"""An export for people: what has come of it, the partitions with errors, then the largest, then the findings."""
+"""Results of jobs on Spark for people: exports, comparisons of replicas, and queries."""
 
 from __future__ import annotations
 
-import io
-import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from kafkalog_cli.render.cells import NONE, human_bytes, place_of, plain, safe_text, span
-from kafkalog_cli.render.columns import Shown
-from kafkalog_cli.render.compact_table import number, table_lines, wrapped
-from kafkalog_cli.render.table import VERDICT_STYLES, open_console
-from kafkalog_cli.render.text import finding_lines, summary_sentence, verdict
+from kafkalog_cli.render.cells import NONE, bytes_cell, number, place_of, plain, safe_text, span
+from kafkalog_cli.render.grid import (
+    TableColumn,
+    choose_layout,
+    more_line,
+    number_column,
+    open_console,
+    size_column,
+    table_lines,
+    word_column,
+)
+from kafkalog_cli.render.summary import SummaryTable, wrapped_texts
+from kafkalog_cli.render.summary_line import VERDICT_STYLES, verdict
 from kafkalog_core.findings import Finding
-from kafkalog_core.text import count_of
+from kafkalog_core.text import count_of, json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from kafkalog_cli.render.grid import Layout
     from kafkalog_core.ops.replicas.compare import Comparison
     from kafkalog_core.rows.chunk import Chunk
+    from kafkalog_core.rows.kinds import Column, Table
 
-__all__ = ["ExportTable", "ReplicaTable"]
+__all__ = ["ExportTable", "QueryTable", "ReplicaTable"]
 
-
+SAMPLE_ROWS: Final = 200
 Row = dict[str, object]
 
 SHOWN_PARTITIONS: Final = 100
-KEPT_FINDINGS: Final = 1000
 _HOLES: Final = frozenset({"export.gone-before", "segment.gap"})
 
 
-def _number(title: str, name: str, rank: int = 0) -> Shown:
-    return Shown(title, lambda row: plain(row.get(name)), right=True, rank=rank)
-
-
 _COLUMNS: Final = (
-    Shown("partition", lambda row: place_of({"topic": row.get("topic"), "partition": row.get("partition")})),
-    Shown("state", lambda row: plain(row.get("state"))),
-    _number("records", "records"),
-    _number("from", "from_offset", rank=2),
-    _number("next offset", "next_offset"),
-    _number("files", "files", rank=2),
-    Shown("written", lambda row: human_bytes(row.get("file_bytes")), right=True, rank=1),
-    Shown("log read", lambda row: human_bytes(row.get("log_bytes")), right=True, rank=3),
-    _number("removed", "removed_records", rank=3),
-    _number("errors", "errors"),
-    _number("warnings", "warnings", rank=1),
+    TableColumn("partition", lambda row: place_of({"topic": row.get("topic"), "partition": row.get("partition")})),
+    word_column("state", "state"),
+    number_column("records", "records"),
+    number_column("from", "from_offset", rank=2),
+    number_column("next offset", "next_offset"),
+    number_column("files", "files", rank=2),
+    size_column("written", "file_bytes", 1),
+    size_column("log read", "log_bytes", 3),
+    number_column("removed", "removed_records", rank=3),
+    number_column("errors", "errors"),
+    number_column("warnings", "warnings", rank=1),
 )
 
 
-class ExportTable:
-    """Takes all rows before it shows the first line, which is about all of them; then the worst come first."""
+class ExportTable(SummaryTable["Chunk"]):
+    """The result of an export: the partitions with errors, then the largest ones.
+
+    `commit_of` gives the number of the last commit in `place`, the directory of the export; 0: there is none.
+    """
 
     def __init__(self, place: str, commit_of: Callable[[], int]) -> None:
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")
-        self._console = open_console()
+        super().__init__()
         self._place = place
         self._commit_of = commit_of
         self._rows: list[Row] = []
-        self._findings: list[Row] = []
-        self._codes: Counter[str] = Counter()
+        self._holes = 0
 
     def write(self, chunk: Chunk) -> None:
-        """Keep it."""
+        """Keep the rows of partitions and the findings."""
         for row in chunk.rows():
             if row["type"] != "finding":
                 self._rows.append(row)
                 continue
-            self._codes[str(row["code"])] += 1
-            if len(self._findings) < KEPT_FINDINGS:
-                self._findings.append(row)
+            self._holes += row["code"] in _HOLES
+            self.add_findings([row])
 
-    def finish(self, summary: Mapping[str, object]) -> None:
-        """Show everything, the summary last."""
-        width = self._console.width
+    def body(self, summary: Mapping[str, object]) -> list[Text]:
+        """Return the answer and the partitions with news."""
         style = VERDICT_STYLES[verdict(summary)]
-        lines = wrapped(self._headline(is_cut_short=bool(summary.get("interrupted"))), width, f"bold {style}")
+        lines = wrapped_texts(
+            self._headline(is_cut_short=bool(summary.get("interrupted"))), self.width, f"bold {style}"
+        )
         news = sorted((row for row in self._rows if _is_news(row)), key=_rank)
-        lines += table_lines(_COLUMNS, news[:SHOWN_PARTITIONS], width)
-        if len(news) > SHOWN_PARTITIONS:
-            rest = count_of(len(news) - SHOWN_PARTITIONS, "more partition")
-            lines.append(Text(f"... and {rest} exported: --output ndjson has them all", "dim"))
+        lines += table_lines(_COLUMNS, news, self.width, noun="partition", most=SHOWN_PARTITIONS)
         if news and len(news) < len(self._rows):
             lines.append(Text(f"{count_of(len(self._rows) - len(news), 'more partition')} without news", "dim"))
-        if self._findings:
-            lines += [Text(), *finding_lines(self._findings, width)]
-        rest_of_findings = self._codes.total() - len(self._findings)
-        if rest_of_findings:
-            lines.append(
-                Text(f"... and {count_of(rest_of_findings, 'more finding')}: --output ndjson has them all", "dim")
-            )
-        lines += [Text(), Text(summary_sentence(summary), style)]
-        self._console.print(*lines, sep="\n", soft_wrap=True)
+        return lines
 
     def _headline(self, *, is_cut_short: bool) -> str:
         """`2,345 records of 21 partitions exported to DIR (commit 1); 2 partitions with errors`."""
@@ -113,11 +105,10 @@ class ExportTable:
             text = f"Nothing new since {since} of {place}, in {_partitions(len(self._rows))}"
         stopped = sum(row["state"] == "stopped" for row in self._rows)
         damaged = sum(number(row, "errors") > 0 for row in self._rows) - stopped
-        holes = sum(self._codes[code] for code in _HOLES)
         parts = [
             f"{_partitions(stopped)} stopped: the log is not the one that was exported" if stopped else "",
             f"{_partitions(damaged)} with errors" if damaged else "",
-            f"{holes:,} {'hole' if holes == 1 else 'holes'} in the offsets" if holes else "",
+            f"{self._holes:,} {'hole' if self._holes == 1 else 'holes'} in the offsets" if self._holes else "",
         ]
         return "; ".join([text, *filter(None, parts)])
 
@@ -172,57 +163,48 @@ def _offsets(row: Mapping[str, object]) -> str:
 
 
 _COPIES: Final = (
-    Shown("copy", lambda row: plain(row.get("path")), flexible=True),
-    Shown("broker", lambda row: plain(row.get("node_id")), rank=4),
-    Shown("state", lambda row: plain(row.get("state"))),
-    Shown("epoch", lambda row: plain(row.get("leader_epoch")), right=True),
-    Shown("offsets", _offsets, right=True),
-    Shown("high watermark", lambda row: plain(row.get("high_watermark")), right=True, rank=2),
-    Shown("records", lambda row: plain(row.get("records")), right=True, rank=3),
-    Shown("only here", lambda row: plain(row.get("only_here")), right=True),
-    Shown("lacks", _lacks, rank=1),
+    word_column("copy", "path", flexible=True),
+    word_column("broker", "node_id", 4),
+    word_column("state", "state"),
+    number_column("epoch", "leader_epoch"),
+    TableColumn("offsets", _offsets, right=True),
+    number_column("high watermark", "high_watermark", 2),
+    number_column("records", "records", 3),
+    number_column("only here", "only_here"),
+    TableColumn("lacks", _lacks, rank=1),
 )
 
 
-class ReplicaTable:
-    """Takes all comparisons before it shows the first line, which is about all of them; then the worst come first."""
+class ReplicaTable(SummaryTable["Comparison | Finding"]):
+    """The comparisons of replicas, the worst first; partitions whose copies are identical are only counted."""
 
     def __init__(self) -> None:
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")
-        self._console = open_console()
+        super().__init__()
         self._states: Counter[str] = Counter()
         self._at_risk = 0
         self._worst: list[Comparison] = []
-        self._others: list[Finding] = []
 
     def write(self, item: Comparison | Finding) -> None:
-        """Count it, and keep it where it is among those to be shown."""
+        """Count a comparison, and keep it if it is among the worst; keep a finding."""
         if isinstance(item, Finding):
-            self._others.append(item)
+            self.add_findings([item.row()])
             return
         state = str(item.replica["state"])
         self._states[state] += 1
-        self._at_risk += _replica_table_number(item.replica, "records_at_risk")
-        self._others += [finding for finding in item.findings if not finding.code.startswith("replicas.")]
+        self._at_risk += number(item.replica, "records_at_risk")
+        self.add_findings(finding.row() for finding in item.findings if not finding.code.startswith("replicas."))
         if state not in _ALIKE:
-            self._worst = sorted([*self._worst, item], key=_replica_table_rank)[:SHOWN_REPLICAS]
+            self._worst = sorted([*self._worst, item], key=_severity)[:SHOWN_REPLICAS]
 
-    def finish(self, summary: Mapping[str, object]) -> None:
-        """Show everything, the summary last."""
-        width = self._console.width
+    def body(self, summary: Mapping[str, object]) -> list[Text]:
+        """Return the answer and the partitions whose copies differ."""
+        del summary
         sentence, style = self._headline()
-        lines = wrapped(sentence, width, style)
+        lines = wrapped_texts(sentence, self.width, style)
         for item in self._worst:
-            lines += _lines(item, width)
+            lines += _lines(item, self.width)
         differ = sum(count for state, count in self._states.items() if state not in _ALIKE)
-        if differ > len(self._worst):
-            rest = count_of(differ - len(self._worst), "more partition")
-            lines.append(Text(f"... and {rest} whose copies differ: --output ndjson has them all", "dim"))
-        if self._others:
-            lines += [Text(), *finding_lines([finding.row() for finding in self._others], width)]
-        lines += [Text(), Text(summary_sentence(summary), VERDICT_STYLES[verdict(summary)])]
-        self._console.print(*lines, sep="\n", soft_wrap=True)
+        return lines + more_line(differ - len(self._worst), "partition")
 
     def _headline(self) -> tuple[str, str]:
         """`12 partitions: 1 divergent, 11 identical; 50 records are lost if ...`, and its style."""
@@ -234,19 +216,14 @@ class ReplicaTable:
         return text, "bold red" if any(self._states[state] for state in _BAD) else "bold green"
 
 
-def _replica_table_number(row: Mapping[str, object], name: str) -> int:
-    value = row.get(name)
-    return value if isinstance(value, int) else 0
-
-
-def _replica_table_rank(item: Comparison) -> tuple[int, int, str, int]:
+def _severity(item: Comparison) -> tuple[int, int, str, int]:
     """The worst first: by state, then by records at risk."""
     row = item.replica
     return (
         _ORDER.index(str(row["state"])),
-        -_replica_table_number(row, "records_at_risk"),
+        -number(row, "records_at_risk"),
         str(row["topic"]),
-        _replica_table_number(row, "partition"),
+        number(row, "partition"),
     )
 
 
@@ -255,13 +232,13 @@ def _lines(item: Comparison, width: int) -> list[Text]:
     state = str(row["state"])
     since = "" if row.get("divergent_offset") is None else f" from offset {row['divergent_offset']} on"
     title = f"{plain(row['topic'])}-{row['partition']}: {state}{since}, {count_of(row['copies'], 'copy')}"
-    lines = [Text(), *wrapped(title, width, "bold red" if state in _BAD else "bold cyan")]
-    lines += wrapped(plain(row.get("reason")), width, "bold")
-    lines += table_lines(_COPIES, item.copies, width)
+    lines = [Text(), *wrapped_texts(title, width, "bold red" if state in _BAD else "bold cyan")]
+    lines += wrapped_texts(plain(row.get("reason")), width, "bold")
+    lines += table_lines(_COPIES, item.copies, width, noun="copy")
     names = _names(item.copies)
     for copy in item.copies:
         if copy["state"] not in {"keep", "identical"}:
-            lines += wrapped(f"{names[copy['path']]}: {plain(copy['advice'])}", width, "")
+            lines += wrapped_texts(f"{names[copy['path']]}: {plain(copy['advice'])}", width, "")
     return lines + _range_lines(item.ranges, names, width)
 
 
@@ -285,8 +262,52 @@ def _range_lines(ranges: Sequence[Row], names: Mapping[object, str], width: int)
             texts.setdefault(text, []).append(names.get(path, plain(path)))
         what = "; ".join(f"{text} in {', '.join(paths)}" for text, paths in texts.items())
         offsets = span(row["first_offset"], row["last_offset"])
-        lines += wrapped(f"offsets {offsets}, {row['kind']}, {count_of(row['records'], 'record')}: {what}", width, "")
-    if len(ranges) > SHOWN_RANGES:
-        rest = count_of(len(ranges) - SHOWN_RANGES, "more range")
-        lines.append(Text(f"... and {rest}: --output ndjson has them all", "dim"))
-    return lines
+        lines += wrapped_texts(
+            f"offsets {offsets}, {row['kind']}, {count_of(row['records'], 'record')}: {what}", width, ""
+        )
+    return lines + more_line(len(ranges) - SHOWN_RANGES, "range")
+
+
+class QueryTable:
+    """The rows of a query, in its columns; the widths are chosen from the first rows."""
+
+    def __init__(self, table: Table) -> None:
+        self._console = open_console()
+        self._shown = tuple(_column_of(column) for column in table.columns[1:])
+        self._layout: Layout | None = None
+        self._pending: list[list[str]] = []
+
+    def write(self, chunk: Chunk) -> None:
+        """Show the rows, as soon as there are enough of them to choose the widths."""
+        for row in chunk.rows():
+            self._pending.append([column.cell(row) for column in self._shown])
+        if self._layout is not None or len(self._pending) >= SAMPLE_ROWS:
+            self._flush()
+
+    def finish(self, summary: Mapping[str, object]) -> None:
+        """Show the pending rows and the number of rows."""
+        self._flush()
+        self._console.print(Text(count_of(summary.get("rows"), "row"), "dim"), soft_wrap=True)
+
+    def _flush(self) -> None:
+        rows, self._pending = self._pending, []
+        if self._layout is None and rows:
+            self._layout = choose_layout(self._shown, rows, self._console.width)
+            self._console.print(Text(self._layout.line(self._layout.titles), "bold underline"), soft_wrap=True)
+        if self._layout is not None and rows:
+            text = "\n".join([self._layout.line(cells) for cells in rows])
+            self._console.print(Text(text), soft_wrap=True)
+
+
+def _column_of(column: Column) -> TableColumn:
+    is_number = column.kind in {"int64", "double"}
+
+    def cell(row: Mapping[str, object]) -> str:
+        value = row.get(column.name)
+        if value is None:
+            return NONE
+        if column.kind == "bytes":
+            return bytes_cell(value)
+        return plain(json_text(value) if isinstance(value, list | dict | bool) else value)
+
+    return TableColumn(column.name, cell, right=is_number, flexible=not is_number)

@@ -1,20 +1,19 @@
-"""A log along the time: what goes, what stays, the limit and now, in one line of blocks."""
+"""Forecasts of `kafkalog retain` for people: the answer, a picture of each log over time, and tables."""
 
 from __future__ import annotations
 
-import io
-import sys
+import os
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from rich.text import Text
 
-from kafkalog_cli.render.cells import human_bytes, plain, safe_text, time_cell
-from kafkalog_cli.render.columns import EVENTS, PARTITIONS, SEGMENTS, Shown, directory_of, word
-from kafkalog_cli.render.table import choose_layout, open_console
-from kafkalog_cli.render.text import finding_lines, sentence_lines
+from kafkalog_cli.render.cells import NONE, human_bytes, plain, safe_text, time_cell
+from kafkalog_cli.render.grid import TableColumn, count_column, size_column, table_lines, time_column, word_column
+from kafkalog_cli.render.summary import INDENT, SummaryTable, sentence_texts
 from kafkalog_core.findings import Finding
 from kafkalog_core.kafka.assumptions import forecast_note
-from kafkalog_core.ops.retain.forecaster import totals
+from kafkalog_core.ops.retain.forecaster import RetentionForecaster, totals
+from kafkalog_core.ops.retain.retain import Retained
 from kafkalog_core.ops.retain.rows import event_rows, headline, partition_rows, segment_rows
 from kafkalog_core.text import count_of, duration
 
@@ -22,15 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafkalog_core.kafka.retention.forecast import Fate, Forecast
-    from kafkalog_core.ops.retain.forecaster import RetentionForecaster, ScenarioResult
-    from kafkalog_core.ops.retain.retain import Retained
+    from kafkalog_core.ops.retain.forecaster import ScenarioResult
 
 __all__ = ["RetentionTable", "timeline"]
 
 
 MAX_CELLS: Final = 100
 MIN_CELLS: Final = 24
-_INDENT: Final = "    "
 _AHEAD: Final = 4
 """Of what lies ahead of now a part is shown as long as this part of what lies behind."""
 _NEAR: Final = 3
@@ -65,10 +62,10 @@ def timeline(forecast: Forecast, width: int, *, is_solid: bool) -> list[Text]:
     if not fates:
         return []
     now_ms = forecast.question.now_ms
-    axis, marks = _axis(fates, _limit(forecast), now_ms, max(MIN_CELLS, min(MAX_CELLS, width - len(_INDENT) - 2)))
+    axis, marks = _axis(fates, _limit(forecast), now_ms, max(MIN_CELLS, min(MAX_CELLS, width - len(INDENT) - 2)))
     kinds = _kinds(fates, axis)
     signs = _signs(is_solid)
-    line = Text(f"{_INDENT}{'▕' if is_solid else '['}")
+    line = Text(f"{INDENT}{'▕' if is_solid else '['}")
     for kind in kinds:
         line.append(signs.get(kind, "·" if is_solid else "."), _STYLES.get(kind, "dim"))
     line.append("▏" if is_solid else "]")
@@ -129,8 +126,8 @@ def _scale(axis: _Axis, marks: dict[str, int], now_ms: int) -> list[Text]:
         f"from {time_cell(axis.first_ms)} to {time_cell(axis.last_ms)}",
         f"now {time_cell(now_ms)}{far}{limit}",
     ]
-    lines = [Text(f"{_INDENT} {''.join(row).rstrip()}")] if marks else []
-    return [*lines, *(Text(f"{_INDENT}{text}", "dim") for text in told)]
+    lines = [Text(f"{INDENT} {''.join(row).rstrip()}")] if marks else []
+    return [*lines, *(Text(f"{INDENT}{text}", "dim") for text in told)]
 
 
 def _signs(is_solid: bool) -> dict[str, str]:
@@ -143,23 +140,76 @@ def _legend(kinds: Sequence[str], signs: dict[str, str]) -> Text:
     line = Text()
     for kind, sign in signs.items():
         if kind in kinds:
-            line.append("   " if line else _INDENT).append(f"{sign} ", _STYLES[kind]).append(_WORDS[kind], "dim")
+            line.append("   " if line else INDENT).append(f"{sign} ", _STYLES[kind]).append(_WORDS[kind], "dim")
     return line
 
 
+# --- tables -----------------------------------------------------------------------------------------------------------
 Row = dict[str, object]
 
 SHOWN_IN_FULL: Final = 6
 SHOWN_PARTITIONS: Final = 200
 SHOWN_SEGMENTS: Final = 30
 SHOWN_EVENTS: Final = 100
-KEPT_FINDINGS: Final = 500
 _TABLE_STYLES: Final = {"delete": "red", "unknown": "yellow"}
 _STATES: Final = {"deletes": "red", "held": "yellow"}
 _IN_TIME: Final = frozenset({"retention.ms", "local.retention.ms", "file.delete.delay.ms"})
 
 
-class RetentionTable:
+def _directory_of(row: Mapping[str, object]) -> str:
+    """`orders-0`, or `orders-0.<uuid>-future`: the directory's own name, as it is."""
+    return os.path.basename(str(row["path"]))
+
+
+def _partition_of(row: Mapping[str, object]) -> str:
+    return safe_text(f"{row.get('topic')}-{row.get('partition')}") if row.get("topic") else plain(row.get("path"))
+
+
+def _largest(row: Mapping[str, object]) -> str:
+    text = time_cell(row.get("largest_timestamp_ms")).replace(".000Z", "Z")
+    return text if row.get("is_record_timestamp") else f"{text} (file)"
+
+
+def _due(row: Mapping[str, object]) -> str:
+    due_ms, now_ms = row.get("due_ms"), row.get("now_ms")
+    if row.get("verdict") == "delete":
+        return "now"
+    if not isinstance(due_ms, int) or not isinstance(now_ms, int):
+        return NONE
+    return f"in {duration(due_ms - now_ms)}"
+
+
+_PARTITIONS: Final = (
+    TableColumn("partition", lambda row: safe_text(_directory_of(row))),
+    word_column("state", "state"),
+    count_column("segments", "segments", 2),
+    count_column("go", "deleted_segments"),
+    size_column("log", "bytes", 1),
+    size_column("goes", "deleted_bytes"),
+    time_column("next due", "next_due_ms", 3),
+    word_column("what", "message", flexible=True),
+)
+_SEGMENTS: Final = (
+    word_column("verdict", "verdict"),
+    word_column("segment", "segment"),
+    size_column("log", "size_bytes", 2),
+    TableColumn("largest time", _largest, rank=3),
+    word_column("rule", "rule"),
+    TableColumn("due", _due, rank=1),
+    word_column("why", "reason"),
+)
+_EVENTS: Final = (
+    time_column("time", "time_ms"),
+    word_column("event", "event"),
+    TableColumn("segment", lambda row: f"{_partition_of(row)}/{plain(row.get('segment'))}"),
+    size_column("size", "size_bytes"),
+    word_column("rule", "rule"),
+    count_column("log start", "log_start_offset", 1),
+    size_column("log then", "log_bytes", 2),
+)
+
+
+class RetentionTable(SummaryTable[RetentionForecaster | Retained | Finding]):
     """Keeps all that is said, as the first line tells of all of it.
 
     Args:
@@ -167,43 +217,35 @@ class RetentionTable:
     """
 
     def __init__(self, until_ms: int | None) -> None:
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")
-        self._console = open_console()
-        self._is_solid = self._console.encoding.lower().replace("-", "") == "utf8"
+        super().__init__()
+        self._is_solid = self.console.encoding.lower().replace("-", "") == "utf8"
         self._until_ms = until_ms
         self._forecasters: list[RetentionForecaster] = []
         self._retained: list[Retained] = []
-        self._findings: list[Finding] = []
 
-    def begin(self, forecaster: RetentionForecaster) -> None:
-        """Keep it for the rules that count."""
-        self._forecasters.append(forecaster)
+    def write(self, item: RetentionForecaster | Retained | Finding) -> None:
+        """Keep the rules of a log directory, the forecast of a partition, or a finding."""
+        if isinstance(item, RetentionForecaster):
+            self._forecasters.append(item)
+        elif isinstance(item, Finding):
+            self.add_findings([item.row()])
+        else:
+            self._retained.append(item)
+            self.add_findings(finding.row() for finding in item.findings)
 
-    def write(self, each: Retained | Finding) -> None:
-        """Keep it."""
-        if isinstance(each, Finding):
-            self._findings.append(each)
-            return
-        self._retained.append(each)
-        self._findings += each.findings
-
-    def finish(self, summary: Mapping[str, object]) -> None:
-        """Show everything."""
+    def body(self, summary: Mapping[str, object]) -> list[Text]:
+        """Return the assumptions, the answer, the rules, and the tables."""
+        del summary
         sentences = headline(self._retained, self._until_ms)
         lines = self._assumptions()
         lines += self._wrapped(f"{sentences[0]}.", "bold", "")
-        lines += [line for text in sentences[1:] for line in self._wrapped(text, "", _INDENT)]
+        lines += [line for text in sentences[1:] for line in self._wrapped(text, "", INDENT)]
         lines += [line for forecaster in self._forecasters for line in self._release(forecaster)]
-        lines += self._settings()
-        lines += self._partitions()
-        lines += self._what_if()
-        lines += self._events()
-        if self._findings:
-            rows = [finding.row() for finding in self._findings[:KEPT_FINDINGS]]
-            lines += [Text(), Text("Findings", "bold"), *finding_lines(rows, self._console.width)]
-        lines += [Text(), Text(f"exit status {summary.get('exit_status')}", "dim")]
-        self._console.print(*lines, sep="\n", soft_wrap=True)
+        return [*lines, *self._settings(), *self._partitions(), *self._what_if(), *self._events()]
+
+    def last_line(self, summary: Mapping[str, object]) -> Text:
+        """Return the exit status."""
+        return Text(f"exit status {summary.get('exit_status')}", "dim")
 
     def _assumptions(self) -> list[Text]:
         """What the forecast rests on, before all else."""
@@ -216,7 +258,7 @@ class RetentionTable:
         evidence = "; ".join(forecaster.context.guess.evidence)
         where = f" in {forecaster.context.target.root}" if len(self._forecasters) > 1 else ""
         text = f"by the rules of Kafka {forecaster.context.guess.release}{where}{certain}: {evidence}"
-        return self._wrapped(text, "dim", _INDENT)
+        return self._wrapped(text, "dim", INDENT)
 
     def _settings(self) -> list[Text]:
         """Each setting once, with its topics where they differ in it."""
@@ -231,7 +273,7 @@ class RetentionTable:
         for (name, value, origin), of in topics.items():
             which = ", ".join(list(of)[:3]) + (f" and {len(of) - 3} more" if len(of) > 3 else "")
             of_topics = f" for {which}" if names.count(name) > 1 else ""
-            lines += self._wrapped(f"{name} = {_shown(name, value)} ({origin}){of_topics}", "dim", _INDENT)
+            lines += self._wrapped(f"{name} = {_shown(name, value)} ({origin}){of_topics}", "dim", INDENT)
         return lines
 
     def _rows(self) -> list[Row]:
@@ -240,20 +282,20 @@ class RetentionTable:
     # --- tables -------------------------------------------------------------------------------------------------------
     def _partitions(self) -> list[Text]:
         if len(self._retained) > SHOWN_IN_FULL:
-            return self._table(PARTITIONS, self._rows(), "partition", SHOWN_PARTITIONS)
+            return self._table(_PARTITIONS, self._rows(), "partition", SHOWN_PARTITIONS)
         return [line for each in self._retained for line in self._in_full(each)]
 
     def _in_full(self, each: Retained) -> list[Text]:
         """One partition: what becomes of it, its picture, its segments."""
         (row,) = partition_rows(each).rows()
-        head = f"{directory_of(row)}: {row['message']}"
+        head = f"{_directory_of(row)}: {row['message']}"
         lines = [Text(), *self._wrapped(head, "bold cyan", "")]
-        lines += self._wrapped(_bounds(row), "dim", _INDENT)
-        lines += timeline(each.forecast, self._console.width, is_solid=self._is_solid)
+        lines += self._wrapped(_bounds(row), "dim", INDENT)
+        lines += timeline(each.forecast, self.width, is_solid=self._is_solid)
         now = {"now_ms": each.forecast.question.now_ms}
         rows = [dict(row) | now for row in segment_rows(each.forecast).rows()]
         shown = _around_the_border(rows)
-        lines += self._table(SEGMENTS, shown, "segment", SHOWN_SEGMENTS)
+        lines += self._table(_SEGMENTS, shown, "segment", SHOWN_SEGMENTS)
         if len(shown) < len(rows):
             rest = count_of(len(rows) - len(shown), "segment")
             lines.append(Text(f"... {rest} further from the border left out: --output ndjson has all of them"))
@@ -268,36 +310,28 @@ class RetentionTable:
         for outcome in (*outcomes, *totals(outcomes)):
             name = "all" if outcome.topic is None else f"{outcome.topic}-{outcome.partition}"
             cells.setdefault(name, {"name": name})[_scenario(outcome.scenario)] = _cell(outcome)
-        columns = [Shown("what would stay", lambda row: plain(row["name"]))]
-        columns += [word(_scenario(scenario), _scenario(scenario)) for scenario in scenarios]
+        columns = [TableColumn("what would stay", lambda row: plain(row["name"]))]
+        columns += [word_column(_scenario(scenario), _scenario(scenario)) for scenario in scenarios]
         lines = self._table(columns, list(cells.values()), "partition", SHOWN_PARTITIONS)
         note = "bytes, segments and offsets that stay; of a log that was compacted records are fewer than offsets"
-        return [*lines, Text(f"{_INDENT}{note}", "dim")]
+        return [*lines, Text(f"{INDENT}{note}", "dim")]
 
     def _events(self) -> list[Text]:
         rows = [
             dict(row) for each in self._retained for row in event_rows(each.forecast.question.view, each.events).rows()
         ]
         rows.sort(key=lambda row: cast("int", row["time_ms"]))
-        return self._table(EVENTS, rows, "event", SHOWN_EVENTS)
+        return self._table(_EVENTS, rows, "event", SHOWN_EVENTS)
 
-    def _table(self, columns: Sequence[Shown], rows: Sequence[Row], noun: str, most: int) -> list[Text]:
-        if not rows:
-            return []
-        cells = [[column.cell(row) for column in columns] for row in rows[:most]]
-        layout = choose_layout(columns, cells, self._console.width)
-        lines = [Text(), Text(layout.line(layout.titles), "bold underline")]
-        for row, texts in zip(rows, cells, strict=False):
-            style = _TABLE_STYLES.get(str(row.get("verdict"))) or _STATES.get(str(row.get("state")), "")
-            lines.append(Text(layout.line(texts), style))
-        if len(rows) > most:
-            lines.append(Text(f"... and {count_of(len(rows) - most, f'more {noun}')}: --output ndjson has all"))
-        return lines
+    def _table(self, columns: Sequence[TableColumn], rows: Sequence[Row], noun: str, most: int) -> list[Text]:
+        return table_lines(columns, rows, self.width, noun=noun, most=most, style_of=_style_of)
 
-    def _wrapped(self, text: str, style: str, indent: str) -> list[Text]:
-        """Lines of a text."""
-        lines = sentence_lines(text, self._console.width, first=indent, indent=_INDENT)
-        return [Text(line, style) for line in lines]
+    def _wrapped(self, text: str, style: str, first: str) -> list[Text]:
+        return sentence_texts(text, self.width, style, first=first)
+
+
+def _style_of(row: Mapping[str, object]) -> str:
+    return _TABLE_STYLES.get(str(row.get("verdict"))) or _STATES.get(str(row.get("state")), "")
 
 
 def _around_the_border(rows: list[Row]) -> list[Row]:

@@ -1,31 +1,29 @@
-"""Forecasts of compaction on their way out: rows for programs, or a table for people."""
+"""Results on their way to standard output: the registry of writers.
+
+A kind of result (verdicts, plans, forecasts, ...) is registered once, as a `ResultKind`: how its items become rows, for
+`json`, `ndjson` and `csv`, and which class shows them to people, for `table`. `open_results` chooses the writer for
+`--output`. The module of a writer is imported when it is chosen, so that JSON output does not import rich's tables.
+"""
 
 from __future__ import annotations
 
-import io
 import sys
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
-from rich.text import Text
+import click
 
-from kafkalog_cli.render.cells import NONE, bytes_cell, plain
-from kafkalog_cli.render.columns import Shown
-from kafkalog_cli.render.lines import Settings, Writer, open_writer
-from kafkalog_cli.render.table import Layout, choose_layout, open_console
+from kafkalog_cli.render.progress import end_progress
+from kafkalog_cli.render.summary_line import summary_sentence
 from kafkalog_core.findings import Finding
-from kafkalog_core.ops.replicas.compare import rows_of
-from kafkalog_core.ops.retain.forecaster import totals
-from kafkalog_core.ops.retain.rows import retained_rows, what_if_rows
-from kafkalog_core.ops.verify.engine import rows_of_verdict
 from kafkalog_core.rows import tables
-from kafkalog_core.text import count_of, json_text
+from kafkalog_core.rows.chunk import csv_columns, json_line
+from kafkalog_core.text import csv_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from kafkalog_cli.outfile import OutFile
-    from kafkalog_cli.render.report.data import RunFacts
     from kafkalog_core.ops.compact.forecast import CompactForecast
     from kafkalog_core.ops.repair.plan_rows import PlanRows
     from kafkalog_core.ops.replicas.compare import Comparison
@@ -34,352 +32,305 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.roll.forecast import RollForecast
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
     from kafkalog_core.rows.chunk import BytesMode, Chunk
-    from kafkalog_core.rows.kinds import Column, Table
+    from kafkalog_core.rows.tables import Table
 
 __all__ = [
-    "CompactWriter",
-    "PlanWriter",
-    "ReplicaWriter",
-    "RetentionWriter",
-    "RollWriter",
-    "RowRetention",
-    "VerdictWriter",
-    "open_compactions",
-    "open_exports",
-    "open_plans",
-    "open_query",
-    "open_replicas",
-    "open_report",
-    "open_retention",
-    "open_rolls",
-    "open_verdicts",
+    "COMPACTIONS",
+    "EXPORTS",
+    "PLANS",
+    "QUERIES",
+    "REPLICAS",
+    "RETENTION",
+    "ROLLS",
+    "ROWS",
+    "VERDICTS",
+    "CsvWriter",
+    "JsonWriter",
+    "NdjsonWriter",
+    "ResultKind",
+    "ResultWriter",
+    "Settings",
+    "Writer",
+    "open_results",
+    "open_writer",
 ]
 
-
-_TABLES: Final = (
-    tables.COMPACTION,
-    tables.CLEANING_PASS,
-    tables.CLEANED_SEGMENT,
-    tables.BIG_KEY,
-    tables.FINDING,
-)
+Item = TypeVar("Item")
+Taken_contra = TypeVar("Taken_contra", contravariant=True)
 
 
-class CompactWriter(Protocol):
-    """Takes forecasts as they come, and the summary last."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a writer of rows needs to know.
 
-    def write(self, forecast: CompactForecast) -> None:
-        """Show a forecast, or keep what of it is to be shown."""
-
-    def finish(self, summary: Mapping[str, object]) -> None:
-        """Show what is left, then the summary."""
-
-
-class RowCompactions:
-    """Forecasts as rows."""
-
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-
-    def write(self, forecast: CompactForecast) -> None:
-        """Write the rows."""
-        for chunk in forecast.chunks():
-            self._writer.write(chunk)
-
-    def finish(self, summary: Mapping[str, object]) -> None:
-        """Write the summary row."""
-        self._writer.finish(summary)
-
-
-def open_compactions(output: str) -> CompactWriter:
-    """The writer of one form onto standard output: `table`, `json`, `ndjson` or `csv`."""
-    if output == "table":
-        return cast("CompactWriter", import_module("kafkalog_cli.render.compact_table").CompactTable())
-    return RowCompactions(open_writer(output, Settings(tables=_TABLES)))
-
-
-def open_exports(output: str, place: str, commit_of: Callable[[], int]) -> Writer:
-    """The writer of one form onto standard output: `table`, `json`, `ndjson` or `csv`.
-
-    Args:
-        output: the form.
-        place: the directory that is written.
-        commit_of: the number of its last commit, asked at the end; 0: there is none.
+    tables: the row types that may come; CSV makes its header of them.
+    bytes_mode: how keys and values are written.
+    live: whether each chunk is shown at once, for a log that grows.
     """
-    if output == "table":
-        table = import_module("kafkalog_cli.render.job_tables").ExportTable(place, commit_of)
-        return cast("Writer", table)
-    return open_writer(output, Settings(tables=(tables.EXPORT, tables.FINDING)))
+
+    tables: tuple[Table, ...]
+    bytes_mode: BytesMode = "auto"
+    live: bool = False
 
 
-_PLANS_TABLES: Final = (
-    tables.PLAN,
-    tables.TEXT_FILE,
-    tables.TEXT_LINE,
-    tables.SETTING,
-    tables.JOURNAL,
-    tables.LOSS,
-    tables.FINDING,
-    tables.CHANGE,
-)
+class ResultWriter(Protocol[Taken_contra]):
+    """Receives a result item by item, in bounded memory, and its summary last."""
+
+    def write(self, item: Taken_contra, /) -> None:
+        """Show an item, or keep the part of it that is shown at the end."""
+
+    def finish(self, summary: Mapping[str, object], /) -> None:
+        """Show everything that is pending, then the summary."""
 
 
-class PlanWriter(Protocol):
-    """Takes sheets as they come, and the summary last."""
-
-    def write(self, sheet: PlanRows) -> None:
-        """Show a sheet."""
-
-    def finish(self, summary: Mapping[str, object]) -> None:
-        """Show the summary."""
+if TYPE_CHECKING:
+    Writer = ResultWriter[Chunk]
+    """A writer of rows."""
 
 
-class RowPlans:
-    """Sheets as rows."""
+# --- rows for programs ------------------------------------------------------------------------------------------------
+class NdjsonWriter:
+    """JSON lines, written to the binary stream of standard output."""
 
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-
-    def write(self, sheet: PlanRows) -> None:
-        """Write the rows, the plan's own first."""
-        for chunk in sheet.chunks():
-            self._writer.write(chunk)
-
-    def finish(self, summary: Mapping[str, object]) -> None:
-        """Write the summary row."""
-        self._writer.finish(summary)
-
-
-def open_plans(output: str) -> PlanWriter:
-    """The writer of one form onto standard output: `table`, `json`, `ndjson` or `csv`."""
-    if output == "table":
-        return cast("PlanWriter", import_module("kafkalog_cli.render.plan_table").PlanTable())
-    return RowPlans(open_writer(output, Settings(tables=_PLANS_TABLES)))
-
-
-SAMPLE_ROWS: Final = 200
-
-
-class QueryTable:
-    """Columns as the query has them; their widths are those of the first rows."""
-
-    def __init__(self, table: Table) -> None:
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")
-        self._console = open_console()
-        self._shown = tuple(_shown(column) for column in table.columns[1:])
-        self._layout: Layout | None = None
-        self._pending: list[list[str]] = []
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stream = sys.stdout.buffer
 
     def write(self, chunk: Chunk) -> None:
-        """Show the rows; the first ones wait until there are enough to choose widths by."""
-        for row in chunk.rows():
-            self._pending.append([column.cell(row) for column in self._shown])
-        if self._layout is not None or len(self._pending) >= SAMPLE_ROWS:
-            self._flush()
+        """Write the lines of the chunk."""
+        for part in chunk.parts(self._settings.bytes_mode):
+            self._stream.write(part)
+        if self._settings.live:
+            self._stream.flush()
 
     def finish(self, summary: Mapping[str, object]) -> None:
-        """Show what is left, and how many rows there were."""
-        self._flush()
-        self._console.print(Text(count_of(summary.get("rows"), "row"), "dim"), soft_wrap=True)
-
-    def _flush(self) -> None:
-        rows, self._pending = self._pending, []
-        if self._layout is None and rows:
-            self._layout = choose_layout(self._shown, rows, self._console.width)
-            self._console.print(Text(self._layout.line(self._layout.titles), "bold underline"), soft_wrap=True)
-        if self._layout is not None and rows:
-            text = "\n".join([self._layout.line(cells) for cells in rows])
-            self._console.print(Text(text), soft_wrap=True)
+        """Write the summary as the last line."""
+        self._stream.write(json_line(tables.SUMMARY, summary, self._settings.bytes_mode))
+        self._stream.flush()
 
 
-def _shown(column: Column) -> Shown:
-    is_number = column.kind in {"int64", "double"}
+class JsonWriter:
+    """One JSON array of all rows, an element a line, written as the rows come."""
 
-    def cell(row: Mapping[str, object]) -> str:
-        value = row.get(column.name)
-        if value is None:
-            return NONE
-        if column.kind == "bytes":
-            return bytes_cell(value)
-        return plain(json_text(value) if isinstance(value, list | dict | bool) else value)
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stream = sys.stdout.buffer
+        self._opening = b"[\n"
 
-    return Shown(column.name, cell, right=is_number, flexible=not is_number)
-
-
-def open_query(output: str, table: Table, bytes_mode: BytesMode) -> Writer:
-    """The writer of one form onto standard output: `table`, `json`, `ndjson` or `csv`."""
-    if output == "table":
-        return QueryTable(table)
-    return open_writer(output, Settings(tables=(table,), bytes_mode=bytes_mode))
-
-
-_REPLICAS_TABLES: Final = (tables.REPLICA, tables.REPLICA_COPY, tables.REPLICA_RANGE, tables.FINDING)
-
-
-class ReplicaWriter(Protocol):
-    """Takes comparisons as they come, and the summary last."""
-
-    def write(self, item: Comparison | Finding) -> None:
-        """Show a comparison, or what of it is to be shown; or a finding that is of none."""
+    def write(self, chunk: Chunk) -> None:
+        """Write the lines of the chunk, each with a comma: the summary always follows. No line contains a newline."""
+        self._open()
+        for part in chunk.parts(self._settings.bytes_mode):
+            self._stream.write(bytes(part).replace(b"\n", b",\n"))
+        if self._settings.live:
+            self._stream.flush()
 
     def finish(self, summary: Mapping[str, object]) -> None:
-        """Show what is left, then the summary."""
+        """Write the summary as the last element, and close the array."""
+        self._open()
+        self._stream.write(json_line(tables.SUMMARY, summary, self._settings.bytes_mode) + b"]\n")
+        self._stream.flush()
+
+    def _open(self) -> None:
+        """Begin the array before its first element, so that an error before that leaves nothing."""
+        self._stream.write(self._opening)
+        self._opening = b""
 
 
-class RowReplicas:
-    """Comparisons as rows."""
+class CsvWriter:
+    """CSV of all row types, with the columns of all of them; `type` is the first one."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stream = sys.stdout.buffer
+        self._header = tuple(csv_columns(settings.tables, settings.bytes_mode))
+        self._stream.write(csv_line(self._header))
+
+    def write(self, chunk: Chunk) -> None:
+        """Write a line for each row."""
+        table, mode = chunk.table, self._settings.bytes_mode
+        unknown = csv_columns([table], mode).keys() - set(self._header)
+        if unknown:
+            raise LookupError(f"{table.name} row with columns that the CSV header lacks: {sorted(unknown)}")
+        for part in chunk.csv(self._header, mode):
+            self._stream.write(part)
+        if self._settings.live:
+            self._stream.flush()
+
+    def finish(self, summary: Mapping[str, object]) -> None:
+        """Write the summary line to stderr: it has no columns."""
+        self._stream.flush()
+        end_progress()
+        click.echo(f"kafkalog: {summary_sentence(summary)}", err=True)
+
+
+class ItemRows(Generic[Item]):
+    """A writer of items as rows, in the order in which `rows_of` gives their chunks."""
+
+    def __init__(self, writer: Writer, rows_of: Callable[[Item], Iterable[Chunk]]) -> None:
         self._writer = writer
+        self._rows_of = rows_of
 
-    def write(self, item: Comparison | Finding) -> None:
-        """Write the rows."""
-        for chunk in rows_of(item):
-            self._writer.write(chunk)
+    def write(self, item: Item) -> None:
+        """Write the rows of the item."""
+        for chunk in self._rows_of(item):
+            self._put(chunk)
 
     def finish(self, summary: Mapping[str, object]) -> None:
         """Write the summary row."""
         self._writer.finish(summary)
 
-
-def open_replicas(output: str) -> ReplicaWriter:
-    """The writer of one form onto standard output: `table`, `json`, `ndjson` or `csv`."""
-    if output == "table":
-        return cast("ReplicaWriter", import_module("kafkalog_cli.render.job_tables").ReplicaTable())
-    return RowReplicas(open_writer(output, Settings(tables=_REPLICAS_TABLES)))
+    def _put(self, chunk: Chunk) -> None:
+        self._writer.write(chunk)
 
 
-class RetentionWriter(Protocol):
-    """Takes what is said of partition after partition, and the summary last."""
+class RetentionRows(ItemRows["RetentionForecaster | Retained | Finding"]):
+    """Retention as rows; the totals of all `--what-if` scenarios come last, and the summary counts the rows."""
 
-    def begin(self, forecaster: RetentionForecaster) -> None:
-        """Begin with a site."""
-
-    def write(self, each: Retained | Finding) -> None:
-        """Show what is said of a partition, or keep it."""
-
-    def finish(self, summary: Mapping[str, object]) -> None:
-        """Show what is left, then the summary."""
-
-
-def open_retention(output: str, *, until_ms: int | None) -> RetentionWriter:
-    """The writer of one form onto standard output; `until_ms`: how far checks are played forward."""
-    if output == "table":
-        module = import_module("kafkalog_cli.render.retention_table")
-        return cast("RetentionWriter", module.RetentionTable(until_ms))
-    module = import_module("kafkalog_cli.render.writers")
-    return cast("RetentionWriter", module.RowRetention(output))
-
-
-_ROLLS_TABLES: Final = (tables.ROLLING, tables.ROLLED_SEGMENT, tables.FINDING)
-
-
-class RollWriter(Protocol):
-    """Takes forecasts as they come, and the summary last."""
-
-    def write(self, forecast: RollForecast) -> None:
-        """Show a forecast, or keep what of it is to be shown."""
-
-    def finish(self, summary: Mapping[str, object]) -> None:
-        """Show what is left, then the summary."""
-
-
-class RowRolls:
-    """Forecasts as rows."""
-
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-
-    def write(self, forecast: RollForecast) -> None:
-        """Write the rows."""
-        for chunk in forecast.chunks():
-            self._writer.write(chunk)
-
-    def finish(self, summary: Mapping[str, object]) -> None:
-        """Write the summary row."""
-        self._writer.finish(summary)
-
-
-def open_rolls(output: str) -> RollWriter:
-    """The writer of one form onto standard output: `table`, `json`, `ndjson` or `csv`."""
-    if output == "table":
-        return cast("RollWriter", import_module("kafkalog_cli.render.roll_table").RollTable())
-    return RowRolls(open_writer(output, Settings(tables=_ROLLS_TABLES)))
-
-
-class VerdictWriter(Protocol):
-    """Takes verdicts as they come, and the summary last."""
-
-    def write(self, verdict: PartitionVerdict | PlaceVerdict) -> None:
-        """Show a verdict, or keep what of it is to be shown."""
-
-    def finish(self, summary: Mapping[str, object]) -> None:
-        """Show what is left, then the summary."""
-
-
-class RowVerdicts:
-    """Findings and partitions as rows."""
-
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-
-    def write(self, verdict: PartitionVerdict | PlaceVerdict) -> None:
-        """Write the rows."""
-        for chunk in rows_of_verdict(verdict):
-            self._writer.write(chunk)
-
-    def finish(self, summary: Mapping[str, object]) -> None:
-        """Write the summary row."""
-        self._writer.finish(summary)
-
-
-def open_verdicts(output: str) -> VerdictWriter:
-    """The writer of one form: `table`, `quiet`, or one of rows (`json`, `ndjson`, `csv`), onto standard output."""
-    if output in {"table", "quiet"}:
-        module = import_module("kafkalog_cli.render.verdict_table")
-        return cast("VerdictWriter", module.QuietVerdicts() if output == "quiet" else module.VerdictTable())
-    return RowVerdicts(open_writer(output, Settings(tables=(tables.PARTITION, tables.FINDING))))
-
-
-def open_report(file: OutFile, run: RunFacts) -> VerdictWriter:
-    """The writer of the HTML report, which is in its file when it has been finished."""
-    return cast("VerdictWriter", import_module("kafkalog_cli.render.report.page").HtmlReport(file, run))
-
-
-_ROWS_TABLES: Final = (
-    tables.RETENTION,
-    tables.RETAINED_SEGMENT,
-    tables.RETENTION_WHAT_IF,
-    tables.RETENTION_EVENT,
-    tables.FINDING,
-)
-
-
-class RowRetention:
-    """Everything as rows, in one form: `json`, `ndjson` or `csv`."""
-
-    def __init__(self, output: str) -> None:
-        self._writer = open_writer(output, Settings(tables=_ROWS_TABLES))
+    def __init__(self, writer: Writer, rows_of: Callable[[Any], Iterable[Chunk]]) -> None:
+        super().__init__(writer, rows_of)
         self._outcomes: list[ScenarioResult] = []
         self._count = 0
 
-    def begin(self, forecaster: RetentionForecaster) -> None:
-        """Each row says what counts for it."""
-
-    def write(self, each: Retained | Finding) -> None:
-        """Write the rows, the partition's own first."""
-        for chunk in retained_rows(each):
-            self._put(chunk)
-        if not isinstance(each, Finding):
-            self._outcomes += each.outcomes
+    def write(self, item: RetentionForecaster | Retained | Finding) -> None:
+        """Write the rows of the item; each row of a survey's partitions already has its rules."""
+        if isinstance(item, _load("kafkalog_core.ops.retain.forecaster:RetentionForecaster")):
+            return
+        super().write(item)
+        if not isinstance(item, Finding):
+            self._outcomes += cast("Retained", item).outcomes
 
     def finish(self, summary: Mapping[str, object]) -> None:
-        """Write what all scenarios come to, and the summary row."""
+        """Write the totals of all scenarios, then the summary row."""
         if self._outcomes:
-            self._put(what_if_rows(totals(self._outcomes)))
-        self._writer.finish({**summary, "rows": self._count})
+            totals = _load("kafkalog_core.ops.retain.forecaster:totals")(self._outcomes)
+            self._put(_load("kafkalog_core.ops.retain.rows:what_if_rows")(totals))
+        super().finish({**summary, "rows": self._count})
 
     def _put(self, chunk: Chunk) -> None:
         self._count += chunk.count
-        self._writer.write(chunk)
+        super()._put(chunk)
+
+
+# --- registry ---------------------------------------------------------------------------------------------------------
+_ROW_WRITERS: Final[Mapping[str, Callable[[Settings], Writer]]] = {
+    "ndjson": NdjsonWriter,
+    "json": JsonWriter,
+    "csv": CsvWriter,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultKind(Generic[Item]):
+    """A kind of result and its writers.
+
+    tables: the row types of `json`, `ndjson` and `csv`.
+    rows_of: `module:function` that gives the chunks of an item; empty: an item is a chunk.
+    for_people: `module:class` of the writer for each other form of output.
+    row_writer: the class that writes items as rows.
+    """
+
+    tables: tuple[Table, ...] = ()
+    rows_of: str = ""
+    for_people: Mapping[str, str] = field(default_factory=dict)
+    row_writer: type[ItemRows[Any]] = ItemRows
+
+
+_RENDER: Final = "kafkalog_cli.render"
+_OPS: Final = "kafkalog_core.ops"
+
+ROWS: Final[ResultKind[Chunk]] = ResultKind(for_people={"table": f"{_RENDER}.table:TableWriter"})
+VERDICTS: Final[ResultKind[PartitionVerdict | PlaceVerdict]] = ResultKind(
+    tables=(tables.PARTITION, tables.FINDING),
+    rows_of=f"{_OPS}.verify.engine:rows_of_verdict",
+    for_people={
+        "table": f"{_RENDER}.verdict_table:VerdictTable",
+        "quiet": f"{_RENDER}.verdict_table:QuietVerdicts",
+        "html": f"{_RENDER}.report.page:HtmlReport",
+    },
+)
+PLANS: Final[ResultKind[PlanRows]] = ResultKind(
+    tables=(
+        tables.PLAN,
+        tables.TEXT_FILE,
+        tables.TEXT_LINE,
+        tables.SETTING,
+        tables.JOURNAL,
+        tables.LOSS,
+        tables.FINDING,
+        tables.CHANGE,
+    ),
+    rows_of=f"{_OPS}.repair.plan_rows:PlanRows.chunks",
+    for_people={"table": f"{_RENDER}.plan_table:PlanTable"},
+)
+COMPACTIONS: Final[ResultKind[CompactForecast]] = ResultKind(
+    tables=(
+        tables.COMPACTION,
+        tables.CLEANING_PASS,
+        tables.CLEANED_SEGMENT,
+        tables.BIG_KEY,
+        tables.FINDING,
+    ),
+    rows_of=f"{_OPS}.compact.forecast:CompactForecast.chunks",
+    for_people={"table": f"{_RENDER}.compact_table:CompactTable"},
+)
+RETENTION: Final[ResultKind[RetentionForecaster | Retained | Finding]] = ResultKind(
+    tables=(
+        tables.RETENTION,
+        tables.RETAINED_SEGMENT,
+        tables.RETENTION_WHAT_IF,
+        tables.RETENTION_EVENT,
+        tables.FINDING,
+    ),
+    rows_of=f"{_OPS}.retain.rows:retained_rows",
+    for_people={"table": f"{_RENDER}.retention_table:RetentionTable"},
+    row_writer=RetentionRows,
+)
+ROLLS: Final[ResultKind[RollForecast]] = ResultKind(
+    tables=(tables.ROLLING, tables.ROLLED_SEGMENT, tables.FINDING),
+    rows_of=f"{_OPS}.roll.forecast:RollForecast.chunks",
+    for_people={"table": f"{_RENDER}.roll_table:RollTable"},
+)
+REPLICAS: Final[ResultKind[Comparison | Finding]] = ResultKind(
+    tables=(tables.REPLICA, tables.REPLICA_COPY, tables.REPLICA_RANGE, tables.FINDING),
+    rows_of=f"{_OPS}.replicas.compare:rows_of",
+    for_people={"table": f"{_RENDER}.job_tables:ReplicaTable"},
+)
+EXPORTS: Final[ResultKind[Chunk]] = ResultKind(
+    tables=(tables.EXPORT, tables.FINDING), for_people={"table": f"{_RENDER}.job_tables:ExportTable"}
+)
+QUERIES: Final[ResultKind[Chunk]] = ResultKind(for_people={"table": f"{_RENDER}.job_tables:QueryTable"})
+"""Results of SQL: the caller gives the table, as the query names the columns."""
+
+
+def open_results(
+    kind: ResultKind[Item], output: str, *arguments: object, settings: Settings | None = None
+) -> ResultWriter[Item]:
+    """Return the writer of a kind of result for a form of output.
+
+    Args:
+        kind: one of the kinds above.
+        output: `table`, `json`, `ndjson`, `csv`, or another form of the kind.
+        arguments: what the class for people takes.
+        settings: for rows; by default those of the kind's row types.
+    """
+    if output in kind.for_people:
+        return cast("ResultWriter[Item]", _load(kind.for_people[output])(*arguments))
+    rows = _ROW_WRITERS[output](settings or Settings(tables=kind.tables))
+    if not kind.rows_of:
+        return cast("ResultWriter[Item]", rows)
+    return cast("ResultWriter[Item]", kind.row_writer(rows, _load(kind.rows_of)))
+
+
+def open_writer(output: str, settings: Settings) -> Writer:
+    """Return the writer of rows for a form of output: `table`, `json`, `ndjson` or `csv`."""
+    return open_results(ROWS, output, settings, settings=settings)
+
+
+def _load(name: str) -> Any:
+    """Return the object `module:name`, and import the module."""
+    module_name, _, path = name.partition(":")
+    found: Any = import_module(module_name)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found

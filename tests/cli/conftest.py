@@ -134,7 +134,7 @@ class Dumping:
         monkeypatch.setattr(dump_module, "Report", lambda: FakeReport(self.summary))
         monkeypatch.setattr(dump_module, "dump", self._dump)
         monkeypatch.setattr(dump_module, "follow", self._follow)
-        monkeypatch.setattr(dump_module.kernels, "COMPILED", True)
+        monkeypatch.setattr("kafkalog_cli.running.kernels.COMPILED", True)
 
     def _dump(self, request, report, progress):
         del report, progress

@@ -299,7 +299,7 @@ def test_a_copy_of_the_cleaned_log(customers: Path, tmp_path: Path) -> None:
     result = run(*settings, "--now", "2030-01-01", "--apply", "--to", tmp_path / "new", customers)
     assert result.exit_code == 0, result.stderr
     assert result.stdout == forecast.stdout
-    written = f"kafkalog: written: {tmp_path / 'new'}, with the logs that were not cleaned as they are\n"
+    written = f"kafkalog: written: {tmp_path / 'new'}; logs that were not cleaned are copied unchanged\n"
     assert result.stderr.endswith(written)
     assert {path.name: path.read_bytes() for path in customers.iterdir()} == old
     new = json.loads(run(*settings, tmp_path / "new" / customers.name).stdout.splitlines()[0])

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_cli.render import open_compactions
 from kafkalog_cli.render.compact_table import share
+from kafkalog_cli.render.writers import COMPACTIONS, open_results
 from kafkalog_core.findings import found
 from tests.cli import compact_rows as rows
 from tests.cli.conftest import summary
@@ -23,7 +23,7 @@ def shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
 
     def show(*forecasts: CompactForecast, columns: int = 120) -> str:
         monkeypatch.setenv("COLUMNS", str(columns))
-        table = open_compactions("table")
+        table = open_results(COMPACTIONS, "table")
         for forecast in forecasts:
             table.write(forecast)
         table.finish(summary())
@@ -92,7 +92,7 @@ def test_all_together(shown) -> None:
 def test_of_many_only_the_first_are_told_in_full(shown) -> None:
     text = shown(*(replace(rows.CLEANABLE, partition=rows.partition(number)) for number in range(10)))
     assert text.count("WOULD BE CLEANED NOW") == 3
-    assert "kafkalog compact on one partition shows them in full" in text
+    assert "to see one of the others in full, run kafkalog compact on it alone" in text
     text = shown(*(replace(rows.CLEANABLE, partition=rows.partition(number)) for number in range(3)))
     assert text.count("WOULD BE CLEANED NOW") == 3
     assert "of the others" not in text
@@ -133,10 +133,10 @@ def test_logs_that_grow_or_stay(shown) -> None:
 
 def test_many_partitions_and_findings_are_cut(shown) -> None:
     finding = found("compaction.clean-fails", "/data/customers-1/0.log", problem="it is too large")
-    one = replace(rows.CLEANABLE, findings=(finding,) * 3)
+    one = replace(rows.CLEANABLE, findings=(finding,) * 6)
     text = shown(*[one] * 202)
     assert "... and 2 more partitions: --output ndjson has them all" in text
-    assert "... and 106 more findings: --output ndjson has all of them" in text
+    assert "... and 212 more findings: --output ndjson has them all" in text
 
 
 def test_tombstones_of_none_and_of_one(shown) -> None:

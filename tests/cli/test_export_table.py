@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkalog_cli.render import open_exports
+from kafkalog_cli.render.writers import EXPORTS, open_results
 from kafkalog_core.findings import found
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.rows import tables
@@ -29,7 +29,7 @@ def shown(
     **summary: Any,
 ) -> list[str]:
     monkeypatch.setenv("COLUMNS", "150")
-    writer = open_exports("table", "/data/out", lambda: commit)
+    writer = open_results(EXPORTS, "table", "/data/out", lambda: commit)
     report = Report()
     findings = [
         found(code, "/kafka/t-0", topic="t", partition=0, offset=5, last=9, previous="0.log").row() for code in codes
@@ -76,6 +76,6 @@ def test_what_is_stopped_and_what_is_replaced(
 
 def test_thousands_of_partitions(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     lines = shown(capsys, monkeypatch, [row(number, 1) for number in range(1000)], *["segment.gap"] * 1500)
-    assert "... and 900 more partitions exported: --output ndjson has them all" in lines
+    assert "... and 900 more partitions: --output ndjson has them all" in lines
     assert "... and 500 more findings: --output ndjson has them all" in lines
     assert len([line for line in lines if line.startswith("t-")]) == 100

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog_cli.ending import Interruption, StoppableProgress, Stopped
+from kafkalog_cli.running import Interruption, StoppableProgress, Stopped
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of another kind")

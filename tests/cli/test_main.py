@@ -14,7 +14,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from kafkalog_cli.exits import EXIT_STATUS_HELP, ExitStatus
+from kafkalog_cli.command import EXIT_STATUS_HELP, ExitStatus
 from kafkalog_cli.main import COMMANDS, cli
 from kafkalog_core.errors import NotFoundError
 from tests import build
@@ -23,8 +23,7 @@ from tests.cli.conftest import batch, damage
 ROOT = Path(__file__).parent.parent.parent
 HELP_MODULES = {
     "kafkalog_cli",
-    "kafkalog_cli.exits",
-    "kafkalog_cli.lazy",
+    "kafkalog_cli.command",
     "kafkalog_cli.main",
     "kafkalog_core",
     "kafkalog_core.errors",
@@ -195,20 +194,16 @@ def test_a_missing_path_is_3(tmp_path):
 
 
 def test_interpreted_kernels_are_said_once(dumping, monkeypatch):
-    monkeypatch.setattr("kafkalog_cli.commands.dump.kernels.COMPILED", False)
+    monkeypatch.setattr("kafkalog_cli.running.kernels.COMPILED", False)
     result = dumping.batches(batch()).batches(batch()).run()
     assert result.stderr.count("kafkalog: ") == 1
     assert "interpreted" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("command", "module"), [("dump", "commands.dump"), ("verify", "commands.verify"), ("compact", "commands.shared")]
-)
+@pytest.mark.parametrize("command", ["dump", "verify", "compact"])
 @pytest.mark.parametrize("is_compiled", [True, False])
-def test_every_command_that_reads_records_says_that_its_kernels_are_slow(
-    command, module, is_compiled, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(f"kafkalog_cli.{module}.kernels.COMPILED", is_compiled)
+def test_every_command_that_reads_records_says_that_its_kernels_are_slow(command, is_compiled, tmp_path, monkeypatch):
+    monkeypatch.setattr("kafkalog_cli.running.kernels.COMPILED", is_compiled)
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(build.batch_v2([build.Record()]))
     options = ["--kafka", "4.3"] if command == "compact" else []
@@ -223,7 +218,7 @@ sys.argv[0] = "kafkalog"
 from kafkalog_cli.commands import dump as module
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
-module.kernels.COMPILED = True  # what is said of interpreted ones is another test's matter
+module.warn_of_interpreted = lambda: None  # the warning about interpreted kernels has a test of its own
 rows = [{"topic": "t", "partition": 0, "segment": "s", "position": n} for n in range(1000)]
 module.dump = lambda *ignored: (RowChunk(tables.BATCH, rows) for _ in range(3000))
 from kafkalog_cli.__main__ import main

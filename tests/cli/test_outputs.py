@@ -237,7 +237,7 @@ def test_damage_among_segments_stands_in_its_partition(dumping):
 
 def test_more_findings_than_fit_are_said(dumping):
     dumping.rows(tables.FINDING, *(finding() for _ in range(1003)))
-    assert "... and 3 more findings: --output ndjson has all of them" in dumping.run("--output", "table").stdout
+    assert "... and 3 more findings: --output ndjson has them all" in dumping.run("--output", "table").stdout
 
 
 def test_every_kind_of_row_has_a_table(dumping):
@@ -300,7 +300,7 @@ def test_stats_as_a_table_have_bars(dumping):
         "  2 segments, 30 records, 3 batches, 3.0 KiB",
         "  offsets  0..29",
         "  times    1970-01-01T00:00:00.000Z to 1970-01-01T00:00:01.000Z",
-        "  transactions  10 records in them, 1 control record",
+        "  transactions  10 records, 1 control record",
         "  DAMAGE in 1 place, 9 B",
         "  batches by format",
         "    v2  3  100.0 %  " + "█" * 30,

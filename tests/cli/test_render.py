@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from kafkalog_cli.render import cells
-from kafkalog_cli.render import text as progress
-from kafkalog_cli.render.columns import SHOWN, Shown
-from kafkalog_cli.render.table import choose_layout
-from kafkalog_cli.render.text import summary_sentence
+from kafkalog_cli.render import cells, progress
+from kafkalog_cli.render.columns import SHOWN
+from kafkalog_cli.render.grid import TableColumn, choose_layout
+from kafkalog_cli.render.summary_line import summary_sentence
 from kafkalog_core.rows.tables import TABLES
 from tests.cli.conftest import summary
 
@@ -110,9 +109,9 @@ def test_every_row_type_is_shown_somehow():
 )
 def test_lines_keep_to_the_terminal(rows, width):
     shown = [
-        Shown("a", str),
-        Shown("b", str, flexible=True),
-        Shown("c", str, flexible=True),
+        TableColumn("a", str),
+        TableColumn("b", str, flexible=True),
+        TableColumn("c", str, flexible=True),
     ]
     sample = [[cells.safe_text(text) for text in row] for row in rows]
     layout = choose_layout(shown, sample, width)
@@ -122,7 +121,7 @@ def test_lines_keep_to_the_terminal(rows, width):
 
 
 def test_columns_are_left_out_by_rank_and_never_those_of_rank_0():
-    shown = [Shown("aaaaaaaa", str, rank=1), Shown("bbbbbbbb", str), Shown("cccccccc", str, rank=2)]
+    shown = [TableColumn("aaaaaaaa", str, rank=1), TableColumn("bbbbbbbb", str), TableColumn("cccccccc", str, rank=2)]
     sample = [["1", "2", "3"]]
     assert choose_layout(shown, sample, 28).titles == ["aaaaaaaa", "bbbbbbbb", "cccccccc"]
     assert choose_layout(shown, sample, 28).narrow == ()

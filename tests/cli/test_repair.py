@@ -16,8 +16,7 @@ from click.testing import CliRunner
 
 from kafkalog_cli import main as main_module
 from kafkalog_cli import repair as repair_module
-from kafkalog_cli.command import Command, Example
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.main import cli
 from kafkalog_cli.options import common
 from kafkalog_cli.repair import repair_options, run_repair

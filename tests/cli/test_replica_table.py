@@ -6,7 +6,7 @@ import io
 import sys
 from typing import TYPE_CHECKING
 
-from kafkalog_cli.render import open_replicas
+from kafkalog_cli.render.writers import REPLICAS, open_results
 from kafkalog_core.findings import found
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
@@ -23,7 +23,7 @@ def _shown(monkeypatch: pytest.MonkeyPatch, columns: int, *log_dirs: Path) -> st
     monkeypatch.setenv("COLUMNS", str(columns))
     stdout = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     monkeypatch.setattr(sys, "stdout", stdout)
-    writer, report = open_replicas("table"), Report()
+    writer, report = open_results(REPLICAS, "table"), Report()
     writer.write(found("dir.unreadable", "/gone", reason="no permission to read it"))
     for item in replicas(work_of(ReplicasRequest(targets=tuple(resolve([str(path) for path in log_dirs])))), report):
         writer.write(item)
@@ -77,7 +77,7 @@ def test_many_ranges_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_rows_for_programs(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     log = batches(0, 9)
     dirs = [lay(tmp_path, 1, {0: log}), lay(tmp_path, 2, {0: log[:1]})]
-    writer, report = open_replicas("csv"), Report()
+    writer, report = open_results(REPLICAS, "csv"), Report()
     for item in replicas(work_of(ReplicasRequest(targets=tuple(resolve([str(path) for path in dirs])))), report):
         writer.write(item)
     writer.finish(report.summary_row())

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog_cli.render import RunFacts
 from kafkalog_cli.render.report import data as report_data
 from kafkalog_cli.render.report import page as report_page
 from kafkalog_cli.render.report.charts import Anchors, segment_map, timeline
-from kafkalog_cli.render.report.data import drawing_of, lost_count
+from kafkalog_cli.render.report.data import RunFacts, drawing_of, lost_count
 from kafkalog_cli.render.report.page import HtmlReport
 from kafkalog_core.findings import FINDING_TYPES, Finding
 from kafkalog_core.ops.reading.report import Report

@@ -70,7 +70,7 @@ def test_the_table_says_what_comes_out_and_why(log_dir: Path, monkeypatch: pytes
     shutil.copytree(log_dir / "t-0", log_dir / "t-3")
     text = run(log_dir, *SMALL, "--segment-jitter-ms", "5", "--segment-ms", "10", output="table").stdout
     lines = text.splitlines()
-    assert lines[0].startswith("36 segments where there are 8, in 4 partitions")
+    assert lines[0].startswith("36 segments instead of 8, in 4 partitions")
     assert "rules: Kafka 4.3: --kafka 4.3" in text
     assert "segment.bytes=2000, segment.ms=10, segment.jitter.ms=5 (--set)" in " ".join(text.split())
     assert "next batch" in text
@@ -92,7 +92,7 @@ def test_many_segments_are_not_all_shown(log_dir: Path, monkeypatch: pytest.Monk
 def test_a_directory_is_written(log_dir: Path, tmp_path: Path) -> None:
     result = run(log_dir, *SMALL, "--apply", "--to", tmp_path / "new", output="table")
     assert result.exit_code == 0
-    assert f"written to {tmp_path}/new, which a broker starts on" in " ".join(result.stdout.split())
+    assert f"written to {tmp_path}/new, on which a broker starts without recovery" in " ".join(result.stdout.split())
     assert (tmp_path / "new/meta.properties").exists()
     again = run(log_dir, *SMALL, "--apply", "--to", tmp_path / "new")
     assert again.exit_code == 3
@@ -159,17 +159,17 @@ def test_an_error_behind_rows_ends_with_its_status(log_dir: Path, monkeypatch: p
 
 
 def test_findings_beyond_what_is_kept_are_counted(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalog_cli.render.roll_table.KEPT_FINDINGS", 0)
+    monkeypatch.setattr("kafkalog_cli.render.summary.KEPT_FINDINGS", 0)
     assert "1 more finding" not in run(log_dir, *SMALL, "--segment-jitter-ms", "5", output="table").stdout
-    monkeypatch.setattr("kafkalog_cli.render.roll_table.KEPT_FINDINGS", 1)
+    monkeypatch.setattr("kafkalog_cli.render.summary.KEPT_FINDINGS", 1)
     shutil.copytree(log_dir / "t-0", log_dir / "t-1")
     text = run(log_dir, *SMALL, "--segment-jitter-ms", "5", output="table").stdout
-    assert "... and 1 more finding: --output ndjson has all of them" in text
+    assert "... and 1 more finding: --output ndjson has them all" in text
 
 
 def test_an_interrupted_run_says_so(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kafkalog_cli.commands import roll as command  # noqa: PLC0415 - what is patched
-    from kafkalog_cli.ending import Stopped  # noqa: PLC0415
+    from kafkalog_cli.running import Stopped  # noqa: PLC0415
 
     def stopped(*_: object) -> Any:
         raise Stopped

@@ -106,7 +106,7 @@ def test_more_partitions_than_are_shown_are_counted(healthy, damaged, tmp_path, 
     copies = [shutil.copytree(damaged, tmp_path / f"copy-{number}") for number in range(2)]
     assert "more partition" not in run("--output", "table", healthy, damaged).stdout
     text = run("--output", "table", healthy, damaged, *copies).stdout
-    assert "... and 2 more partitions: --output ndjson names them all" in text
+    assert "... and 2 more partitions: --output ndjson has them all" in text
 
 
 def test_a_warning_ends_with_4_where_it_is_to(suspicious):

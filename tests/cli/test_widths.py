@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len, set_cell_size
 
-from kafkalog_cli.render.table import fitted
+from kafkalog_cli.render.grid import fitted
 
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 LETTERS = st.sampled_from("aZ é~ßЖ漢字한😀\u0301\u0300\u200d\ufe0f❤👩x")

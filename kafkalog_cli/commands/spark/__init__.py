@@ -6,8 +6,7 @@ from typing import Final
 
 import click
 
-from kafkalog_cli.command import CommandGroup, Example
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.command import CommandGroup, Example, ExitStatus
 
 __all__ = ["JOBS", "spark_group"]
 

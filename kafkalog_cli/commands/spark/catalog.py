@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli.command import Command, Example
-from kafkalog_cli.commands.shared import level_option
-from kafkalog_cli.ending import early_end
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
 from kafkalog_cli.options.spark import new_run_id, session_options
-from kafkalog_cli.render import Settings, open_writer
-from kafkalog_cli.repair import clock_ms, watched
+from kafkalog_cli.render.writers import Settings, open_writer
+from kafkalog_cli.running import clock_ms, early_end, watched
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.verify.engine import log_bytes
 from kafkalog_core.rows import tables
@@ -51,10 +48,10 @@ EXAMPLES = (
     type=click.Path(readable=False),
     help="The directory to write: new, empty, or a catalogue, which is brought up to date.",
 )
-@level_option
+@common.level_option
 @common.selection_options
 @common.limit_options
-@common.verdict_output_option
+@common.output_option
 @session_options
 def catalog_command(paths: tuple[str, ...], selection: Selection, session: SessionSettings, **given: Any) -> int:
     """Make a catalogue of disks: segments, batches, partitions and findings as Parquet in DIR.

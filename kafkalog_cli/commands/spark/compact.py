@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli.command import Command, Example, command_line
-from kafkalog_cli.commands.shared import check_memory, cleaning_options, warn_of_interpreted, write_forecasts
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.command import Command, Example, ExitStatus, command_line
+from kafkalog_cli.commands.shared import write_compactions
 from kafkalog_cli.options import common
+from kafkalog_cli.options.cleaning import check_memory, cleaning_options
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_options, now_option
 from kafkalog_cli.options.spark import session_options
-from kafkalog_cli.render import open_compactions
-from kafkalog_cli.repair import watched
+from kafkalog_cli.render.writers import COMPACTIONS, open_results
+from kafkalog_cli.running import warn_of_interpreted, watched
 from kafkalog_core.ops.compact.task import CompactRequest
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.spark.jobs import DEFAULT_GIANT_BYTES, compact, compact_to
@@ -69,7 +69,7 @@ EXAMPLES = (
 @common.selection_options
 @kafka_options
 @common.limit_options
-@common.verdict_output_option
+@common.output_option
 @session_options
 def compact_command(
     paths: tuple[str, ...],
@@ -100,7 +100,7 @@ def compact_command(
         max_batch_bytes=given["max_batch_bytes"],
         command_line=command_line(),
     )
-    writer = open_compactions(common.chosen_output(given["output"]))
+    writer = open_results(COMPACTIONS, common.chosen_output(given["output"]))
     giant_bytes = given["giant_bytes"]
     with spark_session(session) as spark, watched() as progress:
         workers = SparkWorkers(spark, progress)
@@ -108,4 +108,4 @@ def compact_command(
             forecasts = compact(workers, asked, report, progress, giant_bytes=giant_bytes)
         else:
             forecasts = compact_to(workers, asked, to, report, progress, giant_bytes=giant_bytes)
-        return write_forecasts(writer, forecasts, to, report)
+        return write_compactions(writer, forecasts, to, report)

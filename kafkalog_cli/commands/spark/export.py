@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli.command import Command, Example
-from kafkalog_cli.ending import early_end
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.spark import new_run_id, session_options
-from kafkalog_cli.render import open_exports
-from kafkalog_cli.repair import clock_ms, watched
+from kafkalog_cli.render.writers import EXPORTS, open_results
+from kafkalog_cli.running import clock_ms, early_end, watched
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.spark.commit.manifest import check_place, commit_numbers, refuse_inside
 from kafkalog_core.spark.export.export import COMMIT_BYTES, EXPORT_KIND, Asked, ExportRequest, export
@@ -118,7 +116,7 @@ EXAMPLES = (
 )
 @common.selection_options
 @common.limit_options
-@common.verdict_output_option
+@common.output_option
 @session_options
 def export_command(paths: tuple[str, ...], selection: Selection, session: SessionSettings, **given: Any) -> int:
     """Export records to Parquet: DIR/topic=T/partition=N/*.parquet.
@@ -156,7 +154,7 @@ def export_command(paths: tuple[str, ...], selection: Selection, session: Sessio
 
 def _show(request: ExportRequest, report: Report, session: SessionSettings, output: str) -> int:
     """Write all rows and the summary; where the export ends early, that is said after what is committed."""
-    writer = open_exports(output, request.output, lambda: (commit_numbers(request.output) or [0])[-1])
+    writer = open_results(EXPORTS, output, request.output, lambda: (commit_numbers(request.output) or [0])[-1])
     now_ms = clock_ms()
     run_id = new_run_id(now_ms)
     with early_end(writer, report), spark_session(session) as spark, watched() as progress:

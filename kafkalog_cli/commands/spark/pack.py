@@ -6,10 +6,9 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from kafkalog_cli.command import Command, Example
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.outfile import OutFile
-from kafkalog_cli.render import open_progress
+from kafkalog_cli.render.progress import open_progress
 from kafkalog_core.spark.session.workers import write_archive
 
 if TYPE_CHECKING:

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog_cli.command import Command, Example
-from kafkalog_cli.ending import early_end
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.spark import session_options
-from kafkalog_cli.render import open_replicas
-from kafkalog_cli.repair import watched
+from kafkalog_cli.render.writers import REPLICAS, open_results
+from kafkalog_cli.running import early_end, watched
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.replicas.compare import ReplicasRequest, work_of
 from kafkalog_core.spark.jobs import replicas
@@ -44,7 +42,7 @@ EXAMPLES = (
 @common.targets_argument
 @common.selection_options
 @common.limit_options
-@common.verdict_output_option
+@common.output_option
 @session_options
 def replicas_command(
     paths: tuple[str, ...],
@@ -65,7 +63,7 @@ def replicas_command(
     report = Report()
     targets = resolve_readable(local_paths(paths), selection, report)
     work = work_of(ReplicasRequest(targets=targets, max_batch_bytes=max_batch_bytes))
-    writer = open_replicas(common.chosen_output(output))
+    writer = open_results(REPLICAS, common.chosen_output(output))
     with (
         early_end(writer, report),
         spark_session(session) as spark,

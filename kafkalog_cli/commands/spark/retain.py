@@ -6,21 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli.command import Command, Example
-from kafkalog_cli.commands.shared import (
-    check_until,
-    find_policies,
-    forecast_options,
-    requests_of,
-    write_retention_forecasts,
-)
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.commands.shared import requests_of, write_retention
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
-from kafkalog_cli.options.kafka import kafka_options, now_option, retention_options
+from kafkalog_cli.options.kafka import kafka_options, now_option
+from kafkalog_cli.options.retention import check_until, find_policies, forecast_options, retention_options
 from kafkalog_cli.options.spark import session_options
-from kafkalog_cli.render import open_retention
-from kafkalog_cli.repair import watched
+from kafkalog_cli.render.writers import RETENTION, open_results
+from kafkalog_cli.running import watched
 from kafkalog_core.spark.jobs import retain
 from kafkalog_core.spark.session.errors import local_paths
 from kafkalog_core.spark.session.session import spark_session
@@ -52,7 +46,7 @@ EXAMPLES = (
 @now_option
 @common.selection_options
 @kafka_options
-@common.verdict_output_option
+@common.output_option
 @session_options
 def retain_command(
     paths: tuple[str, ...],
@@ -71,7 +65,7 @@ def retain_command(
     find_policies(given["policies"])
     check_until(given["until"], now_ms)
     targets = resolve_all(local_paths(paths), selection)
-    writer = open_retention(common.chosen_output(given["output"]), until_ms=given["until"])
+    writer = open_results(RETENTION, common.chosen_output(given["output"]), given["until"])
     requests = requests_of(targets, request, now_ms, given)
     with spark_session(session) as spark, watched() as progress:
-        return write_retention_forecasts(writer, retain(SparkWorkers(spark, progress), requests, progress))
+        return write_retention(writer, retain(SparkWorkers(spark, progress), requests, progress))

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import sys
-import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli.command import Command, Example
-from kafkalog_cli.commands.shared import verdict_options, write_all
-from kafkalog_cli.ending import Interruption, StoppableProgress
-from kafkalog_cli.exits import ExitStatus
+from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.commands.shared import counted
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.spark import session_options
-from kafkalog_cli.render import open_progress, open_verdicts
+from kafkalog_cli.render.progress import open_progress
+from kafkalog_cli.render.writers import VERDICTS, open_results
+from kafkalog_cli.running import Interruption, StoppableProgress, clock_ms, write_results
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.verify.engine import VerifyRequest, log_bytes
 from kafkalog_core.spark.jobs import verify
@@ -44,10 +43,10 @@ EXAMPLES = (
 
 @click.command(name="verify", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
 @common.targets_argument
-@verdict_options
+@common.verdict_options
 @common.selection_options
 @common.limit_options
-@common.verdict_output_option
+@common.output_option
 @session_options
 def verify_command(paths: tuple[str, ...], selection: Selection, session: SessionSettings, **given: Any) -> int:
     """Check everything on many disks: kafkalog verify, with its findings, on Spark.
@@ -61,15 +60,12 @@ def verify_command(paths: tuple[str, ...], selection: Selection, session: Sessio
     request = VerifyRequest(
         targets=resolve_readable(local_paths(paths), selection, report),
         level=given["level"],
-        now_ms=time.time_ns() // 1_000_000,
+        now_ms=clock_ms(),
         max_batch_bytes=given["max_batch_bytes"],
     )
     output = "quiet" if given["quiet"] else common.chosen_output(given["output"])
-    writer = open_verdicts(output)
     with closing(_verdicts(request, output, session)) as verdicts:
-        write_all([writer], verdicts, report)
-    writer.finish(report.summary_row())
-    return int(report.exit_status)
+        return write_results(open_results(VERDICTS, output), counted(verdicts, report), report)
 
 
 def _verdicts(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from kafkalog_cli.render.cells import human_bytes
 from kafkalog_cli.render.report.html import Html, element, join, moment, number
-from kafkalog_cli.render.text import sound_partitions
+from kafkalog_cli.render.summary_line import sound_partitions
 from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.text import count_of
 
