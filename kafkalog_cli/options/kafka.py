@@ -11,7 +11,7 @@ import click
 from kafkalog_cli.options import common
 from kafkalog_core.errors import SettingError
 from kafkalog_core.format.layout import MAX_INT64
-from kafkalog_core.kafka.releases import Since, describe_known, parse_release
+from kafkalog_core.kafka.releases import describe_known, parse_release
 from kafkalog_core.kafka.setting_table import BY_NAME
 from kafkalog_core.kafka.settings import SettingsRequest, parse_assignment, parse_topic_assignment
 
@@ -187,8 +187,8 @@ def _setting_options_checked(definition: Definition) -> Callable[[str], str]:
 
 
 def _check_number(text: str, definition: Definition) -> None:
-    least = definition.minimum(Since.START)
-    if definition.minimum(Since.START) is None:
+    least = definition.least
+    if least is None:
         least = -1
     if not text.removeprefix("-").isascii() or not text.removeprefix("-").isdigit() or int(text) > MAX_INT64:
         raise click.BadParameter(f"{text!r} is no whole number from {least} to 2^63-1")

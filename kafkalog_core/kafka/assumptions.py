@@ -83,7 +83,7 @@ def assumed_of_broker(settings: Iterable[Setting]) -> Iterator[Assumption]:
 
 def assumed_watermark(view: PartitionView) -> Iterator[Assumption]:
     """Yield that the high watermark of a partition is not known, where it is not."""
-    if not view.is_high_watermark_known:
+    if not view.bounds.high_watermark.is_known:
         yield Assumption(
             what=f"high watermark {view.high_watermark}, the log end offset,",
             of=f"{view.topic}-{view.number}",

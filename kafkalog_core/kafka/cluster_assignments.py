@@ -25,7 +25,7 @@ from kafkalog_core.kafka.cluster_metadata import ClusterTopics, read_history
 from kafkalog_core.kafka.evidence import infer_release
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_properties
-from kafkalog_core.kafka.releases import Release, Since
+from kafkalog_core.kafka.rules import rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.metadata_records import MetadataRecord
     from kafkalog_core.kafka.logdir.text_files import PropertyText
+    from kafkalog_core.kafka.releases import Release
     from kafkalog_core.storage.logdir import PartitionPath
 
 __all__ = [
@@ -143,7 +144,7 @@ class BrokerAssignments:
             return None
         if topic_id is None:
             missing = found(MISSING_METADATA, metadata_path(place), topic=name.topic, partition=name.partition)
-            return missing if self.release >= Since.STRAYS_RENAMED else None
+            return missing if rules_of(self.release).renames_strays else None
         assigned = self.cluster.of_partition(topic_id, name.partition)
         if assigned is not None and (not assigned.replicas or self.node_id in assigned.replicas):
             return None
@@ -166,7 +167,7 @@ class BrokerAssignments:
         )
         if code == "partition-metadata.not-assigned":
             finding = replace(finding, next_step=_SET_TOPIC_ID.format(expected))
-        return finding if self.release >= Since.STRAYS_RENAMED else replace(finding, broker_action=STRAY_DELETED)
+        return finding if rules_of(self.release).renames_strays else replace(finding, broker_action=STRAY_DELETED)
 
     def other_directory(self, log_dir: str, held: Iterable[tuple[PartitionPath, str]]) -> Finding | None:
         """Return that a log directory has another id than the one that the metadata log knows; None: it has not.

@@ -10,13 +10,14 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.format.checkpoint import EpochEntry, Verdict, read_epoch_checkpoint
 from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.kafka.logdir.checkpoints import TextWindows
-from kafkalog_core.kafka.releases import Release, Since
+from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkalog_core.format.textfile import Refusal
+    from kafkalog_core.kafka.releases import Release
 
 __all__ = ["EpochCache", "EpochFile", "EpochStart", "History", "history", "read_epoch_file", "truncation_offset"]
 
@@ -63,9 +64,9 @@ class EpochCache:
     """
 
     def __init__(self, entries: Iterable[EpochStart], release: Release) -> None:
-        self._release = release
+        self._is_mended = rules_of(release).mends_epoch_file
         self._entries: list[EpochStart] = []
-        if release < Since.EPOCH_FILE_MENDED:
+        if not self._is_mended:
             self._entries = list(entries)
             return
         for entry in entries:
@@ -80,7 +81,7 @@ class EpochCache:
         """A batch of this epoch at this offset; only a greater epoch than all before says something new."""
         if self._entries and entry.epoch <= self._entries[-1].epoch:
             return
-        if self._release < Since.EPOCH_FILE_MENDED:
+        if not self._is_mended:
             if entry.epoch >= 0 and (not self._entries or entry.start_offset >= self._entries[-1].start_offset):
                 self._entries.append(entry)
         elif entry.epoch >= 0:

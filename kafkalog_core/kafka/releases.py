@@ -21,6 +21,7 @@ __all__ = [
     "parse_release",
     "release_of_level",
     "rule_class",
+    "with_log_files",
 ]
 
 
@@ -52,6 +53,7 @@ class Since:
     """
 
     START: Final = Release(0, 7)
+    NEVER: Final = Release(1000, 0)  # the end of a span that goes on
     LOG_FILES: Final = Release(0, 8, 0)  # KAFKA-506: logical offsets, `.log` files with an `.index`
     RECOVERY_POINTS: Final = Release(0, 8, 1)  # KAFKA-615: checkpointed, so that not only the last segment is recovered
     CLEANER: Final = Release(0, 8, 1)  # KAFKA-631; also: appends count their messages as a set
@@ -59,6 +61,7 @@ class Since:
     META_PROPERTIES: Final = Release(0, 9)
     INDEXES_CHECKED_AT_LOAD: Final = Release(0, 9)
     EMPTY_INDEX_FOR_MISSING: Final = Release(0, 9)  # seen of 0.10.0; until 0.10.1
+    CLEANER_ON_BY_DEFAULT: Final = Release(0, 9)  # log.cleaner.enable, with a smaller dedupe buffer
     CLEANER_GROUPS_BY_LAST_ENTRY: Final = Release(0, 9)
     CLEANER_TAKES_NULL_KEYS: Final = Release(0, 9)
     CLEANER_FILLS_GROUPS: Final = Release(0, 9)  # up to their limits, not below them
@@ -128,8 +131,10 @@ class Since:
     STRAYS_RENAMED: Final = Release(3, 7)
     APPENDED_BATCH_BY_BATCH: Final = Release(3, 9)
     FOUND_BY_BASE: Final = Release(4, 0)
+    DEFAULTS_OF_4_0: Final = Release(4, 0)  # other defaults and limits of settings
     CLEANER_CONVERTS_LEGACY: Final = Release(4, 0)
     SEARCHED_BY_BASE: Final = Release(4, 1)
+    SEGMENT_OF_ONE_MIB: Final = Release(4, 1)  # the least segment.bytes of a topic: 4.0.2 takes 3000, 4.1.2 does not
     CLEANER_KEEPS_ROUND_END: Final = Release(4, 1)  # until 4.4
     TIERED_WITHOUT_POLICY: Final = Release(4, 2)
     CLEANER_KEEPS_WATERMARK_END: Final = Release(4, 4)  # checkBatchRetention compares nextOffset with highWatermark
@@ -224,6 +229,11 @@ def describe_known() -> str:
 def last_before(release: Release) -> Release:
     """Return the last known release below one."""
     return RELEASES[bisect_left(RELEASES, release) - 1]
+
+
+def with_log_files(release: Release) -> Release:
+    """Return the release, or the first one whose partitions have `.log` files for a release before it (0.7)."""
+    return max(release, Since.LOG_FILES)
 
 
 def rule_class(release: Release) -> RuleClass:

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.producers import SnapshotStyle
 
 __all__ = [
+    "FetchRules",
     "LoaderRules",
     "OffsetSearch",
     "RecoveryRules",
     "SwapRule",
     "append_rules",
-    "log_start",
+    "fetch_rules",
     "recovery_rules",
     "rules_of",
 ]
@@ -122,6 +123,14 @@ class LoaderRules:
             base offset of the one that was found is read, in 4.0; by base offsets, from 4.1 on.
         drops_old_producers: whether a producer is forgotten, its open transaction too, when its last batch lies below
             the log's start.
+        reads_log_start: whether log-start-offset-checkpoint counts (KIP-107); else the log starts with its first
+            segment.
+        has_tiers: whether earlier segments of a log may be in remote storage (KIP-405).
+        mends_epoch_file: whether entries of the leader-epoch-checkpoint that contradict later ones are discarded.
+        keeps_segment_snapshots: whether each segment has a producer snapshot (KAFKA-9393); else the last two have.
+        renames_strays: whether a start renames the directory of a partition that is not assigned to the broker to
+            `-stray`; else it deletes the directory.
+        topics_in_kraft: whether the metadata log may hold the settings of topics; else ZooKeeper alone does.
     """
 
     missing_index: Literal["fatal", "recover", "empty"]
@@ -139,6 +148,12 @@ class LoaderRules:
     reads_apart: bool
     search: OffsetSearch
     drops_old_producers: bool
+    reads_log_start: bool
+    has_tiers: bool
+    mends_epoch_file: bool
+    keeps_segment_snapshots: bool
+    renames_strays: bool
+    topics_in_kraft: bool
 
 
 def rules_of(release: Release) -> LoaderRules:
@@ -167,6 +182,12 @@ def rules_of(release: Release) -> LoaderRules:
         reads_apart=release < Since.SNAPSHOT_PER_SEGMENT,
         search=_search_of(release),
         drops_old_producers=release < Since.OLD_PRODUCERS_KEPT,
+        reads_log_start=release >= Since.LOG_START_OFFSET,
+        has_tiers=release >= Since.TIERED,
+        mends_epoch_file=release >= Since.EPOCH_FILE_MENDED,
+        keeps_segment_snapshots=release >= Since.SNAPSHOT_PER_SEGMENT,
+        renames_strays=release >= Since.STRAYS_RENAMED,
+        topics_in_kraft=release >= Since.KRAFT,
     )
 
 
@@ -182,18 +203,6 @@ def _search_of(release: Release) -> OffsetSearch:
     if release >= Since.SEARCHED_BY_BASE:
         return "base"
     return "last-then-base" if release >= Since.FOUND_BY_BASE else "last"
-
-
-def log_start(checkpoint: int | None, first_base: int, *, is_tiered: bool) -> int:
-    """From where on a broker serves a log.
-
-    Args:
-        checkpoint: the log start that its log directory tells; null: none, which counts as 0.
-        first_base: base offset of the first segment that is here.
-        is_tiered: what lies below it may be in the remote storage (`remote.storage.enable`), so that only the
-            checkpoint counts.
-    """
-    return checkpoint or 0 if is_tiered else max(checkpoint or 0, first_base)
 
 
 def append_rules(release: Release) -> AppendRules:
@@ -212,4 +221,32 @@ def append_rules(release: Release) -> AppendRules:
         else "end",
         indexes_calls=not is_batch_by_batch,
         names_record=recovery.has_time_index and not is_batch_by_batch,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRules:
+    """How a release looks up offsets and times and reads batches.
+
+    Args:
+        has_warm_section: whether an index search looks at the warm section first (KAFKA-6432), which finds another of
+            several entries where the index is not ascending.
+        has_whole_first: whether the first batch of a fetch is returned whole, however large it is (KIP-74).
+        has_times: whether a time is looked up in a `.timeindex` (KIP-33, KIP-79); before, modification times counted.
+        checks_indexes: whether each start checks all indexes and builds wrong ones again.
+    """
+
+    has_warm_section: bool
+    has_whole_first: bool
+    has_times: bool
+    checks_indexes: bool
+
+
+def fetch_rules(release: Release) -> FetchRules:
+    """Return the rules of a release."""
+    return FetchRules(
+        has_warm_section=release >= Since.WARM_INDEX_SECTION,
+        has_whole_first=release >= Since.WHOLE_FIRST_BATCH,
+        has_times=release >= Since.TIME_INDEX,
+        checks_indexes=release < Since.INDEXES_OPENED_LATE,
     )

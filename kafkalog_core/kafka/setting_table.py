@@ -211,6 +211,11 @@ class Definition:
     override: str | None = None
     negative_is_minus_one: bool = False
 
+    @property
+    def least(self) -> int | None:
+        """The smallest value that any release takes; None: any number."""
+        return self.minimums[0][1] if self.minimums else None
+
     def default(self, release: Release) -> Value:
         """What counts where nobody says anything."""
         return [value for first, value in self.defaults if first <= release][-1]
@@ -249,7 +254,7 @@ SETTINGS: Final = (
         keys=_key("log.segment.bytes"),
         kind="int",
         defaults=((Since.START, 1024 * _MIB),),
-        minimums=((Since.START, 14), (Release(4, 1), _MIB)),  # of a topic: 4.0.2 takes 3000, 4.1.2 does not
+        minimums=((Since.START, 14), (Since.SEGMENT_OF_ONE_MIB, _MIB)),
         override="internal.segment.bytes",
     ),
     _topic("segment.ms", (BrokerKey("log.roll.ms"), BrokerKey("log.roll.hours", _HOUR_MS)), "long", 168 * _HOUR_MS, 1),
@@ -283,7 +288,7 @@ SETTINGS: Final = (
         keys=_key("log.flush.interval.messages"),
         kind="long",
         defaults=((Since.START, MAX_INT64),),
-        minimums=((Since.START, 0), (Release(4, 0), 1)),
+        minimums=((Since.START, 0), (Since.DEFAULTS_OF_4_0, 1)),
     ),
     _topic(
         "flush.ms",
@@ -304,7 +309,7 @@ SETTINGS: Final = (
         name="message.timestamp.after.max.ms",
         keys=_key("log.message.timestamp.after.max.ms"),
         kind="long",
-        defaults=((Since.START, MAX_INT64), (Release(4, 0), _HOUR_MS)),
+        defaults=((Since.START, MAX_INT64), (Since.DEFAULTS_OF_4_0, _HOUR_MS)),
         minimums=_at(0),
     ),
     _topic("min.cleanable.dirty.ratio", _key("log.cleaner.min.cleanable.ratio"), "double", 0.5, 0),
@@ -322,7 +327,7 @@ SETTINGS: Final = (
         name="num.recovery.threads.per.data.dir",
         keys=_key("num.recovery.threads.per.data.dir"),
         kind="int",
-        defaults=((Since.START, 1), (Release(4, 0), 2)),
+        defaults=((Since.START, 1), (Since.DEFAULTS_OF_4_0, 2)),
         minimums=_at(1),
         of_topics=False,
     ),
@@ -332,7 +337,7 @@ SETTINGS: Final = (
         name="log.cleaner.dedupe.buffer.size",
         keys=_key("log.cleaner.dedupe.buffer.size"),
         kind="long",
-        defaults=((Since.START, 500 * _MIB), (Release(0, 9), 128 * _MIB)),
+        defaults=((Since.START, 500 * _MIB), (Since.CLEANER_ON_BY_DEFAULT, 128 * _MIB)),
         of_topics=False,
     ),
     _broker("log.cleaner.io.buffer.size", "int", _MIB // 2, 0),
@@ -348,7 +353,7 @@ SETTINGS: Final = (
         name="log.cleaner.enable",
         keys=_key("log.cleaner.enable"),
         kind="boolean",
-        defaults=((Since.START, False), (Release(0, 9), True)),
+        defaults=((Since.START, False), (Since.CLEANER_ON_BY_DEFAULT, True)),
         of_topics=False,
     ),
 )

@@ -23,7 +23,8 @@ from kafkalog_core.format.textfile import MAX_LINE_BYTES
 from kafkalog_core.kafka.cluster_dirs import NamedDirs, node_of_config, related_dirs
 from kafkalog_core.kafka.cluster_metadata import ClusterConfigs, read_copies
 from kafkalog_core.kafka.logdir.text_files import read_offsets
-from kafkalog_core.kafka.releases import LATEST, Release, Since
+from kafkalog_core.kafka.releases import LATEST, Release
+from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.kafka.setting_table import (
     BY_NAME,
     INTERNAL_TOPICS,
@@ -231,7 +232,7 @@ class Settings:
         if topic == METADATA_TOPIC or self.cluster.knows(topic):
             return None
         if self.cluster.path is None:
-            if self.uses_zookeeper or self.release < Since.KRAFT:
+            if self.uses_zookeeper or not rules_of(self.release).topics_in_kraft:
                 return Gap("zookeeper", "the settings of topics are in ZooKeeper, not on this disk")
             return Gap("no-log", "no metadata log of its cluster is among what was named")
         if not self.cluster.is_whole:

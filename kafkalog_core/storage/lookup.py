@@ -76,7 +76,7 @@ class PartitionLookup:
     Args:
         segments: those that a broker reads, by base offset, each with a log file.
         is_v07: whether they are Kafka 0.7's, whose offsets are byte addresses.
-        log_start_offset: as checkpointed; the first base offset where that is higher.
+        log_start_offset: the first offset that a broker serves; None: the base offset of the first segment.
         has_warm_section: whether indexes are searched as since 2.1.
         is_based: whether the names of the files hold base offsets; without them indexes say nothing.
         options: the largest batch that is read.
@@ -87,14 +87,15 @@ class PartitionLookup:
         segments: Sequence[Segment],
         *,
         is_v07: bool = False,
-        log_start_offset: int = 0,
+        log_start_offset: int | None = None,
         has_warm_section: bool = True,
         is_based: bool = True,
         options: ScanOptions = _DEFAULT,
     ) -> None:
         self.segments = tuple(segments)
         self.is_v07 = is_v07
-        self.log_start_offset = max(log_start_offset, segments[0].base_offset) if segments else log_start_offset
+        first_base = segments[0].base_offset if segments else 0
+        self.log_start_offset = first_base if log_start_offset is None else log_start_offset
         self._bases = [segment.base_offset for segment in self.segments]
         self._options = options
         self.has_warm_section = has_warm_section

@@ -49,7 +49,7 @@ class Told:
         return f"{self.log_dir}/{self.partition}"
 
 
-def _told(corpus: Path) -> list[Told]:
+def brokers_answers(corpus: Path) -> list[Told]:
     found = []
     for name, key, copies in SHEETS:
         for sheet in sorted(corpus.glob(f"modern/*/{name}")):
@@ -78,7 +78,7 @@ def ask(path: Path, kind: str, value: int = 0, **given: Any) -> tuple[Row, list[
 
 
 def test_answers_of_brokers(corpus: Path) -> None:
-    told = _told(corpus)
+    told = brokers_answers(corpus)
     assert len(told) > 20
     times = 0
     for one in told:
@@ -103,10 +103,10 @@ def _by_time(path: Path, time_ms: int) -> tuple[int | None, int | None, list[Row
     return answer["offset"], answer["timestamp_ms"], findings
 
 
-def _lookup(path: Path, log_start_offset: int) -> PartitionLookup:
+def _lookup(path: Path) -> PartitionLookup:
     partition = read_partition(str(path))
     segments = [segment for segment in partition.segments if segment.log is not None]
-    return PartitionLookup(segments, is_v07=partition.format == "v07", log_start_offset=log_start_offset)
+    return PartitionLookup(segments, is_v07=partition.format == "v07")
 
 
 def _sample(values: set[int]) -> list[int]:
@@ -122,7 +122,7 @@ def test_records_are_found_where_a_scan_finds_them(tree: Tree, snapshot: Snapsho
     path = tree.partition_dir(snapshot)
     rows = dump(path, "--records", "--resync").live("record")
     places = [(cast("int", row["offset"]), cast("int | None", row["timestamp_ms"]), row["position"]) for row in rows]
-    with _lookup(path, 0) as lookup:
+    with _lookup(path) as lookup:
         offsets = [offset for offset, _, _ in places]
         in_order = offsets == sorted(offsets)  # else what is the first one depends on where a reader starts
         for offset in _sample({*offsets, *(offset + 1 for offset in offsets)}) if in_order else ():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -15,12 +16,14 @@ from kafkalog_core.kafka.releases import (
     NEWEST_LEVEL,
     RELEASES,
     Release,
+    Since,
     describe_known,
     parse_release,
     release_of_level,
     rule_class,
 )
 
+ROOT = Path(__file__).resolve().parents[2]
 RELEASE_IN_NAME = re.compile(r"\d+\.\d+\.\d+(?:\.\d+)?")
 
 
@@ -135,3 +138,48 @@ def test_no_text_names_another_newest_release_than_the_table() -> None:
     named = [(name, match[1]) for name, text in texts for match in NEWEST.finditer(text)]
     assert len(named) > 5
     assert [each for each in named if each[1] != str(LATEST)] == []
+
+
+PRODUCT = sorted([*ROOT.glob("kafkalog_core/**/*.py"), *ROOT.glob("kafkalog_cli/**/*.py")])
+TABLE = "kafkalog_core/kafka/releases.py"
+RULES = {
+    "kafkalog_core/kafka/rules.py": "loading, recovery, appends and look-ups",
+    "kafkalog_core/kafka/cleaner/rules.py": "the cleaner",
+    "kafkalog_core/kafka/retention/rules.py": "retention",
+    "kafkalog_core/kafka/setting_table.py": "defaults and limits of settings",
+    "kafkalog_core/kafka/evidence.py": "what shows the release of a disk",
+}
+OTHER_VERSIONS = {
+    "kafkalog_core/kafka/cleaner/rules.py": "of lz4-java",
+    "kafkalog_core/format/compression.py": "of lz4-java",
+}
+VERSION = re.compile(r"v?\d\.\d+(\.\d+)*")
+NAMES_A_RELEASE = re.compile(r"(^|[._])release$|\bSince\b|\bRelease\b|\bLATEST\b")
+ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+
+
+def _compares_releases(node: ast.AST) -> bool:
+    if isinstance(node, ast.Compare) and any(isinstance(each, ORDERS) for each in node.ops):
+        return any(NAMES_A_RELEASE.search(ast.unparse(each)) for each in (node.left, *node.comparators))
+    return isinstance(node, ast.ImportFrom) and any(alias.name == "Since" for alias in node.names)
+
+
+def _spells_a_version(node: ast.AST, name: str) -> bool:
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func).rpartition(".")[2] == "Release"
+    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return is_text and name not in OTHER_VERSIONS and VERSION.fullmatch(str(node.value)) is not None
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=lambda path: str(path.relative_to(ROOT)))
+def test_releases_are_compared_by_the_rules_alone(path: Path) -> None:
+    """Everything else asks a rule by its name; the boundaries are rows of one table."""
+    name = str(path.relative_to(ROOT))
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    assert name == TABLE or name in RULES or not any(map(_compares_releases, nodes))
+    assert name == TABLE or not any(_spells_a_version(node, name) for node in nodes)
+
+
+def test_every_boundary_is_used() -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in PRODUCT)
+    assert [name for name in vars(Since) if name.isupper() and f"Since.{name}" not in text] == []

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import RefusedError, StorageError
 from kafkalog_core.format.index import iter_time_entries, split_size, used_entries
 from kafkalog_core.format.layout import TIME_INDEX_ENTRY
-from kafkalog_core.format.names import FileKind
-from kafkalog_core.kafka.logdir.bounds import read_extent
-from kafkalog_core.kafka.releases import Release, Since
-from kafkalog_core.kafka.rules import log_start
+from kafkalog_core.kafka.logdir.bounds import log_bounds, read_extent
+from kafkalog_core.kafka.logdir.top_files import PartitionContext
+from kafkalog_core.kafka.rules import fetch_rules, rules_of
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.text import moment
@@ -24,8 +23,9 @@ from kafkalog_core.text import moment
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkalog_core.kafka.logdir.bounds import Extent
+    from kafkalog_core.kafka.logdir.bounds import Extent, LogBounds
     from kafkalog_core.kafka.logdir.top_files import BrokerDir
+    from kafkalog_core.kafka.releases import Release
     from kafkalog_core.kafka.setting_table import TopicSettings
     from kafkalog_core.storage.listing import FileInfo, Segment
     from kafkalog_core.storage.partition import Partition
@@ -94,24 +94,29 @@ class PartitionView:
     Args:
         partition: the directory.
         segments: by base offset, the active one last; empty: there is none, or the last one cannot be read.
-        log_start_offset: from where on a broker serves it.
-        log_start_origin: where that comes from.
-        high_watermark: up to where replicas have it, never below the log start nor above the end.
-        high_watermark_origin: where that comes from.
-        is_high_watermark_known: whether the checkpoint tells it.
-        end_offset: behind the last record.
-        is_tiered: whether `remote.storage.enable` is set, so that more of the log may lie in remote storage.
+        bounds: its log start offset, high watermark and log end offset as a broker sets them when it starts.
+        is_tiered: whether `remote.storage.enable` is set, so that earlier segments may be in remote storage.
     """
 
     partition: Partition
     segments: tuple[SegmentView, ...]
-    log_start_offset: int
-    log_start_origin: str
-    high_watermark: int
-    high_watermark_origin: str
-    is_high_watermark_known: bool
-    end_offset: int
+    bounds: LogBounds
     is_tiered: bool
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that a broker serves."""
+        return self.bounds.log_start.offset
+
+    @property
+    def high_watermark(self) -> int:
+        """The first offset that replicas may not have."""
+        return self.bounds.high_watermark.offset
+
+    @property
+    def end_offset(self) -> int:
+        """The log end offset, after the last record."""
+        return self.segments[-1].next_offset if self.segments else self.log_start_offset
 
     @property
     def path(self) -> str:
@@ -148,12 +153,8 @@ def read_partition_view(
     extent = read_extent(partition)
     if extent is None:
         return None
-    checkpoint, watermark = None, None
-    if broker_dir is not None:
-        checkpoint = broker_dir.context(partition.name).log_start_offset
-        if broker_dir.is_served(partition.name):
-            watermark = broker_dir.offset(FileKind.HIGH_WATERMARK, partition.name)
-    start = log_start(checkpoint, extent.start, is_tiered=settings.remote_storage_enable)
+    is_tiered = settings.remote_storage_enable
+    context = PartitionContext() if broker_dir is None else broker_dir.context(partition.name)
     bases = [segment.base_offset for segment in partition.segments]
     ends = [*(following for _, following in pairwise(bases)), extent.end]
     return PartitionView(
@@ -161,13 +162,8 @@ def read_partition_view(
         segments=tuple(
             _segment_view(segment, end, extent, release) for segment, end in zip(partition.segments, ends, strict=True)
         ),
-        log_start_offset=start,
-        log_start_origin=_start_origin(checkpoint, extent.start, is_tiered=settings.remote_storage_enable),
-        high_watermark=max(min(watermark if watermark is not None else extent.end, extent.end), start),
-        high_watermark_origin=_watermark_origin(watermark, start, extent.end),
-        is_high_watermark_known=watermark is not None,
-        end_offset=extent.end,
-        is_tiered=settings.remote_storage_enable,
+        bounds=log_bounds(extent.start, context, rules_of(release), is_tiered=is_tiered, end_offset=extent.end),
+        is_tiered=is_tiered,
     )
 
 
@@ -186,22 +182,6 @@ def check_now(views: Iterable[PartitionView], now_ms: int) -> None:
             f"written at {moment(first_ms)}. Is the clock right, or another --now meant?",
             path=path,
         )
-
-
-def _start_origin(checkpoint: int | None, first_base: int, *, is_tiered: bool) -> str:
-    if checkpoint is not None and (is_tiered or checkpoint > first_base):
-        return "log-start-offset-checkpoint"
-    return "default, as no checkpoint has it" if is_tiered else "base offset of the first segment"
-
-
-def _watermark_origin(checkpoint: int | None, start: int, end: int) -> str:
-    if checkpoint is None:
-        return "the end of the log, as no checkpoint has it"
-    if checkpoint > end:
-        return f"the end of the log, as replication-offset-checkpoint has {checkpoint}, which is behind it"
-    if checkpoint < start:
-        return f"the start of the log, as replication-offset-checkpoint has {checkpoint}, which is before it"
-    return "replication-offset-checkpoint"
 
 
 def _segment_view(segment: Segment, next_offset: int, extent: Extent, release: Release) -> SegmentView:
@@ -224,7 +204,7 @@ def _segment_view(segment: Segment, next_offset: int, extent: Extent, release: R
 
 def _max_timestamp(segment: Segment, active: Extent | None, release: Release) -> tuple[int, str]:
     """The largest timestamp, and where it comes from; `active`: of the last segment what was read at its end."""
-    if release < Since.TIME_INDEX:
+    if not fetch_rules(release).has_times:
         return NO_TIMESTAMP, _OLD
     try:
         if segment.index is None and segment.size_bytes:

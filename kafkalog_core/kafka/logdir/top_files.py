@@ -40,6 +40,7 @@ class PartitionContext:
         is_kraft: whether its meta.properties or its files are those of a KRaft broker.
         recovery_point: up to where the partition has been flushed; null where the checkpoint does not say.
         log_start_offset: as checkpointed, which a broker does where it is not the base of the first segment.
+        high_watermark: as checkpointed.
         is_cleaned: whether a broker has compacted it before, as its cleaner's checkpoint names it.
         is_start_known: whether the log start offset is known: the checkpoint was read, and the broker wrote it when it
             stopped (else it may be a minute old).
@@ -51,6 +52,7 @@ class PartitionContext:
     is_kraft: bool | None = None
     recovery_point: int | None = None
     log_start_offset: int | None = None
+    high_watermark: int | None = None
     is_cleaned: bool | None = None
     is_start_known: bool = False
     release: Release | None = None
@@ -168,6 +170,7 @@ class BrokerDir:
             is_kraft=self.is_kraft if is_broker_dir else None,
             recovery_point=offsets[FileKind.RECOVERY_POINT],
             log_start_offset=offsets[FileKind.LOG_START_OFFSET],
+            high_watermark=offsets[FileKind.HIGH_WATERMARK],
             is_cleaned=self._is_cleaned(name),
             is_start_known=is_broker_dir and self.log_dir.is_clean and self._is_read(FileKind.LOG_START_OFFSET),
         )

@@ -161,6 +161,8 @@ class RetentionRules:
         retention_bytes: the limit of size.
         size_setting: the setting that it comes from.
         is_tiered: whether a segment goes only once it is in remote storage.
+        start_needs_policy: whether segments below the log start offset are deleted under cleanup.policy=delete alone
+            (KAFKA-7358).
     """
 
     passes: tuple[PassName, ...]
@@ -172,6 +174,7 @@ class RetentionRules:
     retention_bytes: int
     size_setting: str
     is_tiered: bool
+    start_needs_policy: bool = False
 
 
 def retention_rules(topic: TopicSettings, settings: Settings) -> RetentionRules:
@@ -196,6 +199,7 @@ def retention_rules(topic: TopicSettings, settings: Settings) -> RetentionRules:
         retention_bytes=topic.local_retention_bytes if is_local_bytes else topic.retention_bytes,
         size_setting="local.retention.bytes" if is_local_bytes else "retention.bytes",
         is_tiered=is_tiered,
+        start_needs_policy=release < Since.START_OFFSET_OF_COMPACTED,
     )
 
 

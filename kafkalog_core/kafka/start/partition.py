@@ -16,8 +16,8 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.format.layout import MAX_BATCH_BYTES, MAX_INT32, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, parse_file_name
 from kafkalog_core.kafka.leader_epochs import EpochCache, EpochStart, read_epoch_file
+from kafkalog_core.kafka.logdir.bounds import log_bounds
 from kafkalog_core.kafka.producers import ProducerStates
-from kafkalog_core.kafka.rules import log_start
 from kafkalog_core.kafka.snapshots import ProducerLoad, SnapshotFiles
 from kafkalog_core.kafka.start.files import first_recovered, is_odd_index, sweep, txn_index_fault
 from kafkalog_core.kafka.start.replay import EndOfLog, Reading, end_of_log, find_offset
@@ -99,7 +99,6 @@ class PartitionLoad:
     ) -> None:
         self._advance = advance
         self._partition = partition
-        self._context = context
         self._options = options
         self._rules = options.loader
         self._epoch_file = read_epoch_file(partition.path)
@@ -110,10 +109,12 @@ class PartitionLoad:
         self._producers = ProducerLoad(
             snapshots, options.snapshots, marks_last_segments=rules.rebuilds_at_end, search=rules.search
         )
-        is_metadata = partition.topic == METADATA_TOPIC
-        self._is_clean = bool(context.is_clean) and not is_metadata
-        self._start_checkpoint = 0 if is_metadata else context.log_start_offset or 0
-        self._recovery_point = 0 if is_metadata else context.recovery_point or 0
+        if partition.topic == METADATA_TOPIC:  # KafkaRaftLog loads it as after an unclean shutdown, from offset 0 on
+            context = replace(context, is_clean=False, log_start_offset=None, recovery_point=None)
+        self._context = context
+        self._is_clean = bool(context.is_clean)
+        self._start_checkpoint = (context.log_start_offset or 0) if rules.reads_log_start else 0
+        self._recovery_point = context.recovery_point or 0
         self._live: list[_Live] = []
         self._removed: list[RemovedSegment] = []
         self._replaced: list[tuple[FileInfo, str]] = []
@@ -404,9 +405,11 @@ class PartitionLoad:
         others: Sequence[Segment],
     ) -> None:
         is_tiered = self._options.settings.remote_storage_enable
-        start_offset = log_start(self._start_checkpoint, self._live[0].base_offset, is_tiered=is_tiered)
+        first_base = self._live[0].base_offset
+        bounds = log_bounds(first_base, self._context, self._rules, is_tiered=is_tiered, end_offset=end_offset)
+        start_offset = bounds.log_start.offset
         self._epochs.cut_end(end_offset)
-        self._epochs.cut_start(self._start_checkpoint if self._rules.epochs_from_checkpoint else start_offset)
+        self._epochs.cut_start(bounds.epochs_start)
         if self._rules.has_producers:
             readings = [_reading(live) for live in self._live]
             if self._rules.removes_stray_snapshots:
@@ -416,7 +419,6 @@ class PartitionLoad:
                 self._blocked(*obstacle)
             self._find_unstable(readings, start_offset, end_offset)
             self._drop_snapshots()
-        point = self._recovery_point if self._rules.keeps_recovery_point and not self._is_clean else end_offset
         moved = [file for file in files if not file.path.endswith(f"/{file.name.raw}")]
         completed = None if self._completed is None else self._completed.frozen()
         if completed is not None and completed.segment is not None:
@@ -436,7 +438,7 @@ class PartitionLoad:
             ),
             log_start_offset=start_offset,
             end_offset=end_offset,
-            recovery_point=max(start_offset, min(point, end_offset)),
+            recovery_point=bounds.recovery_point.offset,
             epochs=self._epochs.entries if self._rules.has_producers else None,
             is_end_lost=self._is_end_lost,
         )

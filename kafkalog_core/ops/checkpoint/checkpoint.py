@@ -25,7 +25,8 @@ from kafkalog_core.kafka.cluster_metadata import read_cluster_topics, read_log_l
 from kafkalog_core.kafka.logdir.bounds import read_extent
 from kafkalog_core.kafka.logdir.text_files import read_topic_ids
 from kafkalog_core.kafka.logdir.top_files import OFFSET_KINDS, read_broker_dir, served
-from kafkalog_core.kafka.releases import Release, Since
+from kafkalog_core.kafka.releases import Release
+from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.ops.checkpoint.clean_shutdown import in_order, unclean_parts, unverified, why_unmarked
 from kafkalog_core.ops.checkpoint.file_repair import FileRepair, MetaSources, repair_meta, repair_topic_id, why
 from kafkalog_core.ops.checkpoint.offsets import PartitionExtents, offset_findings, repair_epochs, repair_offsets
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.logdir.bounds import Extent
     from kafkalog_core.kafka.logdir.text_files import TopicIds
     from kafkalog_core.kafka.logdir.top_files import BrokerDir
+    from kafkalog_core.kafka.releases import Release
     from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.changes import Stage
@@ -109,7 +111,7 @@ class _Planner:
         if wants_mark:
             obstacles = tuple(in_order(self._obstacles(mends)))
         is_marked = wants_mark and not obstacles
-        if is_marked and self._context.release >= Since.RECOVERY_POINTS:
+        if is_marked and rules_of(self._context.release).recovers == "from-recovery-point":
             mends = self._at_their_ends(mends)
         for mend in mends:
             if mend.content is not None:
@@ -200,7 +202,7 @@ class _Planner:
             broker_dir=broker_dir,
             places=places,
             extents={key: self._extent(place.path) for key, place in places.items()},
-            cuts_at_watermark=self._context.release < Since.PRODUCERS,
+            cuts_at_watermark=not _is_recent(self._context.release),
             named=frozenset(
                 (place.name.topic or "", place.name.partition or 0) for place in broker_dir.log_dir.partitions
             ),
@@ -284,7 +286,7 @@ class _Planner:
 
 def _is_recent(release: Release) -> bool:
     """Of a broker that keeps leader epochs and producers, and does not cut at high watermarks."""
-    return release >= Since.PRODUCERS
+    return rules_of(release).has_producers
 
 
 def _asks_release(mends: Iterable[FileRepair]) -> bool:

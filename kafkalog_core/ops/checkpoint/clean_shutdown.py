@@ -27,7 +27,7 @@ from kafkalog_core.format.names import (
     journal_run,
     segment_file_name,
 )
-from kafkalog_core.kafka.releases import Release, Since
+from kafkalog_core.kafka.rules import recovery_rules
 from kafkalog_core.ops.reading.targets import LogDirTarget
 from kafkalog_core.ops.verify.engine import VerifyRequest, verify
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.layout import Layout
     from kafkalog_core.kafka.logdir.bounds import Extent
+    from kafkalog_core.kafka.releases import Release
     from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.listing import FileInfo
@@ -161,7 +162,7 @@ def _unclean_indexes(partition: Partition, release: Release) -> Iterator[Finding
     for segment in partition.segments:
         if segment.size_bytes and segment.index is None:
             yield found("segment.index-missing", segment.files[0].path, offset=segment.base_offset)
-        if segment.size_bytes and segment.timeindex is None and release >= Since.TIME_INDEX:
+        if segment.size_bytes and segment.timeindex is None and recovery_rules(release).has_time_index:
             yield found("segment.timeindex-missing", segment.files[0].path, offset=segment.base_offset)
     last = partition.segments[-1] if partition.segments else None
     for file, layout in () if last is None else ((last.index, OFFSET_INDEX_ENTRY), (last.timeindex, TIME_INDEX_ENTRY)):
@@ -171,7 +172,7 @@ def _unclean_indexes(partition: Partition, release: Release) -> Iterator[Finding
 
 
 def _missing_snapshot(partition: Partition, extent: Extent | None, release: Release) -> Iterator[Finding]:
-    if extent is None or not extent.is_v2 or release < Since.PRODUCERS or extent.end <= extent.start:
+    if extent is None or not extent.is_v2 or not recovery_rules(release).has_producers or extent.end <= extent.start:
         return
     if all(file.name.base_offset != extent.end for file in partition.snapshots):
         path = f"{partition.path}/{segment_file_name(extent.end, FileKind.SNAPSHOT)}"

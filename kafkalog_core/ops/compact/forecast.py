@@ -217,7 +217,7 @@ class ForecastRows:
             "first_uncleanable_offset": first.bound,
             "log_start_offset": log.log_start_offset,
             "last_stable_offset": log.last_stable_offset,
-            "high_watermark": self._view.high_watermark if self._view.is_high_watermark_known else None,
+            "high_watermark": self._view.high_watermark if self._view.bounds.high_watermark.is_known else None,
             "log_end_offset": log.end_offset,
             "clean_bytes": first.clean_bytes,
             "cleanable_bytes": first.cleanable_bytes,
@@ -353,6 +353,6 @@ def _state(segments: tuple[CleanSegment, ...], number: int, first: Cleanability)
 
 def watermark_findings(task: CompactTask, view: PartitionView) -> Iterator[Finding]:
     """That nothing tells how far a log is committed, where its cleaner asks for that."""
-    if cleaning_rules(task.context.release).heeds_high_watermark and not view.is_high_watermark_known:
+    if cleaning_rules(task.context.release).heeds_high_watermark and not view.bounds.high_watermark.is_known:
         offset = view.end_offset
         yield found("compaction.no-watermark", task.path, topic=task.topic, partition=task.partition, offset=offset)

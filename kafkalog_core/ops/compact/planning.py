@@ -26,6 +26,7 @@ from kafkalog_core.format.names import FileKind, FileState, fixed_file_name, seg
 from kafkalog_core.kafka.cleaner.log import read_clean_log
 from kafkalog_core.kafka.cleaner.rules import cleaner_settings, cleaning_rules
 from kafkalog_core.kafka.logdir.segment_views import check_now
+from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.rules import append_rules, rules_of
 from kafkalog_core.kafka.setting_table import producer_expiration_name
 from kafkalog_core.ops.compact.compact import tasks_of
@@ -345,7 +346,7 @@ def is_certain(guess: ReleaseGuess) -> bool:
 def _rules(release: Release) -> object:
     """What matters of a release: its cleaner, indexes and snapshots, and how long it remembers producers by default."""
     return (
-        replace(cleaning_rules(release), release=release.__class__(0, 8)),
+        replace(cleaning_rules(release), release=LATEST),
         append_rules(release).bits,
         rules_of(release).removes_stray_snapshots,
         producer_expiration_name(release),

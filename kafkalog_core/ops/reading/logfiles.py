@@ -10,7 +10,11 @@ from kafkalog_core.errors import NotFoundError, StorageError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.findings.partitions import LOST_CURE
 from kafkalog_core.format.names import LOG_KINDS, FileKind, FileName, fixed_file_name
+from kafkalog_core.kafka.logdir.bounds import log_bounds
 from kafkalog_core.kafka.logdir.checkpoints import CheckpointFile, read_checkpoint
+from kafkalog_core.kafka.logdir.top_files import PartitionContext
+from kafkalog_core.kafka.releases import LATEST, Release
+from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.ops.reading.chunks import Place
 from kafkalog_core.storage.scan import Damage
 
@@ -226,9 +230,11 @@ class Checkpoints:
         is_said = file is not None and file.lost is None and not file.is_refused
         return offset is not None if is_said else None
 
-    def log_start_offset(self, unit: Unit) -> int:
-        """0 where none is written down: the log starts with its first segment then."""
-        return self._offset(unit, FileKind.LOG_START_OFFSET) or 0
+    def log_start_offset(self, unit: Unit, release: Release = LATEST) -> int:
+        """Return the first offset of a log that a broker serves from this disk."""
+        context = PartitionContext(log_start_offset=self._offset(unit, FileKind.LOG_START_OFFSET))
+        first_base = (unit.files[0].base_offset or 0) if unit.files else 0
+        return log_bounds(first_base, context, rules_of(release)).local_start
 
     def _offset(self, unit: Unit, kind: FileKind) -> int | None:
         file = self._file(unit, kind)

@@ -20,6 +20,7 @@ from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import MAX_INT64, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name, segment_file_name
 from kafkalog_core.kafka.leader_epochs import EpochCache, EpochStart
+from kafkalog_core.kafka.logdir.bounds import LogBounds, log_bounds
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_epochs
 from kafkalog_core.kafka.rules import rules_of
@@ -346,13 +347,19 @@ def rising(epochs: Sequence[EpochStart]) -> list[EpochStart]:
     return found
 
 
+def log_bounds_of(task: ReindexTask, first_base: int) -> LogBounds:
+    """Return the bounds of a log as the next start sets them, without its end."""
+    facts = task.facts
+    is_tiered = facts.settings.remote_storage_enable
+    return log_bounds(first_base, facts.context, rules_of(facts.release), is_tiered=is_tiered)
+
+
 def epoch_extent(task: ReindexTask, first_base: int, end_offset: int, *, has_legacy: bool) -> EpochExtent:
     """What part of the log its leader epochs are told of."""
     checkpoint = task.facts.context.log_start_offset
-    by_checkpoint = rules_of(task.facts.release).epochs_from_checkpoint
     return EpochExtent(
         first_offset=first_base if checkpoint is None else min(first_base, checkpoint),
-        log_start=checkpoint or 0 if by_checkpoint else max(first_base, checkpoint or 0),
+        log_start=log_bounds_of(task, first_base).epochs_start,
         end_offset=end_offset,
         has_legacy=has_legacy,
         is_start_known=task.facts.context.is_start_known,

@@ -16,7 +16,7 @@ from kafkalog_core.format.checksums import ZLIB
 from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.kafka.leader_epochs import EpochStart
 from kafkalog_core.kafka.producers import ProducerStates
-from kafkalog_core.kafka.releases import Since
+from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.kafka.start.segment import Watch, recover_segment, split_parts
 from kafkalog_core.ops.reading.compaction import is_compacted, may_be_compacted
 from kafkalog_core.ops.reindex.indexes import (
@@ -24,6 +24,7 @@ from kafkalog_core.ops.reindex.indexes import (
     epoch_extent,
     epochs_step,
     leaving,
+    log_bounds_of,
     next_base,
     recovered_from,
     rising,
@@ -344,7 +345,7 @@ class PartitionReindex:
     def _makes_at(self, segment: Segment) -> bool:
         """Whether a recovery of all leaves a snapshot at the base of a segment."""
         task, segments = self._task, self._partition.segments
-        is_kept = task.facts.release >= Since.SNAPSHOT_PER_SEGMENT or segment in segments[-_LAST:]
+        is_kept = rules_of(task.facts.release).keeps_segment_snapshots or segment in segments[-_LAST:]
         return task.writes_all and is_kept and segment.base_offset > self._log_start
 
     def _visit(self, offset: int, *, makes: bool) -> Iterator[Step]:
@@ -379,7 +380,7 @@ class PartitionReindex:
 
     @property
     def _log_start(self) -> int:
-        return max(self._start_offset, self._task.facts.context.log_start_offset or 0)
+        return log_bounds_of(self._task, self._start_offset).log_start.offset
 
     def _saved(self, segment: Segment) -> bytes | None:
         """The producers before a segment that may have to be split; None: unknown, or it cannot have to.

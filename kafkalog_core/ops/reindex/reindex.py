@@ -16,7 +16,7 @@ from kafkalog_core.errors import AccessError, NotFoundError
 from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import SEGMENT_KINDS, DirectoryState, FileKind
-from kafkalog_core.kafka.releases import Release, Since
+from kafkalog_core.kafka.releases import Release, with_log_files
 from kafkalog_core.kafka.rules import RecoveryRules, recovery_rules
 from kafkalog_core.ops.pool import Pool, wants_processes
 from kafkalog_core.ops.reindex.partition import PartitionReindex
@@ -187,7 +187,7 @@ def _rules(release: Release) -> RecoveryRules:
 
     A control batch that the cleaner has emptied does not prevent an index, although releases before 2.0 die of it.
     """
-    return replace(recovery_rules(max(release, Since.LOG_FILES)), reads_empty_markers=True)
+    return replace(recovery_rules(with_log_files(release)), reads_empty_markers=True)
 
 
 def _log_bytes(task: ReindexTask) -> int:

@@ -17,6 +17,7 @@ from kafkalog_core.kafka.cluster_assignments import DirectoryOwners, metadata_pa
 from kafkalog_core.kafka.cluster_dirs import NamedDirs, related_dirs
 from kafkalog_core.kafka.evidence import infer_release
 from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_dir
+from kafkalog_core.kafka.releases import with_log_files
 from kafkalog_core.kafka.settings import read_settings
 from kafkalog_core.kafka.snapshots import SnapshotOptions
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, resolve
@@ -211,7 +212,7 @@ class PartitionFacts:
 
 
 def read_context(
-    target: TargetDir, request: SettingsRequest, now_ms: int, *, oldest: Release | None = None
+    target: TargetDir, request: SettingsRequest, now_ms: int, *, needs_log_files: bool = False
 ) -> DirContext:
     """Read what is known of a target directory. Raises SettingError and StorageError.
 
@@ -219,11 +220,11 @@ def read_context(
         target: the directory.
         request: release and settings as the command line gives them.
         now_ms: the time that counts as now, in milliseconds since 1970.
-        oldest: the oldest release that the command knows, which is used for older directories too.
+        needs_log_files: whether the first release with `.log` files is used for a directory of an older one (0.7).
     """
     guess = infer_release(target.root, kafka=request.kafka)
-    if oldest is not None and guess.release < oldest:
-        guess = replace(guess, release=oldest)
+    if needs_log_files:
+        guess = replace(guess, release=with_log_files(guess.release))
     broker_dir = None if target.log_dir is None else read_broker_dir(target.log_dir)
     return DirContext(target=target, request=request, now_ms=now_ms, guess=guess, broker_dir=broker_dir)
 

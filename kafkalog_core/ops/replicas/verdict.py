@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core.format.names import DirectoryState, FileKind
 from kafkalog_core.kafka.leader_epochs import EpochStart, History, read_epoch_file, truncation_offset
+from kafkalog_core.kafka.logdir.bounds import log_bounds
 from kafkalog_core.kafka.logdir.text_files import read_topic_ids
-from kafkalog_core.kafka.logdir.top_files import read_broker_dir
+from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_dir
+from kafkalog_core.kafka.releases import LATEST
+from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.storage.logdir import PartitionPath
 from kafkalog_core.storage.partition import read_partition
@@ -76,7 +79,7 @@ class Copy:
     def log_start(self) -> int:
         """First offset that a broker serves."""
         base = self.partition.segments[0].base_offset if self.partition.segments else 0
-        return max(base, self.place.log_start or 0)
+        return log_bounds(base, PartitionContext(log_start_offset=self.place.log_start), rules_of(LATEST)).local_start
 
     @property
     def bytes(self) -> int:

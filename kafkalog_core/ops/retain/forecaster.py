@@ -223,7 +223,7 @@ class RetentionForecaster:
         if wanted is not None and wanted > view.high_watermark:
             raise RefusedError(
                 f"the log start offset cannot be {wanted}: the high watermark is {view.high_watermark} "
-                f"({view.high_watermark_origin}), and a broker refuses an offset above it; give a lower "
+                f"({view.bounds.high_watermark.origin}), and a broker refuses an offset above it; give a lower "
                 "--log-start-offset",
                 path=view.path,
             )

@@ -9,7 +9,6 @@ from kafkalog_core.findings import Finding
 from kafkalog_core.format.checkpoint import CheckpointMend, OffsetEntry, encode_offset_checkpoint, parse_offset_entry
 from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.kafka.assumptions import assumed_of_broker, assumed_of_topic, assumed_watermark
-from kafkalog_core.kafka.releases import Since
 from kafkalog_core.kafka.retention.forecast import Event, Schedule, play
 from kafkalog_core.kafka.retention.rules import release_rules
 from kafkalog_core.kafka.rules import rules_of
@@ -229,7 +228,7 @@ def _assumptions_of(forecast: Forecast, settings: Settings) -> Iterator[Assumpti
     limits = {"time": question.rules.time_setting, "size": question.rules.size_setting}
     by = {each.rule for each in forecast.deleted}
     names = [name for rule, name in limits.items() if rule in by]
-    if names or (_START in by and settings.release < Since.START_OFFSET_OF_COMPACTED):
+    if names or (_START in by and question.rules.start_needs_policy):
         yield from assumed_of_topic(question.topic, ["cleanup.policy", *names])
     if names and question.rules.runner == "cleaner":
         yield from assumed_of_broker([settings.broker("log.cleaner.enable")])

@@ -91,7 +91,7 @@ def findings_of(forecast: Forecast) -> Iterator[Finding]:
             "retain.high-watermark",
             bounded.segment.path,
             watermark=view.high_watermark,
-            origin=view.high_watermark_origin,
+            origin=view.bounds.high_watermark.origin,
         )
     untimed = [fate.segment for fate in fates if not fate.segment.has_timestamp and fate.segment.size_bytes]
     if untimed and "time" in forecast.question.rules.passes and forecast.question.rules.retention_ms >= 0:
@@ -260,10 +260,10 @@ def partition_rows(each: Retained) -> RowChunk:
         "kept_bytes": forecast.kept_bytes,
         "kept_offsets": forecast.kept_offsets,
         "log_start_offset": view.log_start_offset,
-        "log_start_origin": view.log_start_origin,
+        "log_start_origin": view.bounds.log_start.origin,
         "new_log_start_offset": forecast.checked.log.start_offset,
         "high_watermark": view.high_watermark,
-        "high_watermark_origin": view.high_watermark_origin,
+        "high_watermark_origin": view.bounds.high_watermark.origin,
         "log_end_offset": view.end_offset,
         "new_segment": forecast.checked.new_segment is not None,
         "next_due_ms": None if due is None else due.due_ms,

@@ -28,8 +28,7 @@ from kafkalog_core.findings import found
 from kafkalog_core.format.checkpoint import encode_epoch_checkpoint
 from kafkalog_core.format.names import SEGMENT_KINDS, FileKind, segment_file_name
 from kafkalog_core.kafka.leader_epochs import EpochCache, read_epoch_file
-from kafkalog_core.kafka.releases import Since
-from kafkalog_core.kafka.rules import rules_of
+from kafkalog_core.kafka.rules import recovery_rules, rules_of
 from kafkalog_core.kafka.snapshots import ProducerLoad, SnapshotFiles
 from kafkalog_core.kafka.start.replay import Reading
 
@@ -121,7 +120,8 @@ def _stage_new_segment(forecast: Forecast, context: DirContext, stage: Stage, fi
     release, finding = context.release, None
     if rules_of(release).has_producers:
         finding = _stage_snapshot(forecast, context, stage, files, like=like)
-    kinds = (FileKind.LOG, FileKind.OFFSET_INDEX, *((FileKind.TIME_INDEX,) if release >= Since.TIME_INDEX else ()))
+    kinds = [FileKind.LOG, FileKind.OFFSET_INDEX]
+    kinds += [FileKind.TIME_INDEX] if recovery_rules(release).has_time_index else []
     for kind in kinds:
         path = f"{partition.path}/{segment_file_name(end_offset, kind)}"
         stage.write(path, [], why=_GO_ON.format(end_offset), like=like)

@@ -13,7 +13,6 @@ from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
 from kafkalog_core.kafka.cleaner.rules import cleaning_rules
-from kafkalog_core.kafka.releases import Since
 from kafkalog_core.kafka.rules import append_rules, recovery_rules
 from kafkalog_core.kafka.settings import SettingsRequest
 from kafkalog_core.ops.pool import run_all
@@ -104,7 +103,7 @@ def roll(
 
 def _context(target: TargetDir, request: RollRequest) -> DirContext:
     """Return what is known of a directory; nothing that a roll depends on has a time, so its time is 0."""
-    return read_context(target, request.kafka, 0, oldest=Since.LOG_FILES)
+    return read_context(target, request.kafka, 0, needs_log_files=True)
 
 
 def _tasks(context: DirContext, request: RollRequest) -> Iterator[tuple[RollTask, Partition]]:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Literal
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.kafka.fetch import Broker, BrokerAnswer, broker_offset, broker_time
-from kafkalog_core.kafka.releases import Release, Since
+from kafkalog_core.kafka.rules import fetch_rules
 
 if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
+    from kafkalog_core.kafka.releases import Release
     from kafkalog_core.ops.seek.seek import SeekTarget
     from kafkalog_core.storage.lookup import PartitionLookup
     from kafkalog_core.storage.lookup_trace import Trace
@@ -168,7 +169,8 @@ def broker_findings(
     trace: Trace,
 ) -> list[Finding]:
     """How a broker's answer differs from the right one, where it does."""
-    is_checked = release < Since.INDEXES_OPENED_LATE  # all indexes, at every start: wrong ones are built anew
+    rules = fetch_rules(release)
+    is_checked = rules.checks_indexes  # all indexes, at every start: wrong ones are built anew
     is_out = lookup.is_v07 or not target.is_based or not lookup.segments
     if is_out or (is_checked and trace.doubts):
         return []
@@ -177,7 +179,7 @@ def broker_findings(
         recovers_from=len(lookup.segments) if target.is_clean else len(lookup.segments) - 1,
     )
     try:
-        if kind == "timestamp" and release >= Since.TIME_INDEX:
+        if kind == "timestamp" and rules.has_times:
             theirs = broker_time(lookup, value, broker, trace)
             same = theirs.outcome != "fails" and _offset(theirs.record) == _offset(answer.record)
         elif kind in {"offset", "earliest"} and answer.outcome in {"found", "none"} and _is_doubtful(trace):

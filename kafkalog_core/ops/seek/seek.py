@@ -11,7 +11,7 @@ from kafkalog_core.findings import DENIED, found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import LOG_KINDS, FileKind, fixed_file_name
 from kafkalog_core.kafka.evidence import ReleaseGuess, infer_release
-from kafkalog_core.kafka.releases import Release, Since
+from kafkalog_core.kafka.rules import fetch_rules
 from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, rows_at
 from kafkalog_core.ops.reading.logfiles import Checkpoints, Unit, unit_of_file, unit_of_partition
 from kafkalog_core.ops.reading.logreader import damage_severity
@@ -56,9 +56,7 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 
 
-def offsets_before(
-    lookup: PartitionLookup, time_ms: int, count: int, now_ms: int, release: Release, trace: Trace
-) -> list[Answer]:
+def offsets_before(lookup: PartitionLookup, time_ms: int, count: int, now_ms: int, trace: Trace) -> list[Answer]:
     """Up to `count` offsets, the largest first: base offsets of segments last written to at the time or before.
 
     The end of the log counts as one written now, if the last segment holds anything. `LATEST` starts there, `EARLIEST`
@@ -68,8 +66,7 @@ def offsets_before(
     for segment in lookup.segments:
         log = segment.log
         base = segment.base_offset
-        if release >= Since.LOG_START_OFFSET:
-            base = max(base, lookup.log_start_offset)
+        base = max(base, lookup.log_start_offset)
         if log is not None:
             written_ms = log.mtime_ns // 1_000_000
             answer = Answer(outcome="found", segment=log.name.raw, position=0, offset=base, timestamp_ms=written_ms)
@@ -319,18 +316,19 @@ class _Seeker:
     def _answers(self, target: SeekTarget) -> Iterator[Chunk]:
         request, unit, question = self._request, target.unit, self._request.question
         guess = self._releases.of(target)
+        rules = fetch_rules(guess.release)
         trace = Trace()
         trace.add("release", f"the rules of {guess.describe()}", release=str(guess.release))
         with PartitionLookup(
             target.segments,
             is_v07=target.is_v07,
-            log_start_offset=0 if target.is_file else self._checkpoints.log_start_offset(unit),
-            has_warm_section=guess.release >= Since.WARM_INDEX_SECTION,
+            log_start_offset=None if target.is_file else self._checkpoints.log_start_offset(unit, guess.release),
+            has_warm_section=rules.has_warm_section,
             is_based=target.is_based,
             options=self._options,
         ) as lookup:
             if question.kind == "before":
-                yield from self._before(target, lookup, guess, trace)
+                yield from self._before(target, lookup, trace)
                 return
             answer = find(lookup, question.kind, question.value, trace, is_file=target.is_file)
             findings = broker_findings(answer, question.kind, question.value, lookup, target, guess.release, trace)
@@ -343,7 +341,7 @@ class _Seeker:
                     file.place,
                     request.read_bytes,
                     max_bytes=request.max_read_bytes,
-                    has_whole_first=not target.is_v07 and guess.release >= Since.WHOLE_FIRST_BATCH,
+                    has_whole_first=not target.is_v07 and rules.has_whole_first,
                     trace=trace,
                 ):
                     if chunk.table is tables.BATCH:
@@ -352,11 +350,9 @@ class _Seeker:
                     yield chunk
             yield from self._wrong(target, lookup, trace, findings)
 
-    def _before(
-        self, target: SeekTarget, lookup: PartitionLookup, guess: ReleaseGuess, trace: Trace
-    ) -> Iterator[Chunk]:
+    def _before(self, target: SeekTarget, lookup: PartitionLookup, trace: Trace) -> Iterator[Chunk]:
         question = self._request.question
-        answers = offsets_before(lookup, question.value, question.count, self._request.now_ms, guess.release, trace)
+        answers = offsets_before(lookup, question.value, question.count, self._request.now_ms, trace)
         if not answers:
             answers = [
                 Answer(outcome="none", detail="no segment was last written to before that time: the list is empty")

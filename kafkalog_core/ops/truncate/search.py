@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from kafkalog_core.findings import found
 from kafkalog_core.format.names import FileKind
-from kafkalog_core.kafka.rules import log_start
+from kafkalog_core.kafka.logdir.bounds import log_bounds
+from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.ops.repair.context import waiting_replacement
 from kafkalog_core.ops.repair.loss import measure_loss
 from kafkalog_core.ops.truncate.as_broker import cut_as_broker
@@ -130,7 +131,7 @@ def _complete(answer: PartitionCut, completion: SwapCompletion, facts: Partition
 def _at_offset(answer: PartitionCut, offset: int, facts: PartitionFacts, advance: Callable[[int], None]) -> Cut | None:
     partition = answer.partition
     first_base = partition.segments[0].base_offset
-    start = log_start(facts.context.log_start_offset, first_base, is_tiered=False)  # only what is here can be cut
+    start = log_bounds(first_base, facts.context, rules_of(facts.release)).local_start
     if offset < start:
         answer.refuse("truncate.outside", partition.path, offset=start, wanted=offset, start=start)
         return None

@@ -10,7 +10,8 @@ from kafkalog_core.format.index import iter_offset_entries, iter_time_entries, i
 from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TXN_INDEX_ENTRY
 from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.kafka.leader_epochs import EpochCache, read_epoch_file
-from kafkalog_core.kafka.rules import log_start, rules_of
+from kafkalog_core.kafka.logdir.bounds import log_bounds
+from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.kafka.snapshots import ProducerLoad, SnapshotFiles
 from kafkalog_core.kafka.start.replay import Reading
 from kafkalog_core.storage.source import Source
@@ -61,8 +62,8 @@ def companion_files(cut: Cut, facts: PartitionFacts) -> CompanionFiles:
     search = rules_of(facts.release).search
     load = ProducerLoad(files, facts.snapshot_options, marks_last_segments=False, search=search)
     first_base, is_tiered = cut.partition.segments[0].base_offset, facts.settings.remote_storage_enable
-    start_offset = log_start(facts.context.log_start_offset, first_base, is_tiered=is_tiered)
-    start_offset = min(start_offset, cut.end_offset)
+    bounds = log_bounds(first_base, facts.context, rules_of(facts.release), is_tiered=is_tiered)
+    start_offset = min(bounds.log_start.offset, cut.end_offset)
     obstacle = load.at_end(_readings(cut), start_offset, cut.end_offset, is_clean=False)
     if obstacle is not None:
         return CompanionFiles(epochs=epochs, obstacle=obstacle)

@@ -24,7 +24,6 @@ from kafkalog_core.kafka.evidence import infer_release
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_properties
 from kafkalog_core.kafka.logdir.top_files import BrokerDir, PartitionContext, read_broker_dir
-from kafkalog_core.kafka.releases import Since
 from kafkalog_core.kafka.rules import recovery_rules, rules_of
 from kafkalog_core.kafka.start.replay import end_of_log
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget
@@ -205,7 +204,7 @@ class LogDirs:
 
     def _of_release(self, finding: Finding, broker_dir: BrokerDir) -> Finding:
         """What is wrong for later releases alone is not for the one that left a log directory."""
-        if finding.code != MISSING_METADATA or self._release(broker_dir.path) >= Since.STRAYS_RENAMED:
+        if finding.code != MISSING_METADATA or rules_of(self._release(broker_dir.path)).renames_strays:
             return finding
         return replace(finding, severity="info", broker_action=METADATA_MADE, cure=_NOTHING)
 

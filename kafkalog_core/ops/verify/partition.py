@@ -15,8 +15,11 @@ from kafkalog_core.findings import found
 from kafkalog_core.findings.sink import Sink, SinkPart
 from kafkalog_core.format.kernels.constants import MARKER_ABORT
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, segment_file_name
+from kafkalog_core.kafka.logdir.bounds import log_bounds
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_epochs
+from kafkalog_core.kafka.releases import LATEST
+from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.kafka.start.outcome import recovered_from
 from kafkalog_core.ops.reading.compaction import is_compacted
 from kafkalog_core.ops.verify.check import Gaps
@@ -69,7 +72,9 @@ class PartitionChecker:
         self._markers = AbortMarkers()
         self._last_epoch = -1
         self._segment: Segment | None = None
-        self._start_offset = _start_offset(partition, context)
+        first_base = base_offsets[0] if base_offsets else 0
+        self._bounds = log_bounds(first_base, context, rules_of(context.release or LATEST))
+        self._start_offset = self._bounds.local_start
         self._producers = ProducerChecks(partition, context, self._start_offset)
         self._is_compacted = is_compacted(partition.topic, is_cleaned=context.is_cleaned)
 
@@ -177,7 +182,7 @@ class PartitionChecker:
             partition=partition.partition,
             segments=tuple(verdicts),
             findings=tuple(findings),
-            log_start_offset=_served_from(partition, context) if verdicts else None,
+            log_start_offset=self._bounds.log_start.offset if verdicts else None,
             log_end_offset=end_offset,
             at_risk_bytes=at_risk_bytes,
         )
@@ -263,7 +268,7 @@ class PartitionChecker:
         is_cut = not all(map(_are_epochs_known, self._verdicts))
         known = [] if self._has_forgotten_epochs() else starts
         replacements = [other.base_offset for other in self._partition.other_segments if _is_replacement(other)]
-        starts_at = _served_from(self._partition, self._context)
+        starts_at = self._bounds.log_start.offset
         first_offset = min(self._verdicts[0].base_offset, starts_at, *replacements)
         is_clean = bool(self._context.is_clean)
         is_compacted = self._gaps.is_compacted
@@ -352,18 +357,6 @@ def _is_epoch_file(file: FileInfo) -> bool:
 
 def _is_topic_id_file(file: FileInfo) -> bool:
     return file.name.kind is FileKind.PARTITION_METADATA and file.name.state is FileState.LIVE
-
-
-def _start_offset(partition: Partition, context: PartitionContext) -> int:
-    """What a broker serves from: the first base offset, or the checkpointed log start offset where it is higher."""
-    first = partition.segments[0].base_offset if partition.segments else 0
-    return max(first, context.log_start_offset or 0)
-
-
-def _served_from(partition: Partition, context: PartitionContext) -> int:
-    """The log start offset. A checkpoint below the first base is that of a tiered log: the rest lies in its storage."""
-    first = partition.segments[0].base_offset if partition.segments else 0
-    return first if context.log_start_offset is None else max(0, context.log_start_offset)
 
 
 def _are_epochs_known(verdict: SegmentVerdict) -> bool:

@@ -113,23 +113,23 @@ def test_checkpoints_count_in_a_log_directory(directory: Path) -> None:
     (directory.parent / WATERMARKS).write_bytes(build.offset_checkpoint([("t", 0, 15)]))
     (directory.parent / STARTS).write_bytes(build.offset_checkpoint([("t", 0, 12)]))
     view = _view(directory)
-    assert (view.high_watermark, view.is_high_watermark_known, view.log_start_offset) == (15, True, 12)
-    assert (view.high_watermark_origin, view.log_start_origin) == (
+    assert (view.high_watermark, view.bounds.high_watermark.is_known, view.log_start_offset) == (15, True, 12)
+    assert (view.bounds.high_watermark.origin, view.bounds.log_start.origin) == (
         "replication-offset-checkpoint",
         "log-start-offset-checkpoint",
     )
     alone = _view(directory, alone=True)
-    assert (alone.high_watermark, alone.is_high_watermark_known, alone.log_start_offset) == (END, False, 0)
-    assert alone.high_watermark_origin == "the end of the log, as no checkpoint has it"
+    assert (alone.high_watermark, alone.bounds.high_watermark.is_known, alone.log_start_offset) == (END, False, 0)
+    assert alone.bounds.high_watermark.origin == "the end of the log, as no checkpoint has it"
 
 
-@pytest.mark.parametrize(("told", "counts", "words"), [(99, END, "behind it"), (3, 12, "before it")])
+@pytest.mark.parametrize(("told", "counts", "words"), [(99, END, "after it"), (3, 12, "before it")])
 def test_a_high_watermark_outside_of_the_log(directory: Path, told: int, counts: int, words: str) -> None:
     (directory.parent / WATERMARKS).write_bytes(build.offset_checkpoint([("t", 0, told)]))
     (directory.parent / STARTS).write_bytes(build.offset_checkpoint([("t", 0, 12)]))
     view = _view(directory)
     assert view.high_watermark == counts
-    assert f"has {told}, which is {words}" in view.high_watermark_origin
+    assert f"has {told}, which is {words}" in view.bounds.high_watermark.origin
 
 
 def test_the_start_of_a_tiered_log_is_the_checkpoints(directory: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkalog_core.kafka.logdir.bounds import Bound, LogBounds
 from kafkalog_core.kafka.logdir.segment_views import NO_TIMESTAMP, PartitionView, SegmentView
 from kafkalog_core.kafka.releases import LATEST, Release
 from kafkalog_core.kafka.retention.forecast import Question
@@ -64,12 +65,14 @@ def question(views: tuple[SegmentView, ...], now_ms: int, *, release: Release = 
     view = PartitionView(
         partition=partition_of(listing),
         segments=views,
-        log_start_offset=start,
-        log_start_origin="base offset of the first segment",
-        high_watermark=watermark,
-        high_watermark_origin="replication-offset-checkpoint",
-        is_high_watermark_known=True,
-        end_offset=views[-1].next_offset,
+        bounds=LogBounds(
+            log_start=Bound(start, "base offset of the first segment"),
+            local_start=start,
+            epochs_start=start,
+            log_end=views[-1].next_offset,
+            recovery_point=Bound(views[-1].next_offset, "the log end offset"),
+            high_watermark=Bound(watermark, "replication-offset-checkpoint"),
+        ),
         is_tiered=topic.remote_storage_enable,
     )
     return Question(view=view, topic=topic, rules=retention_rules(topic, settings), now_ms=now_ms, custom=custom)
