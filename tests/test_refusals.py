@@ -21,7 +21,7 @@ INTERNAL: Final = {
     "is not a file of ": "a planner's own error: every change is of the site that it plans for",
     "; nothing has been changed {problem}": "passes on the first obstacle of a plan, which says what to do",
     "is changed twice in one plan": "a planner's own error",
-    "a file at the top of a log directory is replaced, not cut": "a planner's own error",
+    "a file at the top of a log directory is replaced, not truncated": "a planner's own error",
 }
 
 

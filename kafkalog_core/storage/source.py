@@ -31,6 +31,7 @@ __all__ = [
     "denial",
     "denied",
     "denied_above",
+    "may",
     "may_list",
     "may_read",
 ]
@@ -44,17 +45,22 @@ except ImportError:  # Windows has neither: numbers are shown there
 
 
 _EFFECTIVE: Final = os.access in os.supports_effective_ids
-"""Whether `os.access` can ask for the effective user, who is the one that opens files."""
+"""Whether `os.access` can check the effective user, who is the one that opens files."""
+
+
+def may(path: str, mode: int) -> bool:
+    """Return whether this user has the rights `mode` (`os.R_OK`, ...) for a path; false if it does not exist."""
+    return os.access(path, mode, effective_ids=_EFFECTIVE)
 
 
 def may_read(path: str) -> bool:
     """Return whether this user may open a file for reading; true where it does not exist or cannot be asked about."""
-    return not os.path.lexists(path) or os.access(path, os.R_OK, effective_ids=_EFFECTIVE)
+    return not os.path.lexists(path) or may(path, os.R_OK)
 
 
 def may_list(path: str) -> bool:
     """Return whether this user may list a directory and open what is in it."""
-    return os.access(path, os.R_OK | os.X_OK, effective_ids=_EFFECTIVE)
+    return may(path, os.R_OK | os.X_OK)
 
 
 def denied(path: str) -> DeniedError:
@@ -75,7 +81,7 @@ def denied(path: str) -> DeniedError:
     prefix = f"sudo -u {shell_word(_sudo_name(status.st_uid))}"
     whose = f"it belongs to {owner}, {_group(status.st_gid)}, and has mode {mode:04o}"
     facts = f"{user} has no permission to {what}: {whose}"
-    if os.access(place, os.R_OK if place == path else os.X_OK, effective_ids=_EFFECTIVE):
+    if may(place, os.R_OK if place == path else os.X_OK):
         facts += ", which would permit it: an access control list or a security module denies it"
     return DeniedError(facts, "run the command as root, or as its owner", path=path, prefix=prefix)
 
@@ -98,7 +104,7 @@ def _closed_directory_above(path: str) -> str | None:
     while directory not in above:
         above.append(directory)
         directory = os.path.dirname(directory)
-    return next((place for place in reversed(above) if not os.access(place, os.X_OK, effective_ids=_EFFECTIVE)), None)
+    return next((place for place in reversed(above) if not may(place, os.X_OK)), None)
 
 
 def _user(uid: int) -> str:

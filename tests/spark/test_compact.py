@@ -161,7 +161,7 @@ def test_the_command(spark: SparkSession, log_dir: Path) -> None:
     for wrong, words in (
         (("--to", "s3a://bucket/x"), "paths of s3a: are not read"),
         (("--memory", "3"), "not even two keys"),
-        (("--to", str(log_dir / "t-9")), "among a broker's files"),
+        (("--to", str(log_dir / "t-9")), "in a broker's directory"),
     ):
         refused = CliRunner().invoke(cli, ["spark", "compact", *settings, *wrong, str(log_dir)])
         assert refused.exit_code in {2, 3}

@@ -238,7 +238,7 @@ def test_old_content_that_is_damaged_after_the_plan_is_refused_with_what_is_left
         f"kafkalog undo {journal.layout.root} --prune --run {journal.run} --apply",
     }
     assert str(caught.value).endswith(
-        f"t-0/{LATER}: what was saved of it is not what it was: {path}; nothing has been changed. "
+        f"t-0/{LATER}: its old content in the journal has changed: {path}; nothing has been changed. "
         f"{ways['prepared' if state_now == 'prepared' else 'undoing']}"
     )
     left = frozenset(entry.number for entry in journal.entries if entry.path == LATER)
@@ -257,8 +257,8 @@ def test_old_content_of_the_same_size_with_other_bytes_or_none_is_refused(root: 
     if not is_gone:
         with open(path, "wb") as file:
             file.write(flipped(content, 7))
-    problem = "cannot be read" if is_gone else "is not what it was"
-    with pytest.raises(RefusedError, match=f"what was saved of it {problem}: {path}"):
+    problem = "cannot be read" if is_gone else "has changed"
+    with pytest.raises(RefusedError, match=f"its old content in the journal {problem}: {path}"):
         check_old(journal)
 
 
@@ -267,7 +267,7 @@ def test_new_content_with_another_time_is_refused(root: Path) -> None:
     interrupt(root, is_wide=True)
     journal = journal_of(root)
     os.utime(f"{root}/t-1/{journal.run}/new-0006", ns=(7, 7))
-    with pytest.raises(RefusedError, match=f"the new content of t-1/{LOG} is not what it was"):
+    with pytest.raises(RefusedError, match=f"the new content of t-1/{LOG} has changed"):
         resume(journal, Disk())
 
 
@@ -283,7 +283,7 @@ def test_new_content_with_another_middle_is_refused(root: Path, monkeypatch: pyt
         file.seek(0)
         file.write(flipped(content, 1500))
     os.utime(path, ns=(times, times))
-    with pytest.raises(RefusedError, match=f"the new content of t-1/{LOG} is not what it was"):
+    with pytest.raises(RefusedError, match=f"the new content of t-1/{LOG} has changed"):
         resume(journal, Disk())
 
 
@@ -297,7 +297,7 @@ def interrupt_without_undo(root: Path) -> Journal:
 
 def test_a_run_that_keeps_nothing_is_finished_or_given_up(root: Path) -> None:
     journal = interrupt_without_undo(root)
-    with pytest.raises(RefusedError, match=f"t-0/{INDEX}: nothing was saved of it"):
+    with pytest.raises(RefusedError, match=f"t-0/{INDEX}: the journal holds no old content of it"):
         check_old(journal)
     os.truncate(f"{root}/t-0/{journal.run}/new-0002", 3)
     with pytest.raises(RefusedError) as caught:
@@ -349,7 +349,7 @@ def test_only_a_mark_that_is_still_to_be_made_is_refused_after_a_broker(
     if is_seen:
         os.utime(root / "recovery-point-offset-checkpoint", ns=(7, 7))
     if is_seen and not MARKED[at]:
-        with pytest.raises(RefusedError, match="would say that all logs are whole, and a broker has been") as caught:
+        with pytest.raises(RefusedError, match="would declare all logs whole, but a broker has run") as caught:
             resume(journal_of(root), Disk())
         assert caught.value.path == f"{root}/.kafka_cleanshutdown"
     else:

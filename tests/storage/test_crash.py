@@ -147,9 +147,9 @@ def test_what_is_left_without_an_intent_claims_nothing(tmp_path: Path) -> None:
                 patient.apply(root, DyingDisk(at))
             for remains in scope_of(str(root)).found.remains:
                 holds_old = any(os.path.basename(path).startswith(("old-", "tail-")) for path in remains.paths)
-                is_sure = remains.reason == "it ended before it had changed anything"
+                is_sure = remains.reason == "the run ended before it changed anything"
                 assert is_sure == (layout == "top" or not holds_old), remains
-                assert is_sure or "or its intent was deleted" in remains.reason
+                assert is_sure or "or the intent was deleted" in remains.reason
                 seen.add((layout, holds_old))
     assert seen == {("partition", False), ("partition", True), ("top", False), ("top", True)}
     done = patient.fresh()
@@ -159,7 +159,7 @@ def test_what_is_left_without_an_intent_claims_nothing(tmp_path: Path) -> None:
     shutil.rmtree(done / "t-1" / journal.run)
     os.unlink(done / "t-0" / journal.run / "of-several")
     (remains,) = scope_of(str(done)).found.remains
-    assert "or its intent was deleted" in remains.reason
+    assert "or the intent was deleted" in remains.reason
 
 
 def test_killed_while_it_is_pruned(patient: Patient) -> None:

@@ -191,7 +191,7 @@ def test_a_link_in_place_of_a_journal_is_not_one(root: Path, tmp_path: Path, of_
     path = root / "t-0" / RUN if of_partition else root / RUN
     path.rename(tmp_path / "moved")
     path.symlink_to(tmp_path / "moved")
-    assert reason(root) == f"its journal cannot be read ({path}: is a symbolic link, which kafkalog does not make)"
+    assert reason(root) == f"its journal cannot be read ({path}: is a symbolic link, which kafkalog does not create)"
 
 
 @pytest.mark.parametrize("more", [0, 1])
@@ -219,14 +219,14 @@ def test_a_partition_leads_to_the_journal_of_all_that_its_run_changed(root: Path
     assert (journal.run, journal.layout.place, journal.layout.root) == (RUN, "top", str(root))
     assert {entry.path.partition("/")[0] for entry in journal.entries} > {"t-0", "t-1"}
     (root / RUN).unlink()
-    why = f"{root}/{RUN} is missing, of which this is a part"
+    why = f"{root}/{RUN}, to which this part belongs, is missing"
     assert reason(root / "t-0") == f"its journal cannot be read ({why})"
 
 
 def test_a_part_of_a_journal_whose_rest_is_missing(root: Path) -> None:
     apply_to(root, Disk(), is_wide=True)
     (root / RUN).unlink()
-    assert reason(root) == f"its journal cannot be read ({root}/{RUN} is missing, of which this is a part)"
+    assert reason(root) == f"its journal cannot be read ({root}/{RUN}, to which this part belongs, is missing)"
 
 
 def test_runs_are_in_the_order_of_their_times_and_of_their_numbers(root: Path) -> None:
@@ -244,7 +244,7 @@ def test_runs_are_in_the_order_of_their_times_and_of_their_numbers(root: Path) -
 def test_a_pointer_to_what_is_gone(root: Path, elsewhere: Path) -> None:
     apply_to(root, Disk(), undo_to=elsewhere)
     elsewhere.rename(elsewhere.parent / "moved")
-    expected = f"its journal cannot be read ({elsewhere}: is not there; if it is on a disk, mount it)"
+    expected = f"its journal cannot be read ({elsewhere}: does not exist; if it is on another disk, mount that disk)"
     assert reason(root) == expected
     assert reason(root, root / "t-1") == expected
 
@@ -258,7 +258,7 @@ def test_a_pointer_that_was_copied_or_is_of_another_kind(root: Path, elsewhere: 
     apply_to(place, Disk(), undo_to=elsewhere)
     shutil.copytree(place, other)
     kept = f"{elsewhere}/{RUN}"
-    why = f"{other}/{RUN}: is of {place}, of which this is a copy, and is kept in {kept}"
+    why = f"{other}/{RUN}: belongs to {place}, of which this directory is a copy; the journal is in {kept}"
     assert reason(other) == f"its journal cannot be read ({why})"
     pointer = place / RUN
     pointer.rename(root.parent / "moved")
@@ -297,13 +297,13 @@ def test_why_something_is_no_journal(root: Path) -> None:
     run = root / "t-0" / RUN
     run.mkdir()
     (run / "new-0001").write_bytes(b"n" * 5000)
-    assert reason(root) == "it ended before it had changed anything"
+    assert reason(root) == "the run ended before it changed anything"
     (found,) = find_journals(str(root)).remains
     assert (found.is_new_content, found.is_unreadable) == (True, False)
     (run / "old-0002").write_bytes(b"o" * 100)
     assert reason(root) == (
-        "it holds old content of files and has no intent: either it ended while it saved them, before it had changed "
-        "anything, or its intent was deleted"
+        "it holds old content of files but no intent: either the run ended while it saved that content, before it "
+        "changed anything, or the intent was deleted"
     )
     (found,) = find_journals(str(root)).remains
     assert (found.is_new_content, found.is_unreadable) == (False, False)
@@ -321,7 +321,7 @@ def test_a_run_that_had_begun_to_save_and_says_so_changed_nothing(root: Path) ->
 
     with pytest.raises(Killed):
         apply_to(root, Stopping(), is_wide=True)
-    assert reason(root) == "it ended before it had changed anything"
+    assert reason(root) == "the run ended before it changed anything"
 
 
 # --- what they hold ---------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ STARTS, CLEAN = "log-start-offset-checkpoint", ".kafka_cleanshutdown"
 LOG = "belongs to a log that is left as it is"
 GAP = "would be separated from the log by a segment that cannot be put back"
 BELOW = f"a start would delete it again, as {STARTS} cannot be put back"
-ALL = "is of the whole log directory, of which other files are left as they are"
+ALL = "belongs to the whole log directory, of which other files are left as they are"
 SEGMENTS = "{0}.log {0}.index {0}.timeindex {1}.log {1}.index {2}.log {2}.index"
 EPOCHS = "leader-epoch-checkpoint"
 

@@ -156,7 +156,8 @@ def test_another_run_of_kafkalog_is_no_broker(log_dir: Path, tmp_path: Path) -> 
             LogDirLocks([str(log_dir)], Disk()).__enter__()
         child.communicate()
     text = (
-        f"held by process {child.pid} (kafkalog truncate), another run of kafkalog. Wait for its end, and run the same"
+        f"held by process {child.pid} (kafkalog truncate), another run of kafkalog. Wait until it ends, and "
+        "run the same"
     )
     assert text in str(caught.value)
 
@@ -567,7 +568,7 @@ def test_where_the_system_does_not_tell_who_holds_it(
     monkeypatch.setattr(lock.fcntl, "lockf", held)
     locks = LogDirLocks([], Disk(), [str(tmp_path)]) if is_outside else LogDirLocks([str(log_dir)], Disk())
     path, whose, advice = (
-        (tmp_path / OWN_LOCK, ", another run of kafkalog", "Wait for its end")
+        (tmp_path / OWN_LOCK, ", another run of kafkalog", "Wait until it ends")
         if is_outside
         else (log_dir / ".lock", "", "Stop it")
     )
@@ -595,8 +596,8 @@ def test_a_system_without_locks_says_so(log_dir: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("number", "error", "said"),
     [
-        (None, LockedError, "held by one process after another; run the same command again"),
-        (errno.EACCES, AccessError, "without a lock two runs of kafkalog could mix; run this as the owner"),
+        (None, LockedError, "is held by one process after another; run the same command again"),
+        (errno.EACCES, AccessError, "without it two runs of kafkalog could change the same files; run this"),
     ],
 )
 def test_one_of_our_own_that_cannot_be_had(

@@ -197,17 +197,17 @@ def test_places_that_are_taken(tmp_path: Path) -> None:
     refuse(tmp_path / "link", "a file or link")
     refuse(tmp_path / "no/such", f"there is no directory {tmp_path}/no")
     (tmp_path / "new.kafkalog-unfinished").mkdir()
-    refuse(tmp_path / "new", r"interrupted; remove it \(rm -r\)")
+    refuse(tmp_path / "new", r"interrupted; delete it first \(rm -r\)")
 
 
 def test_among_the_files_of_a_broker(tmp_path: Path) -> None:
     (tmp_path / "logs/t-0/deep").mkdir(parents=True)
     (tmp_path / "logs/meta.properties").touch()
-    refuse(tmp_path / "logs/new", "among a broker's files")
-    refuse(tmp_path / "logs/t-0/deep/new", "among a broker's files")
+    refuse(tmp_path / "logs/new", "in a broker's directory")
+    refuse(tmp_path / "logs/t-0/deep/new", "in a broker's directory")
     (tmp_path / "u-0").mkdir()
     (tmp_path / "u-0/00000000000000000000.log").touch()
-    refuse(tmp_path / "u-0/new", "among a broker's files")
+    refuse(tmp_path / "u-0/new", "in a broker's directory")
 
 
 def test_too_little_room(tmp_path: Path) -> None:
@@ -231,13 +231,13 @@ def test_room_is_enough_to_the_last_byte(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_what_may_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for needed in (os.W_OK, os.X_OK):
-        monkeypatch.setattr(os, "access", lambda _, mode, needed=needed: not mode & needed)
-        refuse(tmp_path / "new", "no permission to make a directory in")
+        monkeypatch.setattr(os, "access", lambda _, mode, needed=needed, **__: not mode & needed)
+        refuse(tmp_path / "new", "no permission to create a directory in")
     monkeypatch.undo()
     (tmp_path / "mount").mkdir()
     monkeypatch.setattr(os.path, "ismount", lambda path: path == str(tmp_path / "mount"))
     assert new_dir.new_dir_problem(str(tmp_path / "mount")) == (
-        "it is a mount point, which nothing can take the place of; name a directory in it"
+        "it is a mount point, which cannot be replaced; name a directory in it"
     )
 
 

@@ -116,7 +116,7 @@ def check(run: Run, damaged: str, left: set[str]) -> None:
     status, refused = run.undo()
     assert status == 3
     assert snapshot(run.root) == run.new
-    assert f"{run.root}/{damaged}: what was saved of it is not what it was: {run.saved(damaged)}" in refused
+    assert f"{run.root}/{damaged}: its old content in the journal has changed: {run.saved(damaged)}" in refused
     status, done = command(*run.partial(refused), "--output", "ndjson")
     assert status == 3, done
     assert '"state":"applied"' in done

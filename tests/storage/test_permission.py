@@ -10,6 +10,7 @@ import pytest
 
 from kafkalog_core.errors import NotFoundError
 from kafkalog_core.storage.changing.changes import Change, ChangeKind, Fingerprint
+from kafkalog_core.storage.changing.new_dir import new_dir_problem
 from kafkalog_core.storage.changing.space import broker_files_around, place_problem, write_problems
 from tests.storage.repairs import LOG, OWNER, make_dir
 
@@ -43,6 +44,14 @@ def deny(monkeypatch: pytest.MonkeyPatch, is_denied: Callable[[str, int], object
     monkeypatch.setattr(os, "access", lambda path, mode, **_: not is_denied(os.fspath(path), mode))
 
 
+@pytest.mark.skipif(os.access not in os.supports_effective_ids, reason="the system checks the real user alone")
+def test_the_effective_user_counts_who_is_the_one_that_writes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda _, __, effective_ids=False: effective_ids)
+    assert list(write_problems([change(root / "t-0" / LOG, "cut")])) == []
+    assert place_problem(str(root.parent)) is None
+    assert new_dir_problem(str(root.parent / "new")) is None
+
+
 @pytest.mark.parametrize(
     ("uid", "gid", "groups", "is_fine"),
     [
@@ -61,7 +70,7 @@ def test_only_the_owner_in_a_group_of_the_file_or_root_may_replace_it(
     path = root / "t-0" / LOG
     become(monkeypatch, uid, gid, groups)
     problem = (
-        f"{path}: belongs to user {OWNER[0]}, group {OWNER[1]}, and what is written in its place would not "
+        f"{path}: belongs to user {OWNER[0]}, group {OWNER[1]}, but a new file of this user would not "
         "(a broker that cannot open it takes the directory offline); run this as that user, or as root"
     )
     assert list(write_problems([change(path)])) == ([] if is_fine else [problem])
@@ -87,7 +96,7 @@ def test_each_directory_that_takes_no_new_files_is_named_once(
     deny(monkeypatch, lambda path, mode: mode & right and os.path.isdir(path))
     files = [root / "t-0" / INDEX, root / "t-0" / LOG, root / "t-1" / LOG, root / "meta.properties"]
     assert list(write_problems(change(path) for path in files)) == [
-        f"{directory}: no permission to make files in it; run this as its owner, or as root"
+        f"{directory}: no permission to create files in it; run this as its owner, or as root"
         for directory in (root / "t-0", root / "t-1", root)
     ]
 
@@ -98,7 +107,7 @@ def test_only_a_file_that_is_cut_has_to_be_writable(root: Path, monkeypatch: pyt
     assert list(write_problems([change(log, "cut")])) == []
     deny(monkeypatch, lambda path, mode: mode & os.W_OK and os.path.isfile(path))
     assert list(write_problems([change(log, "cut"), change(index), change(root / "t-1" / LOG, "remove")])) == [
-        f"{log}: no permission to cut it; run this as its owner, or as root"
+        f"{log}: no permission to truncate it; run this as its owner, or as root"
     ]
 
 
@@ -139,7 +148,7 @@ def test_a_journal_is_not_put_among_the_files_of_a_broker(root: Path, tmp_path: 
     alone = make(tmp_path / "alone-0", LOG)
     for place in (root, root / "t-0", root / "t-0" / "not" / "there", link / "undo", alone, alone / "undo"):
         assert problem_of(place) == (
-            f"{place}: is among a broker's files, where the undo journal is without --undo-to; name another"
+            f"{place}: is in a broker's directory, where the journal is by default; name another directory"
         )
     assert broker_files_around(f"{root}/not/there") == str(root)
     assert broker_files_around(f"{alone}/not/there") == str(alone)
@@ -160,5 +169,5 @@ def test_a_journal_needs_a_directory_in_which_files_can_be_made(
     there = f"{tmp_path / 'file'}: is not a directory; name another"
     assert [problem_of(tmp_path / "file"), problem_of(tmp_path / "file" / "in")] == [there, there]
     deny(monkeypatch, lambda path, mode: mode & os.W_OK and path == str(tmp_path))
-    closed = f"{tmp_path}: no permission to make files in it; run this as its owner, or as root"
+    closed = f"{tmp_path}: no permission to create files in it; run this as its owner, or as root"
     assert [problem_of(tmp_path), problem_of(tmp_path / "not" / "there")] == [closed, closed]

@@ -76,9 +76,9 @@ def without_moved(root: Path) -> dict[str, tuple[object, ...]]:
 
 
 WRONG = {
-    "flipped": (flip, "is not what it was"),
-    "shorter": (cut, "is not what it was"),
-    "gone": (os.unlink, "is not what it was"),
+    "flipped": (flip, "has changed"),
+    "shorter": (cut, "has changed"),
+    "gone": (os.unlink, "has changed"),
     "directory": (is_now_a_directory, "cannot be read"),
     "link": (is_now_a_link, "cannot be read"),
 }
@@ -98,7 +98,7 @@ def test_new_content_that_is_not_whole_is_refused_and_the_run_can_be_taken_back(
         resume(journal, Disk())
     assert caught.value.path == str(staged)
     assert caught.value.message.startswith(f"the new content of t-1/{LOG} {WRONG[kind][1]}")
-    assert caught.value.message.endswith(f"; take the run back: kafkalog undo {root} --run {journal.run} --apply")
+    assert caught.value.message.endswith(f"; undo the run: kafkalog undo {root} --run {journal.run} --apply")
     assert snapshot(root) == between
     if kind == "directory":
         staged.rmdir()
@@ -115,7 +115,7 @@ def test_old_content_that_is_not_whole_is_refused(root: Path, kind: str) -> None
     WRONG[kind][0](saved)
     plan = plan_undo(scope_of(str(root)))
     told = " ".join(plan.obstacles)
-    assert f"/t-1/{LOG}: what was saved " in told
+    assert f"/t-1/{LOG}: its old content " in told
     assert f"kafkalog undo {root} --prune --run {journal.run} --apply" in told
     with pytest.raises(RefusedError):
         apply_undo(plan, Disk())

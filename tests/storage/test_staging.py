@@ -200,7 +200,7 @@ def test_a_cut_to_nothing_saves_all(tmp_path: Path) -> None:
 
 def test_a_file_at_the_top_is_not_cut(tmp_path: Path) -> None:
     run = Run(tmp_path, "top")
-    with pytest.raises(RefusedError, match="a file at the top of a log directory is replaced, not cut"):
+    with pytest.raises(RefusedError, match="a file at the top of a log directory is replaced, not truncated"):
         run.staging.cut(str(run.root / CHECKPOINT), 1, why="a test")
 
 

@@ -336,6 +336,19 @@ def test_a_replacement_of_somebody_else_stands_in_the_way(patient: Patient) -> N
     assert snapshot(root) == patient.old
 
 
+def test_a_swap_file_of_somebody_else_at_a_segment_that_is_deleted(patient: Patient) -> None:
+    """The run writes none for a segment that it deletes: this one is neither taken for its own nor deleted."""
+    root = patient.fresh()
+    other = patient.partition(root) / f"{10:020d}.log.swap"
+    other.write_bytes(b"theirs")
+    with pytest.raises(UnfinishedError, match="another replacement of segments, which is not finished"):
+        patient.apply(root, patient.door())
+    undo_all(root, patient.door())
+    assert other.read_bytes() == b"theirs"
+    other.unlink()
+    assert snapshot(root) == patient.old
+
+
 def same_planner(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
     """A replacement of a segment by what it is already."""
     del progress

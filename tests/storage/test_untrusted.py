@@ -263,9 +263,9 @@ LONGER = {"size_bytes": 10**6, "mtime_ns": 0, "sha256": "0" * 64}
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (_without(CUT, "after"), "is no cut"),
-        (_in_entry(REMOVED, kind="replace"), "is no replace"),
-        (_in_entry(CUT, after=LONGER), "is a cut that makes a file longer"),
+        (_without(CUT, "after"), "is not a valid cut"),
+        (_in_entry(REMOVED, kind="replace"), "is not a valid replace"),
+        (_in_entry(CUT, after=LONGER), "is a truncation that makes a file longer"),
         (_without(REPLACED, "new_sha256"), "is to write a file and lacks its hash"),
         (_without(REPLACED, "has"), "is to write a file and lacks its owner"),
         (_without(CUT, "had"), "lacks the owner of the file that was there"),
@@ -326,7 +326,7 @@ def test_a_directory_that_is_another_one_a_moment_later(root: Path, monkeypatch:
     trusted.status(f"{root}/meta.properties")
     (root / "t-0").rename(root / "gone")
     shutil.copytree(root / "gone", root / "t-0")
-    with pytest.raises(RefusedError, match="is another directory now than a moment ago"):
+    with pytest.raises(RefusedError, match="has just been replaced by another directory"):
         trusted.status(f"{root}/t-0/{LOG}")
 
 

@@ -221,6 +221,8 @@ def test_a_new_file_without_a_hash_has_a_checksum_and_is_closed_once_it_is_compl
         assert file.finish(MINE, TIME_NS) == (6, f"{crc32c(b'abcdef'):08x}")
         assert open_files() <= before
         file.close()
+        with pytest.raises(ValueError, match="write to a closed file"):
+            file.write(b"ghi")
     assert (tmp_path / "new").stat().st_mtime_ns == TIME_NS
 
 
@@ -381,7 +383,7 @@ def test_paths_are_resolved_from_the_named_directories_only_as_long_as_they_are_
     named.mkdir()
     anywhere = disk.trusted
     trusted = TrustedDirectories([str(named)])
-    with pytest.raises(RefusedError, match="outside of the directories"), disk.within(trusted):
+    with pytest.raises(RefusedError, match="outside the directories"), disk.within(trusted):
         disk.unlink(str(path))
     assert path.exists()
     assert disk.trusted is anywhere

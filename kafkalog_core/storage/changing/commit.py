@@ -1,11 +1,11 @@
-"""The second half of an apply, and its reverse: one step a file, each whole or not at all, each repeatable.
+"""The second half of an apply, and its reverse: one step per file, each atomic and each repeatable.
 
-The order of the steps is the plan's: deletions and cuts come first, as far as a broker that starts in between allows,
-so that a full disk has room for what is written after them. Where the journal is on another file system nothing else
-is written before the first step.
+The steps have the order of the plan: deletions and truncations come first, as far as is safe for a broker that starts
+in between, so that a full disk has space for what is written after them. If the journal is on another file system,
+nothing is written next to the files before the first step.
 
-How far a run came is read from the files themselves: a file is as it was before, or as it is afterwards; where it is
-neither, somebody else has changed it, and it is left alone.
+How far a run came is read from the files themselves (`file_states`). A file that is neither as before nor as after its
+change was changed by another process, and is left as it is.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = ["delete_remains", "finish", "prune", "roll_back", "unfinished_files"]
 
 
 def finish(disk: Disk, journal: Journal, states: States) -> Journal:
-    """Make the changes that have not been made; `states` is what `check_new` gave under the same lock."""
+    """Make the changes that have not been made yet; `states` comes from `check_new` under the same lock."""
     with disk.within(journal.trusted):
         for is_swap, steps in in_groups(states):
             first = steps[0][0]
@@ -67,11 +67,15 @@ def finish(disk: Disk, journal: Journal, states: States) -> Journal:
 
 
 def roll_back(disk: Disk, journal: Journal, states: States, *, gives_up_pointer: bool) -> Journal:
-    """Take back the changes that have been made; `states` is what `check_old` gave under the same lock.
+    """Undo the changes that have been made; `states` comes from `check_old` under the same lock.
 
-    What the journal says is left stays in it, so that it can be taken back later.
+    Entries that the journal leaves (`Journal.left`) are kept in it, so that they can be undone later.
 
-    `gives_up_pointer`: what leads to a journal elsewhere makes room for what comes back.
+    Args:
+        disk: performs the steps.
+        journal: the run.
+        states: the state of each file.
+        gives_up_pointer: delete the pointer to a journal elsewhere first, because the old content needs its space.
     """
     with disk.within(journal.trusted):
         if journal.state != "undoing":
@@ -98,7 +102,7 @@ def roll_back(disk: Disk, journal: Journal, states: States, *, gives_up_pointer:
 
 
 def unfinished_files(journal: Journal) -> list[str]:
-    """Files next to others that were to take their places when the run ended; they take room and nothing else."""
+    """Return the temporary files of a run that was interrupted, which only use space."""
     named = (journal.layout.temporary(journal.path_of(entry), entry.number) for entry in journal.entries)
     return [path for path in named if journal.trusted.exists(path)]
 
@@ -130,7 +134,7 @@ def _prune(disk: Disk, journal: Journal) -> None:
 
 
 def _remove(disk: Disk, journal: Journal) -> None:
-    """Delete all that belongs to a journal, its intent last."""
+    """Delete all files of a journal, its intent last."""
     _clear(disk, journal)
     layout, exists = journal.layout, journal.trusted.exists
     if exists(layout.unfinished_intent):
@@ -146,7 +150,7 @@ def _remove(disk: Disk, journal: Journal) -> None:
 
 
 def _halfway_made(disk: Disk, journal: Journal, states: States) -> States:
-    """Finish a replacement that was interrupted: its way back begins at its end."""
+    """Finish a segment replacement that was interrupted: it can be undone only from its end."""
     known: States = []
     for is_swap, steps in in_groups(states):
         replacement = Replacement(disk, journal, steps) if is_swap else None
@@ -159,9 +163,9 @@ def _halfway_made(disk: Disk, journal: Journal, states: States) -> States:
 
 
 def _made_way(disk: Disk, journal: Journal, steps: States, wanted: Literal["before", "after"]) -> list[JournalEntry]:
-    """The entries of a group whose files are still to be written, in that order.
+    """Return the entries of a group whose files are still to be written, in that order.
 
-    The indexes of a segment are deleted here where there is no room for both the old and the new ones (`grouped`).
+    Delete the indexes of a segment first if there is no space for both the old and the new ones (`changes.grouped`).
     """
     entries = [entry for entry, state in steps if state != wanted]
     if not makes_way(entries, is_back=wanted == "before"):
@@ -186,7 +190,7 @@ def _make(disk: Disk, journal: Journal, entry: JournalEntry) -> None:
     if entry.kind == "remove":
         disk.unlink(path)
     elif entry.after is None:
-        raise AssertionError("a file without an end")
+        raise AssertionError("an entry without a file after the change")
     elif entry.kind == "cut":
         disk.cut(path, entry.after.size_bytes, entry.after.mtime_ns)
         return
@@ -233,11 +237,11 @@ def _take_back(disk: Disk, journal: Journal, entry: JournalEntry) -> None:
 def _put(
     disk: Disk, journal: Journal, entry: JournalEntry, source: str, attributes: Attributes | None, mtime_ns: int
 ) -> None:
-    """Put a file of the journal in its place, and fsync the directory; from another file system as a whole copy.
+    """Put a file of the journal in place and fsync the directory; from another file system it is copied.
 
-    A second name is put in place, and the journal keeps its own: not every file system makes a rename across
-    directories atomic, a loss of power could leave the file without any name, and a broker that starts before the run
-    is at its end may delete it.
+    The file gets a second name, and the journal keeps its own: not every file system renames atomically across
+    directories, a loss of power could leave the file without any name, and a broker that starts before the run ends may
+    delete it.
     """
     path = journal.path_of(entry)
     trusted = journal.trusted
@@ -261,7 +265,7 @@ def _write_beside(disk: Disk, journal: Journal, entry: JournalEntry, content: It
 
 
 def _free_temporary(disk: Disk, journal: Journal, entry: JournalEntry) -> str:
-    """A name beside the file; what an earlier try has left there is taken away."""
+    """Return a temporary name in the file's directory; delete what an earlier attempt has left there."""
     temporary = journal.layout.temporary(journal.path_of(entry), entry.number)
     if journal.trusted.exists(temporary):
         disk.unlink(temporary)
@@ -272,7 +276,7 @@ def _free_temporary(disk: Disk, journal: Journal, entry: JournalEntry) -> str:
 
 
 def _clear(disk: Disk, journal: Journal) -> None:
-    """Take away all that a journal holds but its intent and what is left as it is."""
+    """Delete all files of a journal except its intent and those of entries that are left."""
     trusted = journal.trusted
     kept = set()
     for entry in journal.entries:
@@ -298,9 +302,9 @@ def _clear(disk: Disk, journal: Journal) -> None:
 
 
 def _sync_parts(disk: Disk, journal: Journal) -> None:
-    """Fsync the names of what a journal holds, or the directories that held it, before the intent changes or goes.
+    """Fsync the directories of a journal, or those above deleted ones, before the intent changes or is deleted.
 
-    A partition can be a file system of its own, which the fsync of the directory with the intent does not reach.
+    A partition can be a file system of its own, which the fsync of the directory of the intent does not reach.
     """
     for directory in journal.directories():
         for place in (directory, os.path.dirname(directory)):

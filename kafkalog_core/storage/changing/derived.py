@@ -1,16 +1,16 @@
-"""Files that a start of a broker makes again from the log, so that they may differ after an interrupted run.
+"""Files that a starting broker rebuilds from the log, so that they may differ after an interrupted run.
 
-Where a run was killed and a broker has started since, its indexes may be neither as before nor as afterwards: a start
-preallocates the indexes of the active segment, builds those again that are missing or of a segment after the recovery
-point, and adds the last entry of a time index when it closes it (`LogLoader`, `LogSegment.recover`,
+If a run was killed and a broker has started since, the indexes may be neither as before nor as after the run: a start
+preallocates the indexes of the active segment, rebuilds those that are missing or belong to a segment after the
+recovery point, and adds the last entry of a time index when it closes it (`LogLoader`, `LogSegment.recover`,
 `onBecomeInactiveSegment`). It writes and deletes producer snapshots (`ProducerStateManager.truncateAndReload`,
-`takeSnapshot`), and removes leader epochs at and after the log end, before it assigns one there that has no record yet
-(`LeaderEpochFileCache.truncateFromEnd`, `assign`).
+`takeSnapshot`), and removes leader epochs at and after the log end offset, before it assigns one there that has no
+record yet (`LeaderEpochFileCache.truncateFromEnd`, `assign`).
 
-All of them say nothing that the log does not say. So the files of the run, old or new, may take their places again as
-long as the log is one that the run knows: logs that the run changes have to be as before or as afterwards, and those
-that it does not change as they were when it was staged, which the journal remembers (`Journal.logs`). Files at the top
-of a log directory are of all its partitions, and never made again from a log.
+None of them holds anything that the log does not hold. So the files of the run, old or new, may replace them again if
+the run knows the log: logs that the run changes have to be as before or as after it, and those that it does not change
+as they were when it was staged, which the journal records (`Journal.logs`). Files at the top of a log directory belong
+to all its partitions and are never rebuilt from a log.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ _OF_PARTITION: Final = (".snapshot", _EPOCHS)
 
 
 def is_derived(path: str) -> bool:
-    """Whether a start makes the file of this name again from the log; never one at the top of a log directory."""
+    """Whether a start rebuilds the file of this name from the log; false for files at the top of a log directory."""
     return path.endswith((*INDEXES, *_OF_PARTITION))
 
 
 def logs_of_derived(paths: Iterable[str], trusted: TrustedDirectories) -> dict[str, Fingerprint]:
-    """Return the logs that the derived files among some paths come from and that are not among these paths.
+    """Return the logs from which derived files among some paths are built, without logs that are among these paths.
 
-    Of an index it is that of its segment; of every partition it is the last one too, as nothing can be appended or
-    truncated without a change of it. Raises AccessError.
+    For an index it is the log of its segment. For every partition it is the last log too, because no append or
+    truncation leaves that one unchanged. Raises AccessError.
     """
     changed = set(paths)
     found: dict[str, Fingerprint] = {}
@@ -71,10 +71,10 @@ def logs_of_derived(paths: Iterable[str], trusted: TrustedDirectories) -> dict[s
 
 
 def checkpoints_next_to_mark(paths: Iterable[str], trusted: TrustedDirectories) -> dict[str, Fingerprint]:
-    """Return the checkpoints next to a clean shutdown file that is made, but for those among the paths.
+    """Return the checkpoints next to a clean shutdown file that is to be written, without those among the paths.
 
-    A broker that serves writes its high watermarks every few seconds, so that they tell whether one was at work before
-    an interrupted run comes to that file, which says that all logs are whole. Raises AccessError.
+    A running broker writes its high watermarks every few seconds, so they show whether one has run before an
+    interrupted run comes to that file, which declares all logs whole. Raises AccessError.
     """
     changed = set(paths)
     directories = {os.path.dirname(path) for path in changed if os.path.basename(path) == CLEAN_MARK}
@@ -88,19 +88,19 @@ def checkpoints_next_to_mark(paths: Iterable[str], trusted: TrustedDirectories) 
 
 
 def is_broker_seen(journal: Journal) -> bool:
-    """Whether a checkpoint of `checkpoints_next_to_mark` is not as it was."""
+    """Whether a checkpoint of `checkpoints_next_to_mark` has changed."""
     root = journal.layout.root
     known = {f"{root}/{path}": log for path, log in journal.logs.items() if path.endswith(_CHECKPOINT)}
     return any(fingerprint(path, journal.trusted) != file for path, file in known.items())
 
 
 def is_made_again(journal: Journal, entry: JournalEntry, is_known: Callable[[JournalEntry], bool]) -> bool:
-    """Whether a file that is neither as before nor as afterwards is one that a start has made again from a known log.
+    """Whether a file that is neither as before nor as after its change was rebuilt by a start from a known log.
 
     Args:
-        journal: of the run.
-        entry: of the file.
-        is_known: whether the file of another entry is as before or as afterwards, or can be made so.
+        journal: the run.
+        entry: the file.
+        is_known: whether the file of another entry is as before or as after its change, or can be made so.
     """
     path, trusted = journal.path_of(entry), journal.trusted
     directory = os.path.dirname(path)
@@ -122,7 +122,7 @@ def _is_known(journal: Journal, log: str, entry: JournalEntry | None, is_known: 
 
 
 def _begins_as_cut(path: str, entry: JournalEntry, trusted: TrustedDirectories) -> bool:
-    """Whether a file that is cut in place still begins with what the cut keeps, which is saved nowhere else."""
+    """Whether a truncated file still begins with the bytes that the truncation keeps, which are saved nowhere else."""
     status, after = trusted.status(path), entry.after
     if status is None or after is None or status.st_size < after.size_bytes:
         return False
@@ -130,17 +130,19 @@ def _begins_as_cut(path: str, entry: JournalEntry, trusted: TrustedDirectories) 
 
 
 def bases_of_logs(directory: str, trusted: TrustedDirectories) -> list[int]:
-    """Return the base offsets of the logs that are in a directory, in order; of one that is gone none."""
+    """Return the base offsets of the logs in a directory, in order; none if the directory does not exist."""
     if not trusted.is_directory(directory):
         return []
     return [int(os.path.basename(path).partition(".")[0]) for path in _logs(directory, trusted)]
 
 
 def _logs(directory: str, trusted: TrustedDirectories) -> list[str]:
-    """The logs of a partition, by their base offsets."""
+    """Return the logs of a partition, by base offset."""
     return [f"{directory}/{name}" for name in trusted.names(directory) if _LOG.fullmatch(name)]
 
 
 MARK: Final = b""
-"""Since 3.9 a broker writes its epoch into the mark, which nobody knows here. An empty one is clean for every release,
-and claims no epoch: the broker registers like one that lost it."""
+"""The content of a clean shutdown file. Since 3.9 a broker writes its broker epoch into it, which is unknown here.
+
+An empty file means a clean shutdown to every release and claims no epoch: the broker registers as one that lost it.
+"""

@@ -48,15 +48,15 @@ States: TypeAlias = "list[tuple[JournalEntry, FileState]]"
 
 
 _SECTOR_BYTES: Final = 512
-"""The least that a disk writes whole: a write that a loss of power ends may be torn at any multiple of it."""
+"""The smallest unit that a disk writes atomically: a loss of power may tear a write at any multiple of it."""
 
 
 def state_of(journal: Journal, entry: JournalEntry) -> FileState:
-    """Whether a file is as it was before its change or as it is afterwards.
+    """Return whether a file is as it was before its change or as it is after it.
 
-    `halfway` is a cut that is being taken back, or one whose modification time has not been put back yet, or an index
-    that has made way for its successor, or a file that a start has made again from the log (`derived`). Of the latter
-    one that the run had not changed yet counts as `before`, and one that it had as `after`.
+    `halfway` is a truncation that is being undone, or whose modification time is not restored yet, or an index that was
+    deleted before its successor is written, or a file that a start has rebuilt from the log (`derived`). A rebuilt file
+    counts as `before` if the run had not changed it yet, and as `after` if it had.
     """
     state = _state_of_ours(journal, entry)
     if state == "neither" and is_made_again(journal, entry, lambda log: _state_of_ours(journal, log) != "neither"):
@@ -65,7 +65,10 @@ def state_of(journal: Journal, entry: JournalEntry) -> FileState:
 
 
 def _side_of(journal: Journal, entry: JournalEntry) -> FileState:
-    """Which file a broker has gone on with: it writes indexes in place, so that other names of the file show it too."""
+    """Return which file a broker has continued with.
+
+    It writes indexes in place, so that other names of the file show it too.
+    """
     trusted, path = journal.trusted, journal.path_of(entry)
     if journal.state == "prepared" and entry.kind in {"replace", "create"}:
         staged = journal.layout.staged(path, entry.number)
@@ -80,7 +83,7 @@ def _side_of(journal: Journal, entry: JournalEntry) -> FileState:
 
 
 def _state_of_ours(journal: Journal, entry: JournalEntry) -> FileState:
-    """As `state_of`, where nobody else has written the file."""
+    """Return the state of a file that no other process has written."""
     path = journal.path_of(entry)
     trusted = journal.trusted
     now = fingerprint(path, trusted)
@@ -100,15 +103,15 @@ def _state_of_ours(journal: Journal, entry: JournalEntry) -> FileState:
 
 
 def check_new(journal: Journal) -> States:
-    """The state of each file of a run that is about to be made.
+    """Return the state of each file of a run that is about to be made.
 
-    Raises RefusedError where one is neither, and where new content that is still to be put in place is not whole.
+    Raises RefusedError if one is neither as before nor as after, or if new content that is still needed is not whole.
     """
     return _checked_new(journal, _states(journal, journal.entries, _state_of_ours))
 
 
 def check_resumed(journal: Journal) -> States:
-    """As `check_new`, for a journal that was read from a file: what it would give to files is checked too.
+    """Return the same for a journal that was read from a file, whose owners and permissions are checked too.
 
     A broker may have started since.
     """
@@ -116,7 +119,7 @@ def check_resumed(journal: Journal) -> States:
     for entry, state in states:
         is_mark = os.path.basename(entry.path) == CLEAN_MARK and entry.after is not None
         if is_mark and state != "after" and is_broker_seen(journal):
-            problem = "would say that all logs are whole, and a broker has been at work since the run was interrupted"
+            problem = "would declare all logs whole, but a broker has run since kafkalog was interrupted"
             raise RefusedError(f"{problem}; {_undo_first(journal)}", path=journal.path_of(entry))
     copied = [entry for entry, state in states if state != "after" and _is_copied(journal, entry)]
     check_owners(journal, [(entry, entry.has) for entry in copied])
@@ -132,9 +135,9 @@ def _checked_new(journal: Journal, states: States) -> States:
 
 
 def check_old(journal: Journal) -> States:
-    """The state of each file of a run that is to be taken back, the last first, but for those that are left.
+    """Return the state of each file of a run that is to be undone, the last first, without entries that are left.
 
-    Raises RefusedError where one is neither, and where its old content is not there.
+    Raises RefusedError if one is neither as before nor as after, or if its old content is missing.
     """
     states = _states(journal, (entry for entry in reversed(journal.entries) if entry.number not in journal.left))
     for entry, state in states:
@@ -148,24 +151,24 @@ def check_old(journal: Journal) -> States:
 
 
 def saved_problem(journal: Journal, entry: JournalEntry, state: FileState) -> str | None:
-    """Return why the old content of a change that has been made cannot be put back; None: it can, or need not be."""
+    """Return why the old content of a file cannot be restored; None: it can, or need not be."""
     if entry.before is None or (state == "before" and not entry.is_same):
         return None
     path, layout = journal.path_of(entry), journal.layout
     if entry.saved == "nothing":
-        return f"{path}: nothing was saved of it"
+        return f"{path}: the journal holds no old content of it"
     saved = layout.intent if entry.saved == "inline" else layout.saved(path, entry.number, entry.saved)
     try:
         is_whole = _is_whole(journal.trusted, saved, entry)
     except DeniedError:
         raise
     except StorageError as error:
-        return f"{path}: what was saved of it cannot be read: {saved}: {error.message}"
-    return None if is_whole else f"{path}: what was saved of it is not what it was: {saved}"
+        return f"{path}: its old content in the journal cannot be read: {saved}: {error.message}"
+    return None if is_whole else f"{path}: its old content in the journal has changed: {saved}"
 
 
 def is_stuck(journal: Journal) -> bool:
-    """Whether a run that was interrupted can be neither finished nor taken back, as things are."""
+    """Whether a run that was interrupted can be neither finished nor undone."""
     ways = [check_resumed] if journal.state == "prepared" else []
     ways += [check_old] if journal.keeps_old else []
     for check in ways:
@@ -191,7 +194,7 @@ def _states(
 
 
 def _is_copied(journal: Journal, entry: JournalEntry) -> bool:
-    """Whether a file is made that takes the attributes from the journal: others are renamed as they are."""
+    """Whether a file is written with the attributes of the journal; other files are renamed and keep their own."""
     path, trusted = journal.path_of(entry), journal.trusted
     home, around = journal.layout.directory(path), os.path.dirname(path)
     if home is None or entry.saved == "inline" or entry.swap is not None or trusted.has_other_names(path):
@@ -200,31 +203,31 @@ def _is_copied(journal: Journal, entry: JournalEntry) -> bool:
 
 
 def _is_needed(journal: Journal, entry: JournalEntry) -> bool:
-    """Whether new content is still to be put in place; of what is the same before and after nothing else tells."""
+    """Whether new content is still to be put in place; for a file that does not change only the journal shows that."""
     return not entry.is_same or journal.trusted.exists(journal.layout.staged(journal.path_of(entry), entry.number))
 
 
 def _may_make_way(journal: Journal, entry: JournalEntry) -> bool:
-    """Whether a run that was interrupted may have deleted the file of an entry before it wrote it."""
+    """Whether an interrupted run may have deleted the file of an entry before it wrote the new one."""
     is_index = entry.kind == "replace" and entry.swap is None and entry.path.endswith(INDEXES)
     return is_index and journal.is_interrupted and journal.trusted.is_directory(os.path.dirname(journal.path_of(entry)))
 
 
 def _undo_first(journal: Journal) -> str:
-    """Return the command that takes back a run whose new content is lost."""
+    """Return the command that undoes a run whose new content is lost."""
     if not journal.keeps_old:
         return _give_up(journal)
-    return f"take the run back: {undo_command(leading_directory(journal), journal)}"
+    return f"undo the run: {undo_command(leading_directory(journal), journal)}"
 
 
 def _give_up(journal: Journal) -> str:
-    """Return what is left to do with a run that can be neither finished nor taken back as it is."""
+    """Return what to do with a run that can be neither finished nor undone as it is."""
     command = prune_command(leading_directory(journal), journal)
     return f"nothing has been changed. To keep the files as they are and free the journal: {command}"
 
 
 def _finish_instead(journal: Journal) -> str:
-    """Return what is left to do with a run whose old content is lost."""
+    """Return what to do with a run whose old content is lost."""
     if journal.state != "prepared":
         return _give_up(journal)
     return f"nothing has been changed. To finish the run instead: {resume_command(leading_directory(journal), journal)}"
@@ -239,11 +242,11 @@ def _check_staged(journal: Journal, entry: JournalEntry) -> None:
         problem = f"the new content of {entry.path} cannot be read: {error.message}; {_undo_first(journal)}"
         raise RefusedError(problem, path=staged) from error
     if not is_whole:
-        raise RefusedError(f"the new content of {entry.path} is not what it was; {_undo_first(journal)}", path=staged)
+        raise RefusedError(f"the new content of {entry.path} has changed; {_undo_first(journal)}", path=staged)
 
 
 def _is_whole(trusted: TrustedDirectories, path: str, entry: JournalEntry) -> bool:
-    """Whether old content is what it was: to the last byte where it is a copy, else as files in their place are."""
+    """Whether saved content is unchanged: a copy to its last byte, a linked file by its fingerprint."""
     before = entry.before
     if before is None:
         return False
@@ -262,10 +265,10 @@ def _is_whole(trusted: TrustedDirectories, path: str, entry: JournalEntry) -> bo
 
 
 def _is_prefix_of_tail(journal: Journal, entry: JournalEntry, size_bytes: int) -> bool:
-    """Whether the bytes after a cut are those that an interrupted undo wrote: sector by sector its tail, or zeros.
+    """Whether the bytes after a truncation are those that an interrupted undo wrote: its tail, or zeros, by sector.
 
     A loss of power can leave the new size with zeros in place of the bytes, also within a page of 4096 bytes: ext4
-    orders only newly allocated blocks before the size (`data=ordered`), and an append into a partly filled block
+    orders only newly allocated blocks before the size (`data=ordered`), and an append to a partly filled block
     allocates none.
     """
     path = journal.path_of(entry)
@@ -295,13 +298,13 @@ _SUPERUSER: Final = 0
 
 
 _HARMLESS: Final = ("user.", "system.posix_acl_access")
-"""Extended attributes that the owner of a file may set himself; `security.capability` is not one of them."""
+"""Extended attributes that the owner of a file may set; `security.capability` is not one of them."""
 
 
 def check_owners(journal: Journal, wanted: Iterable[tuple[JournalEntry, Attributes | None]]) -> None:
-    """Raises RefusedError where a journal would give a file what neither its directory nor a file in it has.
+    """Raise RefusedError if a journal would give a file an owner or a label that is not found in its directory.
 
-    The system itself keeps other users than root from it.
+    Root is checked alone: the system keeps other users from doing so.
     """
     if os.geteuid() != _SUPERUSER:
         return
@@ -320,7 +323,7 @@ def check_owners(journal: Journal, wanted: Iterable[tuple[JournalEntry, Attribut
 
 
 class _Known:
-    """What a directory and its files have. What root has and is linked from elsewhere may not belong there."""
+    """Owners and labels of a directory and its files. A file of root with other hard links may not belong there."""
 
     def __init__(self, trusted: TrustedDirectories, directory: str) -> None:
         self._trusted = trusted

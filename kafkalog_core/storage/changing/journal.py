@@ -1,12 +1,12 @@
-"""The journal of one run: what it was to change, what was there before, and how far it came.
+"""The journal of one run: what it was to change, the old content, and how far it came.
 
-It stands beside the files that were changed, where no broker looks: a directory inside of the partition directory, or,
-where several partitions or files at the top of a log directory are changed, one file at that top (a directory there
-would stop a broker) and a directory of the same name in each partition. `--undo-to` puts all of it elsewhere, and the
-same name leads there from the place that it would have had.
+It is next to the files that were changed, under names that no broker reads: a directory in the partition directory, or,
+if several partitions or files at the top of a log directory are changed, one file at that top (a directory there would
+stop a broker) and a directory of the same name in each partition. `--undo-to` puts all of it in another directory, and
+a file of the same name leads there from the default place.
 
-A run with `--no-undo` has a journal too while it is at work: the intent and the new content, from which it can be
-finished, and nothing of the old content. When it is done nothing of the journal is left.
+A run with `--no-undo` also has a journal while it is at work: the intent and the new content, from which it can be
+finished, and no old content. When the run is complete, nothing of the journal is left.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ Saved = Literal["link", "copy", "inline", "tail", "nothing"]
 
 INTENT: Final = "intent.json"
 FREED: Final = ".pruning"
-"""What the name of an intent ends in once its journal is freed: a full disk has room for a rename."""
+"""The suffix of an intent while its journal is freed: a full disk has space for a rename."""
 OF_SEVERAL: Final = "of-several"
-"""An empty file in a partition's part of a journal whose intent is in the directory above."""
+"""An empty file in a partition's part of a journal whose intent is in the log directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,18 +66,18 @@ class JournalEntry:
     """One change of a run.
 
     Args:
-        number: in the order of the changes, from 1 on; after an undo of a part some are missing.
+        number: position in the order of the changes, from 1; after an undo of a part some are missing.
         kind: as in `Change`.
-        path: relative to the journal's root.
-        why: one plain sentence.
-        before: the file that was there; null: none.
-        after: the file as it is afterwards; null: none.
-        had: attributes of the one that was there.
-        has: attributes of the one afterwards.
+        path: path relative to the journal's root.
+        why: the reason, one sentence.
+        before: the old file; None: there was none.
+        after: the file after the change; None: it is deleted.
+        had: attributes of the old file.
+        has: attributes of the file after the change.
         saved: how the old content is kept.
-        inline: the old content where it is kept here.
-        saved_sha256: of all that a copy or a tail holds; null where nothing was copied.
-        new_sha256: of all the new content; null where a file is cut or taken away.
+        inline: the old content if it is kept in the intent.
+        saved_sha256: SHA-256 of a copy or a tail; None if nothing was copied.
+        new_sha256: SHA-256 of the whole new content; None if a file is truncated or deleted.
         swap: as in `Change`.
     """
 
@@ -97,21 +97,21 @@ class JournalEntry:
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing tells the file before from the one after: a part of a replacement that stays as it is."""
+        """Whether the file is the same before and after: a part of a segment replacement that does not change."""
         return self.before == self.after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalLayout:
-    """Where the parts of a journal are.
+    """Where the files of a journal are.
 
     Args:
-        run: the name of the journal, `kafkalog-undo-20260102T030405Z-1`.
-        root: directory that the paths of its entries start from.
+        run: name of the journal, such as `kafkalog-undo-20260102T030405Z-1`.
+        root: directory that the paths of its entries are relative to.
         place: `partition`: a directory in `root`; `top`: a file in `root`, and directories in the partitions below it;
             `elsewhere`: a directory in `home`.
-        home: the directory that holds the file or directory of that name.
-        is_freed: whether the journal is being freed, which the name of its intent says.
+        home: directory that holds the file or directory of that name.
+        is_freed: whether the journal is being freed, which the name of its intent shows.
     """
 
     run: str
@@ -122,7 +122,7 @@ class JournalLayout:
 
     @property
     def intent(self) -> str:
-        """The file that says everything."""
+        """The file that holds the entries and the state."""
         return f"{self._intent}{FREED}" if self.is_freed else self._intent
 
     @property
@@ -135,23 +135,23 @@ class JournalLayout:
         return f"{self.home}/{self.run}" if self.place == "top" else f"{self.home}/{self.run}/{INTENT}"
 
     def directory(self, path: str) -> str | None:
-        """The directory that holds what belongs to a file; null: there is none, at the top of a log directory."""
+        """Return the journal's directory for a file; None: there is none, at the top of a log directory."""
         if self.place != "top":
             return f"{self.home}/{self.run}"
         around = os.path.dirname(path)
         return None if around == self.root else f"{around}/{self.run}"
 
     def staged(self, path: str, number: int) -> str:
-        """Where the new content of a file waits."""
+        """Return the path of the new content of a file."""
         directory = self.directory(path)
         return f"{self.home}/{self.run}.new-{number:04d}" if directory is None else f"{directory}/new-{number:04d}"
 
     def saved(self, path: str, number: int, saved: Saved) -> str:
-        """Where old content is kept; `saved` is neither `inline` nor `nothing`."""
+        """Return the path of old content; `saved` is neither `inline` nor `nothing`."""
         return f"{self.directory(path)}/{'tail' if saved == 'tail' else 'old'}-{number:04d}"
 
     def temporary(self, path: str, number: int) -> str:
-        """A name beside a file for what is about to take its place."""
+        """Return a temporary name in the directory of a file, for its replacement."""
         return f"{os.path.dirname(path)}/{self.run}.{number:04d}.tmp"
 
 
@@ -160,18 +160,19 @@ class Journal:
     """A run and how far it came.
 
     Args:
-        layout: where its parts are; `root` is a directory that the user named, or above one, never one that only the
+        layout: where its files are; `root` is a directory that the user named, or one above it, never one that only the
             journal names.
-        command: the command that was run.
-        created_ms: when.
-        state: how far it came; `pruning` is said by the name of its intent, all others are in it.
+        command: name of the command of the run.
+        created_ms: time of the run, in ms since 1970.
+        state: how far it came; the name of the intent shows `pruning`, the intent holds all other states.
         entries: its changes.
-        pointer_is_directory: of a journal elsewhere: its root is a partition.
-        trusted: the directories that its files are reached from.
-        keeps_old: whether it holds old content, so that the run can be taken back.
-        logs: logs that the run does not change, by their paths relative to the root, as they were when it was staged:
-            those that files which it changes are made of, and checkpoints that tell of a broker (`derived`).
-        left: numbers of the entries that the undo which is at work leaves as they are (`partial`).
+        pointer_is_directory: for a journal elsewhere: whether its root is a partition.
+        trusted: the directories from which its files are reached.
+        keeps_old: whether it holds old content, so that the run can be undone.
+        logs: logs that the run does not change, by path relative to the root, as they were when the run was staged:
+            those from which files that it changes are built, and checkpoints that show whether a broker has run
+            (`derived`).
+        left: numbers of the entries that the undo in progress leaves as they are (`partial_undo`).
     """
 
     layout: JournalLayout
@@ -187,7 +188,7 @@ class Journal:
 
     @property
     def pointer(self) -> str | None:
-        """The file that leads here where the journal is elsewhere; null: it is not."""
+        """The file that leads to a journal elsewhere; None: the journal is not elsewhere."""
         if self.layout.place != "elsewhere":
             return None
         named = f"{self.layout.root}/{self.run}"
@@ -195,26 +196,26 @@ class Journal:
 
     @property
     def run(self) -> str:
-        """Its name."""
+        """The name of the run."""
         return self.layout.run
 
     @property
     def order(self) -> tuple[str, int]:
-        """What sorts runs by their times."""
+        """The sort key of runs, by time."""
         moment, _, number = self.run.rpartition("-")
         return moment, int(number)
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether its files may be partly old and partly new."""
+        """Whether some of its files may be old and others new."""
         return self.state in {"prepared", "undoing"}
 
     def path_of(self, entry: JournalEntry) -> str:
-        """The file that an entry is about."""
+        """Return the path of an entry's file."""
         return os.path.normpath(os.path.join(self.layout.root, entry.path))
 
     def directories(self) -> list[str]:
-        """The directories that hold its contents, in order, each once."""
+        """Return the directories that hold its contents, in order, each once."""
         found = (self.layout.directory(self.path_of(entry)) for entry in self.entries)
         return list(dict.fromkeys(path for path in found if path is not None))
 
@@ -222,7 +223,7 @@ class Journal:
 def layout_for(
     run: str, root: str, changes: Iterable[Change], *, is_log_dir: bool, undo_to: str | None
 ) -> JournalLayout:
-    """Where the journal of some changes goes."""
+    """Return where the journal of some changes is to be."""
     if undo_to is not None:
         return JournalLayout(run=run, root=root, place="elsewhere", home=undo_to)
     around = {os.path.dirname(change.path) for change in changes}
@@ -235,12 +236,12 @@ def layout_for(
 
 
 MOST_BYTES: Final = 256 * 1024 * 1024
-"""More than a journal of a hundred thousand partitions; a larger file is none of ours."""
+"""More than the journal of a hundred thousand partitions; a larger file is not one of kafkalog's."""
 _VERSION: Final = 3
 _KIND: Final = "kafkalog undo journal"
 _BEGUN: Final = "begun"
 _STATES: Final = tuple(state for state in get_args(State) if state != "pruning")
-"""Those that are written; `JournalLayout.is_freed` is the other one."""
+"""The states that are written into an intent; `JournalLayout.is_freed` is the other one."""
 _LAST_MS: Final = 253_402_300_799_999  # the year 9999, the last that a date can show
 _MOST_ID: Final = 2**32 - 2
 _MOST_ENTRIES: Final = 10**9
@@ -252,7 +253,7 @@ _WHOLE_FILES: Final = frozenset({"replace", "create"})
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 def write_intent(disk: Disk, journal: Journal, state: State, like: Attributes) -> Journal:
-    """Write and fsync a journal with a new state, whole or not at all, and return it."""
+    """Write and fsync a journal with a new state atomically, and return it."""
     changed = replace(journal, state=state)
     layout = changed.layout
     value = {
@@ -276,7 +277,7 @@ def write_beginning(disk: Disk, layout: JournalLayout, like: Attributes) -> None
 
 
 def write_pointer(disk: Disk, path: str, layout: JournalLayout, like: Attributes) -> None:
-    """Leave a file that leads to a journal elsewhere: by its real path, which no link is in."""
+    """Write a file that leads to a journal elsewhere, by its real path without links."""
     _write_whole(disk, path, layout.run, {"elsewhere": os.path.realpath(layout.home)}, like)
 
 
@@ -290,7 +291,7 @@ def _write_whole(disk: Disk, path: str, run: str, members: dict[str, object], li
 
 
 def _sealed(value: dict[str, object]) -> bytes:
-    """The text of a file, with the hash of all its members in front."""
+    """Return the text of a file that begins with the hash of all its members."""
     return _encoded({"sha256": hashlib.sha256(_encoded(value)).hexdigest(), **value}) + b"\n"
 
 
@@ -320,10 +321,10 @@ def _entry_json(entry: JournalEntry) -> dict[str, object]:
 def parse_journal(text: bytes, run: str, home: str, place: Literal["partition", "top"]) -> Journal | str | None:
     """Return a journal from its file, or the directory elsewhere that holds it; None: the run ended before its intent.
 
-    The root of a journal elsewhere comes from the file; the caller compares it with a directory that was named.
+    The root of a journal elsewhere comes from the file; the caller compares it with a directory that the user named.
 
     Raises:
-        FieldError: anything else.
+        FieldError: the file is not a journal, or is damaged.
     """
     fields = load_fields(text)
     _check_seal(fields, run)
@@ -341,10 +342,10 @@ def parse_journal(text: bytes, run: str, home: str, place: Literal["partition", 
     )
     entries = tuple(_entries(fields.objects("entries")))
     if not entries or len({entry.path for entry in entries}) != len(entries):
-        raise FieldError("names no file, or one twice")
+        raise FieldError("has no entry, or two for one file")
     left = {number for number in fields.items("left") if type(number) is int}
     if not left <= {entry.number for entry in entries} or len(left) != len(fields.items("left")):
-        raise FieldError("leaves a file that it does not name")
+        raise FieldError("its member 'left' names a file that has no entry")
     return Journal(
         layout=layout,
         command=_command(fields.text("command")),
@@ -371,20 +372,20 @@ def _logs(fields: Fields) -> dict[str, Fingerprint]:
 
 
 def _command(name: str) -> str:
-    """The name of a command, which messages have in them."""
+    """Return the name of a command, which is shown in messages. Raises FieldError."""
     if _COMMAND.fullmatch(name) is None:
-        raise FieldError("its command is none of kafkalog's")
+        raise FieldError("its command is not one of kafkalog's")
     return name
 
 
 def _check_seal(fields: Fields, run: str) -> None:
     if fields.any("kafkalog") != _KIND or fields.any("version") != _VERSION:
-        raise FieldError("is of another version of kafkalog")
+        raise FieldError("was written by another version of kafkalog")
     value = dict(fields.value)
     if value.pop("sha256", None) != hashlib.sha256(_encoded(value)).hexdigest():
-        raise FieldError("is damaged: its checksum is not that of its content")
+        raise FieldError("is damaged: its checksum does not match its content")
     if fields.text("run") != run:
-        raise FieldError("is of another run than its name says")
+        raise FieldError("belongs to another run than its name shows")
 
 
 def _entry(fields: Fields, least: int) -> JournalEntry:
@@ -416,8 +417,8 @@ def _contradiction(entry: JournalEntry) -> str | None:
     is_whole = kind in _WHOLE_FILES
     is_longer = before is not None and after is not None and after.size_bytes > before.size_bytes
     problems = {
-        f"is no {kind}": (before is None, after is None) != (kind == "create", kind == "remove"),
-        "is a cut that makes a file longer": kind == "cut" and is_longer,
+        f"is not a valid {kind}": (before is None, after is None) != (kind == "create", kind == "remove"),
+        "is a truncation that makes a file longer": kind == "cut" and is_longer,
         "is to write a file and lacks its hash": (entry.new_sha256 is not None) != is_whole,
         "is to write a file and lacks its owner": (entry.has is not None) != is_whole,
         "lacks the owner of the file that was there": (entry.had is None) != (before is None),
@@ -430,7 +431,7 @@ def _contradiction(entry: JournalEntry) -> str | None:
 
 
 def _relative(path: str) -> str:
-    """The path of a file in a log directory or in one of its partitions."""
+    """Return the path of a file in a log directory or in one of its partitions. Raises FieldError."""
     parts = path.split("/")
     problem = path_problem(path)
     if problem is not None:
@@ -467,5 +468,5 @@ def _attributes(fields: Fields | None) -> Attributes | None:
 
 def _mode(text: str) -> int:
     if _MODE.fullmatch(text) is None:
-        raise FieldError("the permissions of a file are no octal number up to 0777")
+        raise FieldError("the permissions of a file are not an octal number up to 0777")
     return int(text, 8)

@@ -1,9 +1,10 @@
-"""The pointer to a journal elsewhere: a small file in the root of the run, with the path of the journal.
+"""Journals on a disk: finding them, the commands that use them, and the pointer to a journal elsewhere.
 
-A full disk has no space for it before the first change. It is then written after the first few deletions, when no other
-change needs its space. If the process dies before that, or never frees enough, the directory that `--undo-to` named
-leads to the run, and messages name that directory. An undo that needs the space of the pointer deletes it, and writes
-it again at the end if there is space.
+The pointer is a small file in the root of the run that holds the path of the journal. A full disk has no space for it
+before the first change. It is then written after the first few deletions, when no other change needs its space. If the
+process dies before that, or never frees enough, the directory that `--undo-to` named leads to the run, and messages
+name that directory. An undo that needs the space of the pointer deletes it, and writes it again at the end if there is
+space.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ _DIRECTORY_BITS: Final = 0o700, 0o055
 
 
 def leave_pointer(disk: Disk, journal: Journal) -> None:
-    """Write it, unless it is there or the journal needs none."""
+    """Write the pointer, unless it exists or the journal needs none."""
     path, trusted = journal.pointer, journal.trusted
     if path is None or not trusted.holds(path) or trusted.exists(path):
         return
@@ -77,7 +78,7 @@ def leave_pointer(disk: Disk, journal: Journal) -> None:
 
 
 def leave_pointer_if_room(disk: Disk, journal: Journal, rest: Iterable[JournalEntry]) -> None:
-    """Write it where it takes no room that the changes need which are still to be made."""
+    """Write the pointer if the changes that are still to be made do not need its space."""
     if journal.pointer is None:
         return
     written = (entry.after for entry in rest if entry.kind != "cut" and entry.after is not None)
@@ -87,7 +88,7 @@ def leave_pointer_if_room(disk: Disk, journal: Journal, rest: Iterable[JournalEn
 
 
 def remove_pointer(disk: Disk, journal: Journal) -> None:
-    """Delete it, and what is left of one that was not finished."""
+    """Delete the pointer, and the temporary file of one that was not finished."""
     paths = list(_paths(journal))
     for path in paths:
         disk.unlink(path)
@@ -103,13 +104,13 @@ def remove_pointer(disk: Disk, journal: Journal) -> None:
 
 
 def pointer_room(journal: Journal) -> int:
-    """Bytes that are free once it is deleted."""
+    """Return the number of bytes that deleting the pointer frees."""
     statuses = (journal.trusted.status(path) for path in _paths(journal))
     return sum(status.st_blocks * _STAT_BLOCK_BYTES for status in statuses if status is not None)
 
 
 def _paths(journal: Journal) -> Iterator[str]:
-    """The file, and the one that was to become it, where they are there."""
+    """Yield the pointer and its temporary file, as far as they exist."""
     path, trusted = journal.pointer, journal.trusted
     for name in () if path is None else (path, f"{path}.tmp"):
         if trusted.holds(name) and trusted.exists(name):
@@ -117,7 +118,7 @@ def _paths(journal: Journal) -> Iterator[str]:
 
 
 def _own(root: Attributes, always: int, if_root_has_it: int) -> Attributes:
-    """Return attributes of a file of ours: the owner of the directory may read and delete it."""
+    """Return attributes of a file of kafkalog's: the owner of the directory may read and delete it."""
     return replace(root, mode=always | root.mode & if_root_has_it, extended={})
 
 
@@ -125,21 +126,21 @@ _OTHERS_WRITE: Final = 0o022
 _NEW_CONTENT: Final = ("new-", OF_SEVERAL, f"{INTENT}.tmp")
 _OLD_CONTENT: Final = ("old-", "tail-")
 _WITHOUT_INTENT: Final = (
-    "it holds old content of files and has no intent: either it ended while it saved them, before it had changed "
-    "anything, or its intent was deleted"
+    "it holds old content of files but no intent: either the run ended while it saved that content, before it changed "
+    "anything, or the intent was deleted"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What has the name of a journal and is none: what a run left that ended before it had changed anything.
+    """Files with the name of a journal that are not one: left by a run that ended before it changed anything.
 
     Args:
         run: the name.
-        paths: files and directories of it, those that are in others last.
-        reason: why it is no journal, one clause.
-        trusted: the directories that its files are reached from.
-        is_unreadable: a journal is there that cannot be read; what it holds may be needed.
+        paths: its files and directories, outer ones first.
+        reason: why it is not a journal, one clause.
+        trusted: the directories from which its files are reached.
+        is_unreadable: whether there is a journal that cannot be read, whose content may be needed.
     """
 
     run: str
@@ -150,14 +151,14 @@ class Remains:
 
     @property
     def is_new_content(self) -> bool:
-        """Whether it is nothing but new content that was never put in place, which the next run may delete."""
+        """Whether it holds only new content that was never put in place, which the next run may delete."""
         names = (os.path.basename(path) for path in self.paths)
         return not self.is_unreadable and all(name.startswith((self.run, *_NEW_CONTENT)) for name in names)
 
 
 @dataclass(frozen=True, slots=True)
 class FoundJournals:
-    """Journals by their names, which is the order of their times, and what is left of others."""
+    """Journals by name, which is the order of their times, and the remains of others."""
 
     journals: tuple[Journal, ...] = ()
     remains: tuple[Remains, ...] = ()
@@ -175,7 +176,8 @@ class UntrustedPlace:
 class _Traces:
     """The files of one run.
 
-    `trusted`: None: only the directories that were named. `is_begun`: a file says that it had not got to its intent.
+    `trusted` is None if only the named directories are trusted. `is_begun`: a file shows that the run ended before its
+    intent.
     """
 
     paths: list[str] = field(default_factory=list)
@@ -186,18 +188,21 @@ class _Traces:
 
 
 def find_journals(root: str, also: Iterable[str] = ()) -> FoundJournals:
-    """The journals in a directory and in those directly below it. Raises NotFoundError or AccessError for itself.
+    """Return the journals in a directory and in those directly in it.
 
     Args:
         root: absolute path of the directory.
-        also: absolute paths of other directories that the user named: where the journal is elsewhere, its directory, or
-            the one that it changed; and those that partitions below `root` are links to.
+        also: absolute paths of other directories that the user named: the directory of a journal elsewhere, or the one
+            that it changed, and the targets of partitions in `root` that are links.
+
+    Raises:
+        StorageError: the directory does not exist (NotFoundError) or cannot be listed (AccessError).
     """
     return _JournalSearch(root, tuple(dict.fromkeys((root, *also)))).found()
 
 
 def untrusted_places(journal: Journal) -> list[UntrustedPlace]:
-    """The directories that a journal leads to and that were not named, each once."""
+    """Return the directories that a journal leads to and that the user did not name, each once."""
     layout = journal.layout
     around = (os.path.dirname(journal.path_of(entry)) for entry in journal.entries)
     found = []
@@ -214,7 +219,7 @@ def untrusted_places(journal: Journal) -> list[UntrustedPlace]:
 
 
 def _to_be_named(journal: Journal) -> tuple[str, ...]:
-    """The directories that have to be named along with the root when a journal is to be used."""
+    """Return the directories that the user has to name in addition to the root to use a journal."""
     layout = journal.layout
     strict = TrustedDirectories((layout.root,))
     if layout.place == "elsewhere":
@@ -225,7 +230,7 @@ def _to_be_named(journal: Journal) -> tuple[str, ...]:
 
 
 def undo_command(root: str, journal: Journal, *options: str) -> str:
-    """Return the command line that takes a run back. `root`: the directory that leads to its journal."""
+    """Return the command line that undoes a run. `root` is the directory that leads to its journal."""
     return f"kafkalog undo {_words(root, journal)} --run {shell_line((journal.run, *options, '--apply'))}"
 
 
@@ -240,20 +245,20 @@ def resume_command(root: str, journal: Journal) -> str:
 
 
 def _words(root: str, journal: Journal) -> str:
-    """The directories to name on a command line: the one that leads to the journal, and all that it may change."""
+    """Return the directories to name on a command line: the one that leads to the journal, and all that it changes."""
     changed = journal.layout.root
     named = [root] if f"{changed}/".startswith(f"{root}/") else [root, changed]
     return shell_line(dict.fromkeys((*named, *_to_be_named(journal))))
 
 
 def leading_directory(journal: Journal) -> str:
-    """The directory that leads to a journal: the root of the run, or where there was no room for a pointer its own."""
+    """Return the directory that leads to a journal: the root of the run, or the journal's own without a pointer."""
     pointer = journal.pointer
     return journal.layout.root if pointer is None or os.path.lexists(pointer) else journal.layout.home
 
 
 def held_bytes(journal: Journal) -> int:
-    """What pruning a journal frees: its record, old files that have no other name, copies and tails."""
+    """Return the number of bytes that pruning a journal frees: its intent, copies, tails and unlinked old files."""
     paths = {path for path in (journal.layout.intent, journal.pointer) if path is not None}
     for directory in journal.directories():
         with suppress(StorageError):
@@ -267,7 +272,7 @@ def held_bytes(journal: Journal) -> int:
 
 
 def remains_bytes(found: FoundJournals) -> int:
-    """Return what the next run frees: the new content that runs left that never put it in place, in bytes."""
+    """Return the number of bytes that the next run frees: new content that earlier runs never put in place."""
     statuses = (
         remains.trusted.status(path) for remains in found.remains if remains.is_new_content for path in remains.paths
     )
@@ -275,16 +280,16 @@ def remains_bytes(found: FoundJournals) -> int:
 
 
 def real_path(path: str) -> str:
-    """The one path of a file whatever names lead to its directory; the file itself is never a link."""
+    """Return the path of a file without links in its directory; the file itself is never a link."""
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
 class _JournalSearch:
-    """One look at a directory. Links to partitions are followed to read; what is changed is not reached through them.
+    """One search of a directory. Links to partitions are followed to read them, never to change anything.
 
     Args:
         root: the directory.
-        named: it and all others that the user named.
+        named: that directory and all others that the user named.
     """
 
     def __init__(self, root: str, named: tuple[str, ...]) -> None:
@@ -331,9 +336,9 @@ class _JournalSearch:
         return status is not None and stat.S_ISLNK(status.st_mode)
 
     def _read(self, traces: _Traces, run: str, path: str) -> None:
-        """Take the intent that a path is or holds, if it is one."""
+        """Read the intent that a path is, or holds, if there is one."""
         if self._is_link(path):
-            raise FieldError("is a symbolic link, which kafkalog does not make", path=path)
+            raise FieldError("is a symbolic link, which kafkalog does not create", path=path)
         is_directory = self._reader.is_directory(path)
         intent = _intent(self._reader, f"{path}/{INTENT}" if is_directory else path)
         if intent is None:
@@ -348,7 +353,10 @@ class _JournalSearch:
             traces.is_begun = True
 
     def _of_named(self, journal: Journal) -> Journal:
-        """A journal that is where it was found; one from elsewhere changes the directory that was named for it."""
+        """Return a journal with the directories that the user named.
+
+        One from elsewhere changes the directory that was named for it.
+        """
         layout = journal.layout
         if layout.place == "elsewhere":
             same = next((each for each in self._named if each != layout.home and _is_same(each, layout.root)), None)
@@ -356,18 +364,18 @@ class _JournalSearch:
         return replace(journal, layout=layout, trusted=self._trusted)
 
     def _read_above(self, traces: _Traces, run: str, partition: str) -> None:
-        """Take the intent of a run that changed more than this partition; without it this part means nothing."""
+        """Read the intent of a run that changed more than this partition; without it this part cannot be used."""
         above = f"{os.path.dirname(partition)}/{run}"
         if _intent(self._reader, above) is not None:
             self._read(traces, run, above)
         else:
-            traces.problem = f"{above} is missing, of which this is a part"
+            traces.problem = f"{above}, to which this part belongs, is missing"
 
     def _read_elsewhere(self, traces: _Traces, run: str, home: str, pointer: str, *, is_directory: bool) -> None:
-        """Take the intent in another directory; where that is there without one, the run had not begun.
+        """Read the intent in another directory; if that exists without an intent, the run had not begun.
 
-        The pointer may be in a copy of what was changed. The journal is of the original, as long as that is there;
-        what was moved since, or is mounted elsewhere now, is still its own.
+        The pointer may be in a copy of what was changed. While the original exists, the journal belongs to it; a
+        directory that was moved since, or is mounted elsewhere now, keeps its journal.
         """
         home = next((each for each in self._named if _is_same(each, home)), home)
         reader = self._reader_of(home)
@@ -386,7 +394,9 @@ class _JournalSearch:
             raise FieldError(f"leads to a journal of another kind of directory, {directory}", path=pointer)
         root = os.path.dirname(pointer)
         if not _is_same(journal.layout.root, root) and os.path.lexists(journal.layout.root):
-            message = f"is of {journal.layout.root}, of which this is a copy, and is kept in {directory}"
+            message = (
+                f"belongs to {journal.layout.root}, of which this directory is a copy; the journal is in {directory}"
+            )
             raise FieldError(message, path=pointer)
         layout = replace(journal.layout, root=root)
         traces.journal = replace(journal, layout=layout, trusted=traces.trusted or self._trusted)
@@ -395,7 +405,7 @@ class _JournalSearch:
         try:
             return TrustedDirectories((*self._named, home))
         except NotFoundError as error:
-            raise FieldError("is not there; if it is on a disk, mount it", path=home) from error
+            raise FieldError("does not exist; if it is on another disk, mount that disk", path=home) from error
 
     def _remains(self, run: str, traces: _Traces) -> Remains:
         trusted = traces.trusted or self._trusted
@@ -406,11 +416,11 @@ class _JournalSearch:
         holds_old = any(os.path.basename(path).startswith(_OLD_CONTENT) for path in paths)
         if holds_old and not traces.is_begun:
             return Remains(run, paths, _WITHOUT_INTENT, trusted)
-        return Remains(run, paths, "it ended before it had changed anything", trusted)
+        return Remains(run, paths, "the run ended before it changed anything", trusted)
 
 
 def _directories(root: str) -> list[str]:
-    """Directories directly below, each once: by its own name rather than by that of a link, and never `root` again."""
+    """Return the directories directly in a directory, each once: by its own name rather than that of a link."""
     try:
         status = os.stat(root)
         with os.scandir(root) as entries:
@@ -443,7 +453,7 @@ def _parsed(
 
 
 def _intent(reader: TrustedDirectories, path: str) -> str | None:
-    """The file of an intent, which has another name while it is freed; None: there is none."""
+    """Return the file of an intent, which has another name while it is freed; None: there is none."""
     return next((name for name in (path, f"{path}{FREED}") if reader.exists(name)), None)
 
 

@@ -1,7 +1,7 @@
-"""The lock of a log directory, held while its files are changed: a broker that starts meanwhile refuses to.
+"""The lock of a log directory, held while its files are changed: a broker that is started meanwhile stops.
 
-Brokers lock `.lock` with a POSIX record lock over the whole file. Such a lock belongs to the process and is gone as
-soon as the process closes the file anywhere, so that nothing else in this project may open it.
+Brokers lock `.lock` with a POSIX record lock over the whole file. Such a lock belongs to the process and is released as
+soon as the process closes the file anywhere, so nothing else in kafkalog may open it.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ _PAUSE_SECONDS: Final = 0.01
 
 
 def locked_dirs(paths: Iterable[str]) -> list[str]:
-    """The log directories that paths are, or are in, where links lead included; those that have a lock or need one.
+    """Return the log directories that paths are, or are in, links resolved: those that have a lock file or need one.
 
-    A lock tells one by itself only where it is in the path or right above it: other programs name files so too.
+    Without other files of a broker, a lock file counts only in the path itself or directly above it: other programs use
+    that name too.
     """
     near: set[str] = set()
     above: set[str] = set()
@@ -92,31 +93,31 @@ class Holder:
     """A process that holds a lock.
 
     Args:
-        name: `process 4711 (java)`, or `another process` where the system does not tell which.
-        kind: what it is, as far as its command line tells.
+        name: `process 4711 (java)`, or `another process` if the system does not show which.
+        kind: what it is, as far as its command line shows.
     """
 
     name: str
     kind: Literal["kafkalog", "broker", "other"] = "other"
 
     def __str__(self) -> str:
-        """Its name."""
+        """Return its name."""
         return self.name
 
     @property
     def sentence(self) -> str:
-        """`process 4711 (java), most likely a running broker`."""
+        """Name and kind: `process 4711 (java), most likely a running broker`."""
         kinds = {"kafkalog": ", another run of kafkalog", "broker": ", most likely a running broker"}
         return f"{self.name}{kinds.get(self.kind, '')}"
 
     @property
     def advice(self) -> str:
         """What to do about it, the start of a sentence."""
-        return "Wait for its end" if self.kind == "kafkalog" else "Stop it"
+        return "Wait until it ends" if self.kind == "kafkalog" else "Stop it"
 
 
 def lock_holder(directory: str) -> Holder | None:
-    """Who holds the lock of a log directory; null: nobody, or the system does not tell."""
+    """Return the process that holds the lock of a log directory; None: there is none, or it is unknown."""
     return file_lock_holder(f"{directory}/{_NAME}")
 
 
@@ -128,7 +129,7 @@ def holder_at_work(directory: str) -> Holder | None:
 
 
 def file_lock_holder(path: str) -> Holder | None:
-    """The same of any file that somebody may hold a POSIX lock of."""
+    """Return the process that holds a POSIX lock of a file; None: there is none, or the system does not show it."""
     try:
         status = os.stat(path)
         with open(_LOCKS, encoding="ascii") as file:
@@ -145,7 +146,7 @@ def file_lock_holder(path: str) -> Holder | None:
 
 
 def _process(pid: str) -> Holder:
-    """A process by its number; one of another PID namespace has none that could be looked at."""
+    """Return a process by its number; one of another PID namespace has no `/proc` entry here."""
     try:
         with open(f"/proc/{pid}/comm", encoding="utf-8", errors="backslashreplace") as file:
             comm = file.read().strip()
@@ -158,7 +159,7 @@ def _process(pid: str) -> Holder:
 
 
 def _kind_of(comm: str, line: Sequence[str]) -> tuple[str, Literal["kafkalog", "broker", "other"]]:
-    """What a process is, by its command line, and what to call it."""
+    """Return the name and the kind of a process, by its command line."""
     if comm == "java" or _BROKER in line:
         return comm, "broker"
     own = _own_arguments(line)
@@ -169,7 +170,7 @@ def _kind_of(comm: str, line: Sequence[str]) -> tuple[str, Literal["kafkalog", "
 
 
 def _own_arguments(line: Sequence[str]) -> Sequence[str] | None:
-    """The arguments of a command line of kafkalog, a script or a module that Python runs; None: it is none."""
+    """Return the arguments of a command line of kafkalog, a script or a module; None: it is another program."""
     for number, word in enumerate(line):
         if word == "-m":
             return line[number + 2 :] if _MODULE in line[number + 1 : number + 2] else None
@@ -181,16 +182,17 @@ def _own_arguments(line: Sequence[str]) -> Sequence[str] | None:
 
 
 class LogDirLocks:
-    """Locks of log directories, and of directories outside of any, held while entered.
+    """Locks of log directories, and of directories outside any log directory, held while entered.
 
-    A lock file that was not there before is taken away again in the end.
+    A lock file that this process created is deleted at the end.
 
     Args:
-        directories: log directories, whose lock is the brokers' own.
-        disk: the door.
-        outside: directories with a lock of kafkalog's, which no broker looks at.
+        directories: log directories, whose lock is that of the brokers.
+        disk: performs the steps.
+        outside: directories with a lock of kafkalog's own, which no broker reads.
 
-    Raises LockedError where one is held, AccessError where it cannot be locked.
+    Raises:
+        StorageError: a lock is held (LockedError) or cannot be taken (AccessError).
     """
 
     def __init__(self, directories: Iterable[str], disk: Disk, outside: Iterable[str] = ()) -> None:
@@ -235,15 +237,15 @@ class _BrokerLock:
             os.close(self._number)
 
     def _make(self) -> bool:
-        """Make a lock that is there at once with an owner who can open it; whether it is ours.
+        """Create a lock file with an owner who can open it. Return whether this process created it.
 
-        A broker that cannot open it takes the directory offline. It is made under another name first, since a broker
-        that starts at this moment must not find one of ours.
+        A broker that cannot open it takes the directory offline. It is first created under another name, because a
+        broker that starts at this moment must not find one of the wrong owner.
         """
         status = Attributes.of(self._directory, self._trusted)
         if os.geteuid() not in {_SUPERUSER, status.uid}:
             raise AccessError(
-                f"there is none yet, and one of yours would keep user {status.uid} out, who owns the directory; "
+                f"does not exist yet, and one of yours would keep out user {status.uid}, who owns the directory; "
                 f"run this as that user, or as root",
                 path=self._path,
             )
@@ -261,7 +263,7 @@ class _BrokerLock:
         return is_ours
 
     def _put(self, temporary: str, attributes: Attributes) -> bool:
-        """Give the lock its name, or make it where no link can be made; false where another process has made one."""
+        """Give the lock file its name, or create it if there are no hard links. Return False if it exists by now."""
         try:
             if self._disk.link(temporary, self._path):
                 return True
@@ -280,17 +282,20 @@ class _BrokerLock:
         return True
 
     def _sweep(self) -> None:
-        """Delete what a process that was killed while it made a lock left; a process that makes one now finds ours."""
+        """Delete what a process left that was killed while it created a lock file.
+
+        One that is at work finds the lock of this process.
+        """
         for name in self._trusted.names(self._directory):
             if name.startswith(_PREFIX) and name.endswith(_SUFFIX):
                 with suppress(WriteError):
                     self._disk.unlink(f"{self._directory}/{name}")
 
     def _remove(self) -> None:
-        """Take away a lock that was not there before.
+        """Delete a lock file that this process created.
 
-        A broker may have opened the file just before it is deleted, and would lock a file that no other process can
-        find. So the lock is held until no other process has the file open: the broker finds it locked, and stops.
+        A broker may have opened the file just before it is deleted, and would then lock a file that no other process
+        can find. So the lock is held until no other process has the file open: the broker finds it locked, and stops.
         """
         status = self._trusted.status(self._path)
         if status is None or not os.path.samestat(status, os.fstat(self._number)):
@@ -307,7 +312,7 @@ class _BrokerLock:
 class _OwnLock:
     """A lock file of kafkalog's in a directory that no broker locks, held while entered.
 
-    No broker reads its name, should the directory come to be in a log directory while it is there.
+    No broker reads its name, should the directory be moved into a log directory meanwhile.
     """
 
     def __init__(self, directory: str, disk: Disk) -> None:
@@ -327,13 +332,14 @@ class _OwnLock:
                 if self._is_there():
                     return
                 os.close(self._number)
-        raise LockedError("held by one process after another; run the same command again", path=self._path)
+        raise LockedError("is held by one process after another; run the same command again", path=self._path)
 
     def __exit__(self, *error: object) -> None:
         try:
             with suppress(WriteError), self._disk.within(self._trusted):
                 if self._is_there():
-                    self._disk.unlink(self._path)  # first: who opens it now finds that it has no name, and tries again
+                    # First: a process that opens it now finds that it has no name, and tries again.
+                    self._disk.unlink(self._path)
         finally:
             os.close(self._number)
 
@@ -348,7 +354,7 @@ class _OwnLock:
         except WriteError as error:
             if error.errno not in {errno.EEXIST, errno.ENOENT}:
                 raise AccessError(
-                    f"cannot be made ({error.message}), and without a lock two runs of kafkalog could mix; run this as "
+                    f"{error.message}, and without it two runs of kafkalog could change the same files; run this as "
                     "the owner of the directory, or as root",
                     path=self._path,
                 ) from error
@@ -359,7 +365,7 @@ class _OwnLock:
 
 
 def _is_alone(number: int) -> bool:
-    """Whether no other process has an open file open: only then the system gives a lease for writing."""
+    """Whether no other process has the file open: only then Linux grants a write lease (`F_SETLEASE`)."""
     try:
         fcntl.fcntl(number, fcntl.F_SETLEASE, fcntl.F_WRLCK)
     except OSError as error:
@@ -371,7 +377,7 @@ def _is_alone(number: int) -> bool:
 
 
 def _locked(trusted: TrustedDirectories, path: str) -> int:
-    """An open file whose lock is held."""
+    """Return the descriptor of a file whose lock this process now holds. Raises LockedError or AccessError."""
     number = _opened(trusted, path)
     try:
         fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB)

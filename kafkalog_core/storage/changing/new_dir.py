@@ -1,6 +1,6 @@
-"""A new directory tree that is there whole or not at all: made under another name, brought to the disk, then renamed.
+"""A new directory tree that appears whole or not at all: written under another name, fsynced, then renamed.
 
-What is written this way replaces nothing, so that there is no journal: who does not want it any more removes it.
+It replaces nothing, so it needs no journal: to undo it, delete the directory.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from kafkalog_core.errors import NotFoundError, RefusedError, StorageError
 from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.space import broker_files_around, free_bytes
 from kafkalog_core.storage.changing.writer import WriteError
+from kafkalog_core.storage.source import may
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,7 +34,7 @@ _MAY_ENTER: Final = 0o700
 
 
 def new_dir_problem(path: str, needs_bytes: int = 0) -> str | None:
-    """Why a new directory cannot be made there, a sentence without its point; null: it can, as far as stats tell."""
+    """Return why a new directory cannot be made there, as a clause; None: it can, as far as file metadata shows."""
     return next(_problems(os.path.abspath(path), needs_bytes), None)
 
 
@@ -46,14 +47,14 @@ def _problems(path: str, needs_bytes: int) -> Iterator[str]:
         yield from _taken(path)
     for suffix in (_SUFFIX, _PARTS):
         if os.path.lexists(path + suffix):
-            yield f"{path}{suffix} was left by a run that was interrupted; remove it (rm -r) first"
+            yield f"{path}{suffix} was left by a run that was interrupted; delete it first (rm -r)"
     around = broker_files_around(os.path.realpath(parent))
     if around is not None:
-        yield f"it would be among a broker's files, in {around}; name a directory elsewhere"
+        yield f"it would be in a broker's directory, {around}; name a directory elsewhere"
     if os.statvfs(parent).f_flag & os.ST_RDONLY:
         yield f"the file system of {parent} is mounted read-only"
-    if not os.access(parent, os.W_OK | os.X_OK):
-        yield f"no permission to make a directory in {parent}"
+    if not may(parent, os.W_OK | os.X_OK):
+        yield f"no permission to create a directory in {parent}"
     free = free_bytes(parent)
     if needs_bytes > free:
         yield (
@@ -64,20 +65,20 @@ def _problems(path: str, needs_bytes: int) -> Iterator[str]:
 
 def _taken(path: str) -> Iterator[str]:
     if os.path.islink(path) or not os.path.isdir(path):
-        yield "there is a file or link of this name; name a directory that is not there yet"
+        yield "there is a file or link of this name; name a directory that does not exist yet"
     elif os.listdir(path):
-        yield "it is there and not empty; name a directory that is not there yet"
+        yield "it exists and is not empty; name a directory that does not exist yet"
     elif os.path.ismount(path):
-        yield "it is a mount point, which nothing can take the place of; name a directory in it"
+        yield "it is a mount point, which cannot be replaced; name a directory in it"
 
 
 class NewTree:
-    """A directory tree in the making.
+    """A directory tree that is being written.
 
     Args:
-        home: where it is made.
-        disk: the door.
-        like: directory whose owner the new files get, as far as this process may give it, and whose permissions.
+        home: path of its directory.
+        disk: performs the steps.
+        like: directory whose owner and permissions the new files get, as far as this process may set them.
     """
 
     def __init__(self, home: str, *, disk: Disk, like: str) -> None:
@@ -90,47 +91,47 @@ class NewTree:
         self._files: dict[str, NewFile] = {}
         self._directories: list[str] = []
 
-    # --- what goes in -------------------------------------------------------------------------------------------------
+    # --- content ------------------------------------------------------------------------------------------------------
     def make_home(self) -> None:
-        """Make the tree's own directory. Raises WriteError."""
+        """Create the tree's own directory. Raises WriteError."""
         self._disk.make_directory(self.home, self._of_directories)
         self._directories.append(self.home)
 
     def directory(self, name: str) -> None:
-        """Make a directory in it. Raises WriteError."""
+        """Create a directory in it. Raises WriteError."""
         self._make(self._inside(name))
 
     def begin(self, name: str) -> NewFile:
-        """A new file to be written piece by piece, until `end`. Raises WriteError."""
+        """Create a file that is written piece by piece until `end`. Raises WriteError."""
         path = self._inside(name)
         file = self._disk.new_file(path)
         self._files[path] = file
         return file
 
     def end(self, file: NewFile, *, mtime_ns: int | None = None) -> None:
-        """Bring a file to the disk that is complete, and read it back. Raises WriteError."""
+        """Fsync a file that is complete, and read it back. Raises WriteError."""
         file.finish(self._of_files, mtime_ns)
 
     @contextmanager
     def file(self, name: str, *, mtime_ns: int | None = None) -> Iterator[NewFile]:
-        """Both: a new file that is written while entered. Raises WriteError."""
+        """Yield a new file that is complete when the context ends. Raises WriteError."""
         file = self.begin(name)
         yield file
         self.end(file, mtime_ns=mtime_ns)
 
     def add(self, name: str, content: bytes | Iterable[bytes], *, mtime_ns: int | None = None) -> None:
-        """A file with this content. Raises WriteError."""
+        """Write a file with this content. Raises WriteError."""
         with self.file(name, mtime_ns=mtime_ns) as file:
             for piece in (content,) if isinstance(content, bytes) else content:
                 file.write(piece)
 
     def sync(self) -> None:
-        """Bring all names in it to the disk. Raises WriteError."""
+        """Fsync all names in it. Raises WriteError."""
         for directory in reversed(self._directories):
             self._disk.sync_directory(directory)
 
     def discard(self) -> None:
-        """Take away what is there, as far as that can be done."""
+        """Delete all that was written, as far as possible."""
         for path, file in reversed(self._files.items()):
             file.close()
             with suppress(StorageError):
@@ -143,7 +144,7 @@ class NewTree:
     def _inside(self, name: str) -> str:
         parts = name.split("/")
         if not all(parts) or {".", ".."} & {*parts}:
-            raise NotFoundError(f"{name!r} is no place in a new directory", path=self.home)
+            raise NotFoundError(f"{name!r} is not a valid path in a new directory", path=self.home)
         return f"{self.home}/{name}"
 
     def _make(self, path: str) -> None:
@@ -152,13 +153,13 @@ class NewTree:
 
 
 class NewDir(NewTree):
-    """A directory tree that is there whole or not at all. Entered, it takes everything away that is not committed.
+    """A directory tree that appears whole or not at all. Leaving the context without a commit deletes it.
 
     Args:
-        path: of the directory; it must not be there, or be empty.
+        path: path of the directory; it must not exist, or be empty.
         disk: see `NewTree`.
         like: see `NewTree`.
-        needs_bytes: room that is needed at least.
+        needs_bytes: space that is needed at least, in bytes.
     """
 
     def __init__(self, path: str, *, disk: Disk, like: str, needs_bytes: int = 0) -> None:
@@ -188,34 +189,37 @@ class NewDir(NewTree):
             _remove_all(self._disk, self.home)
         self.discard()
 
-    # --- what other processes make ------------------------------------------------------------------------------------
+    # --- written by other processes -----------------------------------------------------------------------------------
     def task_attempts(self) -> TaskAttempts:
-        """Where others make directories of it, each by itself, for `adopt`. Raises WriteError."""
+        """Return where worker processes write directories of it, each by itself, for `adopt`. Raises WriteError."""
         if self._parts is None:
             self._parts = self.path + _PARTS
             self._disk.make_directory(self._parts, self._of_directories)
         return TaskAttempts(path=self._parts, like=self._like)
 
     def adopt(self, home: str, name: str) -> None:
-        """Take over a directory that was made among the parts. Raises WriteError."""
+        """Move a directory that an attempt has written into the tree. Raises WriteError."""
         path = self._inside(name)
         self._has_adopted = True
         self._disk.rename(f"{home}/{name}", path)
         self._directories.append(path)
 
     def commit(self) -> None:
-        """Bring all names to the disk, then give the directory its own: from here on it is there. Raises WriteError."""
+        """Fsync all names, then rename the directory to its own name: it exists from here on. Raises WriteError."""
         self.sync()
         self._disk.rename(self.home, self.path)
         self._is_committed = True
         self._disk.sync_directory(os.path.dirname(self.path))
 
     def _end_parts(self) -> None:
-        """Take away what nobody adopted: of workers that died or came too late. Who is still at work finds no place."""
+        """Delete what was not adopted: of workers that died or were too late.
+
+        A worker still at work finds no directory.
+        """
         if self._parts is None:
             return
         ended = self.path + _ENDED_PARTS
-        _remove_all(self._disk, ended)  # where an earlier run could not take all of it away
+        _remove_all(self._disk, ended)  # if an earlier run could not delete all of it
         with suppress(StorageError):
             self._disk.rename(self._parts, ended)
         for path in (ended, self._parts):
@@ -224,10 +228,10 @@ class NewDir(NewTree):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskAttempts:
-    """A place where several processes make parts of a new directory, none of which meets another.
+    """A directory in which several processes write parts of a new directory, each attempt in its own directory.
 
     Args:
-        path: of a directory.
+        path: path of the directory.
         like: see `NewTree`.
     """
 
@@ -236,7 +240,7 @@ class TaskAttempts:
 
     @contextmanager
     def tree(self, name: str, disk: Disk) -> Iterator[NewTree]:
-        """A tree of this attempt alone, which is taken away again if it fails. Raises WriteError."""
+        """Yield the tree of one attempt, which is deleted if it fails. Raises WriteError."""
         tree = self._begun(name, disk)
         try:
             yield tree
@@ -258,7 +262,7 @@ class TaskAttempts:
 
 
 def _remove_all(disk: Disk, path: str) -> None:
-    """Take a directory away with all that is in it, as far as that can be done."""
+    """Delete a directory with all its content, as far as possible."""
     for place, directories, files in os.walk(path, topdown=False):
         for step, names in ((disk.unlink, files), (disk.remove_directory, directories)):
             for name in names:
@@ -269,7 +273,7 @@ def _remove_all(disk: Disk, path: str) -> None:
 
 
 def _own(attributes: Attributes) -> Attributes:
-    """With an owner that this process may give: root any, others themselves."""
+    """Return attributes with an owner that this process may set: root any, other users themselves."""
     if os.geteuid() == _SUPERUSER:
         return attributes
     is_group_free = attributes.gid in {os.getegid(), *os.getgroups()}

@@ -1,19 +1,19 @@
-"""Which part of a run is taken back where some of its files cannot be: what is left must be a directory that agrees.
+"""Which entries of a run are left when not all of them can be undone, so that the files still agree with each other.
 
-A saved file may be damaged, or a file may have changed since. What belongs together is then left as it is together:
+A saved file may be damaged, or a file may have changed since. Files that belong together are then left together:
 
-- A log that is cut, replaced or made, and every other file of its partition: old indexes, snapshots and leader epochs
-  disagree with a log that is not the old one.
-- Segments that were deleted whole come back as far as they follow on the log that is there, so that no gap is made:
-  where the start of a log was deleted, those after the last one that cannot come back; where its end was, those before
-  the first one. Snapshots beyond them are left too, leader epochs beyond them come back: a start removes them. Where no
-  log comes back, the partition is left.
-- Indexes of a segment whose log the run did not change are those of this segment alone, and a snapshot is of nothing
+- A log that is truncated, replaced or created, and every other file of its partition: old indexes, snapshots and leader
+  epochs disagree with a log that is not the old one.
+- Segments that were deleted whole are restored as far as they follow on the existing log, so that there is no gap: if
+  the start of a log was deleted, those after the last one that cannot be restored; if its end was deleted, those before
+  the first one. Snapshots beyond them are left too. Leader epochs beyond them are restored, because a start removes
+  them. If no log is restored, the partition is left.
+- Indexes of a segment whose log the run did not change belong to this segment alone, and a snapshot belongs to nothing
   else: a start that finds none replays the log.
-- Checkpoints at the top of the log directory are of all partitions: they come back when every partition does. The log
-  start offsets are the exception. The old ones are never above the new ones, and segments that come back need them, as
-  a start deletes what is below: where they cannot come back, no deleted segment does.
-- The clean shutdown file comes back only with everything else: it would keep a start from recovering the rest.
+- Checkpoints at the top of the log directory belong to all partitions: they are restored when every partition is. The
+  log start offsets are the exception. The old ones are never above the new ones, and restored segments need them,
+  because a start deletes what is below: if they cannot be restored, no deleted segment is.
+- The clean shutdown file is restored only with everything else: it would keep a start from recovering the rest.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _NO_OFFSET: Final = 2**63
 _OF_LOG: Final = "belongs to a log that is left as it is"
 _GAP: Final = "would be separated from the log by a segment that cannot be put back"
 _BELOW: Final = f"a start would delete it again, as {_STARTS} cannot be put back"
-_OF_ALL: Final = "is of the whole log directory, of which other files are left as they are"
+_OF_ALL: Final = "belongs to the whole log directory, of which other files are left as they are"
 
 
 def left_out(journal: Journal, problems: Mapping[int, str]) -> dict[int, str]:
-    """Return the entries of a run that are not taken back, by their numbers, each with the reason.
+    """Return the entries of a run that are not undone, by number, each with the reason.
 
     Args:
-        journal: of the run.
-        problems: why the files of some entries cannot be put back, by number.
+        journal: the run.
+        problems: why the files of some entries cannot be restored, by number.
     """
     left: dict[int, str] = {}
     top: list[JournalEntry] = []
@@ -77,7 +77,7 @@ def left_out(journal: Journal, problems: Mapping[int, str]) -> dict[int, str]:
 def _left_in_partition(
     entries: Sequence[JournalEntry], problems: Mapping[int, str], bases: Sequence[int], *, has_starts: bool
 ) -> dict[int, str]:
-    """The entries of a partition that are left; `bases`: of the logs that are there now."""
+    """Return the entries of a partition that are left; `bases` are the base offsets of the existing logs."""
     logs = {base: entry for entry in entries if (base := _base_of(entry, ".log")) is not None}
     if not has_starts and any(entry.kind == "remove" for entry in logs.values()):
         return {entry.number: problems.get(entry.number, _BELOW) for entry in entries}
@@ -104,7 +104,7 @@ def _behind_a_gap(
     bases: Sequence[int],
     left: Mapping[int, str],
 ) -> dict[int, str]:
-    """What is left of deleted segments some of which are `gone`; all of the partition where no log would come back."""
+    """Return what is left of deleted segments of which some are `gone`; everything if no log would be restored."""
     deleted = {base for base in logs if _is_deleted_whole(base, entries)}
     first, last = min(gone), max(gone)
     if bases and last < bases[0]:
@@ -126,14 +126,14 @@ def _behind_a_gap(
 
 
 def _is_deleted_whole(base: int, entries: Sequence[JournalEntry]) -> bool:
-    """Whether the run deleted the log of a segment and all its indexes, and not in favour of another segment."""
+    """Whether the run deleted the log of a segment and all its indexes, and did not replace it by another segment."""
     of_segment = [entry for entry in entries if _base_of(entry) == base]
     has_log = any(entry.path.endswith(".log") for entry in of_segment)
     return has_log and all(entry.kind == "remove" and entry.swap is None for entry in of_segment)
 
 
 def _base_of(entry: JournalEntry, suffix: str | None = None) -> int | None:
-    """The base offset of the segment that a file is of; None: of none, or another suffix."""
+    """Return the base offset of a file's segment; None: it belongs to no segment, or has another suffix."""
     match = _SEGMENT_FILE.fullmatch(os.path.basename(entry.path))
     return None if match is None or suffix not in {None, match[2]} else int(match[1])
 

@@ -1,4 +1,4 @@
-"""Whether changes may be made at all: told by stats, before the first write."""
+"""Whether changes can be made at all, by permissions and free space: checked before the first write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.storage.changing.changes import grouped, makes_way
 from kafkalog_core.storage.logdir import holds_segments, is_broker_dir
 from kafkalog_core.storage.partition import partition_name
-from kafkalog_core.storage.source import open_error
+from kafkalog_core.storage.source import may, open_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -40,7 +40,7 @@ _SUPERUSER: Final = 0
 def write_problems(changes: Iterable[Change]) -> Iterator[str]:
     """Yield why some changes may not be made, a sentence each; each directory and each owner once.
 
-    Raises NotFoundError or AccessError for a file or directory that has gone since the changes were planned.
+    Raises NotFoundError or AccessError if a file or directory was deleted since the changes were planned.
     """
     seen: set[object] = set()
     for change in changes:
@@ -56,18 +56,18 @@ def write_problems(changes: Iterable[Change]) -> Iterator[str]:
 
 
 def place_problem(directory: str) -> str | None:
-    """Return why a directory, which need not exist yet, may not take a journal; None: it may.
+    """Return why a directory, which need not exist yet, cannot hold a journal; None: it can.
 
-    A directory at the top of a log directory stops a broker, and one in a partition is what we have without this.
+    A directory at the top of a log directory stops a broker, and a partition directory is the default place.
     """
     if broker_files_around(os.path.realpath(directory)) is not None:
-        return f"{directory}: is among a broker's files, where the undo journal is without --undo-to; name another"
+        return f"{directory}: is in a broker's directory, where the journal is by default; name another directory"
     there = existing_directory(directory)
     return _directory_problem(there) if os.path.isdir(there) else f"{there}: is not a directory; name another"
 
 
 def broker_files_around(directory: str) -> str | None:
-    """The log or partition directory that a real path is, or is somewhere in; null: none."""
+    """Return the log directory or partition directory that a real path is, or is somewhere in; None: there is none."""
     while not (is_broker_dir(directory) or (partition_name(directory).is_partition and holds_segments(directory))):
         if directory == os.path.dirname(directory):
             return None
@@ -78,35 +78,38 @@ def broker_files_around(directory: str) -> str | None:
 def _directory_problem(directory: str) -> str | None:
     try:
         flags = os.statvfs(directory).f_flag
-    except OSError as error:  # it has gone since the plan was made
+    except OSError as error:  # it was deleted since the plan was made
         raise open_error(directory, error) from error
     if flags & os.ST_RDONLY:
         return f"{directory}: its file system is mounted read-only"
-    if not os.access(directory, os.W_OK | os.X_OK):
-        return f"{directory}: no permission to make files in it; run this as its owner, or as root"
+    if not may(directory, os.W_OK | os.X_OK):
+        return f"{directory}: no permission to create files in it; run this as its owner, or as root"
     return None
 
 
 def _owner_problem(path: str) -> tuple[object, str | None]:
-    """New files get the owner of what they replace, else that of the files beside them; only root may give any."""
+    """Return a key and the problem of a file whose owner this user cannot set.
+
+    New files get the owner of the file that they replace, or that of the files next to them; only root may set any.
+    """
     try:
         status = os.stat(path)
-    except OSError as error:  # it has gone since the plan was made
+    except OSError as error:  # it was deleted since the plan was made
         raise open_error(path, error) from error
     user = os.geteuid()
     groups = {os.getegid(), *os.getgroups()}
     if user == _SUPERUSER or (status.st_uid == user and status.st_gid in groups):
         return None, None
     problem = (
-        f"{path}: belongs to user {status.st_uid}, group {status.st_gid}, and what is written in its place would not "
+        f"{path}: belongs to user {status.st_uid}, group {status.st_gid}, but a new file of this user would not "
         "(a broker that cannot open it takes the directory offline); run this as that user, or as root"
     )
     return (status.st_uid, status.st_gid), problem
 
 
 def _file_problem(change: Change) -> str | None:
-    if change.kind == "cut" and not os.access(change.path, os.W_OK):
-        return f"{change.path}: no permission to cut it; run this as its owner, or as root"
+    if change.kind == "cut" and not may(change.path, os.W_OK):
+        return f"{change.path}: no permission to truncate it; run this as its owner, or as root"
     return None
 
 
@@ -115,12 +118,12 @@ _STAT_BLOCK_BYTES: Final = 512
 _INTENT_BYTES: Final = 2 * 1024
 """The size of one change in the intent, which is written a second time when the run is complete."""
 POINTER_BYTES: Final = 2 * _BLOCK_BYTES
-"""A directory and a file in it."""
+"""The size of a pointer: a directory and a file in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """One file system: a directory on it, the most that is needed on it at a time, and what is free."""
+    """One file system: a directory on it, the largest number of bytes needed at a time, and the free bytes."""
 
     path: str
     needed_bytes: int
@@ -128,15 +131,15 @@ class Space:
 
     @property
     def is_enough(self) -> bool:
-        """Whether it fits."""
+        """Whether the needed bytes are free."""
         return self.needed_bytes <= self.free_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A file that is written in a directory, and what it frees when it, and all of its group, is there.
+    """A file that is written in a directory, and the bytes that it frees when it and its group are written.
 
-    `frees_first`: the files of the group make way for their successors, see `changes.grouped`.
+    `frees_first`: the old files of the group are deleted before the new ones are written, see `changes.grouped`.
     """
 
     directory: str
@@ -154,16 +157,16 @@ def spaces_for(
     is_other_device: bool = False,
     allows_direct: bool = True,
 ) -> tuple[Space, ...]:
-    """What each file system needs for changes and their journal; empty where nothing is to be done.
+    """Return what each file system needs for changes and their journal; empty if there are no changes.
 
     Args:
         changes: in their order.
-        undo_to: directory of the journal, which need not be there yet; `None`: next to the files.
+        undo_to: directory of the journal, which need not exist yet; None: next to the files.
         keeps_old: whether the journal keeps old content.
-        is_other_device: assume that the journal is on a file system that holds none of the files, and leave that file
-            system out; `undo_to` has no influence then.
-        allows_direct: of a run that keeps nothing: whether changes can be made ahead of its intent, which they are only
-            where all files are on one file system.
+        is_other_device: assume that the journal is on a file system that holds none of the files, and leave that one
+            out; `undo_to` has no influence then.
+        allows_direct: for a run that keeps nothing: whether changes can be made directly, before its intent is written;
+            they can only if all files are on one file system.
     """
     if not changes:
         return ()
@@ -189,7 +192,7 @@ def spaces_for(
 
 
 def spaces_of(moves: Sequence[Move]) -> tuple[Space, ...]:
-    """What each file system needs for files that are written one after another, each freeing what it replaces."""
+    """Return what each file system needs for files that are written one by one, each freeing what it replaces."""
     places: dict[int, str] = {}
     peaks: dict[int, int] = {}
     used: dict[int, int] = {}
@@ -209,22 +212,22 @@ def spaces_of(moves: Sequence[Move]) -> tuple[Space, ...]:
 
 
 def direct_count(changes: Sequence[Change], free: int) -> int:
-    """Return how many of the first changes are made before the intent of a run that keeps nothing is written.
+    """Return how many of the first changes of a run that keeps nothing are made before its intent is written.
 
-    The fewest after which there is room for all that is staged for the others; 0 where no number is enough.
+    It is the smallest number after which the rest can be staged; 0 if no number is enough.
     """
     return next((count for count, needed in _made_or_staged(changes) if needed <= free), 0)
 
 
 def free_bytes(path: str) -> int:
-    """What this process may still write to the file system of a directory."""
+    """Return the number of bytes that this process may still write to the file system of a directory."""
     status = os.statvfs(path)
     blocks = status.f_bfree if os.geteuid() == _SUPERUSER else status.f_bavail
     return blocks * status.f_frsize
 
 
 def freed_bytes(change: Change) -> int:
-    """What a change gives back to the file system once it is made, as far as that is certain."""
+    """Return the number of bytes that a change frees for certain once it is made."""
     try:
         status = os.lstat(change.path)
     except OSError:
@@ -236,7 +239,7 @@ def freed_bytes(change: Change) -> int:
 
 
 def existing_directory(path: str) -> str:
-    """A directory, or where it is not there yet the nearest one above it."""
+    """Return a directory, or the nearest existing one above it."""
     while not os.path.lexists(path):
         path = os.path.dirname(path)
     return path
@@ -262,17 +265,20 @@ def _device(path: str) -> int:
 
 
 def _staged(changes: Iterable[Change]) -> int:
-    """All new content, and the tails of cuts."""
+    """Return the size of all new content and of the tails of truncations."""
     return sum(rounded(_tail(change) if change.kind == "cut" else change.size_bytes or 0) for change in changes)
 
 
 def _saved(changes: Iterable[Change]) -> int:
-    """What goes away, whole."""
+    """Return the size of the old content that is deleted or replaced."""
     return sum(rounded(change.before.size_bytes) for change in changes if change.before and change.kind != "cut")
 
 
 def _intent(changes: Sequence[Change], *, is_inline: bool) -> int:
-    """The intent; `is_inline`: it holds the old content of files at the top of a log directory, as base64."""
+    """Return the size of the intent.
+
+    `is_inline`: it holds the old content of files at the top of a log directory, in base64.
+    """
     inline = 0
     if is_inline:
         at_top = (each for each in changes if each.before and is_broker_dir(os.path.dirname(each.path)))
@@ -281,15 +287,14 @@ def _intent(changes: Sequence[Change], *, is_inline: bool) -> int:
 
 
 def _directories(changes: Iterable[Change]) -> int:
-    """The directories of a journal next to the files."""
+    """Return the size of the journal's directories next to the files."""
     return _BLOCK_BYTES * len({os.path.dirname(change.path) for change in changes})
 
 
 def _made_or_staged(changes: Sequence[Change]) -> Iterator[tuple[int, int]]:
-    """For 0 and more first changes that are made ahead: how many, and the most that these and the others need.
+    """Yield, for each number of first changes that are made directly, the number and the peak of bytes of all changes.
 
-    The others are staged together, and their intent is written once. Parts of a replacement of segments are always
-    staged.
+    The others are staged together, and their intent is written once. Parts of a segment replacement are always staged.
     """
     directories, seen = [0], set[str]()
     for change in reversed(changes):
@@ -314,9 +319,9 @@ def _least_staged(changes: Sequence[Change], *, allows_direct: bool) -> int:
 
 
 def _peak_of_moves(changes: Iterable[Change]) -> int:
-    """The most that is used at a time where each new file comes here just before it takes the old one's place.
+    """Return the peak of bytes if each new file is copied here just before it replaces the old one.
 
-    The pointer to the journal takes room that is left over.
+    The pointer to the journal uses space that is left over.
     """
     used = peak = 0
     for group in grouped(changes):
@@ -326,17 +331,17 @@ def _peak_of_moves(changes: Iterable[Change]) -> int:
 
 
 def _peak(group: Sequence[Change]) -> int:
-    """The most that the changes of one group need at a time.
+    """Return the peak of bytes that the changes of one group need.
 
-    The new files of a replacement of segments all come before the first old one is deleted, while the indexes of a
-    segment make way first where they have to.
+    The new files of a segment replacement are all written before the first old one is deleted, while the old indexes of
+    a segment are deleted first if necessary.
     """
     written, freed = sum(map(_written, group)), sum(map(freed_bytes, group))
     return max(0, written - freed) if makes_way(group) else written
 
 
 def _written(change: Change) -> int:
-    """What a new file takes."""
+    """Return the size of the new file of a change."""
     return 0 if change.kind == "cut" else rounded(change.size_bytes or 0)
 
 
@@ -345,5 +350,5 @@ def _tail(change: Change) -> int:
 
 
 def rounded(size_bytes: int) -> int:
-    """A size in whole blocks of a file system."""
+    """Return a size in whole blocks of a file system."""
     return -(-size_bytes // _BLOCK_BYTES) * _BLOCK_BYTES

@@ -1,6 +1,6 @@
-"""The first half of an apply: new content and old content are laid down in the journal, where no broker looks.
+"""The first half of an apply: new content and old content are written into the journal, which no broker reads.
 
-Nothing that a broker reads has changed when this is done, and if it cannot be done all of it is taken away again.
+A broker sees no change when this is done. If it fails, all of it is deleted.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ __all__ = ["ContentStage", "JournalStage", "make_directly"]
 
 
 _SPARE_BYTES: Final = 64 * 1024 * 1024
-"""With this much free, a file that leads to a journal elsewhere takes no room that the changes need."""
+"""With this many free bytes, the changes do not need the space of a pointer to a journal elsewhere."""
 _OWNER_ONLY: Final = 0o700
-"""Only users who can read the files may read the journal."""
+"""Permissions of a directory of journals: only users who can read the files may read the journal."""
 
 
 class JournalStage(DryRunStage):
     """A `Stage` that writes.
 
     Args:
-        layout: where the journal goes.
-        disk: the door.
-        command: what the run is called in the journal.
-        created_ms: the time of the run.
-        root: the root of the plan.
+        layout: where the journal is.
+        disk: performs the steps.
+        command: name of the run's command in the journal.
+        created_ms: time of the run, in ms since 1970.
+        root: absolute path of the directory that the plan is for.
         is_log_dir: whether that is a log directory.
-        trusted: the directories that all files are reached from.
-        keeps_old: whether old content is kept, so that the run can be taken back.
+        trusted: the directories from which all files are reached.
+        keeps_old: whether old content is kept, so that the run can be undone.
 
-    `journal` is what it will be, without entries.
+    Its attribute `journal` is the journal, without entries.
     """
 
     def __init__(
@@ -100,7 +100,10 @@ class JournalStage(DryRunStage):
         )
 
     def prepare(self) -> Journal:
-        """Bring what was staged and the intent to the disk: from now on the changes can be made, and taken back."""
+        """Fsync the staged files and the intent.
+
+        Return the journal: from here on the changes can be made and undone.
+        """
         entries = tuple(self._entries)
         known = logs_of_derived((change.path for change in self.changes), self._trusted)
         made = [change.path for change in self.changes if change.size_bytes is not None]
@@ -117,7 +120,7 @@ class JournalStage(DryRunStage):
         return write_intent(self._disk, journal, "prepared", like)
 
     def discard(self) -> None:
-        """Take away what was staged, as far as that can be done."""
+        """Delete what was staged, as far as possible."""
         intent = self._layout.intent
         is_own = self._layout.place != "elsewhere" or os.path.dirname(intent) in self._made_directories
         made = [*self._made, f"{intent}.tmp", intent] if is_own else self._made
@@ -196,7 +199,7 @@ class JournalStage(DryRunStage):
         directory = self._directory_for(change.path)
         if change.kind == "cut":
             if directory is None:
-                raise RefusedError("a file at the top of a log directory is replaced, not cut", path=change.path)
+                raise RefusedError("a file at the top of a log directory is replaced, not truncated", path=change.path)
             tail = pieces(change.path, change.size_bytes or 0, change.before.size_bytes, trusted=self._trusted)
             return replace(entry, saved="tail", saved_sha256=self._save(entry, change, "tail", tail))
         if directory is None:
@@ -220,7 +223,7 @@ class JournalStage(DryRunStage):
 
     # --- directories --------------------------------------------------------------------------------------------------
     def _directory_for(self, path: str) -> str | None:
-        """The journal's directory for a file, made where it is not there."""
+        """Return the journal's directory for a file, which is created if it does not exist."""
         directory = self._layout.directory(path)
         if directory is not None and directory not in self._made_directories:
             around = os.path.dirname(directory)
@@ -243,23 +246,23 @@ class JournalStage(DryRunStage):
         return directory
 
     def _sync_directories(self) -> None:
-        """Fsync every directory that was made, and its name."""
+        """Fsync every directory that was created, and its name."""
         for directory in self._made_directories:
             self._disk.sync_directory(directory)
             self._disk.sync_directory(os.path.dirname(directory))
 
     def _is_beside(self, path: str) -> bool:
-        """Whether the journal is on the file system of a file, which then takes its attributes too."""
+        """Whether the journal is on the file system of a file; its copy then gets the file's attributes too."""
         directory = self._layout.directory(path) or self._layout.home
         return self._trusted.device(directory) == self._trusted.device(os.path.dirname(path))
 
     def _like_of_home(self) -> Attributes:
-        """Attributes of the files of the journal itself: whoever owns the directory may read and delete them."""
+        """Return the attributes of the journal's own files: the owner of the directory may read and delete them."""
         attributes = Attributes.of(self._layout.home, self._trusted)
         return Attributes(uid=attributes.uid, gid=attributes.gid, mode=0o600 | attributes.mode & 0o044)
 
     def _make_home(self) -> None:
-        """The directory that takes a journal elsewhere, and those above it, where they are not there yet."""
+        """Create the directory of journals elsewhere, and those above it, if they do not exist."""
         missing = []
         path = self._layout.home
         while not self._trusted.exists(path):
@@ -296,22 +299,23 @@ class ContentStage:
         self.found[path] = (list(content), like, mtime_ns)
 
     def cut(self, path: str, size_bytes: int, *, why: str) -> None:
-        """Pass over a cut: the file has the content."""
+        """Ignore a truncation: the file holds its content."""
 
     def remove(self, path: str, *, why: str, swap: int | None = None) -> None:
-        """Pass over a deletion."""
+        """Ignore a deletion."""
 
 
 def make_directly(disk: Disk, run: str, changes: Sequence[Change], contents: ContentStage) -> Iterator[Change]:
-    """Make changes one by one, and yield each before it is made. The directories are locked.
+    """Make changes one by one, without an intent, and yield each before it is made. The directories are locked.
 
     Args:
-        disk: the door.
-        run: the name of the run, which temporary files begin with.
-        changes: whole groups from the first change of the plan on, none of which is part of a replacement of segments.
+        disk: performs the steps.
+        run: name of the run, which temporary files begin with.
+        changes: whole groups from the first change of the plan on, none of them part of a segment replacement.
         contents: the new content of their files.
 
-    Raises RefusedError where a file is not the planned one, and WriteError.
+    Raises:
+        StorageError: a file is not the planned one (RefusedError), or the system refuses a step (WriteError).
     """
     number = 0
     for group in grouped(changes):
@@ -374,7 +378,7 @@ def _attributes(disk: Disk, change: Change, contents: ContentStage) -> Attribute
 
 
 def _content(disk: Disk, change: Change, contents: ContentStage) -> Content:
-    """New content; of a file with a second name, which keeps its bytes, the start: a shorter copy takes its place."""
+    """Return new content; for a file with another hard link, which keeps its bytes, the bytes of the shorter copy."""
     found = contents.found.get(change.path)
     if found is not None:
         return found

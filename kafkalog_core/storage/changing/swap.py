@@ -1,28 +1,29 @@
-"""One segment in the place of several, or several in that of one: at once, by the protocol that brokers have for it.
+"""One segment in place of several, or several in place of one: at once, by the protocol of the broker's own cleaner.
 
-A cleaner makes one segment of a group, and a broker may be started, by mistake or by a watchdog, between any two of our
-steps. Were the files replaced one by one, it would find indexes of another log, offsets twice, or records gone. So the
-new files come beside the old ones under the names that every start looks for (`LogLoader`, spec of the start: sweep and
-swap completion), and each step leaves what a start makes whole by itself:
+A cleaner writes one segment for a group of segments, and a broker may be started, by mistake or by a watchdog, between
+any two steps of kafkalog. If the files were replaced one by one, it would find indexes of another log, offsets twice,
+or records missing. So the new files are written next to the old ones under the names that every start looks for
+(`LogLoader.removeTempFilesAndCollectSwapFiles`), and each step leaves files that a start completes by itself:
 
-1. A guard, the empty file `<base>.log.cleaned`: as long as it is there a start throws away every `.swap` from this base
-   offset on (2.8 and later), and itself. What is there is the old log.
-2. The new files as second names `<base>.log.swap`, `.index.swap`, ... of what waits in the journal, the log first:
-   earlier releases know no guard, and take the first log that they find for the whole; they build its indexes anew.
-3. The guard goes: the one point of no return. From here on a start deletes what lies in the offsets of the `.swap` logs
-   and puts these in its place. What is there is the new log.
-4. The old files that have no successor go, and then each `.swap` takes its name, the log before its indexes: a start
-   puts index swaps without their log in place too, while a log swap without its index would get one of zeros.
+1. A guard, the empty file `<base>.log.cleaned`: while it exists, a start deletes every `.swap` from this base offset on
+   (2.8 and later), and the guard. The log is the old one.
+2. The new files as second names `<base>.log.swap`, `.index.swap`, ... of the staged files in the journal, the log
+   first: earlier releases do not know the guard, and take the first log that they find for the whole; they rebuild its
+   indexes.
+3. The guard is deleted: the one point of no return. From here on a start deletes the segments in the offset range of
+   the `.swap` logs and renames these. The log is the new one.
+4. The old files without a successor are deleted, and then each `.swap` is renamed, the log before its indexes: a start
+   renames index swaps without their log too, while a log swap without its index would get an index of zeros.
 
-All is brought to the disk between these steps. Where the log dir's start came in between, the next run of ours finds
-either side whole: the files tell which. Taking it back is the same with the old segments as the `.swap` files; producer
-snapshots, which no release swaps, follow behind.
+Everything is fsynced between these steps. If a broker has started in between, the next run of kafkalog finds either
+side whole, as the files show. An undo does the same with the old segments as the `.swap` files; producer snapshots,
+which no release swaps, follow after them.
 
-Some corners are those of the brokers' own cleaner. Where the new log is empty or ends below the last base offset of the
-old ones, a start between 3 and 4 leaves the old segments behind its end, with records that the replacement dropped.
+Some corner cases are those of the brokers' own cleaner. If the new log is empty or ends below the last base offset of
+the old ones, a start between 3 and 4 leaves the old segments after its end, with records that the replacement dropped.
 Releases before 3.9 complete a replacement without its indexes, so that these are not the planned ones then, and may
-leave index swaps behind, which later ones put in place. Every start that completes one also deletes the producer
-snapshot of the base offset, which is of no use to it.
+leave index swaps, which later releases rename. Every start that completes a replacement also deletes the producer
+snapshot of the base offset, which it does not need.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _SNAPSHOT: Final = ".snapshot"
 
 
 def in_groups(states: States) -> Iterator[tuple[bool, States]]:
-    """The changes of a run in their order, in groups (`changes.grouped`): whether one is a replacement, and its parts.
+    """Yield the changes of a run in groups (`changes.grouped`): whether one is a segment replacement, and its parts.
 
     Paths are relative to the root, which makes no difference to their groups.
     """
@@ -62,17 +63,17 @@ def in_groups(states: States) -> Iterator[tuple[bool, States]]:
 
 
 def swap_name(path: str) -> str:
-    """Return the name under which a file waits to take its place in a replacement."""
+    """Return the name of a file that is about to be renamed into place in a segment replacement."""
     return f"{path}{_SWAP}"
 
 
 class Replacement:
-    """The parts of one replacement.
+    """The parts of one segment replacement.
 
     Args:
-        disk: the door.
-        journal: what they are of.
-        steps: all of them, each with the state of its file.
+        disk: performs the steps.
+        journal: the run.
+        steps: all parts, each with the state of its file.
     """
 
     def __init__(self, disk: Disk, journal: Journal, steps: Sequence[tuple[JournalEntry, State]]) -> None:
@@ -88,19 +89,19 @@ class Replacement:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether some files are as before and others as afterwards; what a start has made again does not count."""
+        """Whether some files are as before and others as after; a file that a start has rebuilt does not count."""
         return len({state for _, state in self._known}) > 1
 
     @property
     def _is_old(self) -> bool:
-        """Whether no file tells that it is as afterwards."""
+        """Whether no file is as after the change."""
         return all(state == "before" for _, state in self._known)
 
-    # --- there --------------------------------------------------------------------------------------------------------
+    # --- forward ------------------------------------------------------------------------------------------------------
     def make(self) -> None:
-        """Put the new files in place of the old ones, or go on where an earlier run has stopped."""
+        """Put the new files in place of the old ones, or continue after an interrupted run."""
         new = sorted((entry for entry in self._entries if entry.after is not None), key=self._order)
-        waiting = [entry for entry in new if self._waits(entry)]  # without parts that are in place and stay as they are
+        waiting = [entry for entry in new if self._waits(entry)]  # without parts that are in place and do not change
         if self._is_old and (waiting or self._known):
             self._lay_down(waiting, is_back=False)
         for entry in self._entries:
@@ -112,7 +113,7 @@ class Replacement:
 
     # --- and back -----------------------------------------------------------------------------------------------------
     def take_back(self) -> None:
-        """Put the old files in place of the new ones, or go on where an earlier run has stopped."""
+        """Put the old files in place of the new ones, or continue after an interrupted run."""
         old = sorted((entry for entry in self._entries if entry.before is not None), key=self._order)
         swapped = [entry for entry in old if not entry.path.endswith(_SNAPSHOT)]
         if self._is_old and self._known:
@@ -133,12 +134,12 @@ class Replacement:
         self._put_in_place([entry for entry in old if entry.path.endswith(_SNAPSHOT)], is_back=True)
 
     def _made_again(self) -> list[JournalEntry]:
-        """The parts that a start has made again, which are neither the old nor the new ones."""
+        """Return the parts that a start has rebuilt, which are neither the old nor the new ones."""
         return [entry for entry in self._entries if self._states.get(entry.number) == "halfway"]
 
     def _withdraw(self) -> None:
-        """Take away what was laid down and never took a place; the guard first, if it has gone."""
-        swaps = [path for path in map(self._swap, self._entries) if self._trusted.exists(path)]
+        """Delete `.swap` files that were never renamed; the guard is written first if it is missing."""
+        swaps = [self._swap(entry) for entry in self._entries if self._has_swap(entry)]
         if swaps:
             self._set_guard()
             for path in swaps:
@@ -148,10 +149,17 @@ class Replacement:
             self._disk.unlink(self._guard)
             self._sync()
 
+    def _has_swap(self, entry: JournalEntry) -> bool:
+        """Whether the `.swap` of a file is of this run: that of a file which it deletes only as its other name."""
+        swap = self._swap(entry)
+        return self._trusted.exists(swap) and (
+            entry.after is not None or self._trusted.is_same(swap, self._path(entry))
+        )
+
     # --- steps --------------------------------------------------------------------------------------------------------
     def _lay_down(self, entries: Sequence[JournalEntry], *, is_back: bool) -> None:
-        """Steps 1 to 3."""
-        self._check_alone()
+        """Perform steps 1 to 3."""
+        self._check_alone(is_back=is_back)
         self._set_guard()
         for entry in entries:
             self._lay(entry, is_back=is_back)
@@ -160,7 +168,7 @@ class Replacement:
         self._sync()
 
     def _put_in_place(self, entries: Iterable[JournalEntry], *, is_back: bool) -> None:
-        """The end of step 4."""
+        """Perform the renames of step 4."""
         self._sync()
         wanted = "before" if is_back else "after"
         for entry in entries:
@@ -171,13 +179,13 @@ class Replacement:
                 self._lay(entry, is_back=is_back)
             path = self._path(entry)
             if self._trusted.exists(path) and self._trusted.is_same(swap, path):
-                self._disk.unlink(swap)  # it is there already: a rename among names of one file would leave both
+                self._disk.unlink(swap)  # it is in place already: a rename among names of one file would leave both
             else:
                 self._disk.rename(swap, path)
         self._sync()
 
     def _lay(self, entry: JournalEntry, *, is_back: bool) -> None:
-        """Make the `.swap` of a file: a second name of what the journal has, or a copy; the journal keeps its own."""
+        """Create the `.swap` of a file: a second name of the journal's file, or a copy; the journal keeps its own."""
         swap = self._swap(entry)
         self._take_away(swap)
         source = self._saved(entry) if is_back else self._staged(entry)
@@ -201,9 +209,10 @@ class Replacement:
             self._disk.write_file(self._guard, [], attributes, None)
             self._sync()
 
-    def _check_alone(self) -> None:
-        """Raises RefusedError where an unfinished replacement of somebody else would be mixed with this one."""
-        ours = {self._guard, *map(self._swap, self._entries)}
+    def _check_alone(self, *, is_back: bool) -> None:
+        """Raise RefusedError if an unfinished replacement of another program would be mixed with this one."""
+        made = self._entries if is_back else [entry for entry in self._entries if entry.after is not None]
+        ours = {self._guard, *map(self._swap, made)}
         for name in self._trusted.names(self._directory):
             path = f"{self._directory}/{name}"
             if name.endswith((_SWAP, _CLEANED)) and path not in ours:

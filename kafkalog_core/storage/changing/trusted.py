@@ -1,9 +1,9 @@
 """The directories that the user named, held open: every file that is changed is reached from one of them.
 
 The owner of a log directory can rename and link files in it at any moment, while kafkalog often runs as root. So
-kafkalog does not give a whole path to the system: it opens each directory below a named one by its own name relative to
-the one above (`openat` with `O_NOFOLLOW`), and the file relative to the last of them. It remembers a directory that it
-has opened by device and inode, and refuses another one in its place. Only the path that the user typed may lead through
+kafkalog does not pass a whole path to the system: it opens each directory below a named one by its own name relative to
+the one above (`openat` with `O_NOFOLLOW`), and the file relative to the last of them. It records each directory that it
+has opened by device and inode, and refuses another one in its place. Only the path that the user typed may contain
 links.
 """
 
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["ANYWHERE", "LinkError", "TrustedDirectories"]
 
 _KEPT_OPEN: Final = 64
-"""A log directory may have more partitions than a process may have open files."""
+"""The number of directories that are kept open.
+
+A log directory may have more partitions than a process may have open files.
+"""
 _DIRECTORY: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 
@@ -36,7 +39,7 @@ class LinkError(RefusedError):
     """A directory below a named one is a symbolic link; `target` is where it leads."""
 
     def __init__(self, path: str, target: str) -> None:
-        super().__init__(f"is a symbolic link to {target}, and a journal is not followed through links", path=path)
+        super().__init__(f"is a symbolic link to {target}, which is not followed for a journal", path=path)
         self.target = target
 
 
@@ -44,12 +47,13 @@ class TrustedDirectories:
     """Directories that the user named. Every path given to a method is absolute and without `.` and `..`.
 
     Args:
-        named: absolute paths; None: every directory of the system counts as named, for changes whose paths do not
-            come from a file.
-        follows_links: whether a link below a named directory is followed the first time, and from then on is that
-            directory: for changes that were planned from what the links led to.
+        named: absolute paths; None: every directory of the system counts as named, for changes whose paths do not come
+            from a file.
+        follows_links: whether a link below a named directory is followed the first time and from then on is that
+            directory: for changes that were planned through the links.
 
-    Raises NotFoundError or AccessError for a named directory that cannot be looked at.
+    Raises:
+        StorageError: a named directory does not exist (NotFoundError) or cannot be read (AccessError).
     """
 
     def __init__(self, named: Iterable[str] | None, *, follows_links: bool = False) -> None:
@@ -73,10 +77,10 @@ class TrustedDirectories:
 
     # --- where a path is ----------------------------------------------------------------------------------------------
     def at(self, path: str) -> tuple[str, int | None]:
-        """Name and directory (an open descriptor) of a file, for the `dir_fd` of system calls.
+        """Return name and directory (an open descriptor) of a file, for the `dir_fd` of system calls.
 
-        The descriptor is valid until some other directories were asked for. Raises LinkError, RefusedError,
-        NotFoundError or AccessError.
+        The descriptor is valid until other directories are asked for. Raises LinkError, RefusedError, NotFoundError or
+        AccessError.
         """
         try:
             return self._at(path)
@@ -84,18 +88,18 @@ class TrustedDirectories:
             raise open_error(path, error) from error
 
     def directory(self, path: str) -> int:
-        """An open descriptor of a directory. Raises as `at`."""
+        """Return an open descriptor of a directory. Raises as `at`."""
         try:
             return self._directory(path)
         except OSError as error:
             raise open_error(path, error) from error
 
     def open_directory(self, path: str) -> int:
-        """A descriptor of a directory that the caller closes. Raises OSError or RefusedError."""
+        """Return a descriptor of a directory that the caller closes. Raises OSError or RefusedError."""
         return os.open(path, _DIRECTORY) if self._is_anywhere else os.dup(self._directory(path))
 
     def open_anything(self, path: str) -> int:
-        """A descriptor of a regular file or a directory that the caller closes. Raises OSError or RefusedError."""
+        """Return a descriptor of a regular file or directory that the caller closes. Raises OSError or RefusedError."""
         if self._is_anywhere:
             return os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         status = self.status(path)
@@ -107,7 +111,7 @@ class TrustedDirectories:
         return os.open(name, AS_IT_IS, dir_fd=directory)
 
     def forget(self, path: str) -> None:
-        """Drop what is known of a directory that this process has removed."""
+        """Drop the descriptor and the identity of a directory that this process has removed."""
         self._known.pop(path, None)
         number = self._open.pop(path, None)
         if number is not None:
@@ -131,7 +135,7 @@ class TrustedDirectories:
         if self._known.setdefault(path, self._named.get(path, identity)) != identity:
             os.close(number)
             raise RefusedError(
-                "is another directory now than a moment ago: another process is changing it; stop it and run the "
+                "has just been replaced by another directory; stop the process that did so and run the "
                 "same command again",
                 path=path,
             )
@@ -145,7 +149,7 @@ class TrustedDirectories:
             return os.open(path, _DIRECTORY)
         if not self.holds(path) or os.path.normpath(path) != path or path == os.path.dirname(path):
             raise RefusedError(
-                "is outside of the directories that were named on the command line; name the log directory itself",
+                "is outside the directories that were named on the command line; name the log directory itself",
                 path=path,
             )
         above, name = self._directory(os.path.dirname(path)), os.path.basename(path)
@@ -177,7 +181,7 @@ class TrustedDirectories:
         return self.status(path) is not None
 
     def is_directory(self, path: str) -> bool:
-        """Whether it is a directory, and no link that may not be followed. Raises RefusedError."""
+        """Whether it is a directory, and not a link that may not be followed. Raises RefusedError."""
         try:
             self._directory(path)
         except OSError:
@@ -185,28 +189,28 @@ class TrustedDirectories:
         return True
 
     def device(self, path: str) -> int:
-        """The file system that a directory is on. Raises as `at`."""
+        """Return the device number of the file system that a directory is on. Raises as `at`."""
         return os.fstat(self.directory(path)).st_dev
 
     def is_same(self, path: str, other: str) -> bool:
-        """Whether two names are of one file; one that is missing is no other's. Raises as `at`."""
+        """Whether two names belong to one file; false if one of them does not exist. Raises as `at`."""
         first, second = self.status(path), self.status(other)
         return first is not None and second is not None and os.path.samestat(first, second)
 
     def has_other_names(self, path: str) -> bool:
-        """Whether a file has another name elsewhere, a hard link. Raises as `at`."""
+        """Whether a file has another hard link. Raises as `at`."""
         status = self.status(path)
         return status is not None and status.st_nlink > 1
 
     def names(self, path: str) -> list[str]:
-        """The names in a directory, sorted. Raises as `at`."""
+        """Return the names in a directory, sorted. Raises as `at`."""
         try:
             return sorted(os.listdir(self._directory(path)))
         except OSError as error:
             raise open_error(path, error) from error
 
     def source(self, path: str) -> Source:
-        """A regular file, opened for reading; a link is not followed. Raises as `at`."""
+        """Return a regular file, opened for reading; a link is not followed. Raises as `at`."""
         name, directory = self.at(path)
         return Source.open(path) if directory is None else Source.open_at(path, name, directory)
 
@@ -229,4 +233,4 @@ def _close(opened: OrderedDict[str, int]) -> None:
 
 
 ANYWHERE: Final = TrustedDirectories(None)
-"""For changes whose paths come from no file."""
+"""For changes whose paths do not come from a file."""

@@ -257,7 +257,7 @@ def test_a_journal_that_is_not_what_it_was(root: Path, which: str) -> None:
     with open(f"{root}/t-0/{journal.run}/{kept[0]}", "r+b") as file:
         file.write(b"\xff\x00\xff")
     plan = plan_undo(scope_of(str(root)))
-    assert "is not what it was" in plan.obstacles[0]
+    assert "has changed" in plan.obstacles[0]
     with pytest.raises(RefusedError):
         apply_undo(plan, Disk())
     assert snapshot(root) == now
@@ -297,7 +297,7 @@ def test_a_byte_in_the_middle_of_what_was_saved(root: Path, which: str) -> None:
     spoil(str(saved))
     plan = plan_undo(scope_of(str(root)))
     damaged, _ = plan.obstacles
-    assert damaged == f"{big}: what was saved of it is not what it was: {saved}"
+    assert damaged == f"{big}: its old content in the journal has changed: {saved}"
     with pytest.raises(RefusedError):
         apply_undo(plan, Disk())
     assert snapshot(root) == now
@@ -313,7 +313,7 @@ def test_a_byte_in_the_middle_of_new_content(root: Path, monkeypatch: pytest.Mon
     with pytest.raises(Killed):
         write_into(root, **{"t-0/big": "x" * LARGE})
     (journal,) = scope_of(str(root)).interrupted()
-    with pytest.raises(RefusedError, match=r"the new content of .*big is not what it was"):
+    with pytest.raises(RefusedError, match=r"the new content of .*big has changed"):
         resume(journal, Disk())
     apply_undo(plan_undo(scope_of(str(root))), Disk())
     assert not (root / "t-0" / "big").exists()
@@ -469,7 +469,7 @@ def test_a_partition_that_was_copied_out_of_a_run_of_several(root: Path, tmp_pat
     scope = scope_of(str(tmp_path / "t-0"))
     assert scope.found.journals == ()
     assert scope.found.remains[0].is_unreadable
-    assert "is missing, of which this is a part" in scope.found.remains[0].reason
+    assert "to which this part belongs, is missing" in scope.found.remains[0].reason
     assert plan_prune(scope).remains == ()
     for name in ("meta.properties", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
         (root / name).unlink()  # from now on it looks like a pile of partitions that somebody copied
@@ -503,7 +503,7 @@ def test_no_space(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("place", ["", "t-0", "t-0/deep"])
 def test_no_journal_among_the_files_of_a_broker(root: Path, place: str) -> None:
     (root / place).mkdir(exist_ok=True)
-    refused(root, "is among a broker's files", undo_to=root / place)
+    refused(root, "is in a broker's directory", undo_to=root / place)
 
 
 def test_a_directory_for_the_journal_is_made_with_those_above_it(root: Path, tmp_path: Path) -> None:
@@ -579,8 +579,8 @@ def test_a_directory_without_permission(root: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(
         permission.os, "access", lambda path, mode, **_: not (mode & os.W_OK and str(path).endswith("t-0"))
     )
-    refused(root, "no permission to make files in it")
-    told = [each for each in draft_of(root).plan.obstacles if "no permission to make files in it" in each]
+    refused(root, "no permission to create files in it")
+    told = [each for each in draft_of(root).plan.obstacles if "no permission to create files in it" in each]
     assert len(told) == 1, "of five changes in one directory"
 
 
@@ -588,7 +588,7 @@ def test_a_log_that_may_not_be_cut(root: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(
         permission.os, "access", lambda path, mode, **_: not (mode & os.W_OK and str(path).endswith(LOG))
     )
-    refused(root, "no permission to cut it")
+    refused(root, "no permission to truncate it")
 
 
 def test_the_release_must_be_known_where_it_matters(root: Path) -> None:
