@@ -37,7 +37,7 @@ from kafkalog_core.kafka.producers import ProducerStates
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.rules import recovery_rules
 from kafkalog_core.kafka.settings import Settings, SettingsRequest
-from kafkalog_core.kafka.start.segment import recover_segment
+from kafkalog_core.kafka.start.recovery import recover_segment
 from kafkalog_core.ops.bench import bench
 from kafkalog_core.ops.bench.seeded import FIRST_TIMESTAMP_MS, Recipe
 from kafkalog_core.ops.repair.context import target_dir

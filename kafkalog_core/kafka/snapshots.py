@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.producers import SnapshotStyle
     from kafkalog_core.kafka.releases import Release
     from kafkalog_core.kafka.rules import OffsetSearch
-    from kafkalog_core.kafka.start.replay import Obstacle, Reading
+    from kafkalog_core.kafka.start.replay import Obstacle, ReplaySegment
     from kafkalog_core.storage.partition import Partition
 
 __all__ = ["ProducerLoad", "ProducerManager", "SnapshotFiles", "SnapshotOptions"]
@@ -262,7 +262,7 @@ class ProducerLoad:
         """The lowest first offset of the transactions that ended in what `at_end` has read."""
 
     def before(
-        self, readings: Sequence[Reading], start_offset: int, base_offset: int
+        self, readings: Sequence[ReplaySegment], start_offset: int, base_offset: int
     ) -> tuple[ProducerManager, tuple[str, Obstacle] | None]:
         """The producers at the base offset of a segment that is recovered; with the place that cannot be read past.
 
@@ -277,7 +277,7 @@ class ProducerLoad:
         return manager, obstacle
 
     def at_end(
-        self, readings: Sequence[Reading], start_offset: int, end_offset: int, *, is_clean: bool
+        self, readings: Sequence[ReplaySegment], start_offset: int, end_offset: int, *, is_clean: bool
     ) -> tuple[str, Obstacle] | None:
         """Load them for good, up to the end of the log; the place that cannot be read past, where there is one."""
         manager = ProducerManager(self.files, self._options)
@@ -304,7 +304,7 @@ class ProducerLoad:
     def _rebuild(
         self,
         manager: ProducerManager,
-        readings: Sequence[Reading],
+        readings: Sequence[ReplaySegment],
         start_offset: int,
         last_offset: int,
         *,
@@ -339,7 +339,7 @@ class ProducerLoad:
         return None
 
 
-def _between(readings: Sequence[Reading], first_offset: int, end_offset: int) -> Sequence[Reading]:
+def _between(readings: Sequence[ReplaySegment], first_offset: int, end_offset: int) -> Sequence[ReplaySegment]:
     """Segments from the one that holds an offset on, up to those that start at or behind another."""
     found = [reading for reading in readings if reading.base_offset < end_offset]
     floor = max((reading.base_offset for reading in found if reading.base_offset <= first_offset), default=first_offset)

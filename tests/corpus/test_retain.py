@@ -9,7 +9,7 @@ import pytest
 from kafkalog_core.kafka.logdir.segment_views import read_partition_view
 from kafkalog_core.kafka.logdir.top_files import read_broker_dir
 from kafkalog_core.kafka.releases import parse_release
-from kafkalog_core.kafka.retention.forecast import Question, forecast
+from kafkalog_core.kafka.retention.forecast import RetentionQuestion, forecast
 from kafkalog_core.kafka.retention.rules import retention_rules
 from kafkalog_core.kafka.settings import SettingsRequest, read_settings
 from kafkalog_core.ops.repair.apply import apply_plan
@@ -56,7 +56,7 @@ def test_the_forecast_is_what_the_broker_did(corpus: Path, tmp_path: Path, kept:
     partition = read_partition(str(root / kept.partition))
     view = read_partition_view(partition, read_broker_dir(read_log_dir(str(root))), topic, release)
     assert view is not None
-    question = Question(
+    question = RetentionQuestion(
         view=view,
         topic=topic,
         rules=retention_rules(topic, settings),

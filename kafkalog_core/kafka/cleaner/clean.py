@@ -22,8 +22,8 @@ from kafkalog_core.format.clean_terms import (
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.compression import GZIP_SYSTEM
 from kafkalog_core.format.layout import DELETE_HORIZON_BIT, MAX_BATCH_BYTES, MAX_INT32
-from kafkalog_core.kafka.cleaner.bounds import cleanability
-from kafkalog_core.kafka.cleaner.indexes import Appends, NewIndexes
+from kafkalog_core.kafka.cleaner.dirty_range import cleanability
+from kafkalog_core.kafka.cleaner.indexes import Appends, CleanedChunk, NewIndexes
 from kafkalog_core.kafka.cleaner.log import segments_in
 from kafkalog_core.kafka.cleaner.offset_map import (
     FilledMap,
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog_core.format.clean_terms import Filtered, HeavyKey
-    from kafkalog_core.kafka.cleaner.bounds import Cleanability
-    from kafkalog_core.kafka.cleaner.indexes import AppendSet
+    from kafkalog_core.kafka.cleaner.dirty_range import Cleanability
+    from kafkalog_core.kafka.cleaner.indexes import CleanerAppend
     from kafkalog_core.kafka.cleaner.log import CleanLog, CleanSegment
     from kafkalog_core.kafka.cleaner.offset_map import KnownMap
     from kafkalog_core.kafka.cleaner.rules import CleanConfig, CleaningRules
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.scan import Run
 
-__all__ = ["Chunk", "CleanPass", "Counts", "Group", "Tallies", "group_segments", "next_pass"]
+__all__ = ["CleanPass", "Counts", "Group", "Tallies", "group_segments", "next_pass"]
 
 
 @dataclass(slots=True)
@@ -187,19 +187,6 @@ class _Group:
         return last_offset - self.segments[0].base_offset <= MAX_INT32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
-    """A piece of a new segment, valid until the next one.
-
-    `batches` are what `data` holds; their positions are places in the new segment. `sets`: appends that end with this
-    piece, of releases that index by appends.
-    """
-
-    data: memoryview
-    batches: BatchColumns
-    sets: tuple[AppendSet, ...]
-
-
 @dataclass(slots=True)
 class Group:
     """Segments that become one; `chunks` may be called once, and all else is whole when it is at its end.
@@ -235,7 +222,7 @@ class Group:
         """What the new segment's log and indexes get: that of the last source."""
         return self.sources[-1].mtime_ns
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[CleanedChunk]:
         """The content of the new segment. Raises CleanError and StorageError."""
         return self.clean.clean_group(self)
 
@@ -367,7 +354,7 @@ class CleanPass:
             yield group
             group.built = None
 
-    def clean_group(self, group: Group) -> Iterator[Chunk]:
+    def clean_group(self, group: Group) -> Iterator[CleanedChunk]:
         """See `Group.chunks`."""
         indexes = NewIndexes(group.base_offset, self._config, self._rules, group.sources[0].path)
         group.built = indexes
@@ -385,7 +372,7 @@ class CleanPass:
 
     def _clean_segment(
         self, group: Group, segment: CleanSegment, following: int | None, appends: Appends | None
-    ) -> Iterator[Chunk]:
+    ) -> Iterator[CleanedChunk]:
         if self._rules.heeds_transactions:
             self._begin_segment(segment, following)
         retains_legacy = segment.mtime_ms > self._legacy_horizon_ms
@@ -398,7 +385,7 @@ class CleanPass:
         if appends is not None:
             sets = tuple(appends.end())
             if sets:
-                yield Chunk(data=memoryview(b""), batches=BatchColumns(0), sets=sets)
+                yield CleanedChunk(data=memoryview(b""), batches=BatchColumns(0), sets=sets)
         counts = tallies.counts()
         if self._rules.fails_on_null_keys and counts.dropped_records["null-key"]:
             message = "a record without a key, at which this release's cleaner stops"
@@ -415,7 +402,7 @@ class CleanPass:
         tallies: Tallies,
         *,
         retains_legacy: bool,
-    ) -> Iterator[Chunk]:
+    ) -> Iterator[CleanedChunk]:
         bits = self._verdicts.bits(
             run.memory, run.batches, self._transactions, segment.path, retains_legacy=retains_legacy
         )
@@ -439,11 +426,11 @@ class CleanPass:
             raise payload_failure(segment.path, run.batches, filtered.damage)
         tallies.take(run.batches, filtered)
         group.size_bytes += len(filtered.data)
-        sets: tuple[AppendSet, ...] = ()
+        sets: tuple[CleanerAppend, ...] = ()
         if appends is not None:
             sets = tuple(appends.take(run.batches, filtered.sizes, filtered.batches, _spans(filtered)))
         if filtered.batches.count or sets:
-            yield Chunk(data=filtered.data, batches=filtered.batches, sets=sets)
+            yield CleanedChunk(data=filtered.data, batches=filtered.batches, sets=sets)
         self._progress.advance(run_bytes(run))
 
     def _begin_segment(self, segment: CleanSegment, following: int | None) -> None:

@@ -8,9 +8,11 @@ segment that is being read.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import CleanError, FieldError, LimitError
+from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.index_builder import IndexBuilder
 from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.kafka.rules import append_rules
@@ -19,17 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog_core.format.columns import BatchColumns
-    from kafkalog_core.kafka.cleaner.clean import Chunk
     from kafkalog_core.kafka.cleaner.log import CleanSegment
     from kafkalog_core.kafka.cleaner.rules import CleanConfig, CleaningRules
 
-__all__ = ["AppendSet", "Appends", "NewIndexes"]
+__all__ = ["Appends", "CleanedChunk", "CleanerAppend", "NewIndexes"]
 
 
 _WRITTEN: Final = ("position", "size_bytes", "base_offset", "last_offset", "max_timestamp_ms")
 
 
-class AppendSet(NamedTuple):
+class CleanerAppend(NamedTuple):
     """One append: where it starts in the new segment, its size, first and last offset, and its largest timestamp.
 
     `last_offset` is that of the last record where its batch was written anew, else that of the batch. `offset_of_max`
@@ -53,7 +54,7 @@ class Appends:
         self._rules = rules
         self._capacity = self._buffer_bytes
         self._chunk_start = 0
-        self._open: AppendSet | None = None
+        self._open: CleanerAppend | None = None
         self._path = ""
 
     def begin(self, segment: CleanSegment, *, grown_for: int = 0) -> None:
@@ -64,7 +65,7 @@ class Appends:
 
     def take(
         self, sources: BatchColumns, sizes: Sequence[int], written: BatchColumns, spans: Sequence[tuple[int, int]]
-    ) -> list[AppendSet]:
+    ) -> list[CleanerAppend]:
         """Batches that were read, and what was made of them; returns appends that ended.
 
         Args:
@@ -73,7 +74,7 @@ class Appends:
             written: what they became, a batch or more for each that is not gone.
             spans: first and last offset of the records of what each became; the last one -1: that of the batch counts.
         """
-        ended: list[AppendSet] = []
+        ended: list[CleanerAppend] = []
         rows = zip(*(written.column(name) for name in _WRITTEN), strict=True)
         for position, source_bytes, size, span in zip(
             sources.column("position"), sources.column("size_bytes"), sizes, spans, strict=True
@@ -91,7 +92,7 @@ class Appends:
                 self._chunk_start = position + source_bytes
         return ended
 
-    def end(self) -> list[AppendSet]:
+    def end(self) -> list[CleanerAppend]:
         """What was read is at an end; the append that is open, where there is one."""
         ended = [] if self._open is None else [self._open]
         self._open = None
@@ -118,7 +119,7 @@ class Appends:
         largest = last if last_kept < 0 else last_kept
         known = self._open
         if known is None:
-            self._open = AppendSet(position, size_bytes, first, largest, timestamp, last)
+            self._open = CleanerAppend(position, size_bytes, first, largest, timestamp, last)
             return
         is_larger = timestamp > known.max_timestamp_ms
         self._open = known._replace(
@@ -151,7 +152,7 @@ class NewIndexes:
             max_index_bytes=config.segment_index_bytes,
         )
 
-    def take(self, chunk: Chunk) -> None:
+    def take(self, chunk: CleanedChunk) -> None:
         """What comes next. Raises CleanError where a broker's append would fail."""
         with self._failing():
             if not self._appends_chunks:
@@ -195,3 +196,16 @@ class NewIndexes:
     def max_timestamp_ms(self) -> int:
         """The largest timestamp so far; -1: none."""
         return self._builder.max_timestamp_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanedChunk:
+    """A piece of a new segment, valid until the next one.
+
+    `batches` are what `data` holds; their positions are places in the new segment. `sets`: appends that end with this
+    piece, of releases that index by appends.
+    """
+
+    data: memoryview
+    batches: BatchColumns
+    sets: tuple[CleanerAppend, ...]

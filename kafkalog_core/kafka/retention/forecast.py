@@ -12,17 +12,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kafkalog_core.kafka.logdir.segment_views import PartitionView, SegmentView
-    from kafkalog_core.kafka.retention.rules import Deleted, Judgement, Log, Policy, RetentionRules, Stop
+    from kafkalog_core.kafka.retention.rules import (
+        Deleted,
+        Judgement,
+        Policy,
+        RetainedLog,
+        RetentionRules,
+        RetentionStop,
+    )
     from kafkalog_core.kafka.setting_table import TopicSettings
 
-__all__ = ["Event", "Fate", "Forecast", "Question", "Schedule", "Verdict", "forecast", "play"]
+__all__ = ["Event", "Fate", "Forecast", "RetentionQuestion", "Schedule", "Verdict", "forecast", "play"]
 
 
 Verdict = Literal["delete", "keep", "unknown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class RetentionQuestion:
     """What a forecast is made for.
 
     Args:
@@ -44,7 +51,7 @@ class Question:
     origins: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def log(self) -> Log:
+    def log(self) -> RetainedLog:
         """The log as it is."""
         return log_of(self.view, self.log_start_offset)
 
@@ -74,7 +81,7 @@ class Fate:
 class Forecast:
     """What becomes of a log at one check. `fates` are in the order of its segments."""
 
-    question: Question
+    question: RetentionQuestion
     checked: Checked
     fates: tuple[Fate, ...]
 
@@ -115,7 +122,7 @@ class Forecast:
         return None if first is None or first.due_ms is None else first
 
 
-def forecast(question: Question) -> Forecast:
+def forecast(question: RetentionQuestion) -> Forecast:
     """Check a log once, and say of each segment why it goes or stays."""
     checked = check(question.log, question.rules, question.now_ms, question.custom)
     gone = [
@@ -132,7 +139,7 @@ def forecast(question: Question) -> Forecast:
     return Forecast(question=question, checked=checked, fates=(*gone, *kept))
 
 
-def _kept(question: Question, checked: Checked) -> Iterator[Fate]:
+def _kept(question: RetentionQuestion, checked: Checked) -> Iterator[Fate]:
     """Of the segments that stay: the first one by what stops each pass, the others by what holds it and them."""
     log, rules = checked.log, question.rules
     names = (*rules.passes, *question.custom)
@@ -156,7 +163,7 @@ def _kept(question: Question, checked: Checked) -> Iterator[Fate]:
         yield fate
 
 
-def _soonest(question: Question, segment: SegmentView, dues: Mapping[str, int | None]) -> int | None:
+def _soonest(question: RetentionQuestion, segment: SegmentView, dues: Mapping[str, int | None]) -> int | None:
     """When the first of the passes deletes a segment; null: none does by the time alone."""
     rules, log = question.rules, question.log
     if (rules.is_bounded and log.high_watermark < segment.next_offset) or rules.is_tiered:
@@ -169,7 +176,7 @@ def _soonest(question: Question, segment: SegmentView, dues: Mapping[str, int | 
 def _fate(
     segment: SegmentView,
     judged: Mapping[str, Judgement | None],
-    stops: tuple[Stop, ...],
+    stops: tuple[RetentionStop, ...],
     first: Fate | None,
     due_ms: int | None,
 ) -> Fate:
@@ -238,7 +245,7 @@ class Event:
     log_bytes: int
 
 
-def play(question: Question, schedule: Schedule, until_ms: int) -> list[Event]:
+def play(question: RetentionQuestion, schedule: Schedule, until_ms: int) -> list[Event]:
     """All events up to a moment, in their order. Raises LimitError for more checks than anybody waits for."""
     events: list[Event] = []
     log, time_ms = question.log, schedule.first_ms
@@ -295,7 +302,7 @@ def _events(checked: Checked, time_ms: int, schedule: Schedule, log_bytes: int) 
         )
 
 
-def _next(question: Question, checked: Checked, time_ms: int, schedule: Schedule) -> int | None:
+def _next(question: RetentionQuestion, checked: Checked, time_ms: int, schedule: Schedule) -> int | None:
     """The next check that may change something; null: none does."""
     following = time_ms + schedule.interval_ms
     if checked.deleted:  # what one pass has left may be too old for one before it

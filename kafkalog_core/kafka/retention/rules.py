@@ -30,12 +30,12 @@ __all__ = [
     "Checked",
     "Deleted",
     "Judgement",
-    "Log",
     "PassName",
     "Policy",
+    "RetainedLog",
     "RetentionRules",
+    "RetentionStop",
     "Runner",
-    "Stop",
     "by_size",
     "by_start_offset",
     "by_time",
@@ -261,7 +261,7 @@ Keeper = Literal["policy", "high-watermark", "empty-active", "remote"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Log:
+class RetainedLog:
     """A log as retention sees it, between two checks.
 
     Args:
@@ -286,7 +286,7 @@ class Deleted(NamedTuple):
     due_ms: int | None
 
 
-class Stop(NamedTuple):
+class RetentionStop(NamedTuple):
     """The segment at which a pass ends, and what keeps it there."""
 
     segment: SegmentView
@@ -308,17 +308,17 @@ class Checked:
     """
 
     deleted: tuple[Deleted, ...]
-    stops: tuple[Stop, ...]
-    log: Log
+    stops: tuple[RetentionStop, ...]
+    log: RetainedLog
     new_segment: SegmentView | None
 
 
-def log_of(view: PartitionView, start_offset: int | None = None) -> Log:
+def log_of(view: PartitionView, start_offset: int | None = None) -> RetainedLog:
     """The log of a partition; `start_offset` in place of its own."""
     start = view.log_start_offset if start_offset is None else start_offset
     if view.is_tiered and view.segments:
         start = max(start, view.segments[0].base_offset)
-    return Log(
+    return RetainedLog(
         segments=view.segments,
         start_offset=start,
         high_watermark=max(view.high_watermark, start),
@@ -326,7 +326,7 @@ def log_of(view: PartitionView, start_offset: int | None = None) -> Log:
     )
 
 
-def policy_of(name: str, rules: RetentionRules, log: Log, custom: Mapping[str, Policy]) -> Policy:
+def policy_of(name: str, rules: RetentionRules, log: RetainedLog, custom: Mapping[str, Policy]) -> Policy:
     """The policy of a rule, as it runs over a log."""
     if name == "time":
         return by_time(rules.retention_ms, rules.time_setting)
@@ -335,7 +335,7 @@ def policy_of(name: str, rules: RetentionRules, log: Log, custom: Mapping[str, P
     return by_start_offset(log.start_offset) if name == "start-offset" else custom[name]
 
 
-def check(log: Log, rules: RetentionRules, now_ms: int, custom: Mapping[str, Policy]) -> Checked:
+def check(log: RetainedLog, rules: RetentionRules, now_ms: int, custom: Mapping[str, Policy]) -> Checked:
     """One check at a moment.
 
     Args:
@@ -345,7 +345,7 @@ def check(log: Log, rules: RetentionRules, now_ms: int, custom: Mapping[str, Pol
         custom: further policies by their names.
     """
     deleted: list[Deleted] = []
-    stops: list[Stop] = []
+    stops: list[RetentionStop] = []
     new_segment: SegmentView | None = None
     for name in (*rules.passes, *custom):
         policy = policy_of(name, rules, log, custom)
@@ -368,7 +368,9 @@ def judgements(policy: Policy, segments: Sequence[SegmentView], now_ms: int) -> 
         yield each if isinstance(each, Judgement) else Judgement(bool(each))
 
 
-def _run(log: Log, rules: RetentionRules, name: str, judged: Iterable[Judgement]) -> tuple[list[Deleted], Stop | None]:
+def _run(
+    log: RetainedLog, rules: RetentionRules, name: str, judged: Iterable[Judgement]
+) -> tuple[list[Deleted], RetentionStop | None]:
     """What one pass deletes, and where it ends."""
     gone: list[Deleted] = []
     due_ms: int | None = 0
@@ -376,12 +378,14 @@ def _run(log: Log, rules: RetentionRules, name: str, judged: Iterable[Judgement]
         due_ms = None if due_ms is None or judgement.due_ms is None else max(due_ms, judgement.due_ms)
         keeper, reason = _keeper(log, rules, segment, judgement)
         if keeper is not None:
-            return gone, Stop(segment, name, keeper, reason, due_ms if keeper == "policy" else None)
+            return gone, RetentionStop(segment, name, keeper, reason, due_ms if keeper == "policy" else None)
         gone.append(Deleted(segment, name, judgement.reason, due_ms))
     return gone, None
 
 
-def _keeper(log: Log, rules: RetentionRules, segment: SegmentView, judgement: Judgement) -> tuple[Keeper | None, str]:
+def _keeper(
+    log: RetainedLog, rules: RetentionRules, segment: SegmentView, judgement: Judgement
+) -> tuple[Keeper | None, str]:
     """What keeps a segment, and why; null: nothing does."""
     if not judgement.deletes:
         return "policy", judgement.reason
@@ -399,7 +403,7 @@ def _keeper(log: Log, rules: RetentionRules, segment: SegmentView, judgement: Ju
     return None, judgement.reason
 
 
-def _new_segment(log: Log, now_ms: int) -> SegmentView:
+def _new_segment(log: RetainedLog, now_ms: int) -> SegmentView:
     path = log.segments[-1].path.rpartition("/")[0]
     return SegmentView(
         base_offset=log.end_offset,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 from kafkalog_core.format.names import METADATA_TOPIC
 from kafkalog_core.kafka.rules import rules_of
-from kafkalog_core.kafka.start.files import first_recovered
 from kafkalog_core.kafka.start.partition import PartitionLoad
+from kafkalog_core.kafka.start.sweep import first_recovered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,10 +19,10 @@ from kafkalog_core.kafka.leader_epochs import EpochCache, EpochStart, read_epoch
 from kafkalog_core.kafka.logdir.bounds import log_bounds
 from kafkalog_core.kafka.producers import ProducerStates
 from kafkalog_core.kafka.snapshots import ProducerLoad, SnapshotFiles
-from kafkalog_core.kafka.start.files import first_recovered, is_odd_index, sweep, txn_index_fault
-from kafkalog_core.kafka.start.replay import EndOfLog, Reading, end_of_log, find_offset
+from kafkalog_core.kafka.start.recovery import RecoveryWatch, recover_segment, split_parts
+from kafkalog_core.kafka.start.replay import EndOfLog, ReplaySegment, end_of_log, find_offset
 from kafkalog_core.kafka.start.results import LoadedSegment, LoadProblem, LoadResult, RemovedSegment
-from kafkalog_core.kafka.start.segment import Watch, recover_segment, split_parts
+from kafkalog_core.kafka.start.sweep import first_recovered, is_odd_index, sweep, txn_index_fault
 from kafkalog_core.storage.listing import Segment, SegmentState, group_segments
 from kafkalog_core.storage.scan import Run
 from kafkalog_core.storage.source import Source
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog_core.kafka.logdir.top_files import PartitionContext
+    from kafkalog_core.kafka.start.recovery import Problem, SegmentRecovery
     from kafkalog_core.kafka.start.replay import Obstacle
     from kafkalog_core.kafka.start.results import LoadOptions, LoadProblemKind, Occasion
-    from kafkalog_core.kafka.start.segment import Problem, SegmentRecovery
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.scan import Damage
@@ -319,7 +319,7 @@ class PartitionLoad:
                 rules=self._options.recovery,
                 settings=self._options.settings,
                 states=states,
-                watch=Watch(listen=self._listen),
+                watch=RecoveryWatch(listen=self._listen),
             )
         if recovery.problem is not None:
             return recovery.problem
@@ -450,7 +450,7 @@ class PartitionLoad:
                 if file.name.kind is FileKind.LOG and file.name.base_offset not in (None, self._completed.base_offset):
                     self._snapshots.remove(file.name.base_offset)
 
-    def _find_unstable(self, readings: Sequence[Reading], start_offset: int, end_offset: int) -> None:
+    def _find_unstable(self, readings: Sequence[ReplaySegment], start_offset: int, end_offset: int) -> None:
         """Look for the first unstable offset in the log (`UnifiedLog.maybeIncrementFirstUnstableOffset`).
 
         Until the high watermark is known, transactions that have ended in what was read count as open too.
@@ -488,7 +488,7 @@ class PartitionLoad:
         self._stop(path, detail, kind=kind, position=problem.position)
 
 
-def _reading(live: _Live) -> Reading:
+def _reading(live: _Live) -> ReplaySegment:
     index = None if live.segment is None else live.segment.index
     is_whole = live.end_offset is not None
-    return Reading(live.base_offset, live.log_path, live.size_bytes, index, is_whole)
+    return ReplaySegment(live.base_offset, live.log_path, live.size_bytes, index, is_whole)

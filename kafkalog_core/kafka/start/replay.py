@@ -34,7 +34,7 @@ from kafkalog_core.format.layout import (
 )
 from kafkalog_core.kafka.producer_anomalies import markers_of
 from kafkalog_core.kafka.producers import CompletedTxn
-from kafkalog_core.kafka.start.segment import EMPTY_MARKER, first_empty_marker, marker_fault
+from kafkalog_core.kafka.start.recovery import EMPTY_MARKER, first_empty_marker, marker_fault
 from kafkalog_core.storage.index_search import IndexPages
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
@@ -50,7 +50,7 @@ __all__ = [
     "EndOfLog",
     "HeaderWalk",
     "Obstacle",
-    "Reading",
+    "ReplaySegment",
     "SegmentReads",
     "Unwalkable",
     "WalkedBatch",
@@ -298,7 +298,7 @@ class SegmentReads:
             return self._base_offset, 0
 
 
-def find_offset(readings: Sequence[Reading], offset: int, *, search: OffsetSearch) -> tuple[str, Obstacle] | None:
+def find_offset(readings: Sequence[ReplaySegment], offset: int, *, search: OffsetSearch) -> tuple[str, Obstacle] | None:
     """Look for the batch that holds an offset (`LocalLog.read`); return the place that a broker dies of meanwhile.
 
     Args:
@@ -330,7 +330,7 @@ def end_of_log(
         return SegmentReads(source, size_bytes, base_offset, index, search=search).end()
 
 
-class Reading(NamedTuple):
+class ReplaySegment(NamedTuple):
     """A segment that may be read.
 
     Args:
@@ -353,7 +353,7 @@ def _ignore(_: int) -> None:
 
 
 def replay_producers(
-    reading: Reading,
+    reading: ReplaySegment,
     states: ProducerStates,
     *,
     from_offset: int,
@@ -401,7 +401,7 @@ def replay_producers(
 
 
 def _span_of(
-    reading: Reading, source: Source, from_offset: int, end_offset: int | None, search: OffsetSearch
+    reading: ReplaySegment, source: Source, from_offset: int, end_offset: int | None, search: OffsetSearch
 ) -> tuple[int, int] | Unwalkable:
     """Where a read of a segment begins and ends; the end is looked for first."""
     size_bytes = min(reading.size_bytes, source.size_bytes)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.releases import Release
     from kafkalog_core.kafka.rules import LoaderRules, RecoveryRules
     from kafkalog_core.kafka.setting_table import TopicSettings
-    from kafkalog_core.kafka.start.segment import SegmentRecovery
+    from kafkalog_core.kafka.start.recovery import SegmentRecovery
     from kafkalog_core.storage.listing import FileInfo, Segment
 
 __all__ = ["LoadOptions", "LoadProblem", "LoadProblemKind", "LoadResult", "LoadedSegment", "Occasion", "RemovedSegment"]

@@ -34,21 +34,21 @@ if TYPE_CHECKING:
 
     from kafkalog_core.storage.source import Source
 
-__all__ = ["Stop", "stop_of_broker", "walk_as_broker"]
+__all__ = ["ReadStop", "stop_of_broker", "walk_as_broker"]
 
 _ANY_OFFSET: Final = -MAX_INT64 - 1
 _FIRST_NEGATIVE_MAGIC: Final = 0x80
 _FRAMING: Final = LogFraming(0)
 
 
-class Stop(NamedTuple):
+class ReadStop(NamedTuple):
     """Where a broker reads no further; `is_end`: it takes it for the end of the file, else the file is corrupt."""
 
     position: int
     is_end: bool
 
 
-def stop_of_broker(source: Source, damage: Damage, end: int) -> Stop | None:
+def stop_of_broker(source: Source, damage: Damage, end: int) -> ReadStop | None:
     """Where a broker stops in damage that a scan without checksums has found; null: it steps over all of it.
 
     FileLogInputStream looks at sizes alone: one that leads behind the file ends it, one that is too small for the
@@ -65,15 +65,15 @@ def stop_of_broker(source: Source, damage: Damage, end: int) -> Stop | None:
     position = damage.position
     while position < damage.position + damage.size_bytes:
         if end - position <= HEADER_SIZE_UP_TO_MAGIC:
-            return Stop(position, is_end=True)
+            return ReadStop(position, is_end=True)
         header = source.read(position, ENVELOPE.size)
         if len(header) < ENVELOPE.size:  # the file has become shorter
-            return Stop(position, is_end=True)
+            return ReadStop(position, is_end=True)
         size = ENVELOPE.struct.unpack(header)[1]
         if size < MIN_ENTRY_SIZE:
-            return Stop(position, is_end=False)
+            return ReadStop(position, is_end=False)
         if position + LOG_OVERHEAD + size > end:
-            return Stop(position, is_end=True)
+            return ReadStop(position, is_end=True)
         position += LOG_OVERHEAD + size
     return None
 

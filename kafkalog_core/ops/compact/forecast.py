@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.clean_terms import HeavyKey
     from kafkalog_core.kafka.assumptions import Assumption
-    from kafkalog_core.kafka.cleaner.bounds import Cleanability
     from kafkalog_core.kafka.cleaner.clean import CleanPass
+    from kafkalog_core.kafka.cleaner.dirty_range import Cleanability
     from kafkalog_core.kafka.cleaner.log import CleanLog, CleanSegment
     from kafkalog_core.kafka.cleaner.rules import CleanConfig
     from kafkalog_core.kafka.logdir.segment_views import PartitionView

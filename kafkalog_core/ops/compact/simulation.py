@@ -15,8 +15,8 @@ from kafkalog_core.findings import found
 from kafkalog_core.format.index import encode_txn_entry
 from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.format.offset_map import OffsetMap
-from kafkalog_core.kafka.cleaner.bounds import cleanability
 from kafkalog_core.kafka.cleaner.clean import next_pass
+from kafkalog_core.kafka.cleaner.dirty_range import cleanability
 from kafkalog_core.kafka.cleaner.log import CleanSegment, read_clean_log, segments_in
 from kafkalog_core.kafka.cleaner.offset_map import FilledMap, KnownMap, MapFiller
 from kafkalog_core.kafka.cleaner.rules import cleaning_rules
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
 
-    from kafkalog_core.kafka.cleaner.bounds import Cleanability
     from kafkalog_core.kafka.cleaner.clean import CleanPass, Group
+    from kafkalog_core.kafka.cleaner.dirty_range import Cleanability
     from kafkalog_core.kafka.cleaner.log import CleanLog
     from kafkalog_core.kafka.cleaner.rules import CleanConfig, CleaningRules
     from kafkalog_core.kafka.cleaner.transactions import AbortedTxn

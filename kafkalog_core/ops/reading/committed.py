@@ -23,7 +23,7 @@ from kafkalog_core.findings.partitions import GAP_UNKNOWN
 from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, MAX_INT64, NO_PRODUCER_ID, TRANSACTIONAL_BIT
 from kafkalog_core.kafka.producer_anomalies import markers_of
 from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates
-from kafkalog_core.kafka.transactions import Hole, Outcomes, Span
+from kafkalog_core.kafka.transaction_outcomes import Gap, TransactionOutcomes, TxnSpan
 from kafkalog_core.ops.reading.logfiles import unit_of_partition
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.kafka.producers import Marker
-    from kafkalog_core.kafka.transactions import Undecided
+    from kafkalog_core.kafka.transaction_outcomes import Undecided
     from kafkalog_core.ops.reading.compaction import Compaction
     from kafkalog_core.ops.reading.logfiles import LogFile, Unit
 
@@ -63,12 +63,12 @@ class CommittedView:
 
     def __init__(
         self,
-        hidden: Iterable[Span] = (),
+        hidden: Iterable[TxnSpan] = (),
         *,
         start_offset: int = 0,
         end_offset: int | None = None,
-        open_transactions: Sequence[Span] = (),
-        unfinished: Sequence[Span] = (),
+        open_transactions: Sequence[TxnSpan] = (),
+        unfinished: Sequence[TxnSpan] = (),
         undecided: Sequence[Undecided] = (),
         gaps: Sequence[_Gap] = (),
     ) -> None:
@@ -157,7 +157,7 @@ def _view_of(
     for txn in reader.states.open_transactions():
         first = outcomes.still_open(txn)
         if first is not None and first < end:
-            open_spans.append(Span(txn.producer_id, first, MAX_INT64))
+            open_spans.append(TxnSpan(txn.producer_id, first, MAX_INT64))
     outcomes.decide()
     undecided = [one for one in outcomes.undecided if one.span.first < end]
     hidden = [*outcomes.aborted, *(one.span for one in undecided)]
@@ -229,7 +229,7 @@ def _where(undecided: Undecided) -> str:
     return f"{offsets} of {name}" if hole.position is None else f"{offsets}, from byte {hole.position} of {name} on"
 
 
-def _offsets(hole: Hole) -> str:
+def _offsets(hole: Gap) -> str:
     last = (hole.end_offset or 0) - 1
     return f"offset {last}" if last == hole.first_offset else f"offsets {hole.first_offset} to {last}"
 
@@ -239,7 +239,7 @@ class _Reader:
 
     def __init__(self, options: ScanOptions, compaction: Compaction) -> None:
         self.states = ProducerStates(sequences="unchecked")
-        self.outcomes = Outcomes()
+        self.outcomes = TransactionOutcomes()
         self.gaps: list[_Gap] = []
         self.next_offset: int | None = None
         self._options = options
@@ -286,7 +286,7 @@ class _Reader:
 
     def _lost_segments(self, file: LogFile, first_offset: int, base: int) -> None:
         if not self._compaction.explains_lost_segments:
-            self.outcomes.holes.append(Hole(file.path, None, None, first_offset, base))
+            self.outcomes.holes.append(Gap(file.path, None, None, first_offset, base))
             self.states.hole()
 
     def _run(self, run: Run, file: LogFile) -> None:
@@ -336,7 +336,7 @@ class _Reader:
             return
         position, base = batches.column("position")[row], batches.column("base_offset")[row]
         if self._compaction.is_loss(file, position):
-            self.outcomes.holes.append(Hole(file.path, file.base_offset, position, first_offset, base))
+            self.outcomes.holes.append(Gap(file.path, file.base_offset, position, first_offset, base))
             self.states.hole()
         else:
             self.gaps.append(_Gap(file.path, position, first_offset, base - 1))
@@ -350,5 +350,5 @@ class _Reader:
     def _hole(self, file: LogFile, damage: Damage | None, end: int | None) -> None:
         position = None if damage is None else damage.position
         first = self.next_offset or 0
-        self.outcomes.holes.append(Hole(file.path, file.base_offset, position, first, end))
+        self.outcomes.holes.append(Gap(file.path, file.base_offset, position, first, end))
         self.states.hole()

@@ -24,7 +24,7 @@ from kafkalog_core.kafka.logdir.bounds import LogBounds, log_bounds
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_epochs
 from kafkalog_core.kafka.rules import rules_of
-from kafkalog_core.kafka.start.files import first_recovered
+from kafkalog_core.kafka.start.sweep import first_recovered
 from kafkalog_core.ops.reindex.steps import Step
 from kafkalog_core.ops.verify import verdict
 from kafkalog_core.ops.verify.indexes import EntryWindows, OffsetIndexCheck, TimeIndexCheck
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kafkalog_core.format.layout import Layout
     from kafkalog_core.kafka.logdir.text_files import EpochText
     from kafkalog_core.kafka.releases import Release
-    from kafkalog_core.kafka.start.segment import SegmentRecovery
+    from kafkalog_core.kafka.start.recovery import SegmentRecovery
     from kafkalog_core.ops.reindex.steps import ReindexTask
     from kafkalog_core.ops.verify.check import SegmentTask
     from kafkalog_core.storage.listing import FileInfo, Segment

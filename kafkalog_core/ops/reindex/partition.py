@@ -17,7 +17,7 @@ from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.kafka.leader_epochs import EpochStart
 from kafkalog_core.kafka.producers import ProducerStates
 from kafkalog_core.kafka.rules import rules_of
-from kafkalog_core.kafka.start.segment import Watch, recover_segment, split_parts
+from kafkalog_core.kafka.start.recovery import RecoveryWatch, recover_segment, split_parts
 from kafkalog_core.ops.reading.compaction import is_compacted, may_be_compacted
 from kafkalog_core.ops.reindex.indexes import (
     SegmentIndexes,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.start.segment import ProblemKind, SegmentRecovery, SplitPart
+    from kafkalog_core.kafka.start.recovery import ProblemKind, SegmentRecovery, SplitPart
     from kafkalog_core.ops.reindex.steps import ReindexTask
     from kafkalog_core.ops.repair.loss import Loss
     from kafkalog_core.storage.listing import Segment
@@ -138,7 +138,7 @@ class PartitionReindex:
             steps.extend(self._visit(offset, makes=False))
 
         pauses = self._snapshots.between(segment.base_offset, next_base(self._partition.segments, segment))
-        watch = Watch(
+        watch = RecoveryWatch(
             listen=indexes.listen if is_meant else _look_away,
             pauses=() if self._states is None else pauses,
             reached=reached,
@@ -183,7 +183,7 @@ class PartitionReindex:
         return self._task.writes_all or segment.base_offset >= self._recovered_from
 
     def _recover(
-        self, source: Source, base_offset: int, watch: Watch, span: tuple[int, int] | None = None
+        self, source: Source, base_offset: int, watch: RecoveryWatch, span: tuple[int, int] | None = None
     ) -> SegmentRecovery:
         task = self._task
         states = ProducerStates(sequences="unchecked") if self._states is None else self._states
@@ -293,7 +293,7 @@ class PartitionReindex:
             self._states = ProducerStates.from_state(ZLIB.decompress(saved), sequences="unchecked")
         recoveries = []
         for part in parts:
-            recovery = self._recover(source, part.base_offset, Watch(), (part.start, part.end))
+            recovery = self._recover(source, part.base_offset, RecoveryWatch(), (part.start, part.end))
             if recovery.problem is not None:
                 text = f"split at offset {part.base_offset}: {recovery.problem.detail}"
                 position = part.start + recovery.problem.position

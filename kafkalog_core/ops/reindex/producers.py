@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog_core.kafka.rules import RecoveryRules
-    from kafkalog_core.kafka.start.segment import SegmentRecovery
+    from kafkalog_core.kafka.start.recovery import SegmentRecovery
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules import RecoveryRules
-    from kafkalog_core.kafka.start.segment import SegmentRecovery, SplitPart
+    from kafkalog_core.kafka.start.recovery import SegmentRecovery, SplitPart
     from kafkalog_core.ops.repair.context import PartitionFacts
     from kafkalog_core.ops.repair.loss import Loss
     from kafkalog_core.storage.changing.changes import Stage

@@ -15,7 +15,7 @@ from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.format.textfile import parse_int64
 from kafkalog_core.kafka.logdir.segment_views import PartitionView, check_now, read_partition_view
-from kafkalog_core.kafka.retention.forecast import Question, forecast
+from kafkalog_core.kafka.retention.forecast import RetentionQuestion, forecast
 from kafkalog_core.kafka.retention.rules import Judgement, check_broker_keys, check_settings, retention_rules
 from kafkalog_core.kafka.setting_table import SETTINGS
 from kafkalog_core.kafka.settings import parse_assignment
@@ -185,14 +185,14 @@ class RetentionForecaster:
     def forecasts_of(self, seen: Iterable[PartitionView | Finding]) -> Iterator[Forecast | Finding]:
         """The forecasts, of what came of all view_tasks, in their order. Raises RefusedError as `forecasts` does."""
         known = [each if isinstance(each, Finding) else self._question(each) for each in seen]
-        check_now((each.view for each in known if isinstance(each, Question)), self._wanted.now_ms)
+        check_now((each.view for each in known if isinstance(each, RetentionQuestion)), self._wanted.now_ms)
         for each in known:
             yield each if isinstance(each, Finding) else forecast(each)
 
-    def _question(self, view: PartitionView) -> Question:
+    def _question(self, view: PartitionView) -> RetentionQuestion:
         topic = self.context.settings.for_topic(view.topic)
         self._check_start(view)
-        return Question(
+        return RetentionQuestion(
             view=view,
             topic=topic,
             rules=retention_rules(topic, self.context.settings),
@@ -352,7 +352,7 @@ class ScenarioResult:
         )
 
 
-def under(question: Question, settings: Settings, scenario: Scenario) -> Forecast:
+def under(question: RetentionQuestion, settings: Settings, scenario: Scenario) -> Forecast:
     """The forecast under the settings of a scenario, which beat all others. Raises SettingError."""
     assigned = dict(scenario.assignments)
     topic_name = question.topic.topic

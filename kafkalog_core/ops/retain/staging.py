@@ -30,7 +30,7 @@ from kafkalog_core.format.names import SEGMENT_KINDS, FileKind, segment_file_nam
 from kafkalog_core.kafka.leader_epochs import EpochCache, read_epoch_file
 from kafkalog_core.kafka.rules import recovery_rules, rules_of
 from kafkalog_core.kafka.snapshots import ProducerLoad, SnapshotFiles
-from kafkalog_core.kafka.start.replay import Reading
+from kafkalog_core.kafka.start.replay import ReplaySegment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -135,7 +135,8 @@ def _stage_snapshot(
     if view.end_offset in set(files):
         return None
     readings = [
-        Reading(segment.base_offset, segment.files[0].path, segment.size_bytes) for segment in view.partition.segments
+        ReplaySegment(segment.base_offset, segment.files[0].path, segment.size_bytes)
+        for segment in view.partition.segments
     ]
     search = rules_of(context.release).search
     load = ProducerLoad(files, context.snapshot_options, marks_last_segments=False, search=search)

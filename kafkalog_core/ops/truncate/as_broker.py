@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.snapshots import SnapshotFiles
+    from kafkalog_core.kafka.start.recovery import SegmentRecovery
     from kafkalog_core.kafka.start.results import LoadedSegment, LoadProblem, LoadResult
-    from kafkalog_core.kafka.start.segment import SegmentRecovery
     from kafkalog_core.ops.repair.context import PartitionFacts
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.listing import FileInfo

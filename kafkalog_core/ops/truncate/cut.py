@@ -11,7 +11,7 @@ from kafkalog_core.storage.source import Source
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kafkalog_core.kafka.start.segment import SegmentRecovery
+    from kafkalog_core.kafka.start.recovery import SegmentRecovery
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
 

@@ -13,7 +13,7 @@ from kafkalog_core.kafka.leader_epochs import EpochCache, read_epoch_file
 from kafkalog_core.kafka.logdir.bounds import log_bounds
 from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.kafka.snapshots import ProducerLoad, SnapshotFiles
-from kafkalog_core.kafka.start.replay import Reading
+from kafkalog_core.kafka.start.replay import ReplaySegment
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
@@ -97,11 +97,11 @@ def epochs_after(
     return file.path, encode_epoch_checkpoint(entries)
 
 
-def _readings(cut: Cut) -> list[Reading]:
+def _readings(cut: Cut) -> list[ReplaySegment]:
     sizes = {each.segment.base_offset: each.size_bytes for each in cut.segments}
     gone = {segment.base_offset for segment in cut.removed}
     return [
-        Reading(segment.base_offset, segment.files[0].path, sizes.get(segment.base_offset, segment.size_bytes))
+        ReplaySegment(segment.base_offset, segment.files[0].path, sizes.get(segment.base_offset, segment.size_bytes))
         for segment in cut.partition.segments
         if segment.base_offset not in gone
     ]

@@ -8,7 +8,7 @@ import pytest
 
 from kafkalog_core.errors import CleanError
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.kafka.cleaner.indexes import Appends, AppendSet
+from kafkalog_core.kafka.cleaner.indexes import Appends, CleanerAppend
 from kafkalog_core.kafka.cleaner.rules import cleaning_rules
 from kafkalog_core.kafka.releases import parse_release
 from tests.kafka.cleaner import logs
@@ -33,7 +33,7 @@ def columns(sizes: Sequence[int], *, offset: int = 0, position: int = 0, times: 
 
 def sets(
     sources: Sequence[int], sizes: Sequence[int], *, buffer: int, release: str = "2.8.2", limit: int = 1000
-) -> list[AppendSet]:
+) -> list[CleanerAppend]:
     config = logs.config(io_buffer_bytes=buffer, max_message_bytes=limit)
     appends = Appends(config, cleaning_rules(parse_release(release)))
     appends.begin(logs.segment(0))
@@ -43,14 +43,14 @@ def sets(
 
 def test_as_many_as_one_read_gives() -> None:
     assert sets([10, 10, 10, 10, 10], [10, 10, 10, 10, 10], buffer=25) == [
-        AppendSet(0, 20, 0, 1, 1001, 1),
-        AppendSet(20, 20, 2, 3, 1003, 3),
-        AppendSet(40, 10, 4, 4, 1004, 4),
+        CleanerAppend(0, 20, 0, 1, 1001, 1),
+        CleanerAppend(20, 20, 2, 3, 1003, 3),
+        CleanerAppend(40, 10, 4, 4, 1004, 4),
     ]
 
 
 def test_what_goes_was_read_too() -> None:
-    assert sets([10, 10, 10, 10], [0, 8, 0, 0], buffer=20) == [AppendSet(0, 8, 1, 1, 1001, 1)]
+    assert sets([10, 10, 10, 10], [0, 8, 0, 0], buffer=20) == [CleanerAppend(0, 8, 1, 1, 1001, 1)]
     assert sets([10, 10, 10], [0, 0, 0], buffer=20) == []
 
 
@@ -63,7 +63,7 @@ def test_the_first_of_equal_timestamps_counts() -> None:
     appends.begin(logs.segment(0))
     written = columns([10, 10, 10], times=[5, 7, 7])
     assert appends.take(columns([10, 10, 10]), [10, 10, 10], written, [(0, -1)] * 3) == []
-    assert appends.end() == [AppendSet(0, 30, 0, 2, 7, 1)]
+    assert appends.end() == [CleanerAppend(0, 30, 0, 2, 7, 1)]
 
 
 def test_the_last_record_counts_of_a_batch_that_was_written_anew() -> None:
@@ -72,7 +72,7 @@ def test_the_last_record_counts_of_a_batch_that_was_written_anew() -> None:
     written = columns([10, 10], times=[5, 7])
     written.column("last_offset")[1] = 9
     assert appends.take(columns([10, 20]), [10, 10], written, [(0, -1), (1, 4)]) == []
-    assert appends.end() == [AppendSet(0, 20, 0, 4, 7, 9)]
+    assert appends.end() == [CleanerAppend(0, 20, 0, 4, 7, 9)]
 
 
 def test_what_a_compressed_message_begins_with_is_inside_of_it() -> None:
@@ -81,7 +81,7 @@ def test_what_a_compressed_message_begins_with_is_inside_of_it() -> None:
     written = columns([10, 10], offset=8)
     written.column("base_offset")[0] = -1
     assert appends.take(columns([10, 10]), [10, 10], written, [(5, -1), (9, -1)]) == []
-    assert appends.end() == [AppendSet(0, 20, 5, 9, 1009, 9)]
+    assert appends.end() == [CleanerAppend(0, 20, 5, 9, 1009, 9)]
 
 
 def test_a_batch_may_become_several() -> None:
@@ -89,8 +89,8 @@ def test_a_batch_may_become_several() -> None:
     appends = Appends(logs.config(io_buffer_bytes=25), cleaning_rules(parse_release("0.8.2.2")))
     appends.begin(logs.segment(0))
     written = columns([10, 10, 10])
-    assert appends.take(columns([20, 20]), [20, 10], written, [(0, -1)] * 2) == [AppendSet(0, 20, 0, 1, 1001, 1)]
-    assert appends.end() == [AppendSet(20, 10, 2, 2, 1002, 2)]
+    assert appends.take(columns([20, 20]), [20, 10], written, [(0, -1)] * 2) == [CleanerAppend(0, 20, 0, 1, 1001, 1)]
+    assert appends.end() == [CleanerAppend(20, 10, 2, 2, 1002, 2)]
 
 
 def test_the_buffer_grows_for_a_large_batch_until_the_segment_ends() -> None:
@@ -122,9 +122,9 @@ def test_runs_one_after_another_are_one_segment() -> None:
     appends.begin(logs.segment(0))
     assert appends.take(columns([10]), [10], columns([10]), [(0, -1)]) == []
     second = columns([10, 10], offset=1, position=10)
-    assert appends.take(second, [10, 10], second, [(0, -1)] * 2) == [AppendSet(0, 20, 0, 1, 1001, 1)]
-    assert appends.end() == [AppendSet(20, 10, 2, 2, 1002, 2)]
+    assert appends.take(second, [10, 10], second, [(0, -1)] * 2) == [CleanerAppend(0, 20, 0, 1, 1001, 1)]
+    assert appends.end() == [CleanerAppend(20, 10, 2, 2, 1002, 2)]
     appends.begin(logs.segment(3))
     third = columns([10], offset=3)
     assert appends.take(third, [10], columns([10], offset=3, position=30), [(0, -1)]) == []
-    assert appends.end() == [AppendSet(30, 10, 3, 3, 1003, 3)]
+    assert appends.end() == [CleanerAppend(30, 10, 3, 3, 1003, 3)]

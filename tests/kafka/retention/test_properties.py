@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafkalog_core.kafka.logdir.segment_views import SegmentView
 from kafkalog_core.kafka.releases import Release
-from kafkalog_core.kafka.retention.rules import Log, check, retention_rules
+from kafkalog_core.kafka.retention.rules import RetainedLog, check, retention_rules
 from kafkalog_core.kafka.settings import SettingsRequest, read_settings
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ RELEASES: Final = st.sampled_from(
 
 
 @st.composite
-def logs(draw: st.DrawFn) -> Log:
+def logs(draw: st.DrawFn) -> RetainedLog:
     """Some segments, a log start and a high watermark."""
     counts = draw(st.lists(st.integers(1, 50), max_size=8))
     bounds = [*accumulate(counts, initial=draw(st.integers(0, 10)))]
@@ -36,7 +36,7 @@ def logs(draw: st.DrawFn) -> Log:
     active = replace(_segment(draw, bounds[-1], end), is_active=True)
     active = active if end > bounds[-1] else replace(active, size_bytes=0, max_timestamp_ms=-1)
     start = draw(st.integers(bounds[0], end))
-    return Log(
+    return RetainedLog(
         segments=(*closed, active),
         start_offset=start,
         high_watermark=draw(st.integers(start, end)),
@@ -67,7 +67,7 @@ def rules(draw: st.DrawFn) -> RetentionRules:
     return replace(retention_rules(settings.for_topic("t"), settings), **limits)
 
 
-def kept_from(log: Log, how: RetentionRules) -> int:
+def kept_from(log: RetainedLog, how: RetentionRules) -> int:
     """The base offset of the first segment that is left."""
     return check(log, how, NOW_MS, {}).log.segments[0].base_offset
 
@@ -78,34 +78,34 @@ def at_least(limit: int, other: int) -> bool:
 
 
 @given(logs(), rules(), LIMITS)
-def test_a_longer_retention_keeps_no_less(log: Log, how: RetentionRules, retention_ms: int) -> None:
+def test_a_longer_retention_keeps_no_less(log: RetainedLog, how: RetentionRules, retention_ms: int) -> None:
     other = replace(how, retention_ms=retention_ms)
     longer, shorter = (how, other) if at_least(how.retention_ms, retention_ms) else (other, how)
     assert kept_from(log, longer) <= kept_from(log, shorter)
 
 
 @given(logs(), rules(), LIMITS)
-def test_a_larger_retention_keeps_no_less(log: Log, how: RetentionRules, retention_bytes: int) -> None:
+def test_a_larger_retention_keeps_no_less(log: RetainedLog, how: RetentionRules, retention_bytes: int) -> None:
     other = replace(how, retention_bytes=retention_bytes)
     larger, smaller = (how, other) if at_least(how.retention_bytes, retention_bytes) else (other, how)
     assert kept_from(log, larger) <= kept_from(log, smaller)
 
 
 @given(logs(), rules(), st.data())
-def test_a_later_log_start_keeps_no_more(log: Log, how: RetentionRules, data: st.DataObject) -> None:
+def test_a_later_log_start_keeps_no_more(log: RetainedLog, how: RetentionRules, data: st.DataObject) -> None:
     later = data.draw(st.integers(log.start_offset, log.high_watermark))
     assert kept_from(log, how) <= kept_from(replace(log, start_offset=later), how)
 
 
 @given(logs(), rules())
-def test_what_goes_is_the_oldest(log: Log, how: RetentionRules) -> None:
+def test_what_goes_is_the_oldest(log: RetainedLog, how: RetentionRules) -> None:
     checked = check(log, how, NOW_MS, {})
     rest = () if checked.new_segment is not None else checked.log.segments
     assert (*(each.segment for each in checked.deleted), *rest) == log.segments
 
 
 @given(logs(), rules())
-def test_a_second_check_deletes_nothing_more(log: Log, how: RetentionRules) -> None:
+def test_a_second_check_deletes_nothing_more(log: RetainedLog, how: RetentionRules) -> None:
     checked = check(log, how, NOW_MS, {})
     if how.passes[:2] == ("time", "size"):  # what size uncovers, time takes the next time: a third finds nothing
         checked = check(checked.log, how, NOW_MS, {})

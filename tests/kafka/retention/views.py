@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from kafkalog_core.kafka.logdir.bounds import Bound, LogBounds
 from kafkalog_core.kafka.logdir.segment_views import NO_TIMESTAMP, PartitionView, SegmentView
 from kafkalog_core.kafka.releases import LATEST, Release
-from kafkalog_core.kafka.retention.forecast import Question
-from kafkalog_core.kafka.retention.rules import Log, retention_rules
+from kafkalog_core.kafka.retention.forecast import RetentionQuestion
+from kafkalog_core.kafka.retention.rules import RetainedLog, retention_rules
 from kafkalog_core.kafka.settings import Settings
 from kafkalog_core.storage.listing import Listing
 from kafkalog_core.storage.partition import partition_of
@@ -43,10 +43,10 @@ def segments(*sizes: int, times: Sequence[int] = (), mtimes: Sequence[int] = ())
     return tuple(made)
 
 
-def log(views: tuple[SegmentView, ...], *, start: int = 0, watermark: int | None = None) -> Log:
+def log(views: tuple[SegmentView, ...], *, start: int = 0, watermark: int | None = None) -> RetainedLog:
     """A log of them; without a high watermark of its own all of it is on all replicas."""
     end = views[-1].next_offset
-    return Log(
+    return RetainedLog(
         segments=views, start_offset=start, high_watermark=end if watermark is None else watermark, end_offset=end
     )
 
@@ -56,7 +56,9 @@ def rules(release: Release = LATEST, **assigned: str) -> RetentionRules:
     return retention_rules(*_settings(release, assigned))
 
 
-def question(views: tuple[SegmentView, ...], now_ms: int, *, release: Release = LATEST, **given: Any) -> Question:
+def question(
+    views: tuple[SegmentView, ...], now_ms: int, *, release: Release = LATEST, **given: Any
+) -> RetentionQuestion:
     """What a forecast is made for; `given`: start, watermark, custom, and settings by their names with `_` for `.`."""
     start, watermark = given.pop("start", 0), given.pop("watermark", views[-1].next_offset)
     custom: dict[str, Policy] = given.pop("custom", {})
@@ -75,7 +77,9 @@ def question(views: tuple[SegmentView, ...], now_ms: int, *, release: Release = 
         ),
         is_tiered=topic.remote_storage_enable,
     )
-    return Question(view=view, topic=topic, rules=retention_rules(topic, settings), now_ms=now_ms, custom=custom)
+    return RetentionQuestion(
+        view=view, topic=topic, rules=retention_rules(topic, settings), now_ms=now_ms, custom=custom
+    )
 
 
 def _settings(release: Release, assigned: dict[str, str]) -> tuple[Any, Settings]:

@@ -12,9 +12,9 @@ from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.kafka.rules import recovery_rules, rules_of
 from kafkalog_core.kafka.settings import SettingsRequest, read_settings
 from kafkalog_core.kafka.snapshots import SnapshotOptions
-from kafkalog_core.kafka.start.files import first_recovered
 from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.results import LoadOptions
+from kafkalog_core.kafka.start.sweep import first_recovered
 from kafkalog_core.storage.partition import read_partition
 from tests import build
 from tests.ops.truncate.truncating import EPOCHS, INTERVAL, batch, write_log

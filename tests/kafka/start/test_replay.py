@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog_core.kafka.producers import ProducerStates
 from kafkalog_core.kafka.snapshots import ProducerManager, SnapshotFiles, SnapshotOptions
-from kafkalog_core.kafka.start.replay import Obstacle, Reading, end_of_log, find_offset, replay_producers
+from kafkalog_core.kafka.start.replay import Obstacle, ReplaySegment, end_of_log, find_offset, replay_producers
 from kafkalog_core.storage.partition import read_partition
 from tests import build
 from tests.ops.truncate.truncating import batch, write_log
@@ -44,7 +44,9 @@ def test_a_header_that_is_too_short_does_not_end_the_log(log: Path) -> None:
 
 def test_producers_behind_it_are_read(log: Path) -> None:
     states = ProducerStates(sequences="unchecked")
-    assert replay_producers(Reading(0, str(log), log.stat().st_size), states, from_offset=0, search="base") is None
+    assert (
+        replay_producers(ReplaySegment(0, str(log), log.stat().st_size), states, from_offset=0, search="base") is None
+    )
     assert states.count == 2  # a broker reads the producer of the short header too, from the bytes after it
 
 
@@ -155,7 +157,7 @@ def test_of_a_compressed_message_offsets_sizes_and_codecs_within_count(
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(build.wrapper_v1(inner=inner, offset=3) + build.wrapper_v1(inner=_inner(0), offset=4))
     found = replay_producers(
-        Reading(0, str(path), path.stat().st_size, is_whole=False), ProducerStates(), from_offset=4, search="base"
+        ReplaySegment(0, str(path), path.stat().st_size, is_whole=False), ProducerStates(), from_offset=4, search="base"
     )
     assert (found is None) == opens
 
@@ -165,7 +167,7 @@ def replayed(log: Path, *batches: bytes, states: ProducerStates | None = None) -
     """The producers after one read of a log, and what a broker dies of."""
     log.write_bytes(b"".join(batches))
     states = ProducerStates(sequences="unchecked") if states is None else states
-    found = replay_producers(Reading(0, str(log), log.stat().st_size), states, from_offset=0, search="base")
+    found = replay_producers(ReplaySegment(0, str(log), log.stat().st_size), states, from_offset=0, search="base")
     return states, None if found is None else found.reason
 
 
@@ -215,7 +217,9 @@ def test_no_snapshot_is_taken_of_a_first_segment_below_the_log_start() -> None:
 def test_a_read_of_an_offset_goes_on_in_later_segments_and_stops_where_it_cannot(tmp_path: Path) -> None:
     path = write_log(tmp_path / "t-0", {0: [(0, 4)], 10: [(10, 14)], 20: [(20, 24)]})
     segments = read_partition(str(path)).segments
-    readings = [Reading(each.base_offset, each.files[0].path, each.size_bytes, each.index, False) for each in segments]
+    readings = [
+        ReplaySegment(each.base_offset, each.files[0].path, each.size_bytes, each.index, False) for each in segments
+    ]
     assert find_offset(readings, 7, search="base") is None
     (path / f"{10:020d}.log").write_bytes(bytes(100))
     readings[1] = readings[1]._replace(size_bytes=100)

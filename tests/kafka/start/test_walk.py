@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.kafka.start.walk import Stop, stop_of_broker, walk_as_broker
+from kafkalog_core.kafka.start.walk import ReadStop, stop_of_broker, walk_as_broker
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import WINDOW_BYTES, Source
 from tests import strategies
@@ -219,7 +219,7 @@ def test_a_broker_steps_from_size_to_size(tmp_path: Path, middle: bytes, stop: t
         damage = [each for each in items if isinstance(each, Damage)]
         stops = [found for each in damage if (found := stop_of_broker(source, each, source.size_bytes)) is not None]
     assert damage
-    assert stops[:1] == ([] if stop is None else [Stop(size + stop[0], stop[1])])
+    assert stops[:1] == ([] if stop is None else [ReadStop(size + stop[0], stop[1])])
 
 
 @pytest.mark.parametrize("tail", [b"\0", bytes(17), batch(1)[:-1]])
@@ -230,4 +230,4 @@ def test_a_tail_that_is_not_whole_is_the_end(tmp_path: Path, tail: bytes) -> Non
         damage = [
             each for each in scan(source, base_offset=0, options=ScanOptions(check=False)) if isinstance(each, Damage)
         ]
-        assert stop_of_broker(source, damage[0], source.size_bytes) == Stop(len(batch(0)), is_end=True)
+        assert stop_of_broker(source, damage[0], source.size_bytes) == ReadStop(len(batch(0)), is_end=True)

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kafkalog_core.kafka.cleaner.clean import Chunk, Group
+    from kafkalog_core.kafka.cleaner.clean import Group
+    from kafkalog_core.kafka.cleaner.indexes import CleanedChunk
     from kafkalog_core.ops.repair.plan import StagedPlan
     from kafkalog_core.storage.changing.changes import Change
 
@@ -361,7 +362,7 @@ def test_a_log_that_changes_while_it_is_read_is_not_cleaned(log_dir: Path, monke
     """Also where it is not the first of those that become one."""
     path = log_dir / "t-0" / f"{20:020d}.log"
 
-    def clean(work: CleanPass, group: Group) -> Iterator[Chunk]:
+    def clean(work: CleanPass, group: Group) -> Iterator[CleanedChunk]:
         yield from CLEAN_GROUP(work, group)
         path.write_bytes(path.read_bytes() + keyed(22, "z"))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import SelectionError
-from kafkalog_core.kafka.transactions import Span
+from kafkalog_core.kafka.transaction_outcomes import TxnSpan
 from kafkalog_core.ops.reading.committed import CommittedView
 from kafkalog_core.ops.reading.report import Report
 from tests.build import (
@@ -483,7 +483,7 @@ def test_a_partition_without_a_segment_holds_nothing(tmp_path: Path, committed: 
 
 # --- the view itself --------------------------------------------------------------------------------------------------
 def test_bounds_of_hidden_data() -> None:
-    view = CommittedView([Span(P, 40, 50), Span(P, 10, 30), Span(Q, 15, 15)])
+    view = CommittedView([TxnSpan(P, 40, 50), TxnSpan(P, 10, 30), TxnSpan(Q, 15, 15)])
     assert view.end_offset is None
     offsets = (9, 10, 29, 30, 31, 39, 40, 50, 51)
     assert [offset for offset in offsets if view.is_hidden(P, offset)] == [10, 29, 30, 40, 50]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.kafka.producers import Anomaly, CompletedTxn, OpenTxn
 
-__all__ = ["Hole", "Outcomes", "Span", "Undecided"]
+__all__ = ["Gap", "TransactionOutcomes", "TxnSpan", "Undecided"]
 
 _ENTRIES: Final = 4096  # of an index, read at a time
 _MAX_VERSION: Final = 0x00FF  # AbortedTxn reads the first of the two bytes alone, as a signed number
@@ -39,7 +39,7 @@ Log = tuple[str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
+class Gap:
     """Offsets `first_offset` to `end_offset` (exclusive; None: to the end) are not there to read.
 
     `position` is the byte of the log at `path` where what is damaged starts; None: the file cannot be read.
@@ -58,7 +58,7 @@ class Hole:
         return self.path, self.base_offset
 
 
-class Span(NamedTuple):
+class TxnSpan(NamedTuple):
     """Transactional data of a producer at `first` up to `last`, both inclusive."""
 
     producer_id: int
@@ -69,20 +69,20 @@ class Span(NamedTuple):
 class Undecided(NamedTuple):
     """Data of which nobody knows whether it was committed, because of a hole behind it."""
 
-    span: Span
-    hole: Hole
+    span: TxnSpan
+    hole: Gap
 
 
 class _Piece(NamedTuple):
     """Data before a hole, and the marker of its producer that comes next: `marker_offset` None: none comes."""
 
-    span: Span
+    span: TxnSpan
     marker_offset: int | None
     is_aborted: bool
     log: Log
 
 
-class Outcomes:
+class TransactionOutcomes:
     """Gathers what a replay says, and decides at the end. `log` is what is being replayed.
 
     Memory: a span an aborted transaction, and one for what stands before a hole in its transaction.
@@ -90,9 +90,9 @@ class Outcomes:
 
     def __init__(self) -> None:
         self.log: Log = ("", None)
-        self.aborted: list[Span] = []
+        self.aborted: list[TxnSpan] = []
         self.undecided: list[Undecided] = []
-        self.holes: list[Hole] = []
+        self.holes: list[Gap] = []
         self._cuts: dict[int, list[int]] = {}
         self._pieces: list[_Piece] = []
 
@@ -107,7 +107,7 @@ class Outcomes:
             self._add_pieces(txn.producer_id, cuts, txn.last_offset, is_aborted=txn.is_aborted)
         if txn.is_aborted:
             first = txn.first_offset if cuts is None else cuts[-1]
-            self.aborted.append(Span(txn.producer_id, first, txn.last_offset))
+            self.aborted.append(TxnSpan(txn.producer_id, first, txn.last_offset))
 
     def still_open(self, txn: OpenTxn) -> int | None:
         """The log ends in a transaction; returns the first offset of what is known to be open, None: nothing is."""
@@ -130,9 +130,9 @@ class Outcomes:
         self, producer_id: int, cuts: Sequence[int], marker_offset: int | None, *, is_aborted: bool
     ) -> None:
         for first, until in pairwise(cuts):
-            self._pieces.append(_Piece(Span(producer_id, first, until - 1), marker_offset, is_aborted, self.log))
+            self._pieces.append(_Piece(TxnSpan(producer_id, first, until - 1), marker_offset, is_aborted, self.log))
 
-    def _hole_behind(self, span: Span) -> Hole:
+    def _hole_behind(self, span: TxnSpan) -> Gap:
         """The first hole behind where the data starts."""
         return next((hole for hole in self.holes if hole.first_offset > span.first), self.holes[-1])
 
@@ -140,16 +140,16 @@ class Outcomes:
 class _Indexes:
     """The transaction indexes of the segments with holes or deciding markers, and what they list of some producers."""
 
-    def __init__(self, holes: Sequence[Hole], pieces: Sequence[_Piece]) -> None:
+    def __init__(self, holes: Sequence[Gap], pieces: Sequence[_Piece]) -> None:
         self._holes = holes
-        self._entries: dict[int, list[Span]] = {}
+        self._entries: dict[int, list[TxnSpan]] = {}
         self._covered: dict[Log, int] = {}
         producer_ids = {piece.span.producer_id for piece in pieces}
         logs = {*(hole.log for hole in holes), *(piece.log for piece in pieces)} if pieces else ()
         for log in logs:
             self._read(log, producer_ids)
 
-    def is_listed(self, span: Span) -> bool:
+    def is_listed(self, span: TxnSpan) -> bool:
         """Whether an index lists a transaction over the data as aborted."""
         return any(entry.first <= span.first <= entry.last for entry in self._of(span.producer_id))
 
@@ -169,7 +169,7 @@ class _Indexes:
             if piece.span.first < hole.first_offset <= marker_offset
         )
 
-    def _of(self, producer_id: int) -> list[Span]:
+    def _of(self, producer_id: int) -> list[TxnSpan]:
         return self._entries.get(producer_id, [])
 
     def _read(self, log: Log, producer_ids: set[int]) -> None:
@@ -179,7 +179,7 @@ class _Indexes:
         if base_offset is None:
             return
         index = os.path.join(os.path.dirname(path), segment_file_name(base_offset, FileKind.TXN_INDEX))
-        entries: list[Span] = []
+        entries: list[TxnSpan] = []
         last = base_offset - 1
         try:
             with Source.open(index) as source:
@@ -188,7 +188,7 @@ class _Indexes:
                         return
                     last = last_offset
                     if producer_id in producer_ids:
-                        entries.append(Span(producer_id, first_offset, last_offset))
+                        entries.append(TxnSpan(producer_id, first_offset, last_offset))
         except StorageError:
             return
         self._covered[log] = last

@@ -44,9 +44,9 @@ __all__ = [
     "MarkerFault",
     "Problem",
     "ProblemKind",
+    "RecoveryWatch",
     "SegmentRecovery",
     "SplitPart",
-    "Watch",
     "first_empty_marker",
     "marker_fault",
     "recover_segment",
@@ -214,7 +214,7 @@ def _ignore(_: object) -> None:
     """Nobody listens."""
 
 
-class Watch(NamedTuple):
+class RecoveryWatch(NamedTuple):
     """Who wants to know what a recovery comes by.
 
     `listen` is given all that is read, up to the first damage; one of size 0 says that offsets go back. `pauses` are
@@ -227,7 +227,7 @@ class Watch(NamedTuple):
     reached: Callable[[int], None] = _ignore
 
 
-NO_WATCH: Final = Watch()
+NO_WATCH: Final = RecoveryWatch()
 
 
 def recover_segment(
@@ -238,7 +238,7 @@ def recover_segment(
     settings: TopicSettings,
     states: ProducerStates,
     max_batch_bytes: int = MAX_BATCH_BYTES,
-    watch: Watch = NO_WATCH,
+    watch: RecoveryWatch = NO_WATCH,
     span: tuple[int, int] | None = None,
 ) -> SegmentRecovery:
     """Recover a segment as a broker does.

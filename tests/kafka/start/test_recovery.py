@@ -15,7 +15,7 @@ from kafkalog_core.kafka.producers import ProducerStates
 from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.kafka.rules import recovery_rules
 from kafkalog_core.kafka.settings import Settings
-from kafkalog_core.kafka.start.segment import SegmentRecovery, Watch, recover_segment
+from kafkalog_core.kafka.start.recovery import RecoveryWatch, SegmentRecovery, recover_segment
 from kafkalog_core.storage.source import Source
 from tests.build import (
     ABORT,
@@ -53,7 +53,7 @@ def recover(
     *,
     release: str = "4.3",
     states: ProducerStates | None = None,
-    watch: Watch | None = None,
+    watch: RecoveryWatch | None = None,
     span: tuple[int, int] | None = None,
     **settings: int,
 ) -> SegmentRecovery:
@@ -67,7 +67,7 @@ def recover(
             rules=recovery_rules(parse_release(release)),
             settings=topic,
             states=ProducerStates(sequences="unchecked") if states is None else states,
-            watch=watch or Watch(),
+            watch=watch or RecoveryWatch(),
             span=span,
         )
 
@@ -353,7 +353,7 @@ def test_pauses(tmp_path: Path) -> None:
     log = b"".join(data(offset, 10 + offset, is_transactional=False) for offset in range(5)) + data(7, 99)
     states = ProducerStates(sequences="unchecked")
     seen: list[tuple[int, int]] = []
-    watch = Watch(pauses=[1, 3, 6, 7, 8], reached=lambda offset: seen.append((offset, states.count)))
+    watch = RecoveryWatch(pauses=[1, 3, 6, 7, 8], reached=lambda offset: seen.append((offset, states.count)))
     recover(tmp_path, log, states=states, watch=watch)
     assert seen == [(1, 1), (3, 3), (6, 5), (7, 5)]
 

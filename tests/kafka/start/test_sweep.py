@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.kafka.rules import rules_of
-from kafkalog_core.kafka.start.files import Swept, sweep
+from kafkalog_core.kafka.start.sweep import Swept, sweep
 from kafkalog_core.storage.partition import read_partition
 from tests.ops.truncate.truncating import batch, write_log
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.kafka.cleaner.bounds import Cleanability, cleanability
+from kafkalog_core.kafka.cleaner.dirty_range import Cleanability, cleanability
 from kafkalog_core.kafka.cleaner.log import segments_in
 from kafkalog_core.kafka.cleaner.rules import cleaning_rules
 from kafkalog_core.kafka.producers import OpenTxn
