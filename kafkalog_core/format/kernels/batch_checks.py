@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkalog_core.format.kernels._cython import cython
 from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import wrapped
+from kafkalog_core.format.kernels.fields import cells_of, wrapped
 
 __all__ = ["check_batches", "find_contradiction", "find_outside", "joins_before"]
 
@@ -14,18 +14,11 @@ def check_batches(batches: object, first: cython.Py_ssize_t, state: object) -> i
 
     `state` holds the `BC_*` cells; the row that is returned is counted in them, and BC_ODD says what is odd of it.
     """
-    cells_view: cython.longlong[::1] = batches.cells
-    state_view: cython.longlong[::1] = state
+    b: cython.pointer[cython.longlong] = cells_of(batches.cells)
+    s: cython.pointer[cython.longlong] = cells_of(state)
     capacity: cython.Py_ssize_t = batches.capacity
     count: cython.Py_ssize_t = batches.count
     row: cython.Py_ssize_t = first
-    b: cython.pointer[cython.longlong]
-    s: cython.pointer[cython.longlong]
-    if cython.compiled:
-        b = cython.address(cells_view[0])
-        s = cython.address(state_view[0])
-    else:
-        b, s = cells_view, state_view
     if s[BC_BATCHES] == 0 and row < count:
         s[BC_FIRST] = b[B_BASE_OFFSET * capacity + row]
     while row < count:
@@ -232,19 +225,14 @@ def _count_muted(s: cython.pointer[cython.longlong]) -> cython.void:
 # --- headers ----------------------------------------------------------------------------------------------------------
 def find_contradiction(batches: object, first: cython.Py_ssize_t) -> int:
     """The first row from `first` on whose offsets and record count cannot all be true; the number of rows: none."""
-    cells_view: cython.longlong[::1] = batches.cells
+    cells: cython.pointer[cython.longlong] = cells_of(batches.cells)
     capacity: cython.Py_ssize_t = batches.capacity
     count: cython.Py_ssize_t = batches.count
     row: cython.Py_ssize_t = first
-    cells: cython.pointer[cython.longlong]
     base: cython.longlong
     last: cython.longlong
     span: cython.longlong
     records: cython.longlong
-    if cython.compiled:
-        cells = cython.address(cells_view[0])
-    else:
-        cells = cells_view
     while row < count:
         if cells[B_FORMAT * capacity + row] == MAGIC_V2:
             base = cells[B_BASE_OFFSET * capacity + row]
@@ -262,22 +250,16 @@ def find_outside(batches: object, records: object, first: cython.Py_ssize_t) -> 
 
     A batch whose last offset lies before its first one holds no offsets at all: its records are passed over.
     """
-    b_view: cython.longlong[::1] = batches.cells
+    b: cython.pointer[cython.longlong] = cells_of(batches.cells)
     b_capacity: cython.Py_ssize_t = batches.capacity
-    r_view: cython.longlong[::1] = records.cells
+    r: cython.pointer[cython.longlong] = cells_of(records.cells)
     r_capacity: cython.Py_ssize_t = records.capacity
     count: cython.Py_ssize_t = records.count
     row: cython.Py_ssize_t = first
     batch: cython.Py_ssize_t
-    b: cython.pointer[cython.longlong]
-    r: cython.pointer[cython.longlong]
     base: cython.longlong
     last: cython.longlong
     offset: cython.longlong
-    if cython.compiled:
-        b, r = cython.address(b_view[0]), cython.address(r_view[0])
-    else:
-        b, r = b_view, r_view
     while row < count:
         batch = r[R_BATCH * r_capacity + row]
         base = b[B_BASE_OFFSET * b_capacity + batch]

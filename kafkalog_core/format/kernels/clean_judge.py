@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkalog_core.format.kernels._cython import cython
 from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import wrapped
+from kafkalog_core.format.kernels.fields import bytes_of, cells_of, room_of, wrapped
 from kafkalog_core.format.kernels.key_map import digest_ahead, entry_of
 
 __all__ = ["judge", "take_rows"]
@@ -17,21 +17,16 @@ def take_rows(
 
     They are all compressed or all plain; all opened or none, as `bits` say; they count no more than `most` records.
     """
-    b_view: cython.longlong[::1] = batches.cells
+    b: cython.pointer[cython.longlong] = cells_of(batches.cells)
     capacity: cython.Py_ssize_t = batches.capacity
-    f_view: cython.const[cython.uchar][::1] = bits
-    b: cython.pointer[cython.longlong]
+    f: cython.pointer[cython.const[cython.uchar]] = bytes_of(bits)
     row: cython.Py_ssize_t
     count: cython.longlong
     total: cython.longlong = 0
-    is_removed: cython.bint = (f_view[first] & BITS_REMOVED) == BIT_DISCARD
-    if cython.compiled:
-        b = cython.address(b_view[0])
-    else:
-        b = b_view
+    is_removed: cython.bint = (f[first] & BITS_REMOVED) == BIT_DISCARD
     is_plain: cython.bint = b[B_CODEC * capacity + first] == 0
     for row in range(first, last):
-        if is_removed != ((f_view[row] & BITS_REMOVED) == BIT_DISCARD):
+        if is_removed != ((f[row] & BITS_REMOVED) == BIT_DISCARD):
             return row
         if not is_removed:
             count = b[B_COUNT * capacity + row]
@@ -77,33 +72,18 @@ def judge(
         cells: the `K_*` cells of each batch, zeros at first.
         tally: the `T_*` cells, which grow.
     """
-    data: cython.const[cython.uchar][::1] = memory
-    b_view: cython.longlong[::1] = batches.cells
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
+    b: cython.pointer[cython.longlong] = cells_of(batches.cells)
     b_capacity: cython.Py_ssize_t = batches.capacity
-    f_view: cython.const[cython.uchar][::1] = bits
-    r_view: cython.longlong[::1] = records.cells
-    j_view: cython.longlong[::1] = state
-    q_view: cython.longlong[::1] = map_state
-    t_view: cython.longlong[::1] = table
-    d_view: cython.longlong[::1] = digests
-    w_view: cython.uchar[::1] = reasons
-    k_view: cython.longlong[::1] = cells
-    a_view: cython.longlong[::1] = tally
-    if cython.compiled:
-        p = cython.address(data[0]) if data.shape[0] else cython.NULL
-        b = cython.address(b_view[0])
-        f = cython.address(f_view[0])
-        r = cython.address(r_view[0])
-        j = cython.address(j_view[0])
-        q = cython.address(q_view[0])
-        t = cython.address(t_view[0])
-        d = cython.address(d_view[0])
-        w = cython.address(w_view[0])
-        k = cython.address(k_view[0])
-        a = cython.address(a_view[0])
-    else:
-        p, b, f, r, j = data, b_view, f_view, r_view, j_view
-        q, t, d, w, k, a = q_view, t_view, d_view, w_view, k_view, a_view
+    f: cython.pointer[cython.const[cython.uchar]] = bytes_of(bits)
+    r: cython.pointer[cython.longlong] = cells_of(records.cells)
+    j: cython.pointer[cython.longlong] = cells_of(state)
+    q: cython.pointer[cython.longlong] = cells_of(map_state)
+    t: cython.pointer[cython.longlong] = cells_of(table)
+    d: cython.pointer[cython.longlong] = cells_of(digests)
+    w: cython.pointer[cython.uchar] = room_of(reasons)
+    k: cython.pointer[cython.longlong] = cells_of(cells)
+    a: cython.pointer[cython.longlong] = cells_of(tally)
     return _judge_batches(
         memory, p, b, b_capacity, f, r, records.capacity, records.count, first, last, is_whole, j, q, t, d, w, k, a
     )

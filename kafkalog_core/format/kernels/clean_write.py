@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkalog_core.format.kernels._cython import cython
 from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import crc32c_of, wrapped
+from kafkalog_core.format.kernels.fields import bytes_of, cells_of, crc32c_of, room_of, wrapped
 from kafkalog_core.format.kernels.walk import fill_legacy, fill_v2
 
 __all__ = ["base_time_of", "finish_batch", "note_batch", "put_header", "put_records", "write_batches", "write_records"]
@@ -39,34 +39,21 @@ def write_batches(
         columns: batch columns of the output, which have room for as many.
         state: the `O_*` cells.
     """
-    c_view: cython.const[cython.uchar][::1] = window
-    data: cython.const[cython.uchar][::1] = memory
-    b_view: cython.longlong[::1] = batches.cells
+    c: cython.pointer[cython.const[cython.uchar]] = bytes_of(window)
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
+    b: cython.pointer[cython.longlong] = cells_of(batches.cells)
     b_capacity: cython.Py_ssize_t = batches.capacity
-    r_view: cython.longlong[::1] = records.cells
+    r: cython.pointer[cython.longlong] = cells_of(records.cells)
     capacity: cython.Py_ssize_t = records.capacity
     count: cython.Py_ssize_t = records.count
-    h_view: cython.longlong[::1] = records.headers.cells
+    h: cython.pointer[cython.longlong] = cells_of(records.headers.cells)
     h_capacity: cython.Py_ssize_t = records.headers.capacity
-    w_view: cython.const[cython.uchar][::1] = reasons
-    k_view: cython.longlong[::1] = cells
-    o_view: cython.uchar[::1] = output
-    n_view: cython.longlong[::1] = columns.cells
+    w: cython.pointer[cython.const[cython.uchar]] = bytes_of(reasons)
+    k: cython.pointer[cython.longlong] = cells_of(cells)
+    o: cython.pointer[cython.uchar] = room_of(output)
+    n: cython.pointer[cython.longlong] = cells_of(columns.cells)
     n_capacity: cython.Py_ssize_t = columns.capacity
-    s_view: cython.longlong[::1] = state
-    if cython.compiled:
-        c = cython.address(c_view[0])
-        p = cython.address(data[0]) if data.shape[0] else cython.NULL
-        b = cython.address(b_view[0])
-        r = cython.address(r_view[0])
-        h = cython.address(h_view[0])
-        w = cython.address(w_view[0])
-        k = cython.address(k_view[0])
-        o = cython.address(o_view[0])
-        n = cython.address(n_view[0])
-        s = cython.address(s_view[0])
-    else:
-        c, p, b, r, h, w, k, o, n, s = (c_view, data, b_view, r_view, h_view, w_view, k_view, o_view, n_view, s_view)
+    s: cython.pointer[cython.longlong] = cells_of(state)
     s[O_ROWS] = columns.count
     result: cython.Py_ssize_t = _write_all(
         output, len(output), c, p, b, b_capacity, r, capacity, count, h, h_capacity, w, k, last, o, n, n_capacity, s
@@ -170,49 +157,30 @@ def write_records(
 
     Arguments as of `write_batches`.
     """
-    data: cython.const[cython.uchar][::1] = memory
-    b_view: cython.longlong[::1] = batches.cells
-    r_view: cython.longlong[::1] = records.cells
-    h_view: cython.longlong[::1] = records.headers.cells
-    w_view: cython.const[cython.uchar][::1] = reasons
-    k_view: cython.longlong[::1] = cells
-    o_view: cython.uchar[::1] = output
-    s_view: cython.longlong[::1] = state
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
+    b: cython.pointer[cython.longlong] = cells_of(batches.cells)
+    r: cython.pointer[cython.longlong] = cells_of(records.cells)
+    h: cython.pointer[cython.longlong] = cells_of(records.headers.cells)
+    w: cython.pointer[cython.const[cython.uchar]] = bytes_of(reasons)
+    k: cython.pointer[cython.longlong] = cells_of(cells)
+    o: cython.pointer[cython.uchar] = room_of(output)
+    s: cython.pointer[cython.longlong] = cells_of(state)
     is_done: cython.bint
-    p: cython.pointer[cython.const[cython.uchar]]
-    if cython.compiled:
-        p = cython.address(data[0]) if data.shape[0] else cython.NULL
-        is_done = put_records(
-            p,
-            cython.address(b_view[0]),
-            batches.capacity,
-            cython.address(r_view[0]),
-            records.capacity,
-            records.count,
-            cython.address(h_view[0]),
-            records.headers.capacity,
-            cython.address(w_view[0]),
-            cython.address(k_view[0]),
-            cython.address(o_view[0]),
-            len(output),
-            cython.address(s_view[0]),
-        )
-    else:
-        is_done = put_records(
-            data,
-            b_view,
-            batches.capacity,
-            r_view,
-            records.capacity,
-            records.count,
-            h_view,
-            records.headers.capacity,
-            w_view,
-            k_view,
-            o_view,
-            len(output),
-            s_view,
-        )
+    is_done = put_records(
+        p,
+        b,
+        batches.capacity,
+        r,
+        records.capacity,
+        records.count,
+        h,
+        records.headers.capacity,
+        w,
+        k,
+        o,
+        len(output),
+        s,
+    )
     return WRITE_DONE if is_done else WRITE_ROOM
 
 
@@ -221,21 +189,11 @@ def finish_batch(batches: object, cells: object, output: object, columns: object
 
     Arguments as of `write_batches`.
     """
-    b_view: cython.longlong[::1] = batches.cells
-    k_view: cython.longlong[::1] = cells
-    o_view: cython.uchar[::1] = output
-    s_view: cython.longlong[::1] = state
-    if cython.compiled:
-        put_header(
-            output,
-            cython.address(b_view[0]),
-            batches.capacity,
-            cython.address(k_view[0]),
-            cython.address(o_view[0]),
-            cython.address(s_view[0]),
-        )
-    else:
-        put_header(output, b_view, batches.capacity, k_view, o_view, s_view)
+    b: cython.pointer[cython.longlong] = cells_of(batches.cells)
+    k: cython.pointer[cython.longlong] = cells_of(cells)
+    o: cython.pointer[cython.uchar] = room_of(output)
+    s: cython.pointer[cython.longlong] = cells_of(state)
+    put_header(output, b, batches.capacity, k, o, s)
     note_batch(cells, output, columns, state)
 
 
@@ -244,22 +202,13 @@ def note_batch(cells: object, output: object, columns: object, state: object) ->
 
     Arguments as of `write_batches`.
     """
-    k_view: cython.longlong[::1] = cells
-    o_view: cython.uchar[::1] = output
-    n_view: cython.longlong[::1] = columns.cells
-    s_view: cython.longlong[::1] = state
-    s_view[O_ROWS] = columns.count
-    if cython.compiled:
-        _enter(
-            cython.address(k_view[0]),
-            cython.address(o_view[0]),
-            cython.address(n_view[0]),
-            columns.capacity,
-            cython.address(s_view[0]),
-        )
-    else:
-        _enter(k_view, o_view, n_view, columns.capacity, s_view)
-    columns.count = s_view[O_ROWS]
+    k: cython.pointer[cython.longlong] = cells_of(cells)
+    o: cython.pointer[cython.uchar] = room_of(output)
+    n: cython.pointer[cython.longlong] = cells_of(columns.cells)
+    s: cython.pointer[cython.longlong] = cells_of(state)
+    s[O_ROWS] = columns.count
+    _enter(k, o, n, columns.capacity, s)
+    columns.count = s[O_ROWS]
 
 
 @cython.cfunc

@@ -123,6 +123,54 @@ def uncleared(size_bytes: cython.Py_ssize_t) -> bytearray:
     return room
 
 
+@cython.cfunc
+def bytes_of(memory: object) -> cython.pointer[cython.const[cython.uchar]]:
+    """Return a pointer to the bytes of a buffer, NULL for an empty one; the buffer itself where not compiled.
+
+    The pointer is valid as long as the caller keeps the object and nobody resizes it. The same holds for the others.
+    """
+    view: cython.const[cython.uchar][::1] = memory
+    if cython.compiled:
+        return cython.address(view[0]) if view.shape[0] else cython.NULL
+    return view
+
+
+@cython.cfunc
+def room_of(memory: object) -> cython.pointer[cython.uchar]:
+    """Return a pointer to bytes that may be written, as `bytes_of` does."""
+    view: cython.uchar[::1] = memory
+    if cython.compiled:
+        return cython.address(view[0]) if view.shape[0] else cython.NULL
+    return view
+
+
+@cython.cfunc
+def cells_of(cells: object) -> cython.pointer[cython.longlong]:
+    """Return a pointer to int64 cells (of columns or of a state), as `bytes_of` does."""
+    view: cython.longlong[::1] = cells
+    if cython.compiled:
+        return cython.address(view[0]) if view.shape[0] else cython.NULL
+    return view
+
+
+@cython.cfunc
+def ints_of(cells: object) -> cython.pointer[cython.int]:
+    """Return a pointer to int32 cells, as `bytes_of` does."""
+    view: cython.int[::1] = cells
+    if cython.compiled:
+        return cython.address(view[0]) if view.shape[0] else cython.NULL
+    return view
+
+
+@cython.cfunc
+def shorts_of(cells: object) -> cython.pointer[cython.short]:
+    """Return a pointer to int16 cells, as `bytes_of` does."""
+    view: cython.short[::1] = cells
+    if cython.compiled:
+        return cython.address(view[0]) if view.shape[0] else cython.NULL
+    return view
+
+
 # --- checksums --------------------------------------------------------------------------------------------------------
 if cython.compiled:
     from cython.cimports.kafkalog_core.format.kernels.short_crc import (

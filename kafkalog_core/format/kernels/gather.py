@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from kafkalog_core.format.kernels._cython import cython
 from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import control_kind, sequence_of
+from kafkalog_core.format.kernels.fields import (
+    bytes_of,
+    cells_of,
+    control_kind,
+    ints_of,
+    room_of,
+    sequence_of,
+    shorts_of,
+)
 from kafkalog_core.format.kernels.programs import *
 from kafkalog_core.format.kernels.text import is_utf8
 
@@ -24,17 +32,17 @@ def gather_rows(
     Rows are records, or batches where `records` is None. Bits of validity are all set before; those of nulls are taken
     away, and their values are 0.
     """
-    data: cython.const[cython.uchar][::1] = memory
-    b_view: cython.longlong[::1] = batches.cells
-    r_view: cython.longlong[::1] = batches.cells if records is None else records.cells
-    k_view: cython.longlong[::1] = picked
-    o_view: cython.longlong[::1] = plan.operations
-    e_view: cython.longlong[::1] = plan.entries
-    s_view: cython.longlong[::1] = cells.slots
-    w1_view: cython.uchar[::1] = cells.by_1
-    w2_view: cython.short[::1] = cells.by_2
-    w4_view: cython.int[::1] = cells.by_4
-    w8_view: cython.longlong[::1] = cells.by_8
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
+    b: cython.pointer[cython.longlong] = cells_of(batches.cells)
+    r: cython.pointer[cython.longlong] = cells_of(batches.cells if records is None else records.cells)
+    k: cython.pointer[cython.longlong] = cells_of(picked)
+    o: cython.pointer[cython.longlong] = cells_of(plan.operations)
+    e: cython.pointer[cython.longlong] = cells_of(plan.entries)
+    s: cython.pointer[cython.longlong] = cells_of(cells.slots)
+    w1: cython.pointer[cython.uchar] = room_of(cells.by_1)
+    w2: cython.pointer[cython.short] = shorts_of(cells.by_2)
+    w4: cython.pointer[cython.int] = ints_of(cells.by_4)
+    w8: cython.pointer[cython.longlong] = cells_of(cells.by_8)
     b_capacity: cython.Py_ssize_t = batches.capacity
     r_capacity: cython.Py_ssize_t = 0 if records is None else records.capacity
     slots: cython.Py_ssize_t = plan.slots
@@ -43,41 +51,13 @@ def gather_rows(
     batch: cython.Py_ssize_t
     slot: cython.Py_ssize_t
     step: cython.Py_ssize_t
-    p: cython.pointer[cython.const[cython.uchar]]
-    b: cython.pointer[cython.longlong]
-    r: cython.pointer[cython.longlong]
-    k: cython.pointer[cython.longlong]
-    o: cython.pointer[cython.longlong]
-    s: cython.pointer[cython.longlong]
-    w1: cython.pointer[cython.uchar]
-    w2: cython.pointer[cython.short]
-    w4: cython.pointer[cython.int]
-    w8: cython.pointer[cython.longlong]
-    if cython.compiled:
-        p = cython.address(data[0]) if data.shape[0] else cython.NULL
-        b, r, k = cython.address(b_view[0]), cython.address(r_view[0]), cython.address(k_view[0])
-        o, s, w8 = cython.address(o_view[0]), cython.address(s_view[0]), cython.address(w8_view[0])
-        w1, w2, w4 = cython.address(w1_view[0]), cython.address(w2_view[0]), cython.address(w4_view[0])
-    else:
-        p, b, r, k, o, s, w1, w2, w4, w8 = (
-            data,
-            b_view,
-            r_view,
-            k_view,
-            o_view,
-            s_view,
-            w1_view,
-            w2_view,
-            w4_view,
-            w8_view,
-        )
     while first < count:
         batch = r[R_BATCH * r_capacity + k[first]] if r_capacity else k[first]
         end = first + 1
         if r_capacity:
             while end < count and r[R_BATCH * r_capacity + k[end]] == batch:
                 end += 1
-        step = e_view[b[B_FORMAT * b_capacity + batch]]
+        step = e[b[B_FORMAT * b_capacity + batch]]
         for slot in range(slots):
             _fill_slot(
                 p, b, b_capacity, batch, r, r_capacity, k, first, end, o, (step + slot) * GATHER_SIZE,
@@ -260,30 +240,23 @@ def measure_rows(
     those that are left out. `done` is what was gathered before, and that with the picked rows afterwards. Where
     nothing was gathered before, the first row fits in any case. Returns (next row, rows picked).
     """
-    r_view: cython.longlong[::1] = columns.cells
-    h_view: cython.longlong[::1] = columns.headers.cells if wanted else columns.cells
-    n_view: cython.longlong[::1] = done
-    k_view: cython.longlong[::1] = picked
-    m_view: cython.const[cython.uchar][::1] = b"\x01" if selection is None else selection
+    r: cython.pointer[cython.longlong] = cells_of(columns.cells)
+    h: cython.pointer[cython.longlong] = cells_of(columns.headers.cells if wanted else columns.cells)
+    n: cython.pointer[cython.longlong] = cells_of(done)
+    k: cython.pointer[cython.longlong] = cells_of(picked)
+    m: cython.pointer[cython.const[cython.uchar]] = bytes_of(b"\x01" if selection is None else selection)
     capacity: cython.Py_ssize_t = columns.capacity
     h_capacity: cython.Py_ssize_t = columns.headers.capacity if wanted else 0
     total: cython.Py_ssize_t = columns.count
     is_all: cython.bint = selection is None
     row: cython.Py_ssize_t = first
     count: cython.Py_ssize_t = 0
-    n: cython.pointer[cython.longlong]
-    r: cython.pointer[cython.longlong]
-    h: cython.pointer[cython.longlong]
-    if cython.compiled:
-        r, h, n = cython.address(r_view[0]), cython.address(h_view[0]), cython.address(n_view[0])
-    else:
-        r, h, n = r_view, h_view, n_view
     while row < total:
-        if is_all or m_view[row] != 0:
+        if is_all or m[row] != 0:
             if count == rows or (wanted and not _takes_row(r, capacity, h, h_capacity, row, wanted, most, n)):
                 break
             n[DONE_ROWS] += 1
-            k_view[count] = row
+            k[count] = row
             count += 1
         row += 1
     return row, count
@@ -337,36 +310,28 @@ def gather_texts(
     out: object, at: cython.Py_ssize_t,
 ) -> None:  # fmt: skip
     """Append the bytes at column `field` (size in the next one) of the first `count` picked records, as row `at`."""
-    data: cython.const[cython.uchar][::1] = memory
-    r_view: cython.longlong[::1] = records.cells
-    k_view: cython.longlong[::1] = picked
-    f_view: cython.int[::1] = out.starts.cells
-    v_view: cython.uchar[::1] = out.bits.cells
-    w_view: cython.uchar[::1] = out.texts.cells
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
+    r: cython.pointer[cython.longlong] = cells_of(records.cells)
+    k: cython.pointer[cython.longlong] = cells_of(picked)
+    f: cython.pointer[cython.int] = ints_of(out.starts.cells)
+    v: cython.pointer[cython.uchar] = room_of(out.bits.cells)
+    w: cython.pointer[cython.uchar] = room_of(out.texts.cells)
     capacity: cython.Py_ssize_t = records.capacity
     nulls: cython.Py_ssize_t = 0
-    end: cython.Py_ssize_t = f_view[at]
+    end: cython.Py_ssize_t = f[at]
     size: cython.longlong
     i: cython.Py_ssize_t
     row: cython.Py_ssize_t
-    p: cython.pointer[cython.const[cython.uchar]]
-    w: cython.pointer[cython.uchar]
-    v: cython.pointer[cython.uchar]
-    if cython.compiled:
-        p = cython.address(data[0]) if data.shape[0] else cython.NULL
-        w, v = cython.address(w_view[0]), cython.address(v_view[0])
-    else:
-        p, w, v = data, w_view, v_view
     for i in range(count):
-        row = k_view[i]
-        size = r_view[(field + 1) * capacity + row]
+        row = k[i]
+        size = r[(field + 1) * capacity + row]
         if size < 0:
             nulls += 1
             _clear_bit(v, at + i)
         else:
-            _copy_bytes(p, r_view[field * capacity + row], size, w, end)
+            _copy_bytes(p, r[field * capacity + row], size, w, end)
             end += size
-        f_view[at + i + 1] = end
+        f[at + i + 1] = end
     out.nulls += nulls
 
 
@@ -375,62 +340,51 @@ def gather_headers(
     at: cython.Py_ssize_t,
 ) -> None:  # fmt: skip
     """Append the headers of the first `count` picked records to the buffers `out`, as row `at`."""
-    data: cython.const[cython.uchar][::1] = memory
-    b_view: cython.longlong[::1] = batches.cells
-    r_view: cython.longlong[::1] = records.cells
-    h_view: cython.longlong[::1] = records.headers.cells
-    k_view: cython.longlong[::1] = picked
-    f_view: cython.int[::1] = out.starts.cells
-    v_view: cython.uchar[::1] = out.bits.cells
-    fk_view: cython.int[::1] = out.key_starts.cells
-    fv_view: cython.int[::1] = out.value_starts.cells
-    vv_view: cython.uchar[::1] = out.value_bits.cells
-    wk_view: cython.uchar[::1] = out.keys.cells
-    wv_view: cython.uchar[::1] = out.values.cells
-    t_view: cython.longlong[::1] = out.told
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
+    b: cython.pointer[cython.longlong] = cells_of(batches.cells)
+    r: cython.pointer[cython.longlong] = cells_of(records.cells)
+    h: cython.pointer[cython.longlong] = cells_of(records.headers.cells)
+    k: cython.pointer[cython.longlong] = cells_of(picked)
+    f: cython.pointer[cython.int] = ints_of(out.starts.cells)
+    v: cython.pointer[cython.uchar] = room_of(out.bits.cells)
+    fk: cython.pointer[cython.int] = ints_of(out.key_starts.cells)
+    fv: cython.pointer[cython.int] = ints_of(out.value_starts.cells)
+    vv: cython.pointer[cython.uchar] = room_of(out.value_bits.cells)
+    wk: cython.pointer[cython.uchar] = room_of(out.keys.cells)
+    wv: cython.pointer[cython.uchar] = room_of(out.values.cells)
+    t: cython.pointer[cython.longlong] = cells_of(out.told)
     b_capacity: cython.Py_ssize_t = batches.capacity
     capacity: cython.Py_ssize_t = records.capacity
     h_capacity: cython.Py_ssize_t = records.headers.capacity
-    header: cython.Py_ssize_t = f_view[at]
+    header: cython.Py_ssize_t = f[at]
     size: cython.longlong
     start: cython.Py_ssize_t
     i: cython.Py_ssize_t
     j: cython.Py_ssize_t
     row: cython.Py_ssize_t
-    p: cython.pointer[cython.const[cython.uchar]]
-    wk: cython.pointer[cython.uchar]
-    wv: cython.pointer[cython.uchar]
-    v: cython.pointer[cython.uchar]
-    vv: cython.pointer[cython.uchar]
-    if cython.compiled:
-        p = cython.address(data[0]) if data.shape[0] else cython.NULL
-        wk, wv = cython.address(wk_view[0]), cython.address(wv_view[0])
-        v, vv = cython.address(v_view[0]), cython.address(vv_view[0])
-    else:
-        p, wk, wv, v, vv = data, wk_view, wv_view, v_view, vv_view
     for i in range(count):
-        row = k_view[i]
-        if b_view[B_FORMAT * b_capacity + r_view[R_BATCH * capacity + row]] != MAGIC_V2:
-            t_view[TOLD_NULLS] += 1
+        row = k[i]
+        if b[B_FORMAT * b_capacity + r[R_BATCH * capacity + row]] != MAGIC_V2:
+            t[TOLD_NULLS] += 1
             _clear_bit(v, at + i)
         else:
-            start = r_view[R_HEADERS * capacity + row]
-            for j in range(start, start + r_view[R_HEADER_COUNT * capacity + row]):
-                size = _bytes_of_text(h_view[H_KEY_SIZE * h_capacity + j])
-                if not _copy_if_text(p, h_view[H_KEY * h_capacity + j], size, wk, fk_view[header]):
-                    if t_view[TOLD_NOT_TEXT] == 0:
-                        t_view[TOLD_OFFSET] = r_view[R_OFFSET * capacity + row]
-                    t_view[TOLD_NOT_TEXT] += 1
-                fk_view[header + 1] = fk_view[header] + size
-                size = h_view[H_VALUE_SIZE * h_capacity + j]
+            start = r[R_HEADERS * capacity + row]
+            for j in range(start, start + r[R_HEADER_COUNT * capacity + row]):
+                size = _bytes_of_text(h[H_KEY_SIZE * h_capacity + j])
+                if not _copy_if_text(p, h[H_KEY * h_capacity + j], size, wk, fk[header]):
+                    if t[TOLD_NOT_TEXT] == 0:
+                        t[TOLD_OFFSET] = r[R_OFFSET * capacity + row]
+                    t[TOLD_NOT_TEXT] += 1
+                fk[header + 1] = fk[header] + size
+                size = h[H_VALUE_SIZE * h_capacity + j]
                 if size < 0:
-                    t_view[TOLD_NULL_VALUES] += 1
+                    t[TOLD_NULL_VALUES] += 1
                     _clear_bit(vv, header)
                     size = 0
-                _copy_bytes(p, h_view[H_VALUE * h_capacity + j], size, wv, fv_view[header])
-                fv_view[header + 1] = fv_view[header] + size
+                _copy_bytes(p, h[H_VALUE * h_capacity + j], size, wv, fv[header])
+                fv[header + 1] = fv[header] + size
                 header += 1
-        f_view[at + i + 1] = header
+        f[at + i + 1] = header
 
 
 @cython.cfunc

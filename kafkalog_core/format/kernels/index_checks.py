@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkalog_core.format.kernels._cython import cython
 from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import int32, int64, wrapped
+from kafkalog_core.format.kernels.fields import bytes_of, cells_of, int32, int64, room_of, wrapped
 
 __all__ = [
     "add_fault",
@@ -30,28 +30,15 @@ def check_offset_entries(
 
     `has_more`: whether the file has entries behind these. Returns INDEX_DONE, INDEX_MORE or INDEX_FULL.
     """
-    data: cython.const[cython.uchar][::1] = memory
-    marked: cython.const[cython.uchar][::1] = marks
-    cells: cython.longlong[::1] = batches.cells
-    s: cython.longlong[::1] = state
-    found: cython.longlong[::1] = faults
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
+    marked: cython.pointer[cython.const[cython.uchar]] = bytes_of(marks)
+    cells: cython.pointer[cython.longlong] = cells_of(batches.cells)
+    s: cython.pointer[cython.longlong] = cells_of(state)
+    found: cython.pointer[cython.longlong] = cells_of(faults)
     capacity: cython.Py_ssize_t = batches.capacity
     rows: cython.Py_ssize_t = batches.count
     result: cython.Py_ssize_t
-    if cython.compiled:
-        result = _merge_offsets(
-            cython.address(data[0]),
-            count,
-            has_more,
-            cython.address(marked[0]),
-            cython.address(cells[0]),
-            capacity,
-            rows,
-            cython.address(s[0]),
-            cython.address(found[0]),
-        )
-    else:
-        result = _merge_offsets(data, count, has_more, marked, cells, capacity, rows, s, found)
+    result = _merge_offsets(p, count, has_more, marked, cells, capacity, rows, s, found)
     return result
 
 
@@ -231,28 +218,15 @@ def check_time_entries(
     faults: object,
 ) -> int:
     """Check entries of a time index against batches. Otherwise as `check_offset_entries`."""
-    data: cython.const[cython.uchar][::1] = memory
-    marked: cython.const[cython.uchar][::1] = marks
-    cells: cython.longlong[::1] = batches.cells
-    s: cython.longlong[::1] = state
-    found: cython.longlong[::1] = faults
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
+    marked: cython.pointer[cython.const[cython.uchar]] = bytes_of(marks)
+    cells: cython.pointer[cython.longlong] = cells_of(batches.cells)
+    s: cython.pointer[cython.longlong] = cells_of(state)
+    found: cython.pointer[cython.longlong] = cells_of(faults)
     capacity: cython.Py_ssize_t = batches.capacity
     rows: cython.Py_ssize_t = batches.count
     result: cython.Py_ssize_t
-    if cython.compiled:
-        result = _merge_times(
-            cython.address(data[0]),
-            count,
-            has_more,
-            cython.address(marked[0]),
-            cython.address(cells[0]),
-            capacity,
-            rows,
-            cython.address(s[0]),
-            cython.address(found[0]),
-        )
-    else:
-        result = _merge_times(data, count, has_more, marked, cells, capacity, rows, s, found)
+    result = _merge_times(p, count, has_more, marked, cells, capacity, rows, s, found)
     return result
 
 
@@ -456,9 +430,8 @@ def first_offset(
 # are not in the longest ordered chain of entries.
 def is_ordered(memory: object, count: cython.Py_ssize_t, is_time: cython.bint, state: object) -> bool:
     """Whether all entries can be true by themselves and stand in order; then `state` names what may follow them."""
-    data: cython.const[cython.uchar][::1] = memory
-    cells: cython.longlong[::1] = state
-    p: cython.pointer[cython.const[cython.uchar]]
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
+    cells: cython.pointer[cython.longlong] = cells_of(state)
     i: cython.Py_ssize_t
     size: cython.Py_ssize_t = TIME_ENTRY if is_time else OFFSET_ENTRY
     key_at: cython.Py_ssize_t = size - 4
@@ -469,10 +442,6 @@ def is_ordered(memory: object, count: cython.Py_ssize_t, is_time: cython.bint, s
     key: cython.longlong
     if count == 0:
         return True
-    if cython.compiled:
-        p = cython.address(data[0])
-    else:
-        p = data
     for i in range(count):
         key = int32(p, i * size + key_at)
         if key < least or key >= limit or int32(p, i * size + offset_at) < 0:
@@ -489,11 +458,10 @@ def mark_disorder(
 
     `marks` is a byte for each entry and takes its fault, 0: none; `links` has two cells for each.
     """
-    data: cython.const[cython.uchar][::1] = memory
-    cells: cython.longlong[::1] = state
-    faults: cython.uchar[::1] = marks
-    chain: cython.longlong[::1] = links
-    p: cython.pointer[cython.const[cython.uchar]]
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
+    cells: cython.pointer[cython.longlong] = cells_of(state)
+    faults: cython.pointer[cython.uchar] = room_of(marks)
+    chain: cython.pointer[cython.longlong] = cells_of(links)
     i: cython.Py_ssize_t
     size: cython.Py_ssize_t = TIME_ENTRY if is_time else OFFSET_ENTRY
     key_at: cython.Py_ssize_t = size - 4
@@ -505,10 +473,6 @@ def mark_disorder(
     low: cython.Py_ssize_t
     high: cython.Py_ssize_t
     middle: cython.Py_ssize_t
-    if cython.compiled:
-        p = cython.address(data[0])
-    else:
-        p = data
     for i in range(count):
         key = int32(p, i * size + key_at)
         if int32(p, i * size + offset_at) < 0:

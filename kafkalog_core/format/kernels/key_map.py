@@ -11,7 +11,7 @@ from hashlib import md5
 
 from kafkalog_core.format.kernels._cython import cython
 from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import wrapped
+from kafkalog_core.format.kernels.fields import bytes_of, cells_of, room_of, wrapped
 
 __all__ = [
     "digest_ahead",
@@ -53,30 +53,20 @@ def map_records(
         table: the entries.
         digests: room for two cells for each record.
     """
-    data: cython.const[cython.uchar][::1] = memory
-    b_view: cython.longlong[::1] = batches.cells
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
+    b: cython.pointer[cython.longlong] = cells_of(batches.cells)
     b_capacity: cython.Py_ssize_t = batches.capacity
-    f_view: cython.const[cython.uchar][::1] = bits
-    r_view: cython.longlong[::1] = records.cells
+    f: cython.pointer[cython.const[cython.uchar]] = bytes_of(bits)
+    r: cython.pointer[cython.longlong] = cells_of(records.cells)
     capacity: cython.Py_ssize_t = records.capacity
     count: cython.Py_ssize_t = records.count
-    q_view: cython.longlong[::1] = state
-    t_view: cython.longlong[::1] = table
-    d_view: cython.longlong[::1] = digests
+    q: cython.pointer[cython.longlong] = cells_of(state)
+    t: cython.pointer[cython.longlong] = cells_of(table)
+    d: cython.pointer[cython.longlong] = cells_of(digests)
     row: cython.Py_ssize_t = 0
     ready: cython.Py_ssize_t = 0
     batch: cython.Py_ssize_t
     enters: cython.bint
-    if cython.compiled:
-        p = cython.address(data[0]) if data.shape[0] else cython.NULL
-        b = cython.address(b_view[0])
-        f = cython.address(f_view[0])
-        r = cython.address(r_view[0])
-        q = cython.address(q_view[0])
-        t = cython.address(t_view[0])
-        d = cython.address(d_view[0])
-    else:
-        p, b, f, r, q, t, d = data, b_view, f_view, r_view, q_view, t_view, d_view
     while q[Q_BATCH] < last or row < count:
         batch = q[Q_BATCH]
         enters = (f[batch] & BITS_REMOVED) != BIT_DISCARD and not (
@@ -101,30 +91,24 @@ def map_records(
 
 def put_key(key: object, offset: cython.longlong, state: object, table: object) -> None:
     """Put one key into the map, which has room for it."""
-    q_view: cython.longlong[::1] = state
-    t_view: cython.longlong[::1] = table
+    q: cython.pointer[cython.longlong] = cells_of(state)
+    t: cython.pointer[cython.longlong] = cells_of(table)
     low: cython.longlong
     high: cython.longlong
     low, high = _digest_of(key)
-    if cython.compiled:
-        _put(low, high, offset, cython.address(q_view[0]), cython.address(t_view[0]))
-    else:
-        _put(low, high, offset, q_view, t_view)
+    _put(low, high, offset, q, t)
 
 
 def find_key(key: object, state: object, table: object) -> cython.longlong:
     """The offset of one key; -1: it is not in the map."""
-    q_view: cython.longlong[::1] = state
-    t_view: cython.longlong[::1] = table
+    q: cython.pointer[cython.longlong] = cells_of(state)
+    t: cython.pointer[cython.longlong] = cells_of(table)
     low: cython.longlong
     high: cython.longlong
     at: cython.Py_ssize_t
     low, high = _digest_of(key)
-    if cython.compiled:
-        at = entry_of(low, high, q_view[Q_SLOTS], cython.address(t_view[0]))
-    else:
-        at = entry_of(low, high, q_view[Q_SLOTS], t_view)
-    return -1 if at < 0 else wrapped(t_view[at + ENTRY_OFFSET] - 1)
+    at = entry_of(low, high, q[Q_SLOTS], t)
+    return -1 if at < 0 else wrapped(t[at + ENTRY_OFFSET] - 1)
 
 
 def _digest_of(key: object) -> tuple[int, int]:
@@ -232,16 +216,11 @@ def pack_entries(
         last: slot behind the last one.
         entries: room for as many as there are slots.
     """
-    t_view: cython.longlong[::1] = table
-    e_view: cython.longlong[::1] = entries
+    t: cython.pointer[cython.longlong] = cells_of(table)
+    e: cython.pointer[cython.longlong] = cells_of(entries)
     slot: cython.Py_ssize_t
     at: cython.Py_ssize_t
     to: cython.Py_ssize_t = 0
-    if cython.compiled:
-        t = cython.address(t_view[0])
-        e = cython.address(e_view[0])
-    else:
-        t, e = t_view, e_view
     for slot in range(first, last):
         at = slot * ENTRY_SIZE
         if t[at + ENTRY_OFFSET] != 0:
@@ -261,20 +240,14 @@ def merge_entries(entries: object, count: cython.Py_ssize_t, state: object, tabl
         state: the `Q_*` cells of the map.
         table: its entries.
     """
-    e_view: cython.const[cython.longlong][::1] = entries
-    q_view: cython.longlong[::1] = state
-    t_view: cython.longlong[::1] = table
+    e: cython.pointer[cython.const[cython.longlong]] = cells_of(entries)
+    q: cython.pointer[cython.longlong] = cells_of(state)
+    t: cython.pointer[cython.longlong] = cells_of(table)
     row: cython.Py_ssize_t
     at: cython.Py_ssize_t
     of: cython.Py_ssize_t
     if count == 0:
         return MAP_DONE
-    if cython.compiled:
-        e = cython.address(e_view[0])
-        q = cython.address(q_view[0])
-        t = cython.address(t_view[0])
-    else:
-        e, q, t = e_view, q_view, t_view
     for row in range(count):
         of = row * ENTRY_SIZE
         at = entry_of(e[of + ENTRY_LOW], e[of + ENTRY_HIGH], q[Q_SLOTS], t)
@@ -308,36 +281,29 @@ def weigh_keys(
         counters: the `H_*` cells of all counters.
         names: room for the first bytes of the key of each counter.
     """
-    data: cython.const[cython.uchar][::1] = memory
-    r_view: cython.longlong[::1] = records.cells
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
+    r: cython.pointer[cython.longlong] = cells_of(records.cells)
     capacity: cython.Py_ssize_t = records.capacity
     count: cython.Py_ssize_t = records.count
-    w_view: cython.const[cython.uchar][::1] = reasons
-    d_view: cython.longlong[::1] = digests
-    h_view: cython.longlong[::1] = counters
-    n_view: cython.uchar[::1] = names
+    w: cython.pointer[cython.const[cython.uchar]] = bytes_of(reasons)
+    d: cython.pointer[cython.longlong] = cells_of(digests)
+    h: cython.pointer[cython.longlong] = cells_of(counters)
+    names_at: cython.pointer[cython.uchar] = room_of(names)
     row: cython.Py_ssize_t
     why: cython.uchar
     size: cython.longlong
     at: cython.Py_ssize_t
-    if cython.compiled:
-        p = cython.address(data[0]) if data.shape[0] else cython.NULL
-        r = cython.address(r_view[0])
-        h = cython.address(h_view[0])
-        names_at = cython.address(n_view[0])
-    else:
-        p, r, h, names_at = data, r_view, h_view, n_view
     for row in range(count):
-        why = w_view[row]
+        why = w[row]
         if why != WHY_LATEST and why != WHY_SUPERSEDED and why != WHY_TOMBSTONE and why != WHY_EXPIRED:
             continue
         size = r[R_KEY_SIZE * capacity + row]
         if size < 0:
             continue
-        at = _counter_of(d_view[2 * row], d_view[2 * row + 1], h)
-        if h[at + Y_RECORDS] == 0 or h[at + Y_LOW] != d_view[2 * row] or h[at + Y_HIGH] != d_view[2 * row + 1]:
-            h[at + Y_LOW] = d_view[2 * row]
-            h[at + Y_HIGH] = d_view[2 * row + 1]
+        at = _counter_of(d[2 * row], d[2 * row + 1], h)
+        if h[at + Y_RECORDS] == 0 or h[at + Y_LOW] != d[2 * row] or h[at + Y_HIGH] != d[2 * row + 1]:
+            h[at + Y_LOW] = d[2 * row]
+            h[at + Y_HIGH] = d[2 * row + 1]
             h[at + Y_BEFORE] += h[at + Y_BYTES]
             h[at + Y_BYTES] = 0
             h[at + Y_RECORDS] = 0

@@ -11,7 +11,7 @@ from array import array
 
 from kafkalog_core.format.kernels._cython import cython
 from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import control_kind, sequence_of
+from kafkalog_core.format.kernels.fields import bytes_of, cells_of, control_kind, room_of, sequence_of
 from kafkalog_core.format.kernels.programs import *
 from kafkalog_core.format.kernels.text import (
     exact_bytes,
@@ -37,20 +37,21 @@ def write_rows(
     Rows are records, or batches where `records` is None; `selection` is None or a byte a row, 0 for those that are left
     out. Returns (next row, bytes written), or (row, -n) where `out` is too small for the line of `row`: it takes n.
     """
-    data: cython.const[cython.uchar][::1] = memory
-    b_view: cython.longlong[::1] = batches.cells
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
+    b: cython.pointer[cython.longlong] = cells_of(batches.cells)
     b_capacity: cython.Py_ssize_t = batches.capacity
-    r_view: cython.longlong[::1] = batches.cells if records is None else records.cells
+    r: cython.pointer[cython.longlong] = cells_of(batches.cells if records is None else records.cells)
     r_capacity: cython.Py_ssize_t = 0 if records is None else records.capacity
-    h_view: cython.longlong[::1] = batches.cells if records is None else records.headers.cells
+    h: cython.pointer[cython.longlong] = cells_of(batches.cells if records is None else records.headers.cells)
     h_capacity: cython.Py_ssize_t = 0 if records is None else records.headers.capacity
-    t_view: cython.const[cython.uchar][::1] = template.text
-    s_view: cython.longlong[::1] = template.starts
-    o_view: cython.longlong[::1] = template.operations
-    e_view: cython.longlong[::1] = template.entries
-    m_view: cython.const[cython.uchar][::1] = b"\x01" if selection is None else selection
-    w_view: cython.uchar[::1] = out
-    c_view: cython.longlong[::1] = array("q", [-1] * C_SIZE)
+    t: cython.pointer[cython.const[cython.uchar]] = bytes_of(template.text)
+    s: cython.pointer[cython.longlong] = cells_of(template.starts)
+    o: cython.pointer[cython.longlong] = cells_of(template.operations)
+    e: cython.pointer[cython.longlong] = cells_of(template.entries)
+    m: cython.pointer[cython.const[cython.uchar]] = bytes_of(b"\x01" if selection is None else selection)
+    w: cython.pointer[cython.uchar] = room_of(out)
+    copied = array("q", [-1] * C_SIZE)
+    c: cython.pointer[cython.longlong] = cells_of(copied)
     count: cython.Py_ssize_t = batches.count if records is None else records.count
     mode: cython.Py_ssize_t = template.mode
     text_mode: cython.Py_ssize_t = template.text_mode
@@ -60,24 +61,8 @@ def write_rows(
     row: cython.Py_ssize_t = first
     batch: cython.Py_ssize_t
     bound: cython.longlong
-    p: cython.pointer[cython.const[cython.uchar]]
-    t: cython.pointer[cython.const[cython.uchar]]
-    b: cython.pointer[cython.longlong]
-    r: cython.pointer[cython.longlong]
-    h: cython.pointer[cython.longlong]
-    s: cython.pointer[cython.longlong]
-    o: cython.pointer[cython.longlong]
-    w: cython.pointer[cython.uchar]
-    c: cython.pointer[cython.longlong]
-    if cython.compiled:
-        p = cython.address(data[0]) if data.shape[0] else cython.NULL
-        b, r, h = cython.address(b_view[0]), cython.address(r_view[0]), cython.address(h_view[0])
-        t, s, o = cython.address(t_view[0]), cython.address(s_view[0]), cython.address(o_view[0])
-        w, c = cython.address(w_view[0]), cython.address(c_view[0])
-    else:
-        p, b, r, h, t, s, o, w, c = data, b_view, r_view, h_view, t_view, s_view, o_view, w_view, c_view
     while row < count:
-        if selection is not None and m_view[row] == 0:
+        if selection is not None and m[row] == 0:
             row += 1
             continue
         batch = r[R_BATCH * r_capacity + row] if r_capacity else row
@@ -90,7 +75,7 @@ def write_rows(
                 return row, -bound
         at = _put_line(
             p, b, b_capacity, batch, r, r_capacity, h, h_capacity, row, t, s, o,
-            e_view[b[B_FORMAT * b_capacity + batch]], mode, c, w, at,
+            e[b[B_FORMAT * b_capacity + batch]], mode, c, w, at,
         )  # fmt: skip
         row += 1
     return row, at

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from kafkalog_core.format.kernels._cython import cython
 from kafkalog_core.format.kernels.constants import *
+from kafkalog_core.format.kernels.fields import bytes_of, cells_of, room_of
 
 __all__ = ["pack_lz4"]
 
@@ -30,21 +31,17 @@ def pack_lz4(data: object, table: object, output: object, form: cython.longlong)
         output: room for a 255th more than the block, and 16 bytes.
         form: of the search for matches, one of `LZ4_FORM_*`.
     """
-    p_view: cython.const[cython.uchar][::1] = data
-    t_view: cython.longlong[::1] = table
-    o_view: cython.uchar[::1] = output
-    size: cython.Py_ssize_t = p_view.shape[0] if cython.compiled else len(data)
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(data)
+    t: cython.pointer[cython.longlong] = cells_of(table)
+    o: cython.pointer[cython.uchar] = room_of(output)
+    size: cython.Py_ssize_t = len(data)
     index: cython.Py_ssize_t
     for index in range(LZ4_HASHES):
-        t_view[index] = 0
+        t[index] = 0
     if size == 0:
-        o_view[0] = 0
+        o[0] = 0
         return 1
-    if cython.compiled:
-        size = _pack(cython.address(p_view[0]), size, cython.address(t_view[0]), cython.address(o_view[0]), form)
-    else:
-        size = _pack(p_view, size, t_view, o_view, form)
-    return size
+    return _pack(p, size, t, o, form)
 
 
 @cython.cfunc

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kafkalog_core.format.kernels._cython import cython
 from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import wrapped
+from kafkalog_core.format.kernels.fields import cells_of, wrapped
 
 __all__ = [
     "begin_transaction",
@@ -52,33 +52,16 @@ def replay(
 
     In any mode it stops where there is no room for a new producer, and at a control batch that holds no marker.
     """
-    b_view: cython.longlong[::1] = columns.cells
-    m_view: cython.longlong[::1] = markers
-    h_view: cython.longlong[::1] = holes
-    g_view: cython.longlong[::1] = state
-    r_view: cython.longlong[::1] = producers
-    s_view: cython.longlong[::1] = slots
-    e_view: cython.longlong[::1] = ended
-    b: cython.pointer[cython.longlong]
-    m: cython.pointer[cython.longlong]
-    h: cython.pointer[cython.longlong]
-    g: cython.pointer[cython.longlong]
-    r: cython.pointer[cython.longlong]
-    s: cython.pointer[cython.longlong]
-    e: cython.pointer[cython.longlong]
-    g_view[G_ENDED] = 0
+    b: cython.pointer[cython.longlong] = cells_of(columns.cells)
+    m: cython.pointer[cython.longlong] = cells_of(markers)
+    h: cython.pointer[cython.longlong] = cells_of(holes)
+    g: cython.pointer[cython.longlong] = cells_of(state)
+    r: cython.pointer[cython.longlong] = cells_of(producers)
+    s: cython.pointer[cython.longlong] = cells_of(slots)
+    e: cython.pointer[cython.longlong] = cells_of(ended)
+    g[G_ENDED] = 0
     if first >= last:
         return first
-    if cython.compiled:
-        b = cython.address(b_view[0])
-        m = cython.address(m_view[0])
-        h = cython.address(h_view[0])
-        g = cython.address(g_view[0])
-        r = cython.address(r_view[0])
-        s = cython.address(s_view[0])
-        e = cython.address(e_view[0])
-    else:
-        b, m, h, g, r, s, e = b_view, m_view, h_view, g_view, r_view, s_view, e_view
     return _carry_out(b, columns.capacity, m, h, first, last, mode, g, r, s, e)
 
 
@@ -304,36 +287,18 @@ def _int32(value: cython.longlong) -> cython.longlong:
 # are cells of the rows too, from the first row on.
 def find_producer(producer_id: cython.longlong, state: object, producers: object, slots: object) -> cython.Py_ssize_t:
     """The first cell of a producer; -1: it is not known."""
-    g_view: cython.longlong[::1] = state
-    r_view: cython.longlong[::1] = producers
-    s_view: cython.longlong[::1] = slots
-    g: cython.pointer[cython.longlong]
-    r: cython.pointer[cython.longlong]
-    s: cython.pointer[cython.longlong]
-    if cython.compiled:
-        g = cython.address(g_view[0])
-        r = cython.address(r_view[0])
-        s = cython.address(s_view[0])
-    else:
-        g, r, s = g_view, r_view, s_view
+    g: cython.pointer[cython.longlong] = cells_of(state)
+    r: cython.pointer[cython.longlong] = cells_of(producers)
+    s: cython.pointer[cython.longlong] = cells_of(slots)
     return find(producer_id, g, r, s)
 
 
 def index_producers(state: object, producers: object, slots: object) -> None:
     """Fill an empty table of ids."""
-    g_view: cython.longlong[::1] = state
-    r_view: cython.longlong[::1] = producers
-    s_view: cython.longlong[::1] = slots
-    g: cython.pointer[cython.longlong]
-    r: cython.pointer[cython.longlong]
-    s: cython.pointer[cython.longlong]
+    g: cython.pointer[cython.longlong] = cells_of(state)
+    r: cython.pointer[cython.longlong] = cells_of(producers)
+    s: cython.pointer[cython.longlong] = cells_of(slots)
     number: cython.Py_ssize_t
-    if cython.compiled:
-        g = cython.address(g_view[0])
-        r = cython.address(r_view[0])
-        s = cython.address(s_view[0])
-    else:
-        g, r, s = g_view, r_view, s_view
     for number in range(g[G_COUNT]):
         s[_slot(r[number * P_SIZE + P_PID], g, r, s)] = number + 1
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kafkalog_core.format.kernels._cython import cython
 from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import wrapped
+from kafkalog_core.format.kernels.fields import cells_of, room_of, wrapped
 
 __all__ = ["rebuild"]
 
@@ -36,27 +36,14 @@ def rebuild(
     Where it stops for REBUILD_FIRST, the first offset inside of a compressed message is needed: put it into X_FIRST and
     call again.
     """
-    b_view: cython.longlong[::1] = columns.cells
-    x_view: cython.longlong[::1] = state
-    o_view: cython.uchar[::1] = entries
-    t_view: cython.uchar[::1] = times
-    e_view: cython.longlong[::1] = epochs
-    b: cython.pointer[cython.longlong]
-    x: cython.pointer[cython.longlong]
-    o: cython.pointer[cython.uchar]
-    t: cython.pointer[cython.uchar]
-    e: cython.pointer[cython.longlong]
+    b: cython.pointer[cython.longlong] = cells_of(columns.cells)
+    x: cython.pointer[cython.longlong] = cells_of(state)
+    o: cython.pointer[cython.uchar] = room_of(entries)
+    t: cython.pointer[cython.uchar] = room_of(times)
+    e: cython.pointer[cython.longlong] = cells_of(epochs)
     capacity: cython.Py_ssize_t = columns.capacity
     row: cython.Py_ssize_t
     stop: cython.Py_ssize_t = REBUILD_DONE
-    if cython.compiled:
-        b = cython.address(b_view[0])
-        x = cython.address(x_view[0])
-        o = cython.address(o_view[0])
-        t = cython.address(t_view[0])
-        e = cython.address(e_view[0])
-    else:
-        b, x, o, t, e = b_view, x_view, o_view, t_view, e_view
     x[X_NEW_ENTRIES] = x[X_NEW_TIMES] = x[X_EPOCHS] = 0
     row = x[X_ROW]
     while row < last:

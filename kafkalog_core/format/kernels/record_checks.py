@@ -8,7 +8,7 @@ from __future__ import annotations
 from kafkalog_core.format.kernels._cython import cython
 from kafkalog_core.format.kernels.batch_checks import joins_before
 from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import int16, int32, varint, wrapped
+from kafkalog_core.format.kernels.fields import bytes_of, cells_of, int16, int32, varint, wrapped
 
 __all__ = ["check_records", "find_odd_marker", "read_markers"]
 
@@ -23,26 +23,15 @@ def check_records(memory: object, batches: object, records: object, first: cytho
         first: row to start with.
         state: the `RC_*` cells. RC_ODD: what is odd, of the batch in row RC_ABOUT and the record in row RC_ROW.
     """
-    data: cython.const[cython.uchar][::1] = memory
-    b_view: cython.longlong[::1] = batches.cells
-    r_view: cython.longlong[::1] = records.cells
-    s_view: cython.longlong[::1] = state
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
+    b: cython.pointer[cython.longlong] = cells_of(batches.cells)
+    r: cython.pointer[cython.longlong] = cells_of(records.cells)
+    s: cython.pointer[cython.longlong] = cells_of(state)
     b_capacity: cython.Py_ssize_t = batches.capacity
     r_capacity: cython.Py_ssize_t = records.capacity
     count: cython.Py_ssize_t = records.count
     row: cython.Py_ssize_t = first
-    p: cython.pointer[cython.const[cython.uchar]]
-    b: cython.pointer[cython.longlong]
-    r: cython.pointer[cython.longlong]
-    s: cython.pointer[cython.longlong]
     odd: cython.longlong = 0
-    if cython.compiled:
-        p = cython.address(data[0]) if data.shape[0] else cython.NULL
-        b = cython.address(b_view[0])
-        r = cython.address(r_view[0])
-        s = cython.address(s_view[0])
-    else:
-        p, b, r, s = data, b_view, r_view, s_view
     s[RC_ODD] = 0
     while row < count:
         if r[R_BATCH * r_capacity + row] != s[RC_BATCH]:
@@ -243,12 +232,9 @@ def read_markers(memory: object, columns: object, markers: object) -> cython.Py_
         markers: room for a marker for each row, `M_SIZE` cells each. Empty control batches get none; of those that hold
             no marker, that are compressed or that lie outside of the buffer, the type is -1.
     """
-    data: cython.const[cython.uchar][::1] = memory
-    b_view: cython.longlong[::1] = columns.cells
-    m_view: cython.longlong[::1] = markers
-    p: cython.pointer[cython.const[cython.uchar]]
-    b: cython.pointer[cython.longlong]
-    m: cython.pointer[cython.longlong]
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
+    b: cython.pointer[cython.longlong] = cells_of(columns.cells)
+    m: cython.pointer[cython.longlong] = cells_of(markers)
     capacity: cython.Py_ssize_t = columns.capacity
     count: cython.Py_ssize_t = columns.count
     size: cython.Py_ssize_t = len(memory)
@@ -256,12 +242,6 @@ def read_markers(memory: object, columns: object, markers: object) -> cython.Py_
     k: cython.Py_ssize_t = 0
     if count == 0 or size == 0:
         return 0
-    if cython.compiled:
-        p = cython.address(data[0])
-        b = cython.address(b_view[0])
-        m = cython.address(m_view[0])
-    else:
-        p, b, m = data, b_view, m_view
     for row in range(count):
         if (
             b[B_ATTRIBUTES * capacity + row] & CONTROL
@@ -290,21 +270,14 @@ def find_odd_marker(memory: object, columns: object, first: cython.Py_ssize_t) -
         columns: batch columns.
         first: row to start with.
     """
-    data: cython.const[cython.uchar][::1] = memory
-    b_view: cython.longlong[::1] = columns.cells
-    p: cython.pointer[cython.const[cython.uchar]]
-    b: cython.pointer[cython.longlong]
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
+    b: cython.pointer[cython.longlong] = cells_of(columns.cells)
     capacity: cython.Py_ssize_t = columns.capacity
     count: cython.Py_ssize_t = columns.count
     size: cython.Py_ssize_t = len(memory)
     row: cython.Py_ssize_t
     if count == 0 or size == 0:
         return count
-    if cython.compiled:
-        p = cython.address(data[0])
-        b = cython.address(b_view[0])
-    else:
-        p, b = data, b_view
     for row in range(first, count):
         if (
             b[B_ATTRIBUTES * capacity + row] & CONTROL

@@ -4,35 +4,22 @@ from __future__ import annotations
 
 from kafkalog_core.format.kernels._cython import cython
 from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import crc32_of, int32, int64, uint32, varint, wrapped
+from kafkalog_core.format.kernels.fields import bytes_of, cells_of, crc32_of, int32, int64, uint32, varint, wrapped
 
 __all__ = ["decode_legacy", "decode_v07", "decode_v2"]
 
 
 def decode_v2(memory: object, batches: object, last_batch: cython.Py_ssize_t, state: object, records: object) -> int:
     """Decode batches of magic 2 from `state` on, up to another format or row `last_batch`; see `decode`."""
-    data: cython.const[cython.uchar][::1] = memory
-    b_view: cython.longlong[::1] = batches.cells
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
+    b: cython.pointer[cython.longlong] = cells_of(batches.cells)
     b_capacity: cython.Py_ssize_t = batches.capacity
-    r_view: cython.longlong[::1] = records.cells
+    r: cython.pointer[cython.longlong] = cells_of(records.cells)
     r_capacity: cython.Py_ssize_t = records.capacity
-    h_view: cython.longlong[::1] = records.headers.cells
+    h: cython.pointer[cython.longlong] = cells_of(records.headers.cells)
     h_capacity: cython.Py_ssize_t = records.headers.capacity
-    s_view: cython.longlong[::1] = state
-    p: cython.pointer[cython.const[cython.uchar]]
-    b: cython.pointer[cython.longlong]
-    r: cython.pointer[cython.longlong]
-    h: cython.pointer[cython.longlong]
-    s: cython.pointer[cython.longlong]
+    s: cython.pointer[cython.longlong] = cells_of(state)
     result: cython.Py_ssize_t = DECODE_DONE
-    if cython.compiled:
-        p = cython.address(data[0]) if data.shape[0] else cython.NULL
-        b = cython.address(b_view[0])
-        r = cython.address(r_view[0])
-        h = cython.address(h_view[0])
-        s = cython.address(s_view[0])
-    else:
-        p, b, r, h, s = data, b_view, r_view, h_view, s_view
     while s[S_BATCH] < last_batch and b[B_FORMAT * b_capacity + s[S_BATCH]] == MAGIC_V2:
         if s[S_POSITION] < 0:
             s[S_POSITION] = b[B_START * b_capacity + s[S_BATCH]]
@@ -206,24 +193,13 @@ def decode_legacy(
     memory: object, batches: object, last_batch: cython.Py_ssize_t, state: object, records: object
 ) -> int:
     """Decode entries of magic 0 and 1 from `state` on, up to another format or row `last_batch`; see `decode`."""
-    data: cython.const[cython.uchar][::1] = memory
-    b_view: cython.longlong[::1] = batches.cells
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
+    b: cython.pointer[cython.longlong] = cells_of(batches.cells)
     b_capacity: cython.Py_ssize_t = batches.capacity
-    r_view: cython.longlong[::1] = records.cells
+    r: cython.pointer[cython.longlong] = cells_of(records.cells)
     r_capacity: cython.Py_ssize_t = records.capacity
-    s_view: cython.longlong[::1] = state
-    p: cython.pointer[cython.const[cython.uchar]]
-    b: cython.pointer[cython.longlong]
-    r: cython.pointer[cython.longlong]
-    s: cython.pointer[cython.longlong]
+    s: cython.pointer[cython.longlong] = cells_of(state)
     result: cython.Py_ssize_t = DECODE_DONE
-    if cython.compiled:
-        p = cython.address(data[0]) if data.shape[0] else cython.NULL
-        b = cython.address(b_view[0])
-        r = cython.address(r_view[0])
-        s = cython.address(s_view[0])
-    else:
-        p, b, r, s = data, b_view, r_view, s_view
     while s[S_BATCH] < last_batch and b[B_FORMAT * b_capacity + s[S_BATCH]] < MAGIC_V2:
         if s[S_POSITION] < 0:
             s[S_POSITION] = b[B_START * b_capacity + s[S_BATCH]]
@@ -375,24 +351,13 @@ def _message(
 # OLD v07_records: Messages of Kafka 0.7 into columns.
 def decode_v07(memory: object, batches: object, last_batch: cython.Py_ssize_t, state: object, records: object) -> int:
     """Decode messages of Kafka 0.7 from `state` on, up to another format or row `last_batch`; see `decode`."""
-    data: cython.const[cython.uchar][::1] = memory
-    b_view: cython.longlong[::1] = batches.cells
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
+    b: cython.pointer[cython.longlong] = cells_of(batches.cells)
     b_capacity: cython.Py_ssize_t = batches.capacity
-    r_view: cython.longlong[::1] = records.cells
+    r: cython.pointer[cython.longlong] = cells_of(records.cells)
     r_capacity: cython.Py_ssize_t = records.capacity
-    s_view: cython.longlong[::1] = state
-    p: cython.pointer[cython.const[cython.uchar]]
-    b: cython.pointer[cython.longlong]
-    r: cython.pointer[cython.longlong]
-    s: cython.pointer[cython.longlong]
+    s: cython.pointer[cython.longlong] = cells_of(state)
     result: cython.Py_ssize_t = DECODE_DONE
-    if cython.compiled:
-        p = cython.address(data[0]) if data.shape[0] else cython.NULL
-        b = cython.address(b_view[0])
-        r = cython.address(r_view[0])
-        s = cython.address(s_view[0])
-    else:
-        p, b, r, s = data, b_view, r_view, s_view
     while s[S_BATCH] < last_batch and b[B_FORMAT * b_capacity + s[S_BATCH]] == V07:
         if s[S_POSITION] < 0:
             s[S_POSITION] = b[B_START * b_capacity + s[S_BATCH]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkalog_core.format.kernels._cython import cython
 from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import int16, int32, int64
+from kafkalog_core.format.kernels.fields import bytes_of, int16, int32, int64
 
 __all__ = ["find_candidate", "find_candidate_v07", "next_candidate"]
 
@@ -22,18 +22,13 @@ def find_candidate(
     `rest` is the number of bytes from `memory[0]` to the file's end. All fields that cannot hold every value must hold
     a possible one, because each candidate costs a checksum over its whole length.
     """
-    data: cython.const[cython.uchar][::1] = memory
-    p: cython.pointer[cython.const[cython.uchar]]
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
     size_bytes: cython.Py_ssize_t = len(memory)
     last: cython.Py_ssize_t = size_bytes - V2_SIZE
     if rest <= size_bytes:  # the file's last bytes: no longer entry can follow, a short legacy one can
         last = rest - HEADER_MIN - 9
     if last < begin:
         return -1
-    if cython.compiled:
-        p = cython.address(data[0])
-    else:
-        p = data
     return next_candidate(p, begin, last, rest, low_offset, high_offset, max_bytes)
 
 
@@ -103,8 +98,7 @@ def find_candidate_v07(
 
     `rest` is as of `find_candidate`.
     """
-    data: cython.const[cython.uchar][::1] = memory
-    p: cython.pointer[cython.const[cython.uchar]]
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
     i: cython.Py_ssize_t
     size_bytes: cython.Py_ssize_t = len(memory)
     last: cython.Py_ssize_t = size_bytes - V07_PREFIX - V07_MIN - 1
@@ -113,10 +107,6 @@ def find_candidate_v07(
         last = rest - V07_PREFIX - V07_MIN
     if last < begin:
         return -1
-    if cython.compiled:
-        p = cython.address(data[0])
-    else:
-        p = data
     for i in range(begin, last + 1):
         if p[i + V07_PREFIX] > 1 or (p[i + V07_PREFIX] == 1 and p[i + V07_PREFIX + 1] > 2):
             continue

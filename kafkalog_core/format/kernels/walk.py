@@ -5,7 +5,17 @@ from __future__ import annotations
 from kafkalog_core.format.kernels._cython import cython
 from kafkalog_core.format.kernels.batch_checks import joins_before
 from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import crc32_of, crc32c_of, int16, int32, int64, uint32, wrapped
+from kafkalog_core.format.kernels.fields import (
+    bytes_of,
+    cells_of,
+    crc32_of,
+    crc32c_of,
+    int16,
+    int32,
+    int64,
+    uint32,
+    wrapped,
+)
 from kafkalog_core.format.kernels.search import next_candidate
 
 __all__ = [
@@ -37,11 +47,9 @@ def walk(
     the largest entry; `check` whether checksums are computed. Returns (stop reason, position in `memory` of the first
     entry not counted).
     """
-    data: cython.const[cython.uchar][::1] = memory
-    cells_view: cython.longlong[::1] = columns.cells
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
+    cells: cython.pointer[cython.longlong] = cells_of(columns.cells)
     capacity: cython.Py_ssize_t = columns.capacity
-    p: cython.pointer[cython.const[cython.uchar]]
-    cells: cython.pointer[cython.longlong]
     i: cython.Py_ssize_t = begin
     row: cython.Py_ssize_t = 0
     size: cython.longlong
@@ -50,12 +58,6 @@ def walk(
     if end <= begin:
         columns.count = 0
         return STOP_END, begin
-    if cython.compiled:
-        p = cython.address(data[0])
-        cells = cython.address(cells_view[0])
-    else:
-        p = data
-        cells = cells_view
     while i < end and row < capacity:
         stop = entry_stop(p, i, end, max_bytes)
         if stop != STOP_END:
@@ -254,11 +256,9 @@ def walk_v07(
     columns: object,
 ) -> tuple[int, int]:
     """Walk Kafka 0.7 messages; `base_address` is the number in the file name. Otherwise as `walk`."""
-    data: cython.const[cython.uchar][::1] = memory
-    cells_view: cython.longlong[::1] = columns.cells
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
+    cells: cython.pointer[cython.longlong] = cells_of(columns.cells)
     capacity: cython.Py_ssize_t = columns.capacity
-    p: cython.pointer[cython.const[cython.uchar]]
-    cells: cython.pointer[cython.longlong]
     i: cython.Py_ssize_t = begin
     row: cython.Py_ssize_t = 0
     length: cython.longlong
@@ -268,12 +268,6 @@ def walk_v07(
     if end <= begin:
         columns.count = 0
         return STOP_END, begin
-    if cython.compiled:
-        p = cython.address(data[0])
-        cells = cython.address(cells_view[0])
-    else:
-        p = data
-        cells = cells_view
     while i < end and row < capacity:
         if i + V07_PREFIX + 1 > end:
             stop = STOP_MORE
@@ -365,29 +359,15 @@ def walk_over(memory: object, state: object, columns: object, damaged: object) -
 
     Returns (stop reason, position in `memory` of the first entry in neither). The columns may be full at STOP_END.
     """
-    data: cython.const[cython.uchar][::1] = memory
-    state_view: cython.longlong[::1] = state
-    cells_view: cython.longlong[::1] = columns.cells
-    bad_view: cython.longlong[::1] = damaged.cells
+    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
+    s: cython.pointer[cython.longlong] = cells_of(state)
+    cells: cython.pointer[cython.longlong] = cells_of(columns.cells)
+    d: cython.pointer[cython.longlong] = cells_of(damaged.cells)
     end: cython.Py_ssize_t = len(memory)
     if end == 0:
         columns.count = damaged.count = 0
         return STOP_END, 0
-    if cython.compiled:
-        stop, i, row, bad = _pass_entries(
-            memory,
-            cython.address(data[0]),
-            end,
-            cython.address(state_view[0]),
-            cython.address(cells_view[0]),
-            columns.capacity,
-            cython.address(bad_view[0]),
-            damaged.capacity,
-        )
-    else:
-        stop, i, row, bad = _pass_entries(
-            memory, data, end, state_view, cells_view, columns.capacity, bad_view, damaged.capacity
-        )
+    stop, i, row, bad = _pass_entries(memory, p, end, s, cells, columns.capacity, d, damaged.capacity)
     columns.count, damaged.count = row, bad
     return stop, i
 
@@ -448,22 +428,16 @@ def _pass_entries(
 
 def weave(columns: object, into: object) -> None:
     """Rows of the batch columns, and one for what is damaged between two of them: with ROW_DAMAGE for a format."""
-    b_view: cython.longlong[::1] = columns.cells
-    w_view: cython.longlong[::1] = into.cells
+    b: cython.pointer[cython.longlong] = cells_of(columns.cells)
+    w: cython.pointer[cython.longlong] = cells_of(into.cells)
     capacity: cython.Py_ssize_t = columns.capacity
     w_capacity: cython.Py_ssize_t = into.capacity
     count: cython.Py_ssize_t = columns.count
     fields: cython.Py_ssize_t = len(columns.fields)
-    b: cython.pointer[cython.longlong]
-    w: cython.pointer[cython.longlong]
     row: cython.Py_ssize_t
     field: cython.Py_ssize_t
     to: cython.Py_ssize_t = 0
     end: cython.longlong
-    if cython.compiled:
-        b, w = cython.address(b_view[0]), cython.address(w_view[0])
-    else:
-        b, w = b_view, w_view
     for row in range(count):
         if not joins_before(b, capacity, row):
             end = b[B_POSITION * capacity + row - 1] + b[B_SIZE * capacity + row - 1]
