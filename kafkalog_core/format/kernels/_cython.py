@@ -30,7 +30,7 @@ def _decorator(*_args: object, **_options: object) -> Callable[[_F], _F]:
     return _same
 
 
-cfunc = inline = ccall = _same
+cfunc = inline = ccall = cclass = final = _same
 returns = exceptval = boundscheck = wraparound = cdivision = initializedcheck = _decorator
 
 

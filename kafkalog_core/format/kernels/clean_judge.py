@@ -36,6 +36,33 @@ def take_rows(
     return last
 
 
+@cython.final
+@cython.cclass
+class _Judge:
+    """The buffers of one call of `judge`. Pointers are valid during the call."""
+
+    memory: object
+    data: cython.pointer[cython.const[cython.uchar]]  # the bytes of `memory`, which the records refer to
+    batches: cython.pointer[cython.longlong]
+    batch_capacity: cython.Py_ssize_t
+    bits: cython.pointer[cython.const[cython.uchar]]  # the `BIT_*` of each batch
+    records: cython.pointer[cython.longlong]
+    record_capacity: cython.Py_ssize_t
+    record_count: cython.Py_ssize_t
+    state: cython.pointer[cython.longlong]  # the `J_*` cells
+    map_state: cython.pointer[cython.longlong]  # the `Q_*` cells of the offset map
+    table: cython.pointer[cython.longlong]  # the entries of the offset map
+    digests: cython.pointer[cython.longlong]  # two cells for each record
+    reasons: cython.pointer[cython.uchar]  # the `WHY_*` of each record
+    cells: cython.pointer[cython.longlong]  # K_SIZE cells for each batch
+    tally: cython.pointer[cython.longlong]  # the `T_*` cells
+
+    def __init__(self, memory: object, batches: object, bits: object, records: object) -> None:
+        self.memory, self.data = memory, bytes_of(memory)
+        self.batches, self.batch_capacity, self.bits = cells_of(batches.cells), batches.capacity, bytes_of(bits)
+        self.records, self.record_capacity, self.record_count = cells_of(records.cells), records.capacity, records.count
+
+
 def judge(
     memory: object,
     batches: object,
@@ -72,44 +99,16 @@ def judge(
         cells: the `K_*` cells of each batch, zeros at first.
         tally: the `T_*` cells, which grow.
     """
-    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
-    b: cython.pointer[cython.longlong] = cells_of(batches.cells)
-    b_capacity: cython.Py_ssize_t = batches.capacity
-    f: cython.pointer[cython.const[cython.uchar]] = bytes_of(bits)
-    r: cython.pointer[cython.longlong] = cells_of(records.cells)
-    j: cython.pointer[cython.longlong] = cells_of(state)
-    q: cython.pointer[cython.longlong] = cells_of(map_state)
-    t: cython.pointer[cython.longlong] = cells_of(table)
-    d: cython.pointer[cython.longlong] = cells_of(digests)
-    w: cython.pointer[cython.uchar] = room_of(reasons)
-    k: cython.pointer[cython.longlong] = cells_of(cells)
-    a: cython.pointer[cython.longlong] = cells_of(tally)
-    return _judge_batches(
-        memory, p, b, b_capacity, f, r, records.capacity, records.count, first, last, is_whole, j, q, t, d, w, k, a
-    )
+    io: _Judge = _Judge(memory, batches, bits, records)
+    io.state, io.map_state, io.table = cells_of(state), cells_of(map_state), cells_of(table)
+    io.digests, io.reasons, io.cells, io.tally = cells_of(digests), room_of(reasons), cells_of(cells), cells_of(tally)
+    return _judge_batches(io, first, last, is_whole)
 
 
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def _judge_batches(
-    memory: object,
-    p: cython.pointer[cython.const[cython.uchar]],
-    b: cython.pointer[cython.longlong],
-    b_capacity: cython.Py_ssize_t,
-    f: cython.pointer[cython.const[cython.uchar]],
-    r: cython.pointer[cython.longlong],
-    capacity: cython.Py_ssize_t,
-    count: cython.Py_ssize_t,
-    first: cython.Py_ssize_t,
-    last: cython.Py_ssize_t,
-    is_whole: cython.bint,
-    j: cython.pointer[cython.longlong],
-    q: cython.pointer[cython.longlong],
-    t: cython.pointer[cython.longlong],
-    d: cython.pointer[cython.longlong],
-    w: cython.pointer[cython.uchar],
-    k: cython.pointer[cython.longlong],
-    a: cython.pointer[cython.longlong],
+    io: _Judge, first: cython.Py_ssize_t, last: cython.Py_ssize_t, is_whole: cython.bint
 ) -> cython.Py_ssize_t:
     """The same, by pointers."""
     row: cython.Py_ssize_t = 0
@@ -117,23 +116,36 @@ def _judge_batches(
     batch: cython.Py_ssize_t
     result: cython.Py_ssize_t = last
     for batch in range(first, last):
-        if (f[batch] & BITS_REMOVED) == BIT_DISCARD:
-            _remove(b, b_capacity, batch, a)
+        if (io.bits[batch] & BITS_REMOVED) == BIT_DISCARD:
+            _remove(io, batch)
             continue
-        while row < count and r[R_BATCH * capacity + row] == batch:
+        while row < io.record_count and io.records[R_BATCH * io.record_capacity + row] == batch:
             ready = max(ready, row)
             if (
-                ready < count
+                ready < io.record_count
                 and ready < row + KEYS_AHEAD
-                and (not j[J_RULES] & RULE_PAST or r[R_OFFSET * capacity + ready] <= q[Q_LATEST])
+                and (
+                    not io.state[J_RULES] & RULE_PAST
+                    or io.records[R_OFFSET * io.record_capacity + ready] <= io.map_state[Q_LATEST]
+                )
             ):
-                ready = digest_ahead(memory, p, r, capacity, ready, count, q[Q_SLOTS], t, d)
-            w[row] = _reason_of(b, b_capacity, batch, f[batch], r, capacity, row, j, q, t, d, a)
-            _account(r, capacity, row, w[row], k, batch * K_SIZE, a)
+                ready = digest_ahead(
+                    io.memory,
+                    io.data,
+                    io.records,
+                    io.record_capacity,
+                    ready,
+                    io.record_count,
+                    io.map_state[Q_SLOTS],
+                    io.table,
+                    io.digests,
+                )
+            io.reasons[row] = _reason_of(io, batch, io.bits[batch], row)
+            _account(io, row, io.reasons[row], batch * K_SIZE)
             row += 1
         if is_whole:
-            _decide(b, b_capacity, batch, f[batch], j, k, batch * K_SIZE)
-            if k[batch * K_SIZE + K_TROUBLE] != 0 and result == last:
+            _decide(io, batch, io.bits[batch], batch * K_SIZE)
+            if io.cells[batch * K_SIZE + K_TROUBLE] != 0 and result == last:
                 result = batch
     return result
 
@@ -141,161 +153,131 @@ def _judge_batches(
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _is_control(
-    b: cython.pointer[cython.longlong], b_capacity: cython.Py_ssize_t, batch: cython.Py_ssize_t
-) -> cython.bint:
-    return b[B_FORMAT * b_capacity + batch] == MAGIC_V2 and (b[B_ATTRIBUTES * b_capacity + batch] & CONTROL) != 0
+def _is_control(io: _Judge, batch: cython.Py_ssize_t) -> cython.bint:
+    return (
+        io.batches[B_FORMAT * io.batch_capacity + batch] == MAGIC_V2
+        and (io.batches[B_ATTRIBUTES * io.batch_capacity + batch] & CONTROL) != 0
+    )
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def _remove(
-    b: cython.pointer[cython.longlong],
-    b_capacity: cython.Py_ssize_t,
-    batch: cython.Py_ssize_t,
-    a: cython.pointer[cython.longlong],
-) -> cython.void:
+def _remove(io: _Judge, batch: cython.Py_ssize_t) -> cython.void:
     """Count the records of a batch that is not opened, as its header does."""
-    if b[B_COUNT * b_capacity + batch] > 0:
-        a[WHY_MARKER if _is_control(b, b_capacity, batch) else WHY_ABORTED] += b[B_COUNT * b_capacity + batch]
+    if io.batches[B_COUNT * io.batch_capacity + batch] > 0:
+        io.tally[WHY_MARKER if _is_control(io, batch) else WHY_ABORTED] += io.batches[
+            B_COUNT * io.batch_capacity + batch
+        ]
 
 
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
 def _reason_of(
-    b: cython.pointer[cython.longlong],
-    b_capacity: cython.Py_ssize_t,
-    batch: cython.Py_ssize_t,
-    bits: cython.Py_ssize_t,
-    r: cython.pointer[cython.longlong],
-    capacity: cython.Py_ssize_t,
-    row: cython.Py_ssize_t,
-    j: cython.pointer[cython.longlong],
-    q: cython.pointer[cython.longlong],
-    t: cython.pointer[cython.longlong],
-    d: cython.pointer[cython.longlong],
-    a: cython.pointer[cython.longlong],
+    io: _Judge, batch: cython.Py_ssize_t, bits: cython.Py_ssize_t, row: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
     """Why a record stays or goes: `WHY_*`."""
-    offset: cython.longlong = r[R_OFFSET * capacity + row]
+    offset: cython.longlong = io.records[R_OFFSET * io.record_capacity + row]
     at: cython.Py_ssize_t
-    is_control: cython.bint = _is_control(b, b_capacity, batch)
+    is_control: cython.bint = _is_control(io, batch)
     if bits & BIT_DISCARD:
         return WHY_MARKER if is_control else WHY_ABORTED
-    if is_control and not j[J_RULES] & RULE_CONTROL_KEYS:
+    if is_control and not io.state[J_RULES] & RULE_CONTROL_KEYS:
         return WHY_CONTROL
-    if j[J_RULES] & RULE_PAST and offset > q[Q_LATEST]:
+    if io.state[J_RULES] & RULE_PAST and offset > io.map_state[Q_LATEST]:
         return WHY_CONTROL if is_control else WHY_PAST
-    if r[R_KEY_SIZE * capacity + row] < 0:
+    if io.records[R_KEY_SIZE * io.record_capacity + row] < 0:
         return WHY_NO_KEY
-    at = entry_of(d[2 * row], d[2 * row + 1], q[Q_SLOTS], t)
-    if at >= 0 and t[at + ENTRY_OFFSET] == 0:
+    at = entry_of(io.digests[2 * row], io.digests[2 * row + 1], io.map_state[Q_SLOTS], io.table)
+    if at >= 0 and io.table[at + ENTRY_OFFSET] == 0:
         at = -1
-    if at >= 0 and offset < wrapped(t[at + ENTRY_OFFSET] - 1):
-        if not t[at + ENTRY_HIGH] & 1:
-            t[at + ENTRY_HIGH] |= 1
+    if at >= 0 and offset < wrapped(io.table[at + ENTRY_OFFSET] - 1):
+        if not io.table[at + ENTRY_HIGH] & 1:
+            io.table[at + ENTRY_HIGH] |= 1
         return WHY_SUPERSEDED
-    if r[R_VALUE_SIZE * capacity + row] >= 0:
+    if io.records[R_VALUE_SIZE * io.record_capacity + row] >= 0:
         return WHY_CONTROL if is_control else WHY_LATEST
-    a[T_TOMBSTONES] += 1
-    if at < 0 or not t[at + ENTRY_HIGH] & 1:
-        a[T_LONE] += 1
-    return WHY_TOMBSTONE if _retains_tombstones(b, b_capacity, batch, j) else WHY_EXPIRED
+    io.tally[T_TOMBSTONES] += 1
+    if at < 0 or not io.table[at + ENTRY_HIGH] & 1:
+        io.tally[T_LONE] += 1
+    return WHY_TOMBSTONE if _retains_tombstones(io, batch) else WHY_EXPIRED
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def _retains_tombstones(
-    b: cython.pointer[cython.longlong],
-    b_capacity: cython.Py_ssize_t,
-    batch: cython.Py_ssize_t,
-    j: cython.pointer[cython.longlong],
-) -> cython.bint:
+def _retains_tombstones(io: _Judge, batch: cython.Py_ssize_t) -> cython.bint:
     """Whether the time of a batch's tombstones has not come."""
-    if b[B_FORMAT * b_capacity + batch] != MAGIC_V2 or not j[J_RULES] & RULE_HORIZONS:
-        return j[J_RETAINS] != 0
-    return not b[B_ATTRIBUTES * b_capacity + batch] & HORIZON or j[J_NOW] < b[B_BASE_TIME * b_capacity + batch]
+    if io.batches[B_FORMAT * io.batch_capacity + batch] != MAGIC_V2 or not io.state[J_RULES] & RULE_HORIZONS:
+        return io.state[J_RETAINS] != 0
+    return (
+        not io.batches[B_ATTRIBUTES * io.batch_capacity + batch] & HORIZON
+        or io.state[J_NOW] < io.batches[B_BASE_TIME * io.batch_capacity + batch]
+    )
 
 
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _account(
-    r: cython.pointer[cython.longlong],
-    capacity: cython.Py_ssize_t,
-    row: cython.Py_ssize_t,
-    why: cython.Py_ssize_t,
-    k: cython.pointer[cython.longlong],
-    at: cython.Py_ssize_t,
-    a: cython.pointer[cython.longlong],
-) -> cython.void:
+def _account(io: _Judge, row: cython.Py_ssize_t, why: cython.Py_ssize_t, at: cython.Py_ssize_t) -> cython.void:
     """Add a judged record to what is known of its batch and of all."""
-    a[why] += 1
-    if r[R_KEY_SIZE * capacity + row] > 0:
-        a[T_BYTES + why] += r[R_KEY_SIZE * capacity + row]
-    if r[R_VALUE_SIZE * capacity + row] > 0:
-        a[T_BYTES + why] += r[R_VALUE_SIZE * capacity + row]
+    io.tally[why] += 1
+    if io.records[R_KEY_SIZE * io.record_capacity + row] > 0:
+        io.tally[T_BYTES + why] += io.records[R_KEY_SIZE * io.record_capacity + row]
+    if io.records[R_VALUE_SIZE * io.record_capacity + row] > 0:
+        io.tally[T_BYTES + why] += io.records[R_VALUE_SIZE * io.record_capacity + row]
     if why >= WHY_SUPERSEDED:
-        k[at + K_DROPPED] += 1
+        io.cells[at + K_DROPPED] += 1
         return
-    if k[at + K_KEPT] == 0:
-        k[at + K_FIRST] = r[R_OFFSET * capacity + row]
-        k[at + K_TIME] = r[R_TIME * capacity + row]
-        k[at + K_MAX_TIME] = -1
-    elif r[R_OFFSET * capacity + row] <= k[at + K_LAST]:
-        k[at + K_TROUBLE] |= TROUBLE_ORDER
-    k[at + K_KEPT] += 1
-    k[at + K_LAST] = r[R_OFFSET * capacity + row]
-    k[at + K_MAX_TIME] = max(k[at + K_MAX_TIME], r[R_TIME * capacity + row])
-    if r[R_TIME * capacity + row] < -1:
-        k[at + K_TROUBLE] |= TROUBLE_TIME
-    if r[R_VALUE_SIZE * capacity + row] < 0:
-        k[at + K_TOMBSTONES] += 1
+    if io.cells[at + K_KEPT] == 0:
+        io.cells[at + K_FIRST] = io.records[R_OFFSET * io.record_capacity + row]
+        io.cells[at + K_TIME] = io.records[R_TIME * io.record_capacity + row]
+        io.cells[at + K_MAX_TIME] = -1
+    elif io.records[R_OFFSET * io.record_capacity + row] <= io.cells[at + K_LAST]:
+        io.cells[at + K_TROUBLE] |= TROUBLE_ORDER
+    io.cells[at + K_KEPT] += 1
+    io.cells[at + K_LAST] = io.records[R_OFFSET * io.record_capacity + row]
+    io.cells[at + K_MAX_TIME] = max(io.cells[at + K_MAX_TIME], io.records[R_TIME * io.record_capacity + row])
+    if io.records[R_TIME * io.record_capacity + row] < -1:
+        io.cells[at + K_TROUBLE] |= TROUBLE_TIME
+    if io.records[R_VALUE_SIZE * io.record_capacity + row] < 0:
+        io.cells[at + K_TOMBSTONES] += 1
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def _decide(
-    b: cython.pointer[cython.longlong],
-    b_capacity: cython.Py_ssize_t,
-    batch: cython.Py_ssize_t,
-    bits: cython.Py_ssize_t,
-    j: cython.pointer[cython.longlong],
-    k: cython.pointer[cython.longlong],
-    at: cython.Py_ssize_t,
-) -> cython.void:
+def _decide(io: _Judge, batch: cython.Py_ssize_t, bits: cython.Py_ssize_t, at: cython.Py_ssize_t) -> cython.void:
     """What becomes of a batch all of whose records are judged."""
-    is_v2: cython.bint = b[B_FORMAT * b_capacity + batch] == MAGIC_V2
-    converts: cython.bint = not is_v2 and (j[J_RULES] & RULE_CONVERT) != 0
-    k[at + K_HORIZON] = -1
-    if k[at + K_KEPT] == 0:
-        k[at + K_TROUBLE] = 0
-        k[at + K_OUTCOME] = OUTCOME_EMPTIED if bits & BIT_RETAIN_EMPTY else OUTCOME_REMOVED
+    is_v2: cython.bint = io.batches[B_FORMAT * io.batch_capacity + batch] == MAGIC_V2
+    converts: cython.bint = not is_v2 and (io.state[J_RULES] & RULE_CONVERT) != 0
+    io.cells[at + K_HORIZON] = -1
+    if io.cells[at + K_KEPT] == 0:
+        io.cells[at + K_TROUBLE] = 0
+        io.cells[at + K_OUTCOME] = OUTCOME_EMPTIED if bits & BIT_RETAIN_EMPTY else OUTCOME_REMOVED
         if bits & BIT_RETAIN_EMPTY and not is_v2:
-            k[at + K_TROUBLE] = TROUBLE_EMPTY
+            io.cells[at + K_TROUBLE] = TROUBLE_EMPTY
         return
-    k[at + K_OUTCOME] = OUTCOME_VERBATIM if k[at + K_DROPPED] == 0 and not converts else OUTCOME_REBUILT
-    if j[J_RULES] & RULE_HORIZONS and (is_v2 or converts):
-        if is_v2 and b[B_ATTRIBUTES * b_capacity + batch] & HORIZON:
-            k[at + K_HORIZON] = b[B_BASE_TIME * b_capacity + batch]
-        elif k[at + K_TOMBSTONES] > 0 or bits & BIT_EMPTY_TXN:
-            k[at + K_HORIZON] = j[J_HORIZON]
-            k[at + K_OUTCOME] = OUTCOME_REBUILT
-    if k[at + K_OUTCOME] == OUTCOME_VERBATIM or (not is_v2 and j[J_RULES] & RULE_COPY):
-        k[at + K_TROUBLE] = 0
-    elif is_v2 and not _is_writable(b, b_capacity, batch):
-        k[at + K_TROUBLE] |= TROUBLE_PRODUCER
+    io.cells[at + K_OUTCOME] = OUTCOME_VERBATIM if io.cells[at + K_DROPPED] == 0 and not converts else OUTCOME_REBUILT
+    if io.state[J_RULES] & RULE_HORIZONS and (is_v2 or converts):
+        if is_v2 and io.batches[B_ATTRIBUTES * io.batch_capacity + batch] & HORIZON:
+            io.cells[at + K_HORIZON] = io.batches[B_BASE_TIME * io.batch_capacity + batch]
+        elif io.cells[at + K_TOMBSTONES] > 0 or bits & BIT_EMPTY_TXN:
+            io.cells[at + K_HORIZON] = io.state[J_HORIZON]
+            io.cells[at + K_OUTCOME] = OUTCOME_REBUILT
+    if io.cells[at + K_OUTCOME] == OUTCOME_VERBATIM or (not is_v2 and io.state[J_RULES] & RULE_COPY):
+        io.cells[at + K_TROUBLE] = 0
+    elif is_v2 and not _is_writable(io, batch):
+        io.cells[at + K_TROUBLE] |= TROUBLE_PRODUCER
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def _is_writable(
-    b: cython.pointer[cython.longlong], b_capacity: cython.Py_ssize_t, batch: cython.Py_ssize_t
-) -> cython.bint:
+def _is_writable(io: _Judge, batch: cython.Py_ssize_t) -> cython.bint:
     """Whether Kafka's builder of batches would take this producer's."""
-    if b[B_PID * b_capacity + batch] == -1:
-        return (b[B_ATTRIBUTES * b_capacity + batch] & TRANSACTIONAL) == 0
-    if b[B_PEPOCH * b_capacity + batch] == -1:
+    if io.batches[B_PID * io.batch_capacity + batch] == -1:
+        return (io.batches[B_ATTRIBUTES * io.batch_capacity + batch] & TRANSACTIONAL) == 0
+    if io.batches[B_PEPOCH * io.batch_capacity + batch] == -1:
         return False
-    return b[B_SEQUENCE * b_capacity + batch] >= 0 or (b[B_ATTRIBUTES * b_capacity + batch] & CONTROL) != 0
+    return (
+        io.batches[B_SEQUENCE * io.batch_capacity + batch] >= 0
+        or (io.batches[B_ATTRIBUTES * io.batch_capacity + batch] & CONTROL) != 0
+    )

@@ -13,6 +13,41 @@ if cython.compiled:
     from cython.cimports.libc.string import memcpy
 
 
+@cython.final
+@cython.cclass
+class _Output:
+    """The buffers of one call that writes records. Pointers are valid during the call."""
+
+    log: cython.pointer[cython.const[cython.uchar]]  # bytes of the log from file position O_BEGINS on
+    data: cython.pointer[cython.const[cython.uchar]]  # the bytes that the records refer to
+    batches: cython.pointer[cython.longlong]
+    batch_capacity: cython.Py_ssize_t
+    records: cython.pointer[cython.longlong]
+    record_capacity: cython.Py_ssize_t
+    record_count: cython.Py_ssize_t
+    headers: cython.pointer[cython.longlong]
+    header_capacity: cython.Py_ssize_t
+    reasons: cython.pointer[cython.const[cython.uchar]]  # the `WHY_*` of each record
+    cells: cython.pointer[cython.longlong]  # K_SIZE cells for each batch
+    output: object
+    out: cython.pointer[cython.uchar]  # the bytes of `output`
+    room: cython.Py_ssize_t  # its size
+    columns: cython.pointer[cython.longlong]  # batch columns of the output
+    column_capacity: cython.Py_ssize_t
+    state: cython.pointer[cython.longlong]  # the `O_*` cells
+
+    def __init__(
+        self, memory: object, batches: object, records: object, reasons: object, cells: object, output: object,
+        state: object,
+    ) -> None:  # fmt: skip
+        self.data = bytes_of(memory)
+        self.batches, self.batch_capacity = cells_of(batches.cells), batches.capacity
+        self.records, self.record_capacity, self.record_count = cells_of(records.cells), records.capacity, records.count
+        self.headers, self.header_capacity = cells_of(records.headers.cells), records.headers.capacity
+        self.reasons, self.cells, self.state = bytes_of(reasons), cells_of(cells), cells_of(state)
+        self.output, self.out, self.room = output, room_of(output), len(output)
+
+
 def write_batches(
     window: object,
     memory: object,
@@ -39,74 +74,43 @@ def write_batches(
         columns: batch columns of the output, which have room for as many.
         state: the `O_*` cells.
     """
-    c: cython.pointer[cython.const[cython.uchar]] = bytes_of(window)
-    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
-    b: cython.pointer[cython.longlong] = cells_of(batches.cells)
-    b_capacity: cython.Py_ssize_t = batches.capacity
-    r: cython.pointer[cython.longlong] = cells_of(records.cells)
-    capacity: cython.Py_ssize_t = records.capacity
-    count: cython.Py_ssize_t = records.count
-    h: cython.pointer[cython.longlong] = cells_of(records.headers.cells)
-    h_capacity: cython.Py_ssize_t = records.headers.capacity
-    w: cython.pointer[cython.const[cython.uchar]] = bytes_of(reasons)
-    k: cython.pointer[cython.longlong] = cells_of(cells)
-    o: cython.pointer[cython.uchar] = room_of(output)
-    n: cython.pointer[cython.longlong] = cells_of(columns.cells)
-    n_capacity: cython.Py_ssize_t = columns.capacity
-    s: cython.pointer[cython.longlong] = cells_of(state)
-    s[O_ROWS] = columns.count
-    result: cython.Py_ssize_t = _write_all(
-        output, len(output), c, p, b, b_capacity, r, capacity, count, h, h_capacity, w, k, last, o, n, n_capacity, s
-    )
-    columns.count = s[O_ROWS]
+    io: _Output = _Output(memory, batches, records, reasons, cells, output, state)
+    io.log, io.columns, io.column_capacity = bytes_of(window), cells_of(columns.cells), columns.capacity
+    io.state[O_ROWS] = columns.count
+    result: cython.Py_ssize_t = _write_all(io, last)
+    columns.count = io.state[O_ROWS]
     return result
 
 
 @cython.cfunc
 @cython.exceptval(-1, check=False)
-def _write_all(
-    output: object,
-    room: cython.Py_ssize_t,
-    c: cython.pointer[cython.const[cython.uchar]],
-    p: cython.pointer[cython.const[cython.uchar]],
-    b: cython.pointer[cython.longlong],
-    b_capacity: cython.Py_ssize_t,
-    r: cython.pointer[cython.longlong],
-    capacity: cython.Py_ssize_t,
-    count: cython.Py_ssize_t,
-    h: cython.pointer[cython.longlong],
-    h_capacity: cython.Py_ssize_t,
-    w: cython.pointer[cython.const[cython.uchar]],
-    k: cython.pointer[cython.longlong],
-    last: cython.Py_ssize_t,
-    o: cython.pointer[cython.uchar],
-    n: cython.pointer[cython.longlong],
-    n_capacity: cython.Py_ssize_t,
-    s: cython.pointer[cython.longlong],
-) -> cython.Py_ssize_t:
+def _write_all(io: _Output, last: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """The same, by pointers."""
     outcome: cython.longlong
     result: cython.Py_ssize_t
-    while s[O_BATCH] < last:
-        outcome = k[s[O_BATCH] * K_SIZE + K_OUTCOME]
-        while s[O_RECORD] < count and r[R_BATCH * capacity + s[O_RECORD]] < s[O_BATCH]:
-            s[O_RECORD] += 1
+    while io.state[O_BATCH] < last:
+        outcome = io.cells[io.state[O_BATCH] * K_SIZE + K_OUTCOME]
+        while (
+            io.state[O_RECORD] < io.record_count
+            and io.records[R_BATCH * io.record_capacity + io.state[O_RECORD]] < io.state[O_BATCH]
+        ):
+            io.state[O_RECORD] += 1
         if outcome == OUTCOME_REMOVED:
-            s[O_BATCH] += 1
+            io.state[O_BATCH] += 1
             continue
-        result = _make_room(b, b_capacity, k, room, s)
+        result = _make_room(io.batches, io.batch_capacity, io.cells, io.room, io.state)
         if result != WRITE_DONE:
             return result
         if outcome == OUTCOME_VERBATIM:
-            _copy(c, b, b_capacity, o, s)
+            _copy(io.log, io.batches, io.batch_capacity, io.out, io.state)
         else:
             if outcome == OUTCOME_REBUILT:
-                if not put_records(p, b, b_capacity, r, capacity, count, h, h_capacity, w, k, o, room, s):
+                if not put_records(io):
                     return WRITE_ROOM
-                if b[B_CODEC * b_capacity + s[O_BATCH]] != 0:
+                if io.batches[B_CODEC * io.batch_capacity + io.state[O_BATCH]] != 0:
                     return WRITE_PACK
-            put_header(output, b, b_capacity, k, o, s)
-        _enter(k, o, n, n_capacity, s)
+            put_header(io.output, io.batches, io.batch_capacity, io.cells, io.out, io.state)
+        _enter(io.cells, io.out, io.columns, io.column_capacity, io.state)
     return WRITE_DONE
 
 
@@ -157,31 +161,8 @@ def write_records(
 
     Arguments as of `write_batches`.
     """
-    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
-    b: cython.pointer[cython.longlong] = cells_of(batches.cells)
-    r: cython.pointer[cython.longlong] = cells_of(records.cells)
-    h: cython.pointer[cython.longlong] = cells_of(records.headers.cells)
-    w: cython.pointer[cython.const[cython.uchar]] = bytes_of(reasons)
-    k: cython.pointer[cython.longlong] = cells_of(cells)
-    o: cython.pointer[cython.uchar] = room_of(output)
-    s: cython.pointer[cython.longlong] = cells_of(state)
-    is_done: cython.bint
-    is_done = put_records(
-        p,
-        b,
-        batches.capacity,
-        r,
-        records.capacity,
-        records.count,
-        h,
-        records.headers.capacity,
-        w,
-        k,
-        o,
-        len(output),
-        s,
-    )
-    return WRITE_DONE if is_done else WRITE_ROOM
+    io: _Output = _Output(memory, batches, records, reasons, cells, output, state)
+    return WRITE_DONE if put_records(io) else WRITE_ROOM
 
 
 def finish_batch(batches: object, cells: object, output: object, columns: object, state: object) -> None:
@@ -254,65 +235,48 @@ def base_time_of(k: cython.pointer[cython.longlong], cells: cython.Py_ssize_t) -
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def put_records(
-    p: cython.pointer[cython.const[cython.uchar]],
-    b: cython.pointer[cython.longlong],
-    b_capacity: cython.Py_ssize_t,
-    r: cython.pointer[cython.longlong],
-    capacity: cython.Py_ssize_t,
-    count: cython.Py_ssize_t,
-    h: cython.pointer[cython.longlong],
-    h_capacity: cython.Py_ssize_t,
-    w: cython.pointer[cython.const[cython.uchar]],
-    k: cython.pointer[cython.longlong],
-    o: cython.pointer[cython.uchar],
-    room: cython.Py_ssize_t,
-    s: cython.pointer[cython.longlong],
-) -> cython.bint:
+def put_records(io: _Output) -> cython.bint:
     """The kept records of batch O_BATCH from row O_RECORD on, at O_END; false: O_NEED bytes are not there."""
-    batch: cython.Py_ssize_t = s[O_BATCH]
+    batch: cython.Py_ssize_t = io.state[O_BATCH]
     cells: cython.Py_ssize_t = batch * K_SIZE
-    base: cython.longlong = k[cells + K_FIRST]
-    base_time: cython.longlong = base_time_of(k, cells)
-    row: cython.Py_ssize_t = s[O_RECORD]
-    at: cython.Py_ssize_t = s[O_END]
+    base: cython.longlong = io.cells[cells + K_FIRST]
+    base_time: cython.longlong = base_time_of(io.cells, cells)
+    row: cython.Py_ssize_t = io.state[O_RECORD]
+    at: cython.Py_ssize_t = io.state[O_END]
     content: cython.longlong
-    if b[B_FORMAT * b_capacity + batch] == MAGIC_V2:
-        base = b[B_BASE_OFFSET * b_capacity + batch]
-    while row < count and r[R_BATCH * capacity + row] == batch:
-        if w[row] < WHY_SUPERSEDED:
-            content = _content_bytes(r, capacity, row, h, h_capacity)
-            if content + RECORD_ROOM > room - at:
-                s[O_NEED] = at - s[O_FILLED] + content + RECORD_ROOM
+    if io.batches[B_FORMAT * io.batch_capacity + batch] == MAGIC_V2:
+        base = io.batches[B_BASE_OFFSET * io.batch_capacity + batch]
+    while row < io.record_count and io.records[R_BATCH * io.record_capacity + row] == batch:
+        if io.reasons[row] < WHY_SUPERSEDED:
+            content = _content_bytes(io, row)
+            if content + RECORD_ROOM > io.room - at:
+                io.state[O_NEED] = at - io.state[O_FILLED] + content + RECORD_ROOM
                 return False
-            at = _put_record(p, r, capacity, row, h, h_capacity, base, base_time, o, at)
+            at = _put_record(io, row, base, base_time, at)
         row += 1
-    s[O_RECORD] = row
-    s[O_END] = at
+    io.state[O_RECORD] = row
+    io.state[O_END] = at
     return True
 
 
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _content_bytes(
-    r: cython.pointer[cython.longlong],
-    capacity: cython.Py_ssize_t,
-    row: cython.Py_ssize_t,
-    h: cython.pointer[cython.longlong],
-    h_capacity: cython.Py_ssize_t,
-) -> cython.longlong:
+def _content_bytes(io: _Output, row: cython.Py_ssize_t) -> cython.longlong:
     """The most that key, value and headers take."""
     size: cython.longlong = 0
     i: cython.Py_ssize_t
-    if r[R_KEY_SIZE * capacity + row] > 0:
-        size += r[R_KEY_SIZE * capacity + row]
-    if r[R_VALUE_SIZE * capacity + row] > 0:
-        size += r[R_VALUE_SIZE * capacity + row]
-    for i in range(r[R_HEADERS * capacity + row], r[R_HEADERS * capacity + row] + r[R_HEADER_COUNT * capacity + row]):
-        size += HEADER_ROOM + h[H_KEY_SIZE * h_capacity + i]
-        if h[H_VALUE_SIZE * h_capacity + i] > 0:
-            size += h[H_VALUE_SIZE * h_capacity + i]
+    if io.records[R_KEY_SIZE * io.record_capacity + row] > 0:
+        size += io.records[R_KEY_SIZE * io.record_capacity + row]
+    if io.records[R_VALUE_SIZE * io.record_capacity + row] > 0:
+        size += io.records[R_VALUE_SIZE * io.record_capacity + row]
+    for i in range(
+        io.records[R_HEADERS * io.record_capacity + row],
+        io.records[R_HEADERS * io.record_capacity + row] + io.records[R_HEADER_COUNT * io.record_capacity + row],
+    ):
+        size += HEADER_ROOM + io.headers[H_KEY_SIZE * io.header_capacity + i]
+        if io.headers[H_VALUE_SIZE * io.header_capacity + i] > 0:
+            size += io.headers[H_VALUE_SIZE * io.header_capacity + i]
     return size
 
 
@@ -320,39 +284,44 @@ def _content_bytes(
 @cython.inline
 @cython.exceptval(check=False)
 def _put_record(
-    p: cython.pointer[cython.const[cython.uchar]],
-    r: cython.pointer[cython.longlong],
-    capacity: cython.Py_ssize_t,
-    row: cython.Py_ssize_t,
-    h: cython.pointer[cython.longlong],
-    h_capacity: cython.Py_ssize_t,
-    base: cython.longlong,
-    base_time: cython.longlong,
-    o: cython.pointer[cython.uchar],
-    at: cython.Py_ssize_t,
+    io: _Output, row: cython.Py_ssize_t, base: cython.longlong, base_time: cython.longlong, at: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
     """One record; returns the byte behind it."""
-    time: cython.longlong = wrapped(r[R_TIME * capacity + row] - base_time)
-    offset: cython.longlong = wrapped(r[R_OFFSET * capacity + row] - base)
-    key: cython.longlong = r[R_KEY_SIZE * capacity + row]
-    value: cython.longlong = r[R_VALUE_SIZE * capacity + row]
-    first: cython.Py_ssize_t = r[R_HEADERS * capacity + row]
-    count: cython.Py_ssize_t = r[R_HEADER_COUNT * capacity + row]
+    time: cython.longlong = wrapped(io.records[R_TIME * io.record_capacity + row] - base_time)
+    offset: cython.longlong = wrapped(io.records[R_OFFSET * io.record_capacity + row] - base)
+    key: cython.longlong = io.records[R_KEY_SIZE * io.record_capacity + row]
+    value: cython.longlong = io.records[R_VALUE_SIZE * io.record_capacity + row]
+    first: cython.Py_ssize_t = io.records[R_HEADERS * io.record_capacity + row]
+    count: cython.Py_ssize_t = io.records[R_HEADER_COUNT * io.record_capacity + row]
     i: cython.Py_ssize_t
     size: cython.longlong = 1 + _varint_bytes(time) + _varint_bytes(offset) + _sized_bytes(key) + _sized_bytes(value)
     size += _varint_bytes(count)
     for i in range(first, first + count):
-        size += _sized_bytes(h[H_KEY_SIZE * h_capacity + i]) + _sized_bytes(h[H_VALUE_SIZE * h_capacity + i])
-    at = _put_varint(o, at, size)
-    o[at] = 0
-    at = _put_varint(o, at + 1, time)
-    at = _put_varint(o, at, offset)
-    at = _put_sized(p, r[R_KEY * capacity + row], key, o, at)
-    at = _put_sized(p, r[R_VALUE * capacity + row], value, o, at)
-    at = _put_varint(o, at, count)
+        size += _sized_bytes(io.headers[H_KEY_SIZE * io.header_capacity + i]) + _sized_bytes(
+            io.headers[H_VALUE_SIZE * io.header_capacity + i]
+        )
+    at = _put_varint(io.out, at, size)
+    io.out[at] = 0
+    at = _put_varint(io.out, at + 1, time)
+    at = _put_varint(io.out, at, offset)
+    at = _put_sized(io.data, io.records[R_KEY * io.record_capacity + row], key, io.out, at)
+    at = _put_sized(io.data, io.records[R_VALUE * io.record_capacity + row], value, io.out, at)
+    at = _put_varint(io.out, at, count)
     for i in range(first, first + count):
-        at = _put_sized(p, h[H_KEY * h_capacity + i], h[H_KEY_SIZE * h_capacity + i], o, at)
-        at = _put_sized(p, h[H_VALUE * h_capacity + i], h[H_VALUE_SIZE * h_capacity + i], o, at)
+        at = _put_sized(
+            io.data,
+            io.headers[H_KEY * io.header_capacity + i],
+            io.headers[H_KEY_SIZE * io.header_capacity + i],
+            io.out,
+            at,
+        )
+        at = _put_sized(
+            io.data,
+            io.headers[H_VALUE * io.header_capacity + i],
+            io.headers[H_VALUE_SIZE * io.header_capacity + i],
+            io.out,
+            at,
+        )
     return at
 
 

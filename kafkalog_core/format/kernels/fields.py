@@ -11,13 +11,19 @@ from kafkalog_core.format.kernels._cython import cython
 from kafkalog_core.format.kernels.constants import *
 
 __all__ = [
+    "bytes_of",
+    "cells_of",
+    "constant_cells_of",
     "control_kind",
     "crc32_of",
     "crc32c_of",
     "int16",
     "int32",
     "int64",
+    "ints_of",
+    "room_of",
     "sequence_of",
+    "shorts_of",
     "uint32",
     "uncleared",
     "varint",
@@ -148,6 +154,15 @@ def room_of(memory: object) -> cython.pointer[cython.uchar]:
 def cells_of(cells: object) -> cython.pointer[cython.longlong]:
     """Return a pointer to int64 cells (of columns or of a state), as `bytes_of` does."""
     view: cython.longlong[::1] = cells
+    if cython.compiled:
+        return cython.address(view[0]) if view.shape[0] else cython.NULL
+    return view
+
+
+@cython.cfunc
+def constant_cells_of(cells: object) -> cython.pointer[cython.const[cython.longlong]]:
+    """Return a pointer to int64 cells that are not written, as `bytes_of` does."""
+    view: cython.const[cython.longlong][::1] = cells
     if cython.compiled:
         return cython.address(view[0]) if view.shape[0] else cython.NULL
     return view

@@ -23,120 +23,123 @@ from kafkalog_core.format.kernels.text import is_utf8
 __all__ = ["gather_headers", "gather_rows", "gather_texts", "measure_rows"]
 
 
+@cython.final
+@cython.cclass
+class _Slots:
+    """The buffers of one call of `gather_rows`. Pointers are valid during the call."""
+
+    data: cython.pointer[cython.const[cython.uchar]]  # the bytes that the keys of control records are in
+    batches: cython.pointer[cython.longlong]
+    batch_capacity: cython.Py_ssize_t
+    records: cython.pointer[cython.longlong]
+    record_capacity: cython.Py_ssize_t  # 0: rows are batches
+    picked: cython.pointer[cython.longlong]  # the rows to gather
+    operations: cython.pointer[cython.longlong]  # GATHER_SIZE cells for each format and slot
+    slots: cython.pointer[cython.longlong]  # SLOT_SIZE cells for each slot
+    by_1: cython.pointer[cython.uchar]  # the cells, as integers of 1, 2, 4 and 8 bytes: all the same memory
+    by_2: cython.pointer[cython.short]
+    by_4: cython.pointer[cython.int]
+    by_8: cython.pointer[cython.longlong]
+
+    def __init__(
+        self, memory: object, batches: object, records: object, picked: object, plan: object, cells: object
+    ) -> None:
+        self.data = bytes_of(memory)
+        self.batches, self.batch_capacity = cells_of(batches.cells), batches.capacity
+        self.records = cells_of(batches.cells if records is None else records.cells)
+        self.record_capacity = 0 if records is None else records.capacity
+        self.picked, self.operations, self.slots = cells_of(picked), cells_of(plan.operations), cells_of(cells.slots)
+        self.by_1, self.by_2 = room_of(cells.by_1), shorts_of(cells.by_2)
+        self.by_4, self.by_8 = ints_of(cells.by_4), cells_of(cells.by_8)
+
+
 def gather_rows(
     memory: object, batches: object, records: object, picked: object, count: cython.Py_ssize_t, plan: object,
     cells: object, at: cython.Py_ssize_t,
 ) -> None:  # fmt: skip
     """Write the slots of the first `count` picked rows, from row `at` of the cells on, which have room for them.
 
-    Rows are records, or batches where `records` is None. Bits of validity are all set before; those of nulls are taken
-    away, and their values are 0.
+    Rows are records, or batches where `records` is None. The validity bits are all set before the call; those of null
+    values are cleared, and the values are 0.
     """
-    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
-    b: cython.pointer[cython.longlong] = cells_of(batches.cells)
-    r: cython.pointer[cython.longlong] = cells_of(batches.cells if records is None else records.cells)
-    k: cython.pointer[cython.longlong] = cells_of(picked)
-    o: cython.pointer[cython.longlong] = cells_of(plan.operations)
+    io: _Slots = _Slots(memory, batches, records, picked, plan, cells)
     e: cython.pointer[cython.longlong] = cells_of(plan.entries)
-    s: cython.pointer[cython.longlong] = cells_of(cells.slots)
-    w1: cython.pointer[cython.uchar] = room_of(cells.by_1)
-    w2: cython.pointer[cython.short] = shorts_of(cells.by_2)
-    w4: cython.pointer[cython.int] = ints_of(cells.by_4)
-    w8: cython.pointer[cython.longlong] = cells_of(cells.by_8)
-    b_capacity: cython.Py_ssize_t = batches.capacity
-    r_capacity: cython.Py_ssize_t = 0 if records is None else records.capacity
     slots: cython.Py_ssize_t = plan.slots
     first: cython.Py_ssize_t = 0
     end: cython.Py_ssize_t
     batch: cython.Py_ssize_t
     slot: cython.Py_ssize_t
     step: cython.Py_ssize_t
+    # `first` to `end` are the picked rows of one batch; all rows before `first` are written. A value of a batch is
+    # written for all of them at once.
     while first < count:
-        batch = r[R_BATCH * r_capacity + k[first]] if r_capacity else k[first]
+        batch = io.records[R_BATCH * io.record_capacity + io.picked[first]] if io.record_capacity else io.picked[first]
         end = first + 1
-        if r_capacity:
-            while end < count and r[R_BATCH * r_capacity + k[end]] == batch:
+        if io.record_capacity:
+            while end < count and io.records[R_BATCH * io.record_capacity + io.picked[end]] == batch:
                 end += 1
-        step = e[b[B_FORMAT * b_capacity + batch]]
+        step = e[io.batches[B_FORMAT * io.batch_capacity + batch]]
         for slot in range(slots):
-            _fill_slot(
-                p, b, b_capacity, batch, r, r_capacity, k, first, end, o, (step + slot) * GATHER_SIZE,
-                s, slot * SLOT_SIZE, w1, w2, w4, w8, at + first,
-            )  # fmt: skip
+            _fill_slot(io, batch, first, end, (step + slot) * GATHER_SIZE, slot * SLOT_SIZE, at + first)
         first = end
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
 def _fill_slot(
-    p: cython.pointer[cython.const[cython.uchar]],
-    b: cython.pointer[cython.longlong],
-    b_capacity: cython.Py_ssize_t,
+    io: _Slots,
     batch: cython.Py_ssize_t,
-    r: cython.pointer[cython.longlong],
-    r_capacity: cython.Py_ssize_t,
-    k: cython.pointer[cython.longlong],
     first: cython.Py_ssize_t,
     end: cython.Py_ssize_t,
-    o: cython.pointer[cython.longlong],
     step: cython.Py_ssize_t,
-    s: cython.pointer[cython.longlong],
     slot: cython.Py_ssize_t,
-    w1: cython.pointer[cython.uchar],
-    w2: cython.pointer[cython.short],
-    w4: cython.pointer[cython.int],
-    w8: cython.pointer[cython.longlong],
     at: cython.Py_ssize_t,
 ) -> cython.void:
     """One slot of the picked rows from `first` to `end` (exclusive), all of one batch."""
-    operation: cython.longlong = o[step]
-    x: cython.longlong = o[step + 1]
-    y: cython.longlong = o[step + 2]
+    operation: cython.longlong = io.operations[step]
+    x: cython.longlong = io.operations[step + 1]
+    y: cython.longlong = io.operations[step + 2]
     i: cython.Py_ssize_t
     value: cython.longlong
     is_null: cython.bint
-    start: cython.Py_ssize_t = s[slot + SLOT_START] + at - first
-    if operation == G_RECORD_INT and s[slot + SLOT_WIDTH] == 8:
+    start: cython.Py_ssize_t = io.slots[slot + SLOT_START] + at - first
+    if operation == G_RECORD_INT and io.slots[slot + SLOT_WIDTH] == 8:
         for i in range(first, end):
-            w8[start + i] = r[x * r_capacity + k[i]]
+            io.by_8[start + i] = io.records[x * io.record_capacity + io.picked[i]]
     elif operation >= G_RECORD_INT and not (
-        operation == G_CONTROL and (b[B_ATTRIBUTES * b_capacity + batch] & CONTROL) == 0
+        operation == G_CONTROL and (io.batches[B_ATTRIBUTES * io.batch_capacity + batch] & CONTROL) == 0
     ):
         for i in range(first, end):
-            value = _value_of_record(operation, x, y, p, b, b_capacity, batch, r, r_capacity, k[i])
+            value = _value_of_record(io, operation, x, y, batch, io.picked[i])
             is_null = operation == G_RECORD_INT_OR_NULL and value < 0
-            _spread_value(value, is_null, 1, s, slot, w1, w2, w4, w8, at + i - first)
+            _spread_value(io, value, is_null, 1, slot, at + i - first)
     else:
-        value = _value_of_batch(operation, x, y, b, b_capacity, batch)
-        is_null = _is_null_in_batch(operation, y, b, b_capacity, batch, value)
-        _spread_value(value, is_null, end - first, s, slot, w1, w2, w4, w8, at)
+        value = _value_of_batch(operation, x, y, io.batches, io.batch_capacity, batch)
+        is_null = _is_null_in_batch(operation, y, io.batches, io.batch_capacity, batch, value)
+        _spread_value(io, value, is_null, end - first, slot, at)
 
 
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
 def _value_of_record(
+    io: _Slots,
     operation: cython.longlong,
     x: cython.longlong,
     y: cython.longlong,
-    p: cython.pointer[cython.const[cython.uchar]],
-    b: cython.pointer[cython.longlong],
-    b_capacity: cython.Py_ssize_t,
     batch: cython.Py_ssize_t,
-    r: cython.pointer[cython.longlong],
-    r_capacity: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
 ) -> cython.longlong:
     """The value of one record."""
     if operation == G_SEQUENCE:
-        return sequence_of(b, b_capacity, batch, r[R_OFFSET * r_capacity + row])
+        return sequence_of(io.batches, io.batch_capacity, batch, io.records[R_OFFSET * io.record_capacity + row])
     if operation <= G_RECORD_INT_OR_NULL:
-        return r[x * r_capacity + row]
+        return io.records[x * io.record_capacity + row]
     if operation == G_RECORD_NAME:
-        return y + r[x * r_capacity + row]
+        return y + io.records[x * io.record_capacity + row]
     if operation == G_CONTROL:
-        return y + control_kind(p, r, r_capacity, row)
-    return 1 if r[R_ATTRIBUTES * r_capacity + row] >= 0 else 0  # the magic of 0.7
+        return y + control_kind(io.data, io.records, io.record_capacity, row)
+    return 1 if io.records[R_ATTRIBUTES * io.record_capacity + row] >= 0 else 0  # the magic of 0.7
 
 
 @cython.cfunc
@@ -186,43 +189,39 @@ def _is_null_in_batch(
 @cython.cfunc
 @cython.exceptval(check=False)
 def _spread_value(
+    io: _Slots,
     value: cython.longlong,
     is_null: cython.bint,
     count: cython.Py_ssize_t,
-    s: cython.pointer[cython.longlong],
     slot: cython.Py_ssize_t,
-    w1: cython.pointer[cython.uchar],
-    w2: cython.pointer[cython.short],
-    w4: cython.pointer[cython.int],
-    w8: cython.pointer[cython.longlong],
     at: cython.Py_ssize_t,
 ) -> cython.void:
     """The same value, or null, in `count` rows of a slot."""
-    width: cython.longlong = s[slot + SLOT_WIDTH]
-    start: cython.Py_ssize_t = s[slot + SLOT_START] + at
-    bits: cython.Py_ssize_t = s[slot + SLOT_VALID]
+    width: cython.longlong = io.slots[slot + SLOT_WIDTH]
+    start: cython.Py_ssize_t = io.slots[slot + SLOT_START] + at
+    bits: cython.Py_ssize_t = io.slots[slot + SLOT_VALID]
     i: cython.Py_ssize_t
     if is_null:
         value = 0
-        s[slot + SLOT_NULLS] += count
+        io.slots[slot + SLOT_NULLS] += count
         for i in range(at, at + count):
-            w1[bits + (i >> 3)] &= ~(1 << (i & 7)) & 0xFF
+            io.by_1[bits + (i >> 3)] &= ~(1 << (i & 7)) & 0xFF
     if at == 0:
-        s[slot + SLOT_FIRST] = value
-    elif s[slot + SLOT_FIRST] != value:
-        s[slot + SLOT_MIXED] = 1
+        io.slots[slot + SLOT_FIRST] = value
+    elif io.slots[slot + SLOT_FIRST] != value:
+        io.slots[slot + SLOT_MIXED] = 1
     if width == 8:
         for i in range(start, start + count):
-            w8[i] = value
+            io.by_8[i] = value
     elif width == 4:
         for i in range(start, start + count):
-            w4[i] = value
+            io.by_4[i] = value
     elif width == 2:
         for i in range(start, start + count):
-            w2[i] = value
+            io.by_2[i] = value
     else:
         for i in range(start, start + count):
-            w1[i] = value & 0xFF
+            io.by_1[i] = value & 0xFF
 
 
 # --- keys, values and headers -----------------------------------------------------------------------------------------

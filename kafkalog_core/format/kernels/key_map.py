@@ -11,7 +11,7 @@ from hashlib import md5
 
 from kafkalog_core.format.kernels._cython import cython
 from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import bytes_of, cells_of, room_of, wrapped
+from kafkalog_core.format.kernels.fields import bytes_of, cells_of, constant_cells_of, room_of, wrapped
 
 __all__ = [
     "digest_ahead",
@@ -240,7 +240,7 @@ def merge_entries(entries: object, count: cython.Py_ssize_t, state: object, tabl
         state: the `Q_*` cells of the map.
         table: its entries.
     """
-    e: cython.pointer[cython.const[cython.longlong]] = cells_of(entries)
+    e: cython.pointer[cython.const[cython.longlong]] = constant_cells_of(entries)
     q: cython.pointer[cython.longlong] = cells_of(state)
     t: cython.pointer[cython.longlong] = cells_of(table)
     row: cython.Py_ssize_t
