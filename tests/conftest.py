@@ -13,6 +13,7 @@ from tests.corpus import archives
 from tests.corpus.tree import Tree
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -32,11 +33,24 @@ def pytest_report_header() -> str:
 
 
 @pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The unpacked corpus, `old/<case>` and `modern/<case>`: the whole where KAFKALOG_CORPUS names it, or fixtures/."""
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The unpacked corpus, `old/<case>` and `modern/<case>`: the whole where KAFKALOG_CORPUS names it, or fixtures/.
+
+    All tests of a session share it, so none may change it: the next one would find another log.
+    """
     directory = tmp_path_factory.mktemp("corpus")
     archives.unpack(archives.source(), directory)
-    return directory
+    before = _state(directory)
+    yield directory
+    after = _state(directory)
+    changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+    assert not changed, f"a test has changed what all tests share: {sorted(map(str, changed))[:10]}"
+
+
+def _state(directory: Path) -> dict[Path, tuple[int, int, int]]:
+    """Size, mtime and mode of every file and directory."""
+    found = {path: path.lstat() for path in directory.rglob("*")}
+    return {path: (status.st_size, status.st_mtime_ns, status.st_mode) for path, status in found.items()}
 
 
 @pytest.fixture(scope="session")
