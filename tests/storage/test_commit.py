@@ -477,6 +477,31 @@ def test_a_time_index_makes_way_for_an_offset_index_that_is_missing_and_not_on_t
     assert snapshot(root) == old
 
 
+def longer_planner(request: PlanRequest, stage: Stage, progress: object) -> PlanReport:
+    """Both indexes of a segment take two blocks each, where they took one."""
+    del progress
+    stem = f"{request.target.root}/t-0/{INDEX.removesuffix('.index')}"
+    for suffix in (".index", ".timeindex"):
+        stage.write(stem + suffix, [b"\1" * 4104], why="index", like=f"{stem}.log")
+    return PlanReport()
+
+
+def test_indexes_make_way_where_there_is_no_room_for_what_is_written_next(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three blocks are free: the four of the new indexes do not fit, the two of the old ones do."""
+    monkeypatch.setitem(plan_module.PLANNERS, "reindex", f"{__name__}:longer_planner")
+    monkeypatch.setattr(TrustedDirectories, "device", lambda self, path: path.startswith(f"{tmp_path}/undo"))
+    monkeypatch.setattr(commit, "free_bytes", lambda path: 3 * 4096)
+    old, disk = snapshot(root), NotingDisk(root, links=False)
+    apply_to(root, disk, undo_to=tmp_path / "undo")
+    assert [step for line in disk.lines for step in line if step.startswith("unlink t-0/~")]
+    disk = NotingDisk(root, links=False)
+    apply_undo(plan_undo(scope_of(str(root))), disk)
+    assert not [step for line in disk.lines for step in line if step.startswith("unlink t-0/~")]
+    assert snapshot(root) == old
+
+
 # --- owners -----------------------------------------------------------------------------------------------------------
 @only_root
 @pytest.mark.parametrize("name", [INDEX, LATER])

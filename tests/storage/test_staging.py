@@ -11,7 +11,7 @@ from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops.repair.undo import scope_of
 from kafkalog_core.storage.changing import changes as fingerprints
 from kafkalog_core.storage.changing import staging as staging_module
-from kafkalog_core.storage.changing.changes import fingerprint
+from kafkalog_core.storage.changing.changes import fingerprint, fingerprint_of_bytes
 from kafkalog_core.storage.changing.journal import OF_SEVERAL, JournalLayout
 from kafkalog_core.storage.changing.staging import JournalStage
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
@@ -191,10 +191,12 @@ def test_who_may_look_at_the_files_may_look_at_the_journal(
     assert mode(run.root / RUN) == file
 
 
-def test_a_cut_to_nothing_saves_all(tmp_path: Path) -> None:
+def test_a_cut_to_nothing_saves_all_and_leaves_the_time_of_the_file(tmp_path: Path) -> None:
     run = Run(tmp_path, "partition")
+    os.utime(run.root / LOG, ns=(7, 1_234_567_890))
     assert run.staging.cut(str(run.root / LOG), 0, why="a test") is not None
-    run.staging.prepare()
+    (entry,) = run.staging.prepare().entries
+    assert entry.after == fingerprint_of_bytes(b"", 1_234_567_890)
     assert (run.root / "t-0" / RUN / "tail-0001").read_bytes() == LOG.encode() * 3
 
 
