@@ -10,11 +10,13 @@ import click
 from kafkalog_cli.command import Command, Example, ExitStatus, OptionalValue
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
+from kafkalog_cli.options.kafka import kafka_option
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.progress import open_progress
 from kafkalog_cli.render.writers import Settings, open_writer
 from kafkalog_cli.running import Interruption, StoppableProgress, early_end, warn_of_interpreted
 from kafkalog_core.format.names import LOG_KINDS
+from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.ops.dump.dump import dump
 from kafkalog_core.ops.dump.follow import follow
 from kafkalog_core.ops.reading.report import Report
@@ -109,6 +111,7 @@ EXAMPLES = (
     metavar="MS",
     help="With --follow: milliseconds between two looks.",
 )
+@kafka_option
 @common.limit_options
 @click.option(
     "--path",
@@ -126,6 +129,7 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
     output = common.chosen_output(given.pop("output"))
     settings_of = {"bytes_mode": given.pop("bytes_mode"), "live": given["follow"]}
     given["level"] = _level(given["level"], filters)
+    given["kafka"] = None if given["kafka"] is None else parse_release(given["kafka"])
     _check_together(given, filters)
     is_following, poll_ms = given.pop("follow"), given.pop("poll_ms")
     report = Report()

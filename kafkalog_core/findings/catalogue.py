@@ -7,6 +7,7 @@ leaves records behind; what brokers do in the course of their life (files waitin
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings.files import FILES, INDEXES, SMALL_FILES
@@ -22,7 +23,7 @@ from kafkalog_core.findings.producers import PRODUCERS
 if TYPE_CHECKING:
     from kafkalog_core.findings.kinds import Severity
 
-__all__ = ["FINDING_TYPES", "NOT_SHOWN", "found"]
+__all__ = ["FINDING_TYPES", "NOT_SHOWN", "for_rules", "found"]
 
 NOT_SHOWN: Final = "Its records are not shown unless the file itself is named."
 
@@ -86,3 +87,20 @@ def found(  # noqa: PLR0913 - the columns of the finding row
         next_step=NEXT_COMMANDS.get(code),
         hides_records=hides_records,
     )
+
+
+def for_rules(finding: Finding, rules: object) -> Finding:
+    """Return a finding with what a broker of a release does with it; the finding itself where that is no other thing.
+
+    Args:
+        finding: of any code. One whose broker's action a check has set already is left as it is.
+        rules: those of the release for loading partitions, a `LoaderRules`.
+    """
+    kind = FINDING_TYPES.get(finding.code)
+    if kind is None or finding.broker_action != kind.broker_action:
+        return finding
+    variant = next((each for each in kind.variants if getattr(rules, each.rule) == each.value), None)
+    if variant is None:
+        return finding
+    severity, cure = variant.severity or finding.severity, variant.cure or finding.cure
+    return replace(finding, broker_action=variant.broker_action, severity=severity, cure=cure)

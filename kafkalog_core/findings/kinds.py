@@ -7,7 +7,17 @@ from typing import Final, Literal, NamedTuple
 
 from kafkalog_core.findings.next_commands import command_of
 
-__all__ = ["CLEAN_MARK", "DENIED", "MARK_OF_ALL", "BrokerMessage", "DamageType", "Finding", "FindingType", "Severity"]
+__all__ = [
+    "CLEAN_MARK",
+    "DENIED",
+    "MARK_OF_ALL",
+    "BrokerMessage",
+    "DamageType",
+    "Finding",
+    "FindingType",
+    "Severity",
+    "Variant",
+]
 
 Severity = Literal["info", "warning", "error"]
 
@@ -22,11 +32,34 @@ MARK_OF_ALL: Final = (
 """What such a cure says where nobody has looked at the other partitions; else it says what they are like."""
 
 
+class Variant(NamedTuple):
+    """What a broker does otherwise than the catalogue's own text where a rule of its release has a value.
+
+    Args:
+        rule: name of a rule for loading partitions (`LoaderRules`).
+        value: of the rule.
+        broker_action: what the broker does then.
+        cure: what to do then; None: as else.
+        severity: of the finding then; None: as else.
+    """
+
+    rule: str
+    value: str | bool
+    broker_action: str
+    cure: str | None = None
+    severity: Severity | None = None
+
+
 class FindingType(NamedTuple):
     """One code of the catalogue.
 
-    `message` is a template of one plain sentence about one case, `meaning` a sentence or two about all of them;
-    `broker_action` and `cure` are what a broker does about it and what mends it.
+    Args:
+        severity: where no check knows better.
+        message: template of one sentence about one case: what is there.
+        broker_action: template: what a broker does with it; None: nothing.
+        cure: what to do, with the command.
+        meaning: a sentence or two about all cases.
+        variants: texts for releases that do otherwise. They have no placeholders.
     """
 
     severity: Severity
@@ -34,6 +67,7 @@ class FindingType(NamedTuple):
     broker_action: str | None = None
     cure: str | None = None
     meaning: str | None = None
+    variants: tuple[Variant, ...] = ()
 
 
 class DamageType(NamedTuple):

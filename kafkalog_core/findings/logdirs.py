@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL, FindingType
+from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL, FindingType, Variant
 
 __all__ = [
     "CHECKPOINTS",
     "LOG_DIRS",
     "METADATA_LOG",
-    "METADATA_MADE",
     "MISSING_METADATA",
     "SNAPSHOT_ACTION",
     "SNAPSHOT_CURE",
@@ -162,8 +161,6 @@ LOG_DIRS: Final = {
 
 
 MISSING_METADATA: Final = "partition-metadata.missing"
-METADATA_MADE: Final = "Takes the partition for the one of the topic of its name, and writes the file."
-"""What releases before 3.7 do about a partition without partition.metadata (seen of 3.5.2 and 3.6.2)."""
 
 _REPLICA: Final = "Where other replicas exist, let them elect a leader before this broker is started."
 _BEHIND: Final = "The log ends before what a broker wrote down of it: records are gone, or this is the log of another."
@@ -323,6 +320,15 @@ CHECKPOINTS: Final = {
         "--describe shows.",
         "A KRaft broker knows partitions by the id of their topic. Releases before 3.7 write the file where it is "
         "missing.",
+        variants=(
+            Variant(
+                "renames_strays",
+                False,  # seen of 3.5.2 and 3.6.2
+                "Takes the partition for the one of the topic of its name, and writes the file.",
+                "Nothing needs to be done.",
+                "info",
+            ),
+        ),
     ),
     "partition-metadata.odd-name": FindingType(
         "error",

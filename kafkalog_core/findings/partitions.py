@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import FindingType
+from kafkalog_core.findings.kinds import FindingType, Variant
 
 __all__ = ["BROKER_DIRS", "GAP_LOST", "GAP_UNKNOWN", "LOST_CURE", "PARTITIONS"]
 
@@ -13,6 +13,26 @@ GAP_LOST: Final = "and the records before it show that no compaction removed the
 GAP_UNKNOWN: Final = "which is normal if the topic is or was a compacted one, and a loss if not"
 LOST_CURE: Final = "Look for what was lost: on other replicas, in backups, among directories that were set aside."
 """Of offsets of which it is known that they were lost."""
+
+_RECOVERS: Final = (
+    "Recovers each segment without an offset index: rebuilds its indexes, and truncates its log at the first bad batch."
+)
+
+_INDEX_MISSING: Final = (
+    Variant(
+        "missing_index",
+        "fatal",
+        "Does not start: Kafka 0.8.0 does not build an offset index that is missing.",
+        "With the broker stopped, rebuild it: kafkalog reindex.",
+        "error",
+    ),
+    Variant(
+        "missing_index",
+        "empty",
+        "Makes an empty offset index and trusts it: recovers nothing, and reads each such segment from its first byte.",
+    ),
+)
+"""LogSegment and Log of each release (loadSegmentFiles): Kafka 0.8.0 throws, 0.9 to 0.10.0 trust an empty index."""
 
 PARTITIONS: Final = {
     "segment.bad-name": FindingType(
@@ -67,12 +87,13 @@ PARTITIONS: Final = {
     "segment.index-missing": FindingType(
         "warning",
         "The segment has no offset index.",
-        "Recovers the segment: builds its indexes anew, cuts its log at the first bad batch (0.8.0: does not start).",
+        _RECOVERS,
         meaning=(
             "Without .index a broker reads the whole segment at its start and cuts it at the first bad batch, after a "
             "clean stop too; later segments stay."
         ),
         cure="With the broker stopped, kafkalog reindex builds it; where the log is whole a broker may do so as well.",
+        variants=_INDEX_MISSING,
     ),
     "segment.timeindex-missing": FindingType(
         "warning",
@@ -397,8 +418,9 @@ BROKER_DIRS: Final = {
     "partition.no-companions": FindingType(
         "warning",
         "All of its {count} segments are without an offset index.",
-        "Recovers every segment: builds the indexes anew, and cuts each log at its first bad batch.",
-        "Copy the indexes too. Else verify the partition, and let the broker build them if its logs are whole.",
-        "Log files that were copied without the files beside them.",
+        _RECOVERS,
+        "Copy the indexes too. Else rebuild them with the broker stopped: kafkalog reindex.",
+        "Log files that were copied without their indexes.",
+        _INDEX_MISSING,
     ),
 }

@@ -25,7 +25,8 @@ NO_COMMANDS = {"kafkalog can", "kafkalog reads"}
 
 def texts() -> Iterator[str]:
     for kind in FINDING_TYPES.values():
-        yield from (text for text in kind[1:] if text)
+        yield from (text for text in (kind.message, kind.broker_action, kind.cure, kind.meaning) if text)
+        yield from (text for variant in kind.variants for text in (variant.broker_action, variant.cure) if text)
     for damage in (*LOG_DAMAGE.values(), *ENTRY_DAMAGE.values()):
         yield from damage
     for message in BROKER_MESSAGES.values():

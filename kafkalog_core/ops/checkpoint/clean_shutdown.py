@@ -68,18 +68,23 @@ _REBUILT_CODES: Final = frozenset({"segment.index-missing", "segment.timeindex-m
 
 
 def unverified(
-    log_dir: LogDir, request: PlanRequest, mended: frozenset[tuple[str, str]], progress: Progress
+    log_dir: LogDir,
+    request: PlanRequest,
+    release: Release,
+    mended: frozenset[tuple[str, str]],
+    progress: Progress,
 ) -> Iterator[Finding]:
     """Every error in the log directory, judged as if it had the mark.
 
     Args:
         log_dir: all of it.
         request: of the plan: the time, and how many processes.
+        release: the one that is to start.
         mended: findings, by file and code, that the plan does away with.
         progress: told of the bytes that are read.
     """
     target = LogDirTarget(log_dir=replace(log_dir, is_clean=True), partitions=log_dir.partitions, is_whole=True)
-    wanted = VerifyRequest(targets=(target,), now_ms=request.now_ms, jobs=request.jobs)
+    wanted = VerifyRequest(targets=(target,), now_ms=request.now_ms, jobs=request.jobs, kafka=release)
     for verdict in verify(wanted, progress):
         empty = _empty_time_index(verdict) if isinstance(verdict, PartitionVerdict) else ()
         for finding in (*verdict.findings, *empty):

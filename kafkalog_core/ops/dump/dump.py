@@ -10,8 +10,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from kafkalog_core.errors import SelectionError, StorageError
-from kafkalog_core.findings import Finding, found
+from kafkalog_core.findings import Finding, for_rules, found
 from kafkalog_core.format.names import LOG_KINDS, FileKind, FileState
+from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.ops.dump.entries import ENTRY_KINDS, entries
 from kafkalog_core.ops.reading.chunks import Place, rows_at
 from kafkalog_core.ops.reading.committed import CommittedView, committed_findings, read_committed_view, segments_behind
@@ -293,6 +294,9 @@ class Dumper:
 
     def _findings(self, findings: Iterable[Finding]) -> Iterator[Chunk]:
         """Findings; harmless ones only where segments or files are listed, as a dump of records is no census."""
+        kafka = self._request.kafka
+        if kafka is not None:
+            findings = [for_rules(finding, rules_of(kafka)) for finding in findings]
         is_census = self._request.files or self._request.level == "segments"
         shown = [item for item in findings if is_census or item.severity != "info" or item.hides_records]
         if shown:

@@ -33,6 +33,7 @@ from kafkalog_core.storage.scan import Run, ScanOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kafkalog_core.kafka.releases import Release
     from kafkalog_core.ops.reading.chunks import Lines
     from kafkalog_core.ops.reading.committed import CommittedView
     from kafkalog_core.ops.reading.report import Report
@@ -342,6 +343,7 @@ class DumpRequest:
         max_batch_bytes: the largest batch that is read, inflated too.
         stats: a row of figures a partition instead of its rows.
         path: rows have a column with the path of their file.
+        kafka: release whose rules decide what findings report that a broker does; None: that of the newest releases.
     """
 
     targets: tuple[Target, ...]
@@ -355,6 +357,7 @@ class DumpRequest:
     max_batch_bytes: int = MAX_BATCH_BYTES
     stats: bool = False
     path: bool = False
+    kafka: Release | None = None
 
     @property
     def scan_options(self) -> ScanOptions:

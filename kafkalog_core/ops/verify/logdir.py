@@ -9,8 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.findings import found
-from kafkalog_core.findings.logdirs import METADATA_MADE, MISSING_METADATA
+from kafkalog_core.findings import FINDING_TYPES, for_rules, found
 from kafkalog_core.findings.logs import LATER_RELEASE
 from kafkalog_core.format.checkpoint import OffsetEntry
 from kafkalog_core.format.names import (
@@ -63,7 +62,6 @@ _EFFECTS: Final = {
     FileKind.LOG_START_OFFSET: "records that were deleted by request, and not yet from the disk, come back",
 }
 _NAMES_SHOWN: Final = 5
-_NOTHING: Final = "Nothing needs to be done."
 _Verdict = PartitionVerdict | PlaceVerdict
 
 
@@ -203,10 +201,9 @@ class LogDirs:
         return self._releases[path]
 
     def _of_release(self, finding: Finding, broker_dir: BrokerDir) -> Finding:
-        """What is wrong for later releases alone is not for the one that left a log directory."""
-        if finding.code != MISSING_METADATA or rules_of(self._release(broker_dir.path)).renames_strays:
-            return finding
-        return replace(finding, severity="info", broker_action=METADATA_MADE, cure=_NOTHING)
+        """Return a finding with what its release does with it; the release is inferred only where releases differ."""
+        kind = FINDING_TYPES[finding.code]
+        return for_rules(finding, rules_of(self._release(broker_dir.path))) if kind.variants else finding
 
     def _release_findings(self, broker_dir: BrokerDir, place: PartitionPath, starts: Starts) -> Iterator[Finding]:
         """Yield whether the release of a compacted log fails at a control batch that its cleaner has emptied."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
+from kafkalog_cli.main import cli
 from kafkalog_core.kafka.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.releases import parse_release
+from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.kafka.start.outcome import recovered_from
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import VerifyRequest, verify
@@ -94,6 +98,32 @@ def test_a_directory_without_indexes_is_another_one_to_each_release(tmp_path: Pa
     kept = disk.action("batch.crc-mismatch", "4.3")  # recovered for itself before the log is: what follows is kept
     assert kept.startswith("Truncates the log here")
     assert "deletes" not in kept
+
+
+@pytest.mark.parametrize("kafka", RELEASES)
+@pytest.mark.parametrize("code", ["segment.index-missing", "partition.no-companions"])
+def test_a_missing_index_is_what_the_loader_makes_of_it(tmp_path: Path, kafka: str, code: str) -> None:
+    disk = Disk(tmp_path, is_clean=True, recovery=30)
+    disk.remove(".index" if code == "partition.no-companions" else "10.index")
+    request = VerifyRequest(targets=tuple(resolve([str(disk.root)])), now_ms=NOW_MS, kafka=parse_release(kafka))
+    found = [one for each in verify(request) for one in each.findings if one.code == code]
+    openings = {"fatal": "Does not start", "recover": "Recovers each segment", "empty": "Makes an empty offset index"}
+    rule = rules_of(parse_release(kafka)).missing_index
+    assert {(one.broker_action or "").startswith(openings[rule]) for one in found} == {True}
+    assert rule != "fatal" or {one.severity for one in found} == {"error"}
+
+
+@pytest.mark.parametrize(
+    ("kafka", "opening"), [("0.8.0", "Does not start"), ("0.10.0", "Makes an empty"), ("4.3", "Rec")]
+)
+def test_findings_of_dump_are_those_of_the_release(tmp_path: Path, kafka: str, opening: str) -> None:
+    disk = Disk(tmp_path, is_clean=True, recovery=30)
+    disk.remove(".index")
+    arguments = ["dump", "--segments", "--kafka", kafka, "--output", "ndjson", str(disk.root)]
+    rows = [json.loads(line) for line in CliRunner().invoke(cli, arguments).stdout.splitlines()]
+    actions = [row["broker_action"] for row in rows if row.get("code") == "segment.index-missing"]
+    assert len(actions) == len(SEGMENTS)
+    assert all(action.startswith(opening) for action in actions)
 
 
 @pytest.mark.parametrize(
