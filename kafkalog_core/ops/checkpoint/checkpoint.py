@@ -281,7 +281,7 @@ class _Planner:
                 for finding in unclean_parts(partition, self._extent(place.path), self._context.release):
                     gone.add((finding.path, finding.code))  # said once
                     yield finding
-        yield from unverified(self._log_dir, self._request, self._guess.release, frozenset(gone), self._progress)
+        yield from unverified(self._log_dir, self._request, self._context.release, frozenset(gone), self._progress)
 
 
 def _is_recent(release: Release) -> bool:
