@@ -37,7 +37,7 @@ from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import VerifyRequest
 from kafkalog_core.spark.export.export import ExportRequest, export
 from kafkalog_core.spark.jobs import compact, verify
-from kafkalog_core.spark.session.arrow import RECORDS, ddl
+from kafkalog_core.spark.session.schema import RECORDS, ddl
 from kafkalog_core.spark.session.session import SessionSettings, spark_session
 from kafkalog_core.spark.session.workers import SparkWorkers
 

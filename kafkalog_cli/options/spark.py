@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from kafkalog_core.spark.session.errors import SparkError, check_spelled
+from kafkalog_core.spark.session.errors import SparkError, check_master
 from kafkalog_core.spark.session.session import SessionSettings
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def session_options(function: Decorated) -> Decorated:
 def _master(ctx: click.Context, parameter: click.Parameter, text: str) -> str:
     del ctx, parameter
     try:
-        check_spelled(text)
+        check_master(text)
     except SparkError as error:
         raise click.BadParameter(error.message) from None
     return text

@@ -11,16 +11,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from kafkalog_core.spark.notebook import Disks, open_catalog, open_export, open_session
+    from kafkalog_core.spark.notebook import Disks, Result, open_catalog, open_export, open_session
     from kafkalog_core.spark.session.errors import SparkError
-    from kafkalog_core.spark.session.parquet import Result
     from kafkalog_core.spark.session.session import SessionSettings
 
 __all__ = ["Disks", "Result", "SessionSettings", "SparkError", "open_catalog", "open_export", "open_session"]
 
 _HOME_OF: Final = {
     "Disks": "notebook",
-    "Result": "session.parquet",
+    "Result": "notebook",
     "SessionSettings": "session.session",
     "SparkError": "session.errors",
     "open_catalog": "notebook",

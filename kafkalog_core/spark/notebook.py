@@ -23,13 +23,15 @@ from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import check_topics, resolve
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.progress import NO_PROGRESS
+from kafkalog_core.rows.tables import TABLES, Column, Table
 from kafkalog_core.spark.session.errors import local_paths
-from kafkalog_core.spark.session.parquet import Result
+from kafkalog_core.spark.session.schema import SPARK_TABLES, ddl
 from kafkalog_core.spark.session.session import DEFAULTS, SessionSettings
 from kafkalog_core.spark.session.session import open_session as _open_session
+from kafkalog_core.text import json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from kafkalog_core.rows.chunk import Chunk
     from kafkalog_core.spark.session.workers import SparkWorkers
 
-__all__ = ["Disks", "open_catalog", "open_export", "open_session"]
+__all__ = ["Disks", "Result", "ResultRow", "open_catalog", "open_export", "open_session"]
 
 
 def open_session(settings: SessionSettings = DEFAULTS) -> SparkSession:
@@ -175,12 +177,12 @@ class Disks:
         Args:
             output: a directory; new, empty, or one of an earlier run.
             now_ms: the time, for the commits; null: now.
-            asked: fields of `export.Asked`: where to begin, and what to do with a log that is another one now.
+            asked: fields of `export.ExportOptions`: where to begin, and what to do with a log that is another one now.
         """
-        from kafkalog_core.spark.export.export import Asked, ExportRequest, export  # noqa: PLC0415 - only what is asked for
+        from kafkalog_core.spark.export.export import ExportOptions, ExportRequest, export  # noqa: PLC0415 - only what is asked for
 
         report = Report()
-        request = ExportRequest(targets=self._targets(), output=local_paths([output])[0], asked=Asked(**asked))
+        request = ExportRequest(targets=self._targets(), output=local_paths([output])[0], asked=ExportOptions(**asked))
         run_id = uuid.uuid4().hex
         rows = export(self._workers(), request, report, run_id=run_id, now_ms=_now(now_ms), progress=self._progress)
         return Result(self._spark, rows, report)
@@ -257,8 +259,6 @@ class Disks:
         return {name: value for name, value in options.items() if value}
 
     def _read(self, table: str, columns: tuple[str, ...], given: dict[str, Any]) -> DataFrame:
-        from kafkalog_core.spark.session.arrow import SPARK_TABLES, ddl  # noqa: PLC0415 - only where rows are read
-
         reader = self._spark.read.format("kafkalog").option("table", table)
         if columns:
             reader = reader.schema(ddl(SPARK_TABLES[table], columns))
@@ -283,3 +283,55 @@ def _counted(chunks: Iterable[Chunk], report: Report) -> Iterator[Chunk]:
             for row in chunk.rows():
                 report.add_finding(row)
         yield chunk
+
+
+ResultRow = dict[str, object]
+
+
+class Result:
+    """Rows of the tables in `kafkalog_core.TABLES`, the same that the command of that name writes.
+
+    `summary` is the row that stands last there: counts by severity and code, and the `exit_status`.
+    """
+
+    def __init__(self, spark: SparkSession, chunks: Iterable[Chunk], report: Report) -> None:
+        self._spark = spark
+        self._rows: dict[str, list[ResultRow]] = {}
+        for chunk in chunks:
+            self._rows.setdefault(chunk.table.name, []).extend(chunk.rows())
+        self.summary: Mapping[str, object] = report.summary_row()
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{name} {len(rows)}" for name, rows in self._rows.items()) or "no rows"
+        return f"<Result: {counts}; exit status {self.summary['exit_status']}>"
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables that there are rows of."""
+        return tuple(self._rows)
+
+    def rows(self, table: str) -> list[ResultRow]:
+        """The rows of a table, as dicts by column; none where the job found none."""
+        return self._rows.get(table, [])
+
+    def frame(self, table: str) -> DataFrame:
+        """The rows of a table as a DataFrame; maps are JSON text in it. Raises KeyError for a table that is none."""
+        from kafkalog_core.spark.session.arrow import rows_to_arrow  # noqa: PLC0415 - imports pyarrow
+
+        flat = _flat(TABLES[table])
+        texts = {column.name for column in TABLES[table].columns if column.kind == "map"}
+        rows = [
+            {name: json_text(value) if name in texts and value is not None else value for name, value in row.items()}
+            for row in self.rows(table)
+        ]
+        import pyarrow as pa  # noqa: PLC0415 - heavy
+
+        return self._spark.createDataFrame(pa.Table.from_batches([rows_to_arrow(flat, rows)]))
+
+
+def _flat(table: Table) -> Table:
+    """The table with texts in place of maps, whose values are of many kinds."""
+    return Table(
+        table.name,
+        tuple(Column(name, "string" if kind == "map" else kind, doc) for name, kind, doc in table.columns),
+    )

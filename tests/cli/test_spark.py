@@ -16,7 +16,7 @@ from kafkalog_cli.command import Command
 from kafkalog_cli.commands.spark import JOBS, spark_group
 from kafkalog_cli.main import cli
 from kafkalog_cli.options.spark import session_options
-from kafkalog_core.spark.session.errors import SparkError, check_answers
+from kafkalog_core.spark.session.errors import SparkError, check_master_answers
 from kafkalog_core.spark.session.session import SessionSettings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,15 +109,15 @@ def test_a_command_gets_its_session():
 @pytest.mark.parametrize("master", ["spark://127.0.0.1:1", "spark://127.0.0.1:1,no-such-host.invalid:7077"])
 def test_a_master_that_does_not_answer(master):
     with pytest.raises(SparkError, match=f"no Spark master answers at {master}; --master 'local"):
-        check_answers(master)
+        check_master_answers(master)
 
 
 def test_a_master_that_answers():
     with socket.create_server(("127.0.0.1", 0)) as server:
-        check_answers(f"spark://127.0.0.1:1,127.0.0.1:{server.getsockname()[1]}")
-    check_answers("local[2]")
+        check_master_answers(f"spark://127.0.0.1:1,127.0.0.1:{server.getsockname()[1]}")
+    check_master_answers("local[2]")
     with pytest.raises(SparkError, match="'h:x' is no HOST:PORT of a Spark master"):
-        check_answers("spark://h:x")
+        check_master_answers("spark://h:x")
 
 
 def test_pack_writes_an_archive_and_overwrites_nothing_else(tmp_path):

@@ -25,7 +25,7 @@ ROOT = str(Path(__file__).resolve().parents[2])
 """Every machine sees kafkalog at the same place: one of the ways to have it on a cluster."""
 
 SECONDS = 0.25
-PIECE_BYTES = 64 * 1024
+TASK_BYTES = 64 * 1024
 
 
 def slowly(work_of: Callable[..., Any], *piece: Any) -> Any:
@@ -51,7 +51,7 @@ class SlowWorkers:
 def main(master: str, log_dir: str, output: str) -> None:
     confs = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.executorEnv.PYTHONPATH": ROOT}
     targets = tuple(resolve([log_dir], Selection()))
-    request = ExportRequest(targets=targets, output=output, piece_bytes=PIECE_BYTES)
+    request = ExportRequest(targets=targets, output=output, task_bytes=TASK_BYTES)
     with spark_session(SessionSettings(master=master, confs=confs, is_light=True)) as spark:
         workers = SlowWorkers(SparkWorkers(spark))
         for chunk in export(workers, request, Report(), run_id="killed", now_ms=1_700_000_000_000):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.spark.export.export import Asked, ExportRequest, export
+from kafkalog_core.spark.export.export import ExportOptions, ExportRequest, export
 from tests.build import Record, batch_v2
 from tests.ops.inline import Inline
 from tests.spark.judging import parquet_rows
@@ -60,7 +60,7 @@ class Run:
         *paths: Path,
         workers: Any = None,
         disk: Disk | None = None,
-        piece_bytes: int = 400,
+        task_bytes: int = 400,
         commit_bytes: int = 1 << 30,
         **asked: Any,
     ) -> None:
@@ -69,8 +69,8 @@ class Run:
         request = ExportRequest(
             targets=tuple(resolve([str(path) for path in paths])),
             output=str(output),
-            asked=Asked(**asked),
-            piece_bytes=piece_bytes,
+            asked=ExportOptions(**asked),
+            task_bytes=task_bytes,
             commit_bytes=commit_bytes,
         )
         chunks = export(workers or Inline(), request, self.report, run_id=f"run-{Run.number}", now_ms=NOW_MS, disk=disk)

@@ -16,16 +16,8 @@ from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.selection import Filters
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.rows import tables
-from kafkalog_core.spark.session.arrow import (
-    BATCHES,
-    FINDINGS,
-    RECORDS,
-    SEGMENTS,
-    ArrowRows,
-    arrow_schema,
-    header_key_finding,
-    rows_to_arrow,
-)
+from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema, header_key_finding, rows_to_arrow
+from kafkalog_core.spark.session.schema import BATCHES, FINDINGS, RECORDS, SEGMENTS
 from kafkalog_core.storage.scan import Run
 from tests import strategies
 from tests.build import ABORT, GZIP, Record, batch_v2, message_v0, message_v07, message_v1, txn_marker

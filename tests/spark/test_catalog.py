@@ -23,8 +23,8 @@ from kafkalog_core.ops.verify import engine, work
 from kafkalog_core.ops.verify.engine import VerifyRequest, verify
 from kafkalog_core.spark.catalog.catalog import CatalogRequest, catalog
 from kafkalog_core.spark.commit.commit import read_manifest
-from kafkalog_core.spark.session.arrow import spark_text
 from kafkalog_core.spark.session.parquet import ParquetFile
+from kafkalog_core.spark.session.schema import spark_text
 from kafkalog_core.spark.source.sql import read_catalog
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from tests.corpus.snapshots import snapshots
@@ -241,7 +241,7 @@ def test_files_that_were_taken_away_are_made_again(held: Catalog, kafka: Path, t
 def test_any_course_of_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Logs that grow, are rolled, retained, damaged, deleted and made; the catalogue is right after each run."""
     dice = random.Random(seed)
-    monkeypatch.setattr("kafkalog_core.spark.catalog.driver.MOST_SMALL", dice.choice([0, 2, 16]))
+    monkeypatch.setattr("kafkalog_core.spark.catalog.volumes.MOST_SMALL", dice.choice([0, 2, 16]))
     monkeypatch.setattr(work, "SPLIT_BYTES", dice.choice([0, 3000, 10**9]))
     monkeypatch.setattr(engine, "SPLIT_BYTES", work.SPLIT_BYTES)
     write_log_dir(tmp_path / "kafka", [])
@@ -282,7 +282,7 @@ def _happen(dice: random.Random, writers: list[PartitionWriter], kafka: Path) ->
 
 # --- files of the catalogue -------------------------------------------------------------------------------------------
 def test_many_small_files_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalog_core.spark.catalog.driver.MOST_SMALL", 4)
+    monkeypatch.setattr("kafkalog_core.spark.catalog.volumes.MOST_SMALL", 4)
     write_log_dir(tmp_path / "kafka", [])
     writers = [write(tmp_path / "kafka" / f"t-{number}", segments=2) for number in range(6)]
     made = Catalog(tmp_path / "catalog", tmp_path / "kafka")

@@ -18,7 +18,7 @@ import pytest
 from kafkalog_core.format import kernels
 from tests.build import Record, batch_v2
 from tests.spark.cluster import Cluster
-from tests.spark.cluster_export import PIECE_BYTES
+from tests.spark.cluster_export import TASK_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -153,4 +153,4 @@ def when_staged(output: Path, files: int, exporting: subprocess.Popen[str], act:
 
 
 def test_the_pieces_of_the_export_are_many(log_dir):
-    assert sum(path.stat().st_size for path in log_dir.rglob("*.log")) > 60 * PIECE_BYTES
+    assert sum(path.stat().st_size for path in log_dir.rglob("*.log")) > 60 * TASK_BYTES

@@ -7,7 +7,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 
 from kafkalog_core.errors import NotFoundError, WorkerLostError
-from kafkalog_core.spark.session.errors import SparkError, explained
+from kafkalog_core.spark.session.errors import SparkError, spark_errors
 
 NO_TABLE = """[TABLE_OR_VIEW_NOT_FOUND] The table or view `nope` cannot be found. Verify the spelling and \
 correctness of the schema and catalog.
@@ -113,7 +113,7 @@ MEMORY = """An error occurred while calling o1.collectToPython.
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
 def test_one_sentence(error, kind, sentence):
-    with pytest.raises(kind) as caught, explained("/l"):
+    with pytest.raises(kind) as caught, spark_errors("/l"):
         raise error
     assert type(caught.value) is kind
     assert str(caught.value) == sentence
@@ -121,6 +121,6 @@ def test_one_sentence(error, kind, sentence):
 
 @pytest.mark.parametrize("error", [ValueError("a bug"), NotFoundError("no such file", path="x"), KeyboardInterrupt()])
 def test_what_is_not_sparks_stays_as_it_is(error):
-    with pytest.raises(type(error)) as caught, explained():
+    with pytest.raises(type(error)) as caught, spark_errors():
         raise error
     assert caught.value is error

@@ -457,7 +457,7 @@ def test_a_file_that_some_tasks_can_open_and_others_not(
         def map(self, work_of: Callable[..., Any], pieces: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
             return (work_of(*piece, lambda _: None) for piece in pieces)
 
-    work = module.export_piece
+    work = module.run_export_task
     monkeypatch.setattr(module, "export_piece", flaky)
     with pytest.raises(StorageError, match="one task could read it and another could not"):
         Run(out, log, workers=Here())

@@ -25,7 +25,7 @@ from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.spark.session.arrow import ArrowRows
 from kafkalog_core.spark.session.parquet import ParquetFile
-from kafkalog_core.spark.session.arrow import RECORDS
+from kafkalog_core.spark.session.schema import RECORDS
 request = DumpRequest(targets=tuple(resolve([sys.argv[1]], Selection())), level="records")
 with ParquetFile(sys.argv[2], RECORDS) as file:
     rows = file.gatherer()

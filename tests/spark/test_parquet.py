@@ -1,4 +1,4 @@
-"""Parquet files: any reader gets the rows back, and the way they are stored is the one that was measured."""
+"""Parquet files: any reader gets the rows back, and the way they are stored is the one that was measure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pytest
 
 from kafkalog_core.ops.reading.chunks import Lines, Place, RecordChunk
 from kafkalog_core.rows import tables
-from kafkalog_core.spark.session.arrow import FINDINGS, RECORDS, ArrowRows, arrow_schema, rows_to_arrow, struct_type
+from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema, rows_to_arrow
 from kafkalog_core.spark.session.parquet import ParquetFile
+from kafkalog_core.spark.session.schema import FINDINGS, RECORDS, struct_type
 from tests.build import Record, batch_v2, message_v0
 from tests.format.test_gather import record_chunks
 from tests.ops.logs import records

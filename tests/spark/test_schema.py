@@ -12,7 +12,8 @@ from pyspark.sql.types import StructType
 
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.rows.tables import TABLES
-from kafkalog_core.spark.session.arrow import BATCHES, RECORDS, SPARK_TABLES, arrow_schema, columns_of, ddl, struct_type
+from kafkalog_core.spark.session.arrow import arrow_schema
+from kafkalog_core.spark.session.schema import BATCHES, RECORDS, SPARK_TABLES, columns_of, ddl, struct_type
 
 ALL = sorted(TABLES.values(), key=lambda table: table.name)
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from kafkalog_core.spark.source.sql import names_in
+from kafkalog_core.spark.source.sql import views_in
 from tests.corpus.archives import FIXTURES
 from tests.ops.logs import dump_rows
 
@@ -147,7 +147,7 @@ def test_show_and_describe(spark: SparkSession) -> None:
 
 
 def test_names_in_a_statement() -> None:
-    assert names_in("select * from Records /* batches */ join segments") == ["records", "segments"]
-    assert names_in("SELECT '--' , offset FROM records") == ["records"]
-    assert names_in("-- findings\nSELECT 1") == []
-    assert "partitions" in names_in("  show views")
+    assert views_in("select * from Records /* batches */ join segments") == ["records", "segments"]
+    assert views_in("SELECT '--' , offset FROM records") == ["records"]
+    assert views_in("-- findings\nSELECT 1") == []
+    assert "partitions" in views_in("  show views")

@@ -68,7 +68,7 @@ def test_losses_end_the_query_with_a_sentence(spark: SparkSession, tmp_path: Pat
 
 # --- without a session ------------------------------------------------------------------------------------------------
 def stream_of(log: Path, **options: str) -> Any:
-    from kafkalog_core.spark.session.arrow import RECORDS, struct_type  # noqa: PLC0415 - the extra may be missing at collection
+    from kafkalog_core.spark.session.schema import RECORDS, struct_type  # noqa: PLC0415 - the extra may be missing
     from kafkalog_core.spark.source.reader import KafkaLogStream  # noqa: PLC0415 - as above
 
     return KafkaLogStream({"path": str(log), **options}, struct_type(RECORDS, ("topic", "partition", "offset")))

@@ -15,8 +15,8 @@ from kafkalog_cli.render.writers import EXPORTS, open_results
 from kafkalog_cli.running import clock_ms, early_end, watched
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.spark.commit.manifest import check_place, commit_numbers, refuse_inside
-from kafkalog_core.spark.export.export import COMMIT_BYTES, EXPORT_KIND, Asked, ExportRequest, export
-from kafkalog_core.spark.export.plan import PIECE_BYTES
+from kafkalog_core.spark.export.export import COMMIT_BYTES, EXPORT_KIND, ExportOptions, ExportRequest, export
+from kafkalog_core.spark.export.plan import TASK_BYTES
 from kafkalog_core.spark.session.errors import local_paths
 from kafkalog_core.spark.session.session import spark_session
 from kafkalog_core.spark.session.workers import SparkWorkers
@@ -91,9 +91,9 @@ EXAMPLES = (
 )
 @click.option(
     "--file-bytes",
-    "piece_bytes",
+    "task_bytes",
     type=common.parse_size,
-    default=str(PIECE_BYTES),
+    default=str(TASK_BYTES),
     metavar="SIZE",
     help="Bytes of log that one task reads and one file holds, about.  [default: 128MiB]",
 )
@@ -135,14 +135,14 @@ def export_command(paths: tuple[str, ...], selection: Selection, session: Sessio
     request = ExportRequest(
         targets=resolve_readable(local_paths(paths), selection, report),
         output=to,
-        asked=Asked(
+        asked=ExportOptions(
             from_offset=given["from_offset"],
             from_time_ms=given["from_time_ms"],
             reload=given["reload"],
             on_change=given["on_change"],
         ),
         compression=given["compression"],
-        piece_bytes=max(1, given["piece_bytes"]),
+        task_bytes=max(1, given["task_bytes"]),
         commit_bytes=max(1, given["commit_bytes"]),
         max_batch_bytes=given["max_batch_bytes"],
         syncs=given["syncs"],

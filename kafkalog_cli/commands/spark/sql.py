@@ -14,9 +14,8 @@ from kafkalog_cli.render.writers import QUERIES, Settings, open_results
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.spark.session.errors import local_paths
-from kafkalog_core.spark.session.parquet import chunks, table_of
 from kafkalog_core.spark.session.session import spark_session
-from kafkalog_core.spark.source.sql import Sources, check_options, query
+from kafkalog_core.spark.source.sql import Sources, check_options, chunks, query, table_of
 
 if TYPE_CHECKING:
     from kafkalog_core.rows.chunk import BytesMode

@@ -25,7 +25,7 @@ from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.spark.commit.commit import Output
 from kafkalog_core.spark.commit.manifest import lost_files, refuse_inside
-from kafkalog_core.spark.session.arrow import FINDINGS, SEGMENTS, columns_of
+from kafkalog_core.spark.session.schema import BATCHES, CATALOG_TABLES, SEGMENTS, columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -34,20 +34,15 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.ops.verify.check import Level
-    from kafkalog_core.rows.tables import Table
-    from kafkalog_core.spark.catalog.driver import Census
+    from kafkalog_core.spark.catalog.volumes import CatalogReaders
     from kafkalog_core.spark.commit.commit import Commit
     from kafkalog_core.storage.changing.writer import Disk
 
-__all__ = ["CATALOG_KIND", "CATALOG_TABLES", "CatalogRequest", "catalog"]
+__all__ = ["CATALOG_KIND", "CatalogRequest", "catalog"]
 
 CATALOG_KIND: Final = "catalog"
-CATALOG_TABLES: Final[Mapping[str, Table]] = {
-    "segments": SEGMENTS,
-    "findings": FINDINGS,
-    "partitions": tables.PARTITION,
-}
-"""The small tables, by the names of their directories; `batches` is the large one."""
+_SMALL_TABLES: Final = {name: table for name, table in CATALOG_TABLES.items() if table is not BATCHES}
+"""The tables that each run writes again as a whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +88,10 @@ def catalog(
     Raises SelectionError for a target that is a file or has a relative path, RefusedError, LockedError, StorageError,
     WorkerLostError.
     """
-    from kafkalog_core.spark.catalog.driver import (  # noqa: PLC0415 -- pyarrow: where there is work for it
-        Census,
-        Shelf,
-        head_of,
+    from kafkalog_core.spark.catalog.volumes import (  # noqa: PLC0415 -- pyarrow: where there is work for it
+        CatalogReaders,
+        VolumeSet,
+        rules_of,
     )
 
     for target in request.targets:
@@ -108,12 +103,12 @@ def catalog(
     with Output.open(request.output, CATALOG_KIND, disk) as output:
         depth = Depth(level=request.level, now_ms=request.now_ms, max_batch_bytes=request.max_batch_bytes)
         run = output.begin(run_id)
-        state = output.state if output.state.get("head") == head_of(depth) else {}
+        state = output.state if output.state.get("head") == rules_of(depth) else {}
         missing = frozenset(lost_files(output.path))  # what they held is made anew
-        census = Census(output.path, run.staging, depth, state, progress, missing)
+        census = CatalogReaders(output.path, run.staging, depth, state, progress, missing)
         held = _Held()
         yield from _verified(workers, request, census, report, held)
-        shelf = Shelf(census, output, workers)
+        shelf = VolumeSet(census, output, workers)
         shelf.tidy(progress)
         digest = held.digest()
         if not shelf.has_news and not missing and state.get("digest") == digest:
@@ -121,7 +116,7 @@ def catalog(
         shelf.put(run, run_id)
         _put_tables(run, run_id, output, held)
         new_state = {
-            "head": head_of(depth),
+            "head": rules_of(depth),
             "digest": digest,
             "volumes": shelf.volumes(),
             "partitions": held.known(shelf.places()),
@@ -158,7 +153,7 @@ class _Held:
     def digest(self) -> str:
         """Of all rows."""
         digest = hashlib.sha256()
-        for name in CATALOG_TABLES:
+        for name in _SMALL_TABLES:
             digest.update(name.encode())
             for row in self.rows(name):
                 digest.update(repr(row).encode("utf-8", "surrogatepass"))
@@ -166,7 +161,7 @@ class _Held:
 
 
 def _verified(
-    workers: Workers | None, request: CatalogRequest, census: Census, report: Report, held: _Held
+    workers: Workers | None, request: CatalogRequest, census: CatalogReaders, report: Report, held: _Held
 ) -> Iterator[RowChunk]:
     """Check everything, and gather the rows of the small tables."""
     wanted = VerifyRequest(
@@ -200,7 +195,7 @@ def _verified(
 _KNOWN: Final = ("topic", "partition", "segments", "bytes")
 
 
-def _row(verdict: PartitionVerdict, census: Census) -> dict[str, object]:
+def _row(verdict: PartitionVerdict, census: CatalogReaders) -> dict[str, object]:
     """The `catalog` row."""
     made = census.made[verdict.path]
     severities = Counter(finding.severity for finding in verdict.findings)
@@ -236,7 +231,7 @@ def _put_tables(run: Commit, run_id: str, output: Output, held: _Held) -> None:
     from kafkalog_core.spark.catalog.notes import write_table  # noqa: PLC0415 -- see `catalog`
 
     for name in output.files():
-        if name.partition("/")[0] in CATALOG_TABLES:
+        if name.partition("/")[0] in _SMALL_TABLES:
             run.remove(name)
-    for name, table in CATALOG_TABLES.items():
+    for name, table in _SMALL_TABLES.items():
         run.add(write_table(run.staging, name, run_id, table, held.rows(name)))

@@ -29,8 +29,9 @@ from kafkalog_core.ops.verify.verdict import (
 )
 from kafkalog_core.spark.commit.commit import Part, attempt_name, sync_file
 from kafkalog_core.spark.export.task import write_error
-from kafkalog_core.spark.session.arrow import BATCHES, rows_to_arrow
-from kafkalog_core.spark.session.parquet import ParquetFile, Written
+from kafkalog_core.spark.session.arrow import rows_to_arrow
+from kafkalog_core.spark.session.parquet import ParquetFile, WrittenFile
+from kafkalog_core.spark.session.schema import BATCHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,12 +40,12 @@ if TYPE_CHECKING:
     from kafkalog_core.rows.tables import Table
 
 __all__ = [
-    "Figures",
     "NewVolume",
     "NotesFile",
     "NotesWriter",
     "SegmentKey",
     "SegmentNote",
+    "SegmentStats",
     "Volume",
     "VolumeWriter",
     "write_table",
@@ -76,7 +77,7 @@ class SegmentKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class SegmentStats:
     """What the log itself says of a segment: `LogStats.segment_row`."""
 
     first_offset: int | None
@@ -103,12 +104,12 @@ class SegmentNote:
         now_ms: when it was checked.
         marks: of its log, offset index and time index.
         figures: for its row.
-        verdict: of the checks; null: no broker reads it, it was only measured.
+        verdict: of the checks; null: no broker reads it, it was only measure.
     """
 
     now_ms: int
     marks: tuple[FileMark, ...]
-    figures: Figures
+    figures: SegmentStats
     verdict: SegmentVerdict | None
 
 
@@ -318,7 +319,7 @@ class VolumeWriter:
         """All is written, and on the disk."""
         for batch in self.rows.flush():
             self.batches.write(batch)
-        written: Written = self.batches.close()
+        written: WrittenFile = self.batches.close()
         notes_bytes = self.notes.close()
         for name in (self._batches_name, self._notes_name):
             sync_file(f"{self._staging}/{name}")

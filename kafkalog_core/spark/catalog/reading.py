@@ -25,11 +25,11 @@ from kafkalog_core.ops.verify.work import is_timeless
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.rows import tables
 from kafkalog_core.spark.catalog.notes import (
-    Figures,
     NewVolume,
     NotesFile,
     SegmentKey,
     SegmentNote,
+    SegmentStats,
     Volume,
     VolumeWriter,
     writing,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.scan import Damage, Run
 
-__all__ = ["BatchWatch", "CensusReader", "CensusReading", "Made", "Row", "lost_segments", "measured"]
+__all__ = ["BatchWatch", "CatalogReader", "CatalogReading", "ReadingResult", "SegmentRow", "lost_segments", "measure"]
 
 
 def lost_segments(partition: Partition, before: Iterable[SegmentVerdict]) -> Iterator[Finding]:
@@ -96,7 +96,7 @@ class BatchWatch:
         self._rows = rows
 
     @property
-    def figures(self) -> Figures:
+    def figures(self) -> SegmentStats:
         """Of all that was seen."""
         return _figures(self._stats)
 
@@ -119,7 +119,7 @@ class BatchWatch:
             self._stats.add_damage(size_bytes)
 
 
-def measured(file: LogFile, unit: Unit, request: DumpRequest, advance: Callable[[int], None]) -> Figures:
+def measure(file: LogFile, unit: Unit, request: DumpRequest, advance: Callable[[int], None]) -> SegmentStats:
     """Figures of a log file that no broker reads. Raises StorageError where it cannot be opened."""
     stats = LogStats()
     for _ in LogReader(request, Report(), _Advancing(advance)).measure(file, unit, stats):
@@ -137,17 +137,17 @@ class _Advancing:
         """Whoever waits knows what there is."""
 
 
-def _figures(stats: LogStats) -> Figures:
+def _figures(stats: LogStats) -> SegmentStats:
     row: dict[str, Any] = stats.segment_row()
-    return Figures(**row)
+    return SegmentStats(**row)
 
 
 _COLUMNS = tuple(column.name for column in tables.with_path(tables.SEGMENT).columns if column.name != "type")
 
-Row = tuple[object, ...]
+SegmentRow = tuple[object, ...]
 
 
-class Made(NamedTuple):
+class ReadingResult(NamedTuple):
     """What a reading has made.
 
     Args:
@@ -161,7 +161,7 @@ class Made(NamedTuple):
 
     volume: NewVolume | None
     kept: Mapping[str, tuple[SegmentKey, ...]]
-    rows: tuple[Row, ...]
+    rows: tuple[SegmentRow, ...]
     read_bytes: int
     unchanged_bytes: int
     findings: tuple[Finding, ...]
@@ -174,7 +174,7 @@ class _Known(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CensusReader:
+class CatalogReader:
     """Who reads a partition for a catalogue; see `ops.verify.readers`.
 
     Args:
@@ -189,15 +189,15 @@ class CensusReader:
     staging: str
     depth: Depth
 
-    def open(self) -> CensusReading:
+    def open(self) -> CatalogReading:
         """Begin to read."""
-        return CensusReading(self)
+        return CatalogReading(self)
 
 
-class CensusReading:
+class CatalogReading:
     """See `ops.verify.readers.Reading`."""
 
-    def __init__(self, reader: CensusReader) -> None:
+    def __init__(self, reader: CatalogReader) -> None:
         self._reader = reader
         self._request = DumpRequest(
             targets=(), resync=True, max_batch_bytes=reader.depth.max_batch_bytes, level="segments", path=True
@@ -207,7 +207,7 @@ class CensusReading:
         self._decided: dict[SegmentKey, _Known | None] = {}
         self._writer: VolumeWriter | None = None
         self._kept: dict[str, list[SegmentKey]] = {}
-        self._rows: list[Row] = []
+        self._rows: list[SegmentRow] = []
         self._findings: list[Finding] = []
         self._read_bytes = self._unchanged_bytes = 0
 
@@ -262,7 +262,7 @@ class CensusReading:
                 self._keep(known, key, file, segment)
                 continue
             try:
-                figures = measured(file, unit, self._request, advance)
+                figures = measure(file, unit, self._request, advance)
             except StorageError:  # whoever lists the partition says so
                 continue
             marks = marks_of(_marked(segment))
@@ -270,14 +270,14 @@ class CensusReading:
             with writing(self._reader.staging):
                 self._add(self._started(key), key, note, file, segment, figures)
 
-    def finish(self) -> Made:
+    def finish(self) -> ReadingResult:
         """All is read. Raises WriteError."""
         with writing(self._reader.staging):
             volume = None if self._writer is None else self._writer.finish()
         self._writer = None
         kept = {name: tuple(keys) for name, keys in self._kept.items()}
         read, unchanged = self._read_bytes, self._unchanged_bytes
-        return Made(volume, kept, tuple(self._rows), read, unchanged, tuple(self._findings))
+        return ReadingResult(volume, kept, tuple(self._rows), read, unchanged, tuple(self._findings))
 
     # --- what is known ------------------------------------------------------------------------------------------------
     def _known_of(self, task: SegmentTask) -> _Known | None:
@@ -316,13 +316,13 @@ class CensusReading:
         note: SegmentNote | None,
         file: LogFile,
         segment: Segment,
-        figures: Figures,
+        figures: SegmentStats,
     ) -> None:
         writer.notes.end(key, note)
         self._read_bytes += segment.size_bytes
         self._row(file, segment, figures)
 
-    def _row(self, file: LogFile, segment: Segment, figures: Figures) -> None:
+    def _row(self, file: LogFile, segment: Segment, figures: SegmentStats) -> None:
         row = {**file.place.columns, **census_row(file, segment, figures.columns())}
         self._rows.append(tuple(row.get(name) for name in _COLUMNS))
 

@@ -20,9 +20,9 @@ from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.spark.commit.commit import Output, Part, attempt_name, sync_file
 from kafkalog_core.spark.commit.manifest import INNER, lost_files, refuse_inside
-from kafkalog_core.spark.export.plan import PIECE_BYTES, Plan
-from kafkalog_core.spark.export.start import Asked, find_logs, start_of
-from kafkalog_core.spark.export.task import Piece, States, export_piece, keep_before, write_error
+from kafkalog_core.spark.export.plan import TASK_BYTES, PartitionExport
+from kafkalog_core.spark.export.start import ExportOptions, find_logs, find_start
+from kafkalog_core.spark.export.task import ExportState, ExportTask, keep_before, run_export_task, write_error
 from kafkalog_core.storage.scan import ScanOptions
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.progress import Progress
     from kafkalog_core.spark.commit.commit import Commit
-    from kafkalog_core.spark.export.plan import Work
-    from kafkalog_core.spark.export.task import PieceResult
+    from kafkalog_core.spark.export.plan import WorkItem
+    from kafkalog_core.spark.export.task import ExportTaskResult
     from kafkalog_core.spark.session.parquet import Compression
     from kafkalog_core.storage.changing.writer import Disk
 
-__all__ = ["COMMIT_BYTES", "EXPORT_KIND", "Asked", "ExportRequest", "export"]
+__all__ = ["COMMIT_BYTES", "EXPORT_KIND", "ExportOptions", "ExportRequest", "export"]
 
 EXPORT_KIND: Final = "export"
 COMMIT_BYTES: Final = 16 * 1024 * 1024 * 1024
@@ -55,7 +55,7 @@ class ExportRequest:
         output: the directory; new, empty, or one of an earlier run.
         asked: where it begins, and what is done with a log that is not the one that was exported.
         compression: of the Parquet files.
-        piece_bytes: of log that one task reads and one file holds, about.
+        task_bytes: of log that one task reads and one file holds, about.
         commit_bytes: of log, about, after which is committed what is done by then.
         max_batch_bytes: the largest batch that is read, inflated too.
         syncs: whether files are brought to the disk before they are committed. Where not, a machine that loses its
@@ -64,9 +64,9 @@ class ExportRequest:
 
     targets: tuple[Target, ...]
     output: str
-    asked: Asked = field(default_factory=Asked)
+    asked: ExportOptions = field(default_factory=ExportOptions)
     compression: Compression = "snappy"
-    piece_bytes: int = PIECE_BYTES
+    task_bytes: int = TASK_BYTES
     commit_bytes: int = COMMIT_BYTES
     max_batch_bytes: int = MAX_BATCH_BYTES
     syncs: bool = True
@@ -101,13 +101,13 @@ def export(
     refuse_inside(request.output, [target.path for target in request.targets])
     logs, findings = find_logs(request.targets)
     with Output.open(request.output, EXPORT_KIND, disk) as output:
-        states = States.from_json(output.state, output.path)
+        states = ExportState.from_json(output.state, output.path)
         checkpoints, options = Checkpoints(), ScanOptions(max_batch_bytes=request.max_batch_bytes)
         plans = []
         for log in logs:
             before = states.of.get((log.topic, log.partition))
-            start = start_of(log, before, request.asked, checkpoints, options)
-            plans.append(Plan(log, before, start, request.max_batch_bytes))
+            start = find_start(log, before, request.asked, checkpoints, options)
+            plans.append(PartitionExport(log, before, start, request.max_batch_bytes))
         run = _Run(workers, request, report, progress, run_id, now_ms, output, states, checkpoints)
         yield from run.all_of(plans, findings)
 
@@ -121,7 +121,7 @@ class _Run:
     run_id: str
     now_ms: int
     output: Output
-    states: States
+    states: ExportState
     checkpoints: Checkpoints
     commit: Commit | None = None
     pieces: int = 0
@@ -131,16 +131,16 @@ class _Run:
     """Written since the last commit."""
     findings: list[Finding] = field(default_factory=list)
     """Not committed yet."""
-    done: list[Plan] = field(default_factory=list)
+    done: list[PartitionExport] = field(default_factory=list)
     """Finished since the last commit."""
 
-    def all_of(self, plans: list[Plan], findings: list[Finding]) -> Iterator[RowChunk]:
+    def all_of(self, plans: list[PartitionExport], findings: list[Finding]) -> Iterator[RowChunk]:
         """All partitions, in their order."""
         self.findings += findings
         self.report.expect(partitions=len(plans))
         self._reload(plans)
         self.findings += self._lost(plans)
-        todo = [(plan, list(plan.work(self.request.piece_bytes))) for plan in plans]
+        todo = [(plan, list(plan.work(self.request.task_bytes))) for plan in plans]
         size_bytes = sum(split.size_bytes for _, works in todo for work in works for split in work.splits)
         self.report.expect(files=sum(plan.files_to_read for plan in plans), size_bytes=size_bytes)
         self.progress.expect(size_bytes)
@@ -156,7 +156,7 @@ class _Run:
                     yield from self._commit()
         yield from self._commit()
 
-    def _reload(self, plans: list[Plan]) -> None:
+    def _reload(self, plans: list[PartitionExport]) -> None:
         """Take away what is exported again; files that are to keep a part of their records are written anew."""
         reloading = [plan for plan in plans if plan.start.reloads_from is not None]
         if not reloading:
@@ -175,7 +175,7 @@ class _Run:
                 )
                 plan.kept += [part for part in self.workers.map(keep_before, [piece]) if part is not None]
 
-    def _lost(self, plans: list[Plan]) -> Iterator[Finding]:
+    def _lost(self, plans: list[PartitionExport]) -> Iterator[Finding]:
         """Files of earlier runs that somebody has taken away or changed, but for those that are taken away now."""
         removed = {name for plan in plans for name in plan.removed}
         names = {plan.folder: plan.name for plan in plans}
@@ -192,17 +192,17 @@ class _Run:
                     records=facts.rows,
                 )
 
-    def _results(self, todo: list[tuple[Plan, list[Work]]]) -> Generator[PieceResult, None, None]:
+    def _results(self, todo: list[tuple[PartitionExport, list[WorkItem]]]) -> Generator[ExportTaskResult, None, None]:
         """What comes of the pieces; closed early, it ends the work."""
-        yield from self.workers.map(export_piece, self._pieces(todo))
+        yield from self.workers.map(run_export_task, self._pieces(todo))
 
-    def _pieces(self, todo: list[tuple[Plan, list[Work]]]) -> Iterator[tuple[Piece]]:
+    def _pieces(self, todo: list[tuple[PartitionExport, list[WorkItem]]]) -> Iterator[tuple[ExportTask]]:
         """What tasks are given, one by one as they are taken."""
         for plan, works in todo:
             for work in works:
                 self.pieces += 1
                 yield (
-                    Piece(
+                    ExportTask(
                         splits=work.splits,
                         request=work.request,
                         staging=self._begun().staging,
@@ -213,7 +213,7 @@ class _Run:
                     ),
                 )
 
-    def _take(self, plan: Plan, work: Work, result: PieceResult) -> None:
+    def _take(self, plan: PartitionExport, work: WorkItem, result: ExportTaskResult) -> None:
         plan.take(work, result)
         if result.part is not None:
             self._begun().add(result.part)
@@ -223,7 +223,7 @@ class _Run:
         for name in ("bytes", "batches", "damage_count", "damage_bytes"):
             setattr(self.report, name, getattr(self.report, name) + result.totals[name])
 
-    def _finish(self, plan: Plan) -> None:
+    def _finish(self, plan: PartitionExport) -> None:
         plan.finish(self.checkpoints)
         for part in plan.kept:  # in the commit that takes the old file away, so that no row is ever there twice
             self._begun().add(part)
@@ -234,7 +234,7 @@ class _Run:
         self.report.partitions += 1
         self.report.files += plan.files_read
 
-    def _save(self, plan: Plan) -> None:
+    def _save(self, plan: PartitionExport) -> None:
         """What is known of a partition by now goes into the next commit."""
         self.findings += plan.take_findings()
         if plan.has_moved:
@@ -245,7 +245,7 @@ class _Run:
         findings, self.findings = self.findings, []
         state = self.states.to_json()
         is_empty = self.commit is None or self.commit.is_empty
-        if not is_empty or state != (self.output.state or States().to_json()):
+        if not is_empty or state != (self.output.state or ExportState().to_json()):
             commit = self._begun()
             if findings:
                 commit.add(self._findings_file(findings, commit.staging))

@@ -16,25 +16,25 @@ from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.selection import Filters
 from kafkalog_core.ops.reading.splits import Split, cut
 from kafkalog_core.spark.commit.commit import hive_name
-from kafkalog_core.spark.export.task import Exported, Span, Unread
+from kafkalog_core.spark.export.task import FileSpan, PartitionState, Unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kafkalog_core.ops.reading.logfiles import Checkpoints, LogFile
     from kafkalog_core.spark.commit.commit import FileFacts, Part
-    from kafkalog_core.spark.export.start import Log, Start
-    from kafkalog_core.spark.export.task import PieceResult
+    from kafkalog_core.spark.export.start import ExportStart, PartitionLog
+    from kafkalog_core.spark.export.task import ExportTaskResult
 
-__all__ = ["PIECE_BYTES", "Plan", "Work"]
+__all__ = ["TASK_BYTES", "PartitionExport", "WorkItem"]
 
-PIECE_BYTES: Final = 128 * 1024 * 1024
+TASK_BYTES: Final = 128 * 1024 * 1024
 """Of log: what one task reads and one file holds, about."""
 _VANISHED: Final = "file.vanished"
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class WorkItem:
     """Splits of one file that is written, and how they are read; `retries`: a segment that was not readable before."""
 
     splits: tuple[Split, ...]
@@ -43,14 +43,14 @@ class Work:
 
 
 @dataclass(slots=True)
-class Plan:
+class PartitionExport:
     """One partition of an export, while it is under way."""
 
-    log: Log
-    before: Exported | None
-    start: Start
+    log: PartitionLog
+    before: PartitionState | None
+    start: ExportStart
     max_batch_bytes: int
-    state: Exported = field(init=False)
+    state: PartitionState = field(init=False)
     findings: list[Finding] = field(init=False)
     counts: Counter[str] = field(default_factory=Counter)
     """Findings by severity."""
@@ -62,8 +62,8 @@ class Plan:
     kept: list[Part] = field(default_factory=list)
     """Files with those records of removed ones that stand before what is reloaded."""
     _told: int = 0
-    _spans: dict[str, Span] = field(default_factory=dict)
-    _seeds: dict[str, Span] = field(default_factory=dict)
+    _spans: dict[str, FileSpan] = field(default_factory=dict)
+    _seeds: dict[str, FileSpan] = field(default_factory=dict)
     """What earlier runs have seen of the file that is read on."""
     _failed: set[str] = field(default_factory=set)
     """Paths that could not be opened."""
@@ -73,7 +73,7 @@ class Plan:
         self.findings = [*self.log.findings, *self.start.findings]
         self.counts.update(finding.severity for finding in self.findings)
         keeps_batch = self.before is not None and not self._is_anew
-        self.state = Exported(
+        self.state = PartitionState(
             next_offset=self.start.next_offset,
             last_batch=self.before.last_batch if self.before is not None and keeps_batch else None,
             topic_id=self.log.topic_id,
@@ -132,7 +132,7 @@ class Plan:
         return tuple(unread for unread in self.before.unread if unread.first < self.before.next_offset)
 
     # --- what is read -------------------------------------------------------------------------------------------------
-    def work(self, piece_bytes: int) -> Iterator[Work]:
+    def work(self, task_bytes: int) -> Iterator[WorkItem]:
         """What tasks do, in the order of offsets; segments that were not readable before go first."""
         if self.start.is_stopped:
             return
@@ -140,23 +140,23 @@ class Plan:
         whole = DumpRequest(targets=(), level="records", max_batch_bytes=self.max_batch_bytes)
         from_offset = replace(whole, filters=Filters(offsets=(self.start.next_offset, None)))
         waiting: list[Split] = []
-        for split in self._splits(piece_bytes):
+        for split in self._splits(task_bytes):
             if self._must_filter(split):
-                yield Work((split,), from_offset)
+                yield WorkItem((split,), from_offset)
                 continue
-            if waiting and sum(item.size_bytes for item in waiting) + split.size_bytes > piece_bytes:
-                yield Work(tuple(waiting), whole)
+            if waiting and sum(item.size_bytes for item in waiting) + split.size_bytes > task_bytes:
+                yield WorkItem(tuple(waiting), whole)
                 waiting = []
             waiting.append(split)
         if waiting:
-            yield Work(tuple(waiting), whole)
+            yield WorkItem(tuple(waiting), whole)
 
     def _must_filter(self, split: Split) -> bool:
         """Whether it may hold records below the first that is wanted; to look at each costs time."""
         base = split.file.base_offset
         return split.part.begin == 0 and (base is None or base < self.start.next_offset)
 
-    def _splits(self, piece_bytes: int) -> Iterator[Split]:
+    def _splits(self, task_bytes: int) -> Iterator[Split]:
         resume = self.start.resume
         files = files_in_range(self.log.unit.files, (self.start.next_offset, None))
         if resume is not None:
@@ -166,16 +166,16 @@ class Plan:
             split = Split(file=file, log_dir=self.log.unit.log_dir)
             if resume is not None and file.path == resume.path and not file.is_v07:
                 next_offset = resume.last_offset + 1
-                self._seeds[file.path] = Span(resume.last_offset, resume.position, 0)
+                self._seeds[file.path] = FileSpan(resume.last_offset, resume.position, 0)
                 split = replace(
                     split, part=FilePart(start=resume.position, begin=resume.position, next_offset=next_offset)
                 )
                 if not split.size_bytes:
                     continue
             self._read.append(file)
-            yield from cut(split, piece_bytes)
+            yield from cut(split, task_bytes)
 
-    def _retries(self) -> Iterator[Work]:
+    def _retries(self) -> Iterator[WorkItem]:
         by_name = {file.file.name.raw: file for file in self.log.unit.files}
         for unread in self.state.unread:
             file = by_name.get(unread.segment)
@@ -190,7 +190,7 @@ class Plan:
                 max_batch_bytes=self.max_batch_bytes,
                 filters=Filters(offsets=(unread.first, unread.last)),
             )
-            yield Work((Split(file=file, log_dir=self.log.unit.log_dir),), request, unread)
+            yield WorkItem((Split(file=file, log_dir=self.log.unit.log_dir),), request, unread)
 
     # --- what goes away -----------------------------------------------------------------------------------------------
     def reload(self, files: Mapping[str, FileFacts]) -> Iterator[str]:
@@ -206,7 +206,7 @@ class Plan:
                 yield name
 
     # --- what has come of it ------------------------------------------------------------------------------------------
-    def take(self, work: Work, result: PieceResult) -> None:
+    def take(self, work: WorkItem, result: ExportTaskResult) -> None:
         """A piece is done. Raises StorageError where a file could be read in part alone."""
         for finding in result.findings:
             if finding.code == result.failed.get(finding.path) and finding.path in self._failed:
@@ -284,7 +284,7 @@ class Plan:
             "infos": self.counts["info"],
         }
 
-    def _check_whole(self, work: Work, result: PieceResult) -> None:
+    def _check_whole(self, work: WorkItem, result: ExportTaskResult) -> None:
         for path in [*result.failed, *(split.path for split in work.splits)]:
             is_failed = path in result.failed or any(
                 item.segment == os.path.basename(path) for item in self.state.unread
@@ -319,17 +319,17 @@ class Plan:
         return found(code, path, topic=self.log.topic, partition=self.log.partition, offset=offset, **details)  # type: ignore[arg-type]
 
 
-def _joined(before: Span | None, span: Span) -> Span:
+def _joined(before: FileSpan | None, span: FileSpan) -> FileSpan:
     """What was seen of one file in all pieces of it so far."""
     if before is None:
         return span
     lasts = [last for last in (before.last_offset, span.last_offset) if last is not None]
-    return Span(
+    return FileSpan(
         max(lasts, default=None), max(before.batches_end, span.batches_end), max(before.damage_end, span.damage_end)
     )
 
 
-def _offset_span(file: LogFile, span: Span | None) -> OffsetSpan | None:
+def _offset_span(file: LogFile, span: FileSpan | None) -> OffsetSpan | None:
     if span is None:
         return None
     return OffsetSpan(file.path, file.base_offset or 0, span.last_offset, span.batches_end, span.damage_end)

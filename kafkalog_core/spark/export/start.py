@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
     from kafkalog_core.ops.reading.logfiles import Checkpoints, Unit
     from kafkalog_core.ops.reading.targets import Target
-    from kafkalog_core.spark.export.task import Exported, LastBatch
+    from kafkalog_core.spark.export.task import LastBatch, PartitionState
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.logdir import PartitionPath
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.scan import ScanOptions
 
-__all__ = ["Asked", "Log", "OnChange", "Resume", "Start", "find_logs", "start_of"]
+__all__ = ["ExportOptions", "ExportStart", "OnChange", "PartitionLog", "Resume", "find_logs", "find_start"]
 
 
 @dataclass(slots=True, kw_only=True)
-class Log:
+class PartitionLog:
     """One partition; `findings` are what of its directory keeps records from being read: indexes are of no account."""
 
     topic: str
@@ -56,7 +56,7 @@ class Log:
         return self.unit.files[0].base_offset if self.unit.files else None
 
 
-def find_logs(targets: Sequence[Target]) -> tuple[list[Log], list[Finding]]:
+def find_logs(targets: Sequence[Target]) -> tuple[list[PartitionLog], list[Finding]]:
     """All partitions of the targets by topic and number, and what keeps directories from being read.
 
     Raises SelectionError for a file, RefusedError where a partition is there twice, StorageError for a partition that
@@ -124,9 +124,9 @@ def _refuse_copies(places: Iterable[PartitionPath]) -> None:
             )
 
 
-def _log(place: PartitionPath, log_dir: str | None) -> Log:
+def _log(place: PartitionPath, log_dir: str | None) -> PartitionLog:
     partition = read_partition(place.path)
-    return Log(
+    return PartitionLog(
         topic=place.name.topic or "",
         partition=place.name.partition or 0,
         unit=unit_of_partition(partition, log_dir),
@@ -153,7 +153,7 @@ OnChange = Literal["stop", "reload", "continue"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ExportOptions:
     """Where a user wants it to begin.
 
     Args:
@@ -179,7 +179,7 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class ExportStart:
     """Where a log is read from.
 
     Args:
@@ -210,58 +210,68 @@ class _Change:
 _LOWEST: Final = -(1 << 63)
 
 
-def start_of(log: Log, before: Exported | None, asked: Asked, checkpoints: Checkpoints, options: ScanOptions) -> Start:
+def find_start(
+    log: PartitionLog,
+    before: PartitionState | None,
+    asked: ExportOptions,
+    checkpoints: Checkpoints,
+    options: ScanOptions,
+) -> ExportStart:
     """Where a log is read from. Raises StorageError where it must be searched and cannot be read."""
     if before is None:
-        return Start(next_offset=_first_wanted(log, asked, options), is_asked=asked.from_offset is not None)
+        return ExportStart(next_offset=_first_wanted(log, asked, options), is_asked=asked.from_offset is not None)
     if asked.reload and log.unit.files:
         return _reloaded(log, before, asked, options)
     with _Search(log, before, checkpoints, options) as search:
         known = search.find()
         if isinstance(known, _Change):
             return _changed(log, before, asked, known, search)
-    start = Start(next_offset=before.next_offset, resume=known, is_asked=before.is_asked)
+    start = ExportStart(next_offset=before.next_offset, resume=known, is_asked=before.is_asked)
     gone = _gone(log, before)
     if gone and log.log_start is not None:
         start = replace(start, next_offset=log.log_start, findings=gone)
     return start
 
 
-def _reloaded(log: Log, before: Exported, asked: Asked, options: ScanOptions) -> Start:
+def _reloaded(log: PartitionLog, before: PartitionState, asked: ExportOptions, options: ScanOptions) -> ExportStart:
     """What is exported again. Of the same log rows below its start stay: nothing could come in their place."""
     first = _first_wanted(log, asked, options)
     if asked.from_offset is not None or asked.from_time_ms is not None:
         first = min(first, before.next_offset)
     elif before.topic_id is not None and log.topic_id is not None and before.topic_id != log.topic_id:
-        return Start(next_offset=first, reloads_from=_LOWEST)
+        return ExportStart(next_offset=first, reloads_from=_LOWEST)
     first = max(first, _lowest(log))
-    return Start(next_offset=first, reloads_from=first, findings=_gone(log, before))
+    return ExportStart(next_offset=first, reloads_from=first, findings=_gone(log, before))
 
 
-def _gone(log: Log, before: Exported) -> tuple[Finding, ...]:
+def _gone(log: PartitionLog, before: PartitionState) -> tuple[Finding, ...]:
     """What was deleted before it was exported."""
     if log.log_start is None or log.log_start <= before.next_offset:
         return ()
     return (_found(log, "export.gone-before", offset=before.next_offset, last=log.log_start - 1),)
 
 
-def _changed(log: Log, before: Exported, asked: Asked, change: _Change, search: _Search) -> Start:
+def _changed(
+    log: PartitionLog, before: PartitionState, asked: ExportOptions, change: _Change, search: _Search
+) -> ExportStart:
     """What becomes of a log that is another one."""
     end = search.log_end()
     finding = _found(log, change.code, offset=before.next_offset, **change.details)
     if asked.on_change == "stop":
-        return Start(next_offset=before.next_offset, is_stopped=True, findings=(finding,))
+        return ExportStart(next_offset=before.next_offset, is_stopped=True, findings=(finding,))
     problem = f"{finding.message[:1].lower()}{finding.message[1:]}".rstrip(".")
     chosen = _found(log, "export.changed-by-choice", problem=problem, choice=asked.on_change)
     if asked.on_change == "reload":
-        return Start(next_offset=_lowest(log), reloads_from=_LOWEST, findings=(chosen,))
-    return Start(next_offset=min(before.next_offset, end), findings=(chosen,))
+        return ExportStart(next_offset=_lowest(log), reloads_from=_LOWEST, findings=(chosen,))
+    return ExportStart(next_offset=min(before.next_offset, end), findings=(chosen,))
 
 
 class _Search:
     """Looks for the batch that was exported last; a context manager that closes its files."""
 
-    def __init__(self, log: Log, before: Exported, checkpoints: Checkpoints, options: ScanOptions) -> None:
+    def __init__(
+        self, log: PartitionLog, before: PartitionState, checkpoints: Checkpoints, options: ScanOptions
+    ) -> None:
         self._log = log
         self._before = before
         self._checkpoints = checkpoints
@@ -328,7 +338,7 @@ def _has(source: Source, position: int, header: bytes) -> bool:
     return bytes(source.read(position, len(header))) == header
 
 
-def _first_wanted(log: Log, asked: Asked, options: ScanOptions) -> int:
+def _first_wanted(log: PartitionLog, asked: ExportOptions, options: ScanOptions) -> int:
     """The first offset that a user asks for."""
     if asked.from_time_ms is not None and log.segments:
         with PartitionLookup(log.segments, is_v07=log.is_v07, options=options) as lookup:
@@ -337,10 +347,10 @@ def _first_wanted(log: Log, asked: Asked, options: ScanOptions) -> int:
     return _lowest(log) if asked.from_offset is None else asked.from_offset
 
 
-def _lowest(log: Log) -> int:
+def _lowest(log: PartitionLog) -> int:
     """An offset that no record of the log is below."""
     return min((file.base_offset or 0 for file in log.unit.files), default=0)
 
 
-def _found(log: Log, code: str, *, offset: int | None = None, **details: object) -> Finding:
+def _found(log: PartitionLog, code: str, *, offset: int | None = None, **details: object) -> Finding:
     return found(code, log.path, topic=log.topic, partition=log.partition, offset=offset, **details)  # type: ignore[arg-type]

@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLUMNS",
-    "Exported",
+    "ExportState",
+    "ExportTask",
+    "ExportTaskResult",
+    "FileSpan",
     "LastBatch",
-    "Piece",
-    "PieceResult",
+    "PartitionState",
     "RecordFile",
-    "Span",
-    "States",
     "Unread",
-    "export_piece",
     "keep_before",
+    "run_export_task",
     "write_error",
 ]
 
@@ -85,7 +85,7 @@ class Unread(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
+class PartitionState:
     """One partition: all below `next_offset` is exported, but for what is unread, damaged or was never there.
 
     Args:
@@ -117,7 +117,7 @@ class Exported:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Exported:
+    def from_json(cls, value: Mapping[str, Any]) -> PartitionState:
         """Raises KeyError, TypeError or ValueError for anything else than `to_json` gave."""
         last = value["last_batch"]
         return cls(
@@ -129,25 +129,25 @@ class Exported:
             is_asked=bool(value["is_asked"]),
         )
 
-    def read_up_to(self, next_offset: int, last_batch: LastBatch | None) -> Exported:
+    def read_up_to(self, next_offset: int, last_batch: LastBatch | None) -> PartitionState:
         """After more of its log was read; offsets never go back."""
         return replace(self, next_offset=max(self.next_offset, next_offset), last_batch=last_batch or self.last_batch)
 
 
 @dataclass(slots=True)
-class States:
+class ExportState:
     """The state of an export: of each partition how far it is."""
 
-    of: dict[Name, Exported] = field(default_factory=dict)
+    of: dict[Name, PartitionState] = field(default_factory=dict)
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any], path: str) -> States:
+    def from_json(cls, value: Mapping[str, Any], path: str) -> ExportState:
         """From a commit's state. Raises RefusedError where it is none of an export."""
         try:
             partitions = value.get("partitions", {})
             return cls(
                 {
-                    (topic, int(partition)): Exported.from_json(state)
+                    (topic, int(partition)): PartitionState.from_json(state)
                     for topic, states in partitions.items()
                     for partition, state in states.items()
                 }
@@ -298,7 +298,7 @@ _EXPECTED: Final = frozenset({"file.grew"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class ExportTask:
     """What one task does.
 
     Args:
@@ -320,7 +320,7 @@ class Piece:
     syncs: bool = True
 
 
-class Span(NamedTuple):
+class FileSpan(NamedTuple):
     """What was seen of one log file: see `OffsetSpan`."""
 
     last_offset: int | None
@@ -329,7 +329,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PieceResult:
+class ExportTaskResult:
     """What has come of it.
 
     Args:
@@ -342,30 +342,30 @@ class PieceResult:
     """
 
     part: Part | None
-    spans: Mapping[str, Span]
+    spans: Mapping[str, FileSpan]
     failed: Mapping[str, str]
     last_batch: LastBatch | None
     findings: tuple[Finding, ...]
     totals: Mapping[str, int]
 
 
-def export_piece(piece: Piece, advance: Callable[[int], None]) -> PieceResult:
+def run_export_task(piece: ExportTask, advance: Callable[[int], None]) -> ExportTaskResult:
     """Read, and write one file. Raises WriteError where it cannot be written."""
     return _Exporter(piece, advance).run()
 
 
 class _Exporter:
-    def __init__(self, piece: Piece, advance: Callable[[int], None]) -> None:
+    def __init__(self, piece: ExportTask, advance: Callable[[int], None]) -> None:
         self._piece = piece
         self._report = Report()
         self._reader = LogReader(piece.request, self._report, Advance(advance))
         self._sink = Sink(piece.splits[0].topic, piece.splits[0].partition)
         self._file = RecordFile(piece.staging, piece.stem, piece.folder, piece.compression, syncs=piece.syncs)
-        self._spans: dict[str, Span] = {}
+        self._spans: dict[str, FileSpan] = {}
         self._failed: dict[str, str] = {}
         self._last: LastBatch | None = None
 
-    def run(self) -> PieceResult:
+    def run(self) -> ExportTaskResult:
         """All splits, one behind the other."""
         with self._file:
             for split in self._piece.splits:
@@ -376,7 +376,7 @@ class _Exporter:
             self._sink.put(finding)
         report = self._report
         names = ("files", "bytes", "batches", "records", "damage_count", "damage_bytes")
-        return PieceResult(
+        return ExportTaskResult(
             part=part,
             spans=self._spans,
             failed=self._failed,
@@ -399,7 +399,7 @@ class _Exporter:
         if span is None:  # it went away, or another file has its name now
             self._failed.setdefault(split.path, "file.replaced-since")
             return
-        self._spans[split.path] = Span(span.last_offset, span.batches_end, span.damage_end)
+        self._spans[split.path] = FileSpan(span.last_offset, span.batches_end, span.damage_end)
         mark = self._reader.last_batch
         if mark is not None:
             self._last = LastBatch.of(mark, os.path.basename(split.path))

@@ -14,7 +14,7 @@ from kafkalog_core.errors import KafkalogError, UnsupportedError, WorkerLostErro
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["SparkError", "check_answers", "check_spelled", "explained", "local_paths"]
+__all__ = ["SparkError", "check_master", "check_master_answers", "local_paths", "spark_errors"]
 
 
 _FOREIGN: Final = ("pyspark", "py4j")
@@ -49,7 +49,7 @@ class SparkError(KafkalogError):
 
 
 @contextmanager
-def explained(log: str | None = None) -> Iterator[None]:
+def spark_errors(log: str | None = None) -> Iterator[None]:
     """Turn what pyspark and py4j raise in the body into SparkError, or WorkerLostError where the work was lost.
 
     `log` is the file that has all that Spark itself said.
@@ -178,13 +178,13 @@ _PORT: Final = 7077
 _SECONDS: Final = 5
 
 
-def check_spelled(master: str) -> None:
+def check_master(master: str) -> None:
     """Raises SparkError where it is none of Spark's spellings."""
     if _SPELLINGS.fullmatch(master) is None:
         raise SparkError(f"{master!r} is no master of Spark: local[*], local[N], spark://HOST:7077, yarn or k8s://URL")
 
 
-def check_answers(master: str) -> None:
+def check_master_answers(master: str) -> None:
     """Raises SparkError where a standalone master does not answer: Spark itself would try for more than a minute."""
     if not master.startswith(_STANDALONE):
         return

@@ -21,7 +21,7 @@ from subprocess import Popen, TimeoutExpired
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import WorkerLostError
-from kafkalog_core.spark.session.errors import SparkError, check_answers, check_spelled, explained
+from kafkalog_core.spark.session.errors import SparkError, check_master, check_master_answers, spark_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -111,13 +111,13 @@ def spark_session(settings: SessionSettings = DEFAULTS) -> Iterator[SparkSession
     _check(settings)
     session = _active()
     if session is not None:
-        with explained():
+        with spark_errors():
             yield session
         return
     log = SparkLog(shows=settings.shows_log)
     with _silent_loggers(silent=not settings.shows_log):
         try:
-            with explained(log.path):
+            with spark_errors(log.path):
                 with _held_back():
                     session = _started(settings, log)
                 yield session
@@ -140,7 +140,7 @@ def open_session(settings: SessionSettings = DEFAULTS) -> SparkSession:
     if session is None:
         log = SparkLog(shows=settings.shows_log)
         atexit.register(log.close)
-        with explained(log.path), _held_back():
+        with spark_errors(log.path), _held_back():
             session = _started(settings, log)
     return session
 
@@ -154,7 +154,7 @@ def _check_installed() -> None:
 
 def _check(settings: SessionSettings) -> None:
     """What can be said before anything is started."""
-    check_spelled(settings.master)
+    check_master(settings.master)
     for path in settings.archives:
         _archive(path)
 
@@ -169,7 +169,7 @@ def _active() -> SparkSession | None:
 
 
 def _check_pushdown(session: SparkSession) -> None:
-    """With it on, a plan that is used twice gives wrong rows without a word (measured with PySpark 4.3.0)."""
+    """With it on, a plan that is used twice gives wrong rows without a word (measure with PySpark 4.3.0)."""
     if session.conf.get(_PUSHDOWN, "false") != "false":
         raise SparkError(f"{_PUSHDOWN} must stay false: with it, this release of Spark may give wrong rows")
 
@@ -179,7 +179,7 @@ def _started(settings: SessionSettings, log: SparkLog) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415 - slow, and not for who has no Spark
 
     environment = _environment(settings)
-    check_answers(settings.master)
+    check_master_answers(settings.master)
     builder = SparkSession.builder
     for key, value in _confs(settings, log).items():
         builder = builder.config(key, value)

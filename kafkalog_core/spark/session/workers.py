@@ -24,7 +24,7 @@ from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.kernels.loops import SOURCE_HASH
 from kafkalog_core.progress import NO_PROGRESS
-from kafkalog_core.spark.session.errors import SparkError, explained
+from kafkalog_core.spark.session.errors import SparkError, spark_errors
 from kafkalog_core.spark.session.session import LOG_CONF
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class SparkWorkers:
 
     def _run(self, group: str, rdd: RDD[Any]) -> list[Any]:
         """One job, in a thread of its own: groups belong to threads."""
-        with explained(self._log):
+        with spark_errors(self._log):
             self.context.setJobGroup(group, "kafkalog")
             return rdd.collect()
 

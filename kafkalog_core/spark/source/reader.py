@@ -29,7 +29,8 @@ from kafkalog_core.ops.reading.splits import (
     read_split,
 )
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, resolve, same_partitions
-from kafkalog_core.spark.session.arrow import SPARK_TABLES, ArrowRows, columns_of, rows_to_arrow, struct_type
+from kafkalog_core.spark.session.arrow import ArrowRows, rows_to_arrow
+from kafkalog_core.spark.session.schema import SPARK_TABLES, columns_of, struct_type
 from kafkalog_core.spark.source.options import source_options
 from kafkalog_core.storage.partition import read_partition
 
@@ -47,10 +48,10 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.logdir import PartitionPath
 
 __all__ = [
-    "Check",
     "KafkaLog",
     "KafkaLogStream",
-    "Splits",
+    "SplitGroup",
+    "TargetCheck",
     "WholePartition",
     "Work",
     "dump_request",
@@ -80,7 +81,7 @@ _FINDING_ROWS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Splits:
+class SplitGroup:
     """Parts of files, or many small files, one after another."""
 
     splits: tuple[Split, ...]
@@ -94,14 +95,14 @@ class WholePartition:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class TargetCheck:
     """The check of one of the targets, by its number; null: of what only all of them together can tell."""
 
     number: int | None
     now_ms: int
 
 
-Work = Splits | WholePartition | Check
+Work = SplitGroup | WholePartition | TargetCheck
 
 
 def names_of(schema: StructType, table: Table) -> tuple[str, ...]:
@@ -134,9 +135,9 @@ def plan(options: SourceOptions, names: Sequence[str], now_ms: int) -> list[Work
     """The pieces of work, in the order of the targets. Raises StorageError for what cannot be listed."""
     targets = resolve(options.paths, options.selection)
     if options.table == "findings":
-        checks: list[Work] = [Check(number, options.now_ms or now_ms) for number in range(len(targets))]
+        checks: list[Work] = [TargetCheck(number, options.now_ms or now_ms) for number in range(len(targets))]
         is_across = any(isinstance(target, LogDirTarget) for target in targets) or len(targets) > 1
-        return [*checks, Check(None, now_ms)] if is_across else checks
+        return [*checks, TargetCheck(None, now_ms)] if is_across else checks
     if options.committed is not None:
         return [WholePartition(path) for path in _partition_paths(targets)]
     planned = plan_splits(dump_request(options, names, targets), options.split_bytes)
@@ -152,18 +153,18 @@ def _partition_paths(targets: Iterable[Target]) -> Iterator[str]:
             yield target.path
 
 
-def _grouped(splits: Iterable[Split], split_bytes: int) -> Iterator[Splits]:
+def _grouped(splits: Iterable[Split], split_bytes: int) -> Iterator[SplitGroup]:
     """Small files in common tasks, as each task costs something."""
     group: list[Split] = []
     size_bytes = 0
     for split in splits:
         if group and (size_bytes + split.size_bytes > split_bytes or len(group) >= _MOST_FILES):
-            yield Splits(tuple(group))
+            yield SplitGroup(tuple(group))
             group, size_bytes = [], 0
         group.append(split)
         size_bytes += split.size_bytes
     if group:
-        yield Splits(tuple(group))
+        yield SplitGroup(tuple(group))
 
 
 def _refuse_missing(findings: Iterable[Finding], options: SourceOptions) -> None:
@@ -189,7 +190,7 @@ def _refuse_damage(row: dict[str, object]) -> None:
 # --- in the tasks -----------------------------------------------------------------------------------------------------
 def read(work: Work, options: SourceOptions, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a piece of work. Raises StorageError for a file that cannot be read, unless such are left out."""
-    if isinstance(work, Check):
+    if isinstance(work, TargetCheck):
         yield from _findings(work, options, names)
         return
     request = dump_request(options, names)
@@ -229,7 +230,7 @@ def read_chunks(chunks: Iterable[Chunk], options: SourceOptions, names: Sequence
         yield from rows.flush()
 
 
-def _findings(work: Check, options: SourceOptions, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _findings(work: TargetCheck, options: SourceOptions, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     from kafkalog_core.ops.verify.engine import (  # noqa: PLC0415 - of no use to other tables
         VerifyRequest,
         verify,
@@ -319,7 +320,7 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._lost(Loss("the partition went away before its records were read", name))
                 continue
             for split in parts_between(units[name], before.get(name), position, self._lost):
-                pieces += [InputPartition(Splits((part,))) for part in cut(split, self._options.split_bytes)]
+                pieces += [InputPartition(SplitGroup((part,))) for part in cut(split, self._options.split_bytes)]
         return pieces
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -390,16 +391,11 @@ class KafkaLog(DataSource):
 
     def schema(self) -> StructType:
         """All columns of the table."""
-        from kafkalog_core.spark.session.arrow import SPARK_TABLES, struct_type  # noqa: PLC0415 - see above
-
         options = self.options.get("table", "records").strip().lower()
         return struct_type(SPARK_TABLES.get(options, SPARK_TABLES["records"]))  # the reader refuses another one
 
     def reader(self, schema: StructType) -> KafkaLogReader:
         """Read what there is now."""
-        from kafkalog_core.spark.session.arrow import SPARK_TABLES  # noqa: PLC0415 - see above
-        from kafkalog_core.spark.source.options import source_options  # noqa: PLC0415 - see above
-
         options = source_options(self.options)
         return KafkaLogReader(options, names_of(schema, SPARK_TABLES[options.table]))
 

@@ -2,44 +2,49 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafkalog_core.errors import RefusedError, SelectionError
-from kafkalog_core.rows.tables import FINDING, RECORD
-from kafkalog_core.spark.catalog.catalog import CATALOG_KIND, CATALOG_TABLES
-from kafkalog_core.spark.catalog.driver import BATCHES_FOLDER
+from kafkalog_core.rows.chunk import RowChunk, bytes_member
+from kafkalog_core.rows.kinds import new_table
+from kafkalog_core.rows.tables import FINDING, RECORD, Column, Table
+from kafkalog_core.spark.catalog.catalog import CATALOG_KIND
 from kafkalog_core.spark.commit.commit import roll_forward
 from kafkalog_core.spark.commit.manifest import INNER, live_files, lost_files
 from kafkalog_core.spark.export.export import EXPORT_KIND
 from kafkalog_core.spark.export.task import COLUMNS
-from kafkalog_core.spark.session.arrow import BATCHES, SPARK_TABLES, struct_type
 from kafkalog_core.spark.session.errors import local_paths
+from kafkalog_core.spark.session.schema import CATALOG_TABLES, SPARK_TABLES, struct_type
 from kafkalog_core.spark.source.options import OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql.types import DataType
 
+    from kafkalog_core.rows.chunk import BytesMode
+    from kafkalog_core.rows.kinds import Kind
     from kafkalog_core.rows.tables import Table
 
 __all__ = [
-    "READ_TABLES",
     "VIEWS",
     "Sources",
     "check_options",
+    "chunks",
+    "plain",
     "query",
     "read_catalog",
     "read_export",
     "read_export_findings",
     "register_views",
+    "table_of",
 ]
-
-
-READ_TABLES: Final[Mapping[str, Table]] = {**CATALOG_TABLES, BATCHES_FOLDER: BATCHES}
-"""The tables of a catalogue by their names."""
 
 
 def read_catalog(spark: SparkSession, path: str) -> dict[str, DataFrame]:
@@ -54,7 +59,7 @@ def read_catalog(spark: SparkSession, path: str) -> dict[str, DataFrame]:
     roll_forward(path, CATALOG_KIND)
     names = sorted(live_files(path))
     frames = {}
-    for folder, table in READ_TABLES.items():
+    for folder, table in CATALOG_TABLES.items():
         files = [f"{path}/{name}" for name in names if name.startswith(f"{folder}/")]
         schema = struct_type(table)
         frames[folder] = spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
@@ -128,7 +133,7 @@ def query(spark: SparkSession, text: str, sources: Sources) -> DataFrame:
     what is wrong with the query itself is told by Spark's own errors.
     """
     statement = text.strip().rstrip(";").rstrip()
-    register_views(spark, sources, names_in(statement))
+    register_views(spark, sources, views_in(statement))
     if not _LOOKS.match(_without_comments(statement)):
         _check_query(spark, statement)
     return spark.sql(statement)
@@ -147,7 +152,7 @@ def _check_query(spark: SparkSession, statement: str) -> None:
         ) from None
 
 
-def names_in(statement: str) -> list[str]:
+def views_in(statement: str) -> list[str]:
     """The views that a statement may mean; SHOW means all."""
     text = _without_comments(statement).lower()
     if text.lstrip().startswith("show"):
@@ -207,3 +212,86 @@ def _from_disks(spark: SparkSession, name: str, paths: list[str], options: Mappi
     uses = {each.lower(): option.tables for each, option in OPTIONS.items()}
     own = {each: value for each, value in options.items() if not uses[each.lower()] or name in uses[each.lower()]}
     return spark.read.format("kafkalog").option("table", name).options(**own).load(paths)
+
+
+_CHUNK_ROWS: Final = 1000
+
+
+_KINDS: Final[Mapping[str, Kind]] = {"binary": "bytes", "boolean": "bool", "double": "double", "float": "double"}
+
+
+_NO_NUMBERS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+_INTEGERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
+
+
+def table_of(frame: DataFrame) -> Table:
+    """The result's columns as a table of `row` rows; names that stand there twice get a number."""
+    names: list[str] = ["type"]
+    for each in frame.schema.names:
+        name, number = each, 2
+        while name in names:
+            name, number = f"{each}_{number}", number + 1
+        names.append(name)
+    kinds = [_kind(each.dataType) for each in frame.schema.fields]
+    return new_table("row", *(Column(name, kind, "") for name, kind in zip(names[1:], kinds, strict=True)))
+
+
+def _kind(of: DataType) -> Kind:
+    name = of.simpleString()
+    return "int64" if name in _INTEGERS else _KINDS.get(name, "string")
+
+
+def chunks(frame: DataFrame, table: Table, bytes_mode: BytesMode = "auto") -> Iterator[RowChunk]:
+    """The rows of a result, some at a time; one part of it is in memory."""
+    types = [each.dataType for each in frame.schema.fields]
+    names = table.names[1:]
+    rows = frame.toLocalIterator()
+    while True:
+        some = [_row(names, types, row, bytes_mode) for row in islice(rows, _CHUNK_ROWS)]
+        if not some:
+            return
+        yield RowChunk(table, some)
+
+
+def _row(names: tuple[str, ...], types: list[DataType], row: Row, mode: BytesMode) -> dict[str, object]:
+    return {
+        name: bytes(value) if isinstance(value, bytes | bytearray) else plain(value, kind, mode)
+        for name, kind, value in zip(names, types, row, strict=True)
+    }
+
+
+def plain(value: Any, of: DataType, mode: BytesMode) -> object:
+    """A value of Spark's as JSON has it: moments in UTC, decimals exact, structs as objects."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _NO_NUMBERS[str(value)]
+    if isinstance(value, dict | list | tuple):
+        return _nested(value, of, mode)
+    if isinstance(value, bytes | bytearray):
+        return bytes_member("value", bytes(value), mode)[1]
+    return _moment(value, of) if isinstance(value, datetime) else str(value)
+
+
+def _moment(value: datetime, of: DataType) -> str:
+    """A timestamp of Spark's comes as a local time without a zone; one that never had a zone stays as it is."""
+    if of.typeName() != "timestamp":
+        return value.isoformat()
+    return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+
+
+def _nested(value: Any, of: Any, mode: BytesMode) -> object:
+    if isinstance(value, dict):
+        return {str(plain(key, of.keyType, mode)): plain(item, of.valueType, mode) for key, item in value.items()}
+    if isinstance(value, list):
+        return [plain(item, of.elementType, mode) for item in value]
+    result: dict[str, object] = {}
+    for each, item in zip(of.fields, value, strict=True):
+        if each.dataType.typeName() == "binary":
+            name, text = bytes_member(each.name, cast("bytes | None", item and bytes(item)), mode)
+            result[name] = text
+        else:
+            result[each.name] = plain(item, each.dataType, mode)
+    return result

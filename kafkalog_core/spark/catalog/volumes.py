@@ -17,9 +17,9 @@ from kafkalog_core.findings import FINDING_TYPES, found
 from kafkalog_core.ops.verify.verdict import shape_of
 from kafkalog_core.rows import tables
 from kafkalog_core.spark.catalog.notes import NewVolume, NotesFile, SegmentNote, Volume, VolumeWriter, writing
-from kafkalog_core.spark.catalog.reading import CensusReader, Made
+from kafkalog_core.spark.catalog.reading import CatalogReader, ReadingResult
 from kafkalog_core.spark.commit.commit import Part
-from kafkalog_core.spark.session.arrow import BATCHES, spark_text
+from kafkalog_core.spark.session.schema import BATCHES, spark_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.verify.work import Depth
     from kafkalog_core.progress import Progress
     from kafkalog_core.spark.catalog.notes import SegmentKey
-    from kafkalog_core.spark.catalog.reading import Row
+    from kafkalog_core.spark.catalog.reading import SegmentRow
     from kafkalog_core.spark.commit.commit import Commit, Output
 
 __all__ = [
@@ -38,12 +38,12 @@ __all__ = [
     "MOST_SMALL",
     "NOTES_FOLDER",
     "SMALL_BYTES",
-    "Census",
-    "Shelf",
-    "Source",
+    "CatalogReaders",
+    "VolumeSet",
+    "VolumeSource",
     "bins",
-    "head_of",
     "merge",
+    "rules_of",
     "volume_paths",
 ]
 
@@ -56,7 +56,7 @@ MOST_SMALL: Final = 16
 _ROWS: Final = 200_000
 
 
-class Source(NamedTuple):
+class VolumeSource(NamedTuple):
     """A volume to take segments out of: paths of its files, the segments that are wanted, and how large it is."""
 
     batches: str
@@ -65,9 +65,9 @@ class Source(NamedTuple):
     size_bytes: int
 
 
-def bins(sources: Iterable[Source]) -> Iterator[tuple[Source, ...]]:
+def bins(sources: Iterable[VolumeSource]) -> Iterator[tuple[VolumeSource, ...]]:
     """Sources that become one volume each, in order."""
-    some: list[Source] = []
+    some: list[VolumeSource] = []
     size_bytes = 0
     for source in sources:
         if some and size_bytes + source.size_bytes > BIN_BYTES:
@@ -79,7 +79,7 @@ def bins(sources: Iterable[Source]) -> Iterator[tuple[Source, ...]]:
         yield tuple(some)
 
 
-def merge(sources: tuple[Source, ...], staging: str, advance: Callable[[int], None]) -> NewVolume:
+def merge(sources: tuple[VolumeSource, ...], staging: str, advance: Callable[[int], None]) -> NewVolume:
     """One volume of the wanted segments of several.
 
     Raises StorageError where one of them cannot be read, or this one not written.
@@ -97,7 +97,7 @@ def merge(sources: tuple[Source, ...], staging: str, advance: Callable[[int], No
         return writer.finish()
 
 
-def _wanted(source: Source) -> Iterator[pa.Table]:
+def _wanted(source: VolumeSource) -> Iterator[pa.Table]:
     """Rows of batches of the wanted segments."""
     paths = pa.array([spark_text(f"{key.directory}/{key.segment}") for key in source.keys], pa.string())
     try:
@@ -109,10 +109,10 @@ def _wanted(source: Source) -> Iterator[pa.Table]:
         raise StorageError(f"batches of the catalogue cannot be read: {error}", path=source.batches) from error
 
 
-class Shelf:
+class VolumeSet:
     """Decides what becomes of volumes when all partitions are read."""
 
-    def __init__(self, census: Census, output: Output, workers: Workers | None) -> None:
+    def __init__(self, census: CatalogReaders, output: Output, workers: Workers | None) -> None:
         self._census = census
         self._output = output
         self._workers = workers
@@ -128,12 +128,12 @@ class Shelf:
 
     def tidy(self, progress: Progress) -> None:
         """Make anew what has lost segments, and one of many small ones."""
-        wanted: list[Source] = []
-        small: dict[Source, str | NewVolume] = {}
+        wanted: list[VolumeSource] = []
+        small: dict[VolumeSource, str | NewVolume] = {}
         for name, known in self._known.items():
             keys = tuple(self._census.kept.get(name, ()))
             paths = volume_paths(self._output.path, name)
-            source = Source(paths.batches, paths.notes, keys, known["bytes"])
+            source = VolumeSource(paths.batches, paths.notes, keys, known["bytes"])
             if keys and len(keys) < known["segments"]:
                 wanted.append(source)
             elif keys:
@@ -184,12 +184,12 @@ class Shelf:
                 places[key.directory][name] = None
         return {directory: [*names] for directory, names in places.items()}
 
-    def _staged(self, volume: NewVolume) -> Source:
+    def _staged(self, volume: NewVolume) -> VolumeSource:
         staging = self._census.staging
         size_bytes = volume.batches_bytes + volume.notes_bytes
-        return Source(f"{staging}/{volume.batches}", f"{staging}/{volume.notes}", volume.keys, size_bytes)
+        return VolumeSource(f"{staging}/{volume.batches}", f"{staging}/{volume.notes}", volume.keys, size_bytes)
 
-    def _merged(self, wanted: list[Source], progress: Progress) -> list[NewVolume]:
+    def _merged(self, wanted: list[VolumeSource], progress: Progress) -> list[NewVolume]:
         staging = self._census.staging
         if self._workers is None:
             return [merge(some, staging, progress.advance) for some in bins(wanted)]
@@ -201,7 +201,7 @@ NOTES_FOLDER: Final = "_notes"
 _VERSION: Final = 1
 
 
-def head_of(depth: Depth) -> dict[str, object]:
+def rules_of(depth: Depth) -> dict[str, object]:
     """What notes depend on that is not of a file: where this differs, everything is read again."""
     rules = f"{shape_of(SegmentNote)}{FINDING_TYPES}{BATCHES}{tables.SEGMENT}"
     return {
@@ -218,7 +218,7 @@ def volume_paths(output: str, name: str) -> Volume:
 
 
 @dataclass(slots=True)
-class PartitionMade:
+class PartitionCounts:
     """What all readings of one partition have made."""
 
     rows: int = 0
@@ -229,7 +229,7 @@ class PartitionMade:
 
 
 @dataclass(slots=True)
-class Census:
+class CatalogReaders:
     """See `ops.verify.readers.Readers`.
 
     Args:
@@ -247,20 +247,20 @@ class Census:
     state: dict[str, Any]
     progress: Progress
     missing: frozenset[str] = frozenset()
-    rows: list[Row] = field(default_factory=list)
+    rows: list[SegmentRow] = field(default_factory=list)
     fresh: list[NewVolume] = field(default_factory=list)
     kept: dict[str, list[SegmentKey]] = field(default_factory=lambda: defaultdict(list))
-    made: dict[str, PartitionMade] = field(default_factory=lambda: defaultdict(PartitionMade))
+    made: dict[str, PartitionCounts] = field(default_factory=lambda: defaultdict(PartitionCounts))
 
-    def reader_of(self, path: str) -> CensusReader:
+    def reader_of(self, path: str) -> CatalogReader:
         """Who reads a partition."""
         known = self.state.get("partitions", {}).get(os.fsencode(path).hex(), {})
         volumes = [volume_paths(self.output, name) for name in known.get("volumes", ()) if self._is_whole(name)]
-        return CensusReader(path=path, volumes=tuple(volumes), staging=self.staging, depth=self.depth)
+        return CatalogReader(path=path, volumes=tuple(volumes), staging=self.staging, depth=self.depth)
 
     def received(self, path: str, made: object) -> None:
         """What a reading has made."""
-        if not isinstance(made, Made):
+        if not isinstance(made, ReadingResult):
             return
         self.rows += made.rows
         if made.volume is not None:

@@ -1,0 +1,130 @@
+"""The columns of Spark's tables, from the one declaration of every row in `kafkalog_core.rows.tables`.
+
+The column `type` is left out, because a table holds rows of one type. Every column may be null. Times are integers of
+milliseconds as in all other outputs (`timestamp_millis(timestamp_ms)` in SQL), because -1 is a timestamp that Kafka
+stores. This module imports pyspark only for `struct_type`, and never pyarrow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import SelectionError
+from kafkalog_core.rows.tables import BATCH, FINDING, PARTITION, RECORD, SEGMENT, with_path
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql.types import DataType, StructType
+
+    from kafkalog_core.rows.tables import Column, Kind, Table
+
+__all__ = [
+    "BATCHES",
+    "CATALOG_TABLES",
+    "FINDINGS",
+    "RECORDS",
+    "SEGMENTS",
+    "SPARK_TABLES",
+    "columns_of",
+    "ddl",
+    "spark_text",
+    "struct_type",
+]
+
+
+RECORDS: Final = with_path(RECORD)
+BATCHES: Final = with_path(BATCH)
+SEGMENTS: Final = with_path(SEGMENT)
+FINDINGS: Final = FINDING
+
+
+SPARK_TABLES: Final[dict[str, Table]] = {
+    "records": RECORDS,
+    "batches": BATCHES,
+    "segments": SEGMENTS,
+    "findings": FINDINGS,
+}
+"""The tables of the data source, by the value of its option `table`."""
+
+CATALOG_TABLES: Final[dict[str, Table]] = {
+    "segments": SEGMENTS,
+    "findings": FINDINGS,
+    "partitions": PARTITION,
+    "batches": BATCHES,
+}
+"""The tables of a catalog, by the names of their directories."""
+
+
+_DDL: Final[dict[Kind, str]] = {
+    "string": "string",
+    "int8": "tinyint",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "uint32": "bigint",  # Spark has no unsigned integers
+    "double": "double",
+    "bool": "boolean",
+    "bytes": "binary",
+    "headers": "array<struct<key:string,value:binary>>",
+    "map": "map<string,bigint>",
+}
+
+
+def columns_of(table: Table, names: Sequence[str] | None = None) -> tuple[Column, ...]:
+    """The columns of a table that are asked for, in the order asked for; all without any names.
+
+    Raises SelectionError for a name that it does not have, and for one that is asked for twice.
+    """
+    columns = {column.name: column for column in table.columns if column.name != "type"}
+    if names is None:
+        return tuple(columns.values())
+    for name in names:
+        if name not in columns:
+            raise SelectionError(f"rows of {table.name} have no column {name!r}; they have {', '.join(columns)}")
+    if len(set(names)) < len(names):
+        raise SelectionError(f"a column of {table.name} is asked for twice: {', '.join(names)}")
+    return tuple(columns[name] for name in names)
+
+
+def ddl(table: Table, names: Sequence[str] | None = None) -> str:
+    """The schema as Spark spells it: what `spark.read.schema(...)` takes."""
+    return ", ".join(f"`{column.name}` {_DDL[column.kind]}" for column in columns_of(table, names))
+
+
+def struct_type(table: Table, names: Sequence[str] | None = None) -> StructType:
+    """The schema as PySpark has it, each column with its meaning as comment."""
+    from pyspark.sql.types import StructField, StructType  # noqa: PLC0415 - heavy, and of no use to most tasks
+
+    return StructType(
+        [
+            StructField(column.name, _spark_type(column.kind), nullable=True, metadata={"comment": column.doc})
+            for column in columns_of(table, names)
+        ]
+    )
+
+
+def _spark_type(kind: Kind) -> DataType:
+    from pyspark.sql import types  # noqa: PLC0415 - heavy
+
+    header = types.StructType(
+        [types.StructField("key", types.StringType()), types.StructField("value", types.BinaryType())]
+    )
+    return {
+        "string": types.StringType(),
+        "int8": types.ByteType(),
+        "int16": types.ShortType(),
+        "int32": types.IntegerType(),
+        "int64": types.LongType(),
+        "uint32": types.LongType(),
+        "double": types.DoubleType(),
+        "bool": types.BooleanType(),
+        "bytes": types.BinaryType(),
+        "headers": types.ArrayType(header),
+        "map": types.MapType(types.StringType(), types.LongType()),
+    }[kind]
+
+
+def spark_text(text: str) -> str:
+    r"""A text as Spark can hold it: names of files that are no UTF-8 have `\udcxx` for such bytes, as in JSON lines."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
