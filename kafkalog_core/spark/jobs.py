@@ -1,7 +1,7 @@
-"""`verify` on Spark: the same engine, findings and order; executors read what is not little.
+"""The jobs `verify`, `retain`, `replicas` and `compact` on Spark: the commands' own engines, with executors as workers.
 
-A task has a few small partitions, a large one, or some segments of a giant one. The driver compares what only all of
-them together can tell: it lists the directories and reads the small files, so it sees the disks too.
+A task of `verify` has a few small partitions, one large partition, or some segments of a very large one. The driver
+lists the directories, reads the small files and compares partitions and disks, so it must see all disks too.
 """
 
 from __future__ import annotations
@@ -57,53 +57,53 @@ __all__ = [
 def verify(
     workers: Workers, request: VerifyRequest, progress: Progress = NO_PROGRESS
 ) -> Generator[PartitionVerdict | PlaceVerdict, None, None]:
-    """Verdicts of all targets, as `ops.verify.engine.verify` has them; `request.jobs` counts for nothing here.
+    """Yield the verdicts of all targets, as `ops.verify.engine.verify` does; `request.jobs` is ignored.
 
-    Raises StorageError where a target cannot be opened, WorkerLostError where a task failed for good.
+    Raises StorageError if a target cannot be opened, WorkerLostError if a task failed in every attempt.
     """
     return engine.verify(request, progress, workers=workers)
 
 
 def finding_rows(verdicts: Iterable[PartitionVerdict | PlaceVerdict]) -> Iterator[dict[str, object]]:
-    """The `finding` rows of verdicts."""
+    """Yield the `finding` rows of verdicts."""
     for verdict in verdicts:
         for finding in verdict.findings:
             yield finding.row()
 
 
 _PARTITIONS_A_PIECE: Final = 32
-"""A few reads at the ends of its files are all that a partition takes."""
+"""Partitions of one task: each costs only a few reads at the ends of its files."""
 
 
 def retain(
     workers: Workers, requests: Iterable[RetainRequest], progress: Progress = NO_PROGRESS
 ) -> Iterator[tuple[RetentionForecaster, Iterator[Retained | Finding]]]:
-    """Log directory by log directory, and in each what is said of its partitions.
+    """Yield each log directory with the forecasts of its partitions.
 
     Args:
-        workers: who view_tasks at the partitions of all of them.
-        requests: one for each log directory, from `ops.plans.sites.target_dirs`; their `jobs` count for nothing here.
-        progress: asked for leave to go on after each log directory.
+        workers: read the partitions of all log directories.
+        requests: one for each log directory, from `target_dirs`; their `jobs` are ignored.
+        progress: called after each log directory, so that it can stop the job.
 
-    Raises as `ops.retain.retain` does, where the log directory that is meant would come.
+    Raises what `ops.retain.retain` raises, in place of the log directory that it is about.
     """
-    asking = _Asking(requests)
-    seen = workers.map(look_at, ((piece,) for piece in asking.pieces()))
+    views = _ViewRequests(requests)
+    seen = workers.map(read_views, ((piece,) for piece in views.pieces()))
     results = (each for some in seen for each in some)
-    while (asked := asking.next(results)) is not None:
+    while (one := views.next(results)) is not None:
         progress.advance(0)
-        yield asked.forecaster, retained_of(asked.request, asked.forecaster, asked.forecaster.forecasts_of(asked.seen))
-    if asking.error is not None:
-        raise asking.error
+        yield one.forecaster, retained_of(one.request, one.forecaster, one.forecaster.forecasts_of(one.seen))
+    if views.error is not None:
+        raise views.error
 
 
 def retain_rows(
     workers: Workers, requests: Iterable[RetainRequest], progress: Progress = NO_PROGRESS
 ) -> Iterator[RowChunk]:
-    """The rows of `kafkalog retain`, and at their end what all scenarios come to. Raises as `retain` does."""
+    """Yield the rows of `kafkalog retain`, then the totals of all scenarios. Raises what `retain` raises."""
     outcomes: list[ScenarioResult] = []
-    for _, said in retain(workers, requests, progress):
-        for each in said:
+    for _, forecasts in retain(workers, requests, progress):
+        for each in forecasts:
             yield from retained_rows(each)
             if isinstance(each, Retained):
                 outcomes += each.outcomes
@@ -111,8 +111,8 @@ def retain_rows(
         yield what_if_rows(totals(outcomes))
 
 
-def look_at(view_tasks: tuple[ViewTask, ...], advance: Callable[[int], None]) -> list[PartitionView | Finding]:
-    """The work of an executor: read_view at some partitions of one log directory."""
+def read_views(view_tasks: tuple[ViewTask, ...], advance: Callable[[int], None]) -> list[PartitionView | Finding]:
+    """Return what retention needs to know of some partitions of one log directory: the work of an executor."""
     seen = []
     for each in view_tasks:
         seen.append(read_view(each))
@@ -120,16 +120,16 @@ def look_at(view_tasks: tuple[ViewTask, ...], advance: Callable[[int], None]) ->
     return seen
 
 
-class _Asked(NamedTuple):
+class _LogDirViews(NamedTuple):
     request: RetainRequest
     forecaster: RetentionForecaster
     seen: list[PartitionView | Finding]
 
 
-class _Asking:
-    """What is asked of workers, and what of it waits for its results.
+class _ViewRequests:
+    """The log directories whose partitions are being read, in order.
 
-    `error` is what ended the asking: it is for when all that was asked before it has been told.
+    `error` is the error that ended the requests: it is raised after the results of all earlier log directories.
     """
 
     def __init__(self, requests: Iterable[RetainRequest]) -> None:
@@ -139,7 +139,7 @@ class _Asking:
         self.error: KafkalogError | None = None
 
     def pieces(self) -> Iterator[tuple[ViewTask, ...]]:
-        """Partitions that are looked at in one go."""
+        """Yield the partitions of each task."""
         try:
             for request in self._requests:
                 forecaster = RetentionForecaster(request.target, request.wanted)
@@ -150,31 +150,31 @@ class _Asking:
         except KafkalogError as error:
             self.error = error
 
-    def next(self, results: Iterator[PartitionView | Finding]) -> _Asked | None:
-        """The next log directory with what came of its partitions; null: there is no more."""
+    def next(self, results: Iterator[PartitionView | Finding]) -> _LogDirViews | None:
+        """Return the next log directory with the results of its partitions; None: there are no more."""
         if not self._waiting:
-            self._ahead += islice(results, 1)  # which asks for more
+            self._ahead += islice(results, 1)  # this makes the workers take further pieces
         if not self._waiting:
             return None
         request, forecaster, count = self._waiting.popleft()
         seen = self._ahead[:count]
         del self._ahead[:count]
-        return _Asked(request, forecaster, [*seen, *islice(results, count - len(seen))])
+        return _LogDirViews(request, forecaster, [*seen, *islice(results, count - len(seen))])
 
 
 def replicas(
     workers: Workers, work: ReplicaWork, report: Report, progress: Progress = NO_PROGRESS
 ) -> Generator[Comparison | Finding, None, None]:
-    """The same as `kafkalog_core.ops.replicas.compare.replicas`, done by `workers`."""
+    """Yield what `kafkalog_core.ops.replicas.compare.replicas` yields; `workers` read the copies."""
     return compared(work, report, progress, workers)
 
 
 DEFAULT_GIANT_BYTES: Final = 4 * 1024 * 1024 * 1024
-"""Of a log with less than this, reading is over by the time the maps of its parts have gone through the shuffle."""
+"""The size from which a log is a giant: a smaller log is read before the shuffle has moved the maps of its parts."""
 
 _Result = TypeVar("_Result")
 _Piece = tuple[Any, ...]
-_Key = tuple[int, int, int]  # which giant, which part of it, which piece of its map
+_Key = tuple[int, int, int]  # number of the giant, of its part, of the piece of that part's map
 
 
 def compact(
@@ -185,16 +185,16 @@ def compact(
     *,
     giant_bytes: int = DEFAULT_GIANT_BYTES,
 ) -> Generator[CompactForecast, None, None]:
-    """The forecast of each partition, as `ops.compact.compact` has it; `request.jobs` counts for nothing here.
+    """Yield the forecast of each partition, as `ops.compact.compact` does; `request.jobs` is ignored.
 
     Args:
-        workers: who reads: `SparkWorkers`, or others, for which no partition is a giant.
+        workers: read the logs: `SparkWorkers`, or others, for which no partition is a giant.
         request: what to simulate.
-        report: counts what was read and every row.
-        progress: told how much there is to be read.
-        giant_bytes: the least log of a giant; it also must be more than a worker's share of all.
+        report: counts the bytes read and every row.
+        progress: receives the bytes of log to read and read.
+        giant_bytes: minimum size of a giant's log, which must also be more than one core's share of all logs.
 
-    Raises as `ops.compact.compact` does, and WorkerLostError.
+    Raises what `ops.compact.compact` raises, and WorkerLostError.
     """
     return simulate_all(request, report, progress, workers=_sharing(workers, giant_bytes, forced=True))
 
@@ -208,16 +208,16 @@ def compact_to(
     *,
     giant_bytes: int = DEFAULT_GIANT_BYTES,
 ) -> Generator[CompactForecast, None, None]:
-    """Write what logs are after their cleans into a new log directory, which is there whole or not at all.
+    """Write the cleaned logs into a new log directory, which appears as a whole or not at all.
 
-    Executors write each partition into a place of its own beside the directory, so they and the driver must see it
-    under the same name. What those leave that died is taken away. Raises as `ops.cleaning.to_dir.compact_to` does, and
-    WorkerLostError.
+    Executors write each partition into a directory of its own next to the new one, so they and the driver must see that
+    place under the same name. What failed attempts leave is deleted. Raises what `ops.compact.to_dir.compact_to`
+    raises, and WorkerLostError.
 
     Args:
         workers: see `compact`.
         request: what to clean.
-        to: the directory.
+        to: path of the new log directory.
         report: see `compact`.
         progress: see `compact`.
         giant_bytes: see `compact`.
@@ -231,9 +231,10 @@ def _sharing(workers: Workers, giant_bytes: int, *, forced: bool) -> Workers:
 
 
 class _GiantWorkers:
-    """Workers of whom several share a piece that begins with the `CompactTask` of a giant.
+    """Workers that share the pieces of giants: pieces that begin with the `CompactTask` of a very large log.
 
-    There `work_of` is called as `work_of(*piece, advance, known)`, where `known` is the giant's map.
+    Several tasks build the offset map of a giant. Then `work_of(*piece, advance, known)` is called, where `known` is
+    that map.
     """
 
     scratch: None = None
@@ -259,7 +260,7 @@ class _GiantWorkers:
         return self._map_shared(work_of, known, giants)
 
     def _giants(self, tasks: Mapping[int, CompactTask]) -> dict[int, tuple[MapPart, ...]]:
-        """Places of giants, and the parts that their maps are made of."""
+        """Return the parts from which the map of each giant is built, by the number of the giant's piece."""
         share = sum(task.expected_bytes for task in tasks.values()) / self.jobs
         large = [
             number
@@ -273,7 +274,7 @@ class _GiantWorkers:
     def _map_shared(
         self, work_of: Callable[..., _Result], pieces: Sequence[_Piece], giants: dict[int, tuple[MapPart, ...]]
     ) -> Iterator[_Result]:
-        """One job: the parts of the maps, then giants and all others side by side."""
+        """Run one Spark job: first the maps of the giants' parts, then the giants next to all other pieces."""
         context = self._workers.spark.sparkContext
         places = list(giants)
         others = [number for number in range(len(pieces)) if number not in giants]
@@ -308,14 +309,14 @@ def decide_with(
     packed: Iterable[PartHead | bytes],
     advance: Callable[[int], None],
 ) -> _Result:
-    """Put the maps of a giant's parts together, and do its piece of work with that; without one where they are none."""
+    """Merge the maps of a giant's parts and do its piece of work with the merged map; None: there is no map."""
     task: CompactTask = piece[0]
     return work_of(*piece, advance, merged_map(task.config(), packed))
 
 
 @dataclass(frozen=True, slots=True)
 class _Pack:
-    """Makes the map of a part."""
+    """Builds the offset map of a part."""
 
     task: Callable[..., Any]
 
@@ -330,7 +331,7 @@ class _Pack:
 
 @dataclass(frozen=True, slots=True)
 class _Decide:
-    """Does the work on a giant; a list with its result, which may be a `Raised`."""
+    """Does the work on a giant and yields a list with its result, which may be a `Raised`."""
 
     task: Callable[..., Any]
     work_of: Callable[..., Any]
@@ -342,7 +343,7 @@ class _Decide:
 
 @dataclass(frozen=True, slots=True)
 class _Plain:
-    """Does the work on any other partition; a list with its result, which may be a `Raised`."""
+    """Does the work on any other partition and returns a list with its result, which may be a `Raised`."""
 
     task: Callable[..., Any]
 

@@ -1,4 +1,4 @@
-"""The pipeline for notebooks and scripts: one object for the disks that are meant, and a method for everything.
+"""The data pipeline for notebooks and scripts: one object for a set of disks, with a method for each job.
 
     from kafkalog_core.spark import Disks, open_session
 
@@ -8,7 +8,7 @@
     disks.verify().frame("finding").where("severity = 'error'").show()
     disks.sql("SELECT code, count(*) FROM findings GROUP BY code").show()
 
-The jobs are those of `kafkalog spark`, with its rows. Nothing on the disks is ever changed.
+The jobs are those of `kafkalog spark`, and their rows are the same. No job changes a disk.
 """
 
 from __future__ import annotations
@@ -45,39 +45,39 @@ __all__ = ["Disks", "Result", "ResultRow", "open_catalog", "open_export", "open_
 
 
 def open_session(settings: SessionSettings = DEFAULTS) -> SparkSession:
-    """A Spark session that keeps quiet: the one that there is, or a new one on this machine's cores.
+    """Return the Spark session of this process, or a new one that prints nothing, by default on this machine's cores.
 
-    Raises SparkError where pyspark, pyarrow or Java is missing.
+    Raises SparkError if pyspark, pyarrow or Java is missing.
     """
     return _open_session(settings)
 
 
 def open_catalog(spark: SparkSession, path: str) -> dict[str, DataFrame]:
-    """The tables of a catalogue by name: segments, batches, findings and partitions. Raises StorageError."""
+    """Return the tables of a catalog by name: segments, batches, findings and partitions. Raises StorageError."""
     from kafkalog_core.spark.source.sql import read_catalog  # noqa: PLC0415 - imports pyspark
 
     return read_catalog(spark, path)
 
 
 def open_export(spark: SparkSession, path: str) -> DataFrame:
-    """The records of an export, each once, whatever died while it was written. Raises StorageError."""
+    """Return the records of an export: each exactly once, whatever failed while it was written. Raises StorageError."""
     from kafkalog_core.spark.source.sql import read_export  # noqa: PLC0415 - imports pyspark
 
     return read_export(spark, path)
 
 
 class Disks:
-    """Log directories, partition directories or files of any number of brokers, and a choice of their partitions.
+    """Log directories, partition directories or files of any number of brokers, limited to some of their partitions.
 
-    Paths are looked at anew by each method. Every machine of a cluster must see them under the same names.
+    Each method resolves the paths again. Every machine of a cluster must see them under the same names.
 
     Args:
         spark: the session.
-        paths: what is meant; patterns with * ? [] too.
-        topics: names or patterns of topics, comma separated or several of them; none: all.
-        exclude: names or patterns of topics to leave out.
-        partitions: numbers of partitions; none: all.
-        progress: told how far a job is.
+        paths: paths, or glob patterns with * ? [].
+        topics: names or glob patterns of topics, comma-separated or as several texts; empty: all topics.
+        exclude: names or glob patterns of topics to leave out.
+        partitions: numbers of partitions; empty: all.
+        progress: receives the bytes of log that a job will read and has read.
     """
 
     def __init__(
@@ -96,32 +96,35 @@ class Disks:
 
     # --- tables -------------------------------------------------------------------------------------------------------
     def records(self, *columns: str, **options: object) -> DataFrame:
-        """All records, or those that `options` leave; the columns that are named, or all: reading fewer is faster.
+        """Return the records as a DataFrame with these columns, or all columns; fewer columns are read faster.
 
         The options are those of the data source: minOffset, maxOffset, since, until, committed, resync, splitBytes, ...
-        A view is of the moment at which it was made.
+        A view shows the disks at the time when it was made.
         """
         return self._read("records", columns, options)
 
     def batches(self, *columns: str, **options: object) -> DataFrame:
-        """All batches by their headers, checksums compared. See `records`."""
+        """Return the batches, from their headers, with checksums compared. See `records`."""
         return self._read("batches", columns, options)
 
     def segments(self, *columns: str, **options: object) -> DataFrame:
-        """All segments with what was read in them. See `records`."""
+        """Return the segments, each with the counts of what it holds. See `records`."""
         return self._read("segments", columns, options)
 
     def findings(self, *columns: str, **options: object) -> DataFrame:
-        """What `kafkalog verify` finds. Options: level, which is headers, checksums or records; now; maxBatchBytes."""
+        """Return the findings of `kafkalog verify`. Options: level (headers, checksums or records), now, maxBatchBytes.
+
+        See `records`.
+        """
         return self._read("findings", columns, options)
 
     def sql(self, text: str, *, catalog: str | None = None, export: str | None = None) -> DataFrame:
-        """The result of a query over records, batches, segments and findings.
+        """Return the result of an SQL query over records, batches, segments and findings.
 
         Args:
-            text: the query; it may not change anything.
-            catalog: a catalogue, whose batches, segments, findings and partitions stand in place of the disks'.
-            export: an export, whose records stand in place of the disks'.
+            text: the query; statements that change something are refused.
+            catalog: directory of a catalog to take batches, segments, findings and partitions from; None: the disks.
+            export: directory of an export to take records from; None: the disks.
         """
         from kafkalog_core.spark.source.sql import Sources, query  # noqa: PLC0415 - needs Spark
 
@@ -130,11 +133,11 @@ class Disks:
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
     def verify(self, level: Level = "records", *, now_ms: int | None = None) -> Result:
-        """Everything that is wrong: `finding` and `partition` rows.
+        """Check the disks: `finding` and `partition` rows.
 
         Args:
-            level: headers reads batch headers alone, checksums every byte, records decodes every record too.
-            now_ms: the time of the check, behind which timestamps lie in the future; null: now.
+            level: headers reads only batch headers, checksums reads every byte, records decodes every record too.
+            now_ms: time of the check, in ms since 1970: later timestamps are in the future; None: now.
         """
         from kafkalog_core.ops.verify.engine import (  # noqa: PLC0415 - as above
             VerifyRequest,
@@ -154,10 +157,10 @@ class Disks:
         return Result(self._spark, chunks(), report)
 
     def catalog(self, output: str, level: Level = "records", *, now_ms: int | None = None) -> Result:
-        """Write segments, batches and findings as Parquet; run again, it reads what is new. See `open_catalog`.
+        """Write segments, batches and findings as Parquet; the next run reads only what is new. See `open_catalog`.
 
         Args:
-            output: a directory; new, empty, or one of an earlier run.
+            output: directory of the catalog: new, empty, or that of an earlier run.
             level: see `verify`.
             now_ms: see `verify`.
         """
@@ -172,12 +175,12 @@ class Disks:
         return Result(self._spark, rows, report)
 
     def export(self, output: str, *, now_ms: int | None = None, **asked: Any) -> Result:
-        """Write records as Parquet by topic and partition; run again, it adds what is new. See `open_export`.
+        """Write records as Parquet by topic and partition; the next run adds what is new. See `open_export`.
 
         Args:
-            output: a directory; new, empty, or one of an earlier run.
-            now_ms: the time, for the commits; null: now.
-            asked: fields of `export.ExportOptions`: where to begin, and what to do with a log that is another one now.
+            output: directory of the export: new, empty, or that of an earlier run.
+            now_ms: time of the commits, in ms since 1970; None: now.
+            asked: fields of `ExportOptions`: where to begin, and what to do with a log that was replaced.
         """
         from kafkalog_core.spark.export.export import ExportOptions, ExportRequest, export  # noqa: PLC0415 - only what is asked for
 
@@ -188,11 +191,11 @@ class Disks:
         return Result(self._spark, rows, report)
 
     def retain(self, settings: SettingsRequest | None = None, *, now_ms: int | None = None) -> Result:
-        """What retention deletes at its next check, and why not: `retention` and `retained_segment` rows.
+        """Forecast what retention deletes at its next check, and why: `retention` and `retained_segment` rows.
 
         Args:
-            settings: release and settings; null: what the disks tell, and Kafka's defaults.
-            now_ms: the moment; null: now.
+            settings: release and settings; None: what the disks show, and Kafka's defaults.
+            now_ms: time of the retention check, in ms since 1970; None: now.
         """
         from kafkalog_core.ops.retain.forecaster import RetentionOptions  # noqa: PLC0415 - as above
         from kafkalog_core.ops.retain.retain import RetainRequest  # noqa: PLC0415 - only what is asked for
@@ -209,12 +212,12 @@ class Disks:
     def compact(
         self, settings: SettingsRequest | None = None, *, now_ms: int | None = None, force: bool = False
     ) -> Result:
-        """What a broker's cleaner would make of the logs: `compaction`, `cleaning_pass` and `cleaned_segment` rows.
+        """Forecast what a broker's log cleaner does: `compaction`, `cleaning_pass` and `cleaned_segment` rows.
 
         Args:
             settings: see `retain`.
             now_ms: see `retain`.
-            force: whatever the dirty ratio is.
+            force: whether logs are cleaned whatever their dirty ratio is.
         """
         from kafkalog_core.ops.compact.task import CompactRequest  # noqa: PLC0415 - only what is asked for
         from kafkalog_core.spark.jobs import compact  # noqa: PLC0415 - as above
@@ -227,7 +230,7 @@ class Disks:
         return Result(self._spark, (chunk for each in forecasts for chunk in each.chunks()), report)
 
     def replicas(self) -> Result:
-        """Which copy of each partition to keep, and why: `replica`, `replica_copy` and `replica_range` rows."""
+        """Compare the copies of each partition: `replica` (the copy to keep), `replica_copy`, `replica_range` rows."""
         from kafkalog_core.ops.replicas.compare import (  # noqa: PLC0415 - as above
             ReplicasRequest,
             rows_of,
@@ -240,7 +243,7 @@ class Disks:
         items = replicas(self._workers(), work, report, self._progress)
         return Result(self._spark, (chunk for item in items for chunk in rows_of(item)), report)
 
-    # --- what they share ----------------------------------------------------------------------------------------------
+    # --- shared -------------------------------------------------------------------------------------------------------
     def _targets(self) -> tuple[Target, ...]:
         return tuple(resolve(self._paths, self._selection))
 
@@ -250,7 +253,7 @@ class Disks:
         return SparkWorkers(self._spark, self._progress)
 
     def _options(self) -> dict[str, str]:
-        """The selection, as options of the data source."""
+        """Return the selection as options of the data source."""
         options = {
             "topics": ",".join(self._selection.topics),
             "excludeTopics": ",".join(self._selection.excludes),
@@ -271,12 +274,12 @@ def _names(given: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def _now(now_ms: int | None) -> int:
-    """The clock is read here, as in the commands: a notebook is where a person asks."""
+    """Return the given time, or the clock's: a notebook, like a command line, is where a person asks."""
     return time.time_ns() // 1_000_000 if now_ms is None else now_ms
 
 
 def _counted(chunks: Iterable[Chunk], report: Report) -> Iterator[Chunk]:
-    """Chunks of a job that does not count by itself."""
+    """Yield the chunks of a job that does not count its rows, and count them in the report."""
     for chunk in chunks:
         report.rows += chunk.count
         if chunk.table.name == "finding":
@@ -289,9 +292,9 @@ ResultRow = dict[str, object]
 
 
 class Result:
-    """Rows of the tables in `kafkalog_core.TABLES`, the same that the command of that name writes.
+    """The rows of a job, by the tables in `kafkalog_core.TABLES`: the same rows as those of the command.
 
-    `summary` is the row that stands last there: counts by severity and code, and the `exit_status`.
+    `summary` is the command's last row: counts by severity and code, and the `exit_status`.
     """
 
     def __init__(self, spark: SparkSession, chunks: Iterable[Chunk], report: Report) -> None:
@@ -307,15 +310,15 @@ class Result:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of the tables that there are rows of."""
+        """Names of the tables that have rows."""
         return tuple(self._rows)
 
     def rows(self, table: str) -> list[ResultRow]:
-        """The rows of a table, as dicts by column; none where the job found none."""
+        """Return the rows of a table, as dicts by column name; empty: the job yielded none."""
         return self._rows.get(table, [])
 
     def frame(self, table: str) -> DataFrame:
-        """The rows of a table as a DataFrame; maps are JSON text in it. Raises KeyError for a table that is none."""
+        """Return the rows of a table as a DataFrame, with maps as JSON text. Raises KeyError for an unknown table."""
         from kafkalog_core.spark.session.arrow import rows_to_arrow  # noqa: PLC0415 - imports pyarrow
 
         flat = _flat(TABLES[table])
@@ -330,7 +333,7 @@ class Result:
 
 
 def _flat(table: Table) -> Table:
-    """The table with texts in place of maps, whose values are of many kinds."""
+    """Return the table with string columns in place of maps, whose values have different types."""
     return Table(
         table.name,
         tuple(Column(name, "string" if kind == "map" else kind, doc) for name, kind, doc in table.columns),

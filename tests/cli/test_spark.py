@@ -79,8 +79,8 @@ def test_without_spark_a_job_says_what_to_install():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--master", "nonsense"), "'nonsense' is no master of Spark: local[*], local[N], spark://HOST:7077, yarn"),
-        (("--master", "local[x]"), "'local[x]' is no master of Spark"),
+        (("--master", "nonsense"), "'nonsense' is not a Spark master; name local[*], local[N], spark://HOST:7077, "),
+        (("--master", "local[x]"), "'local[x]' is not a Spark master"),
         (("--driver-memory", "lots"), "'lots' is no size as Java spells it: 512m, 4g"),
         (("--conf", "executor.memory=1g"), "'executor.memory=1g' is no setting of Spark: spark.NAME=VALUE"),
         (("--conf", "spark.executor.memory"), "'spark.executor.memory' is no setting of Spark"),
@@ -116,7 +116,7 @@ def test_a_master_that_answers():
     with socket.create_server(("127.0.0.1", 0)) as server:
         check_master_answers(f"spark://127.0.0.1:1,127.0.0.1:{server.getsockname()[1]}")
     check_master_answers("local[2]")
-    with pytest.raises(SparkError, match="'h:x' is no HOST:PORT of a Spark master"):
+    with pytest.raises(SparkError, match="'h:x' is not HOST:PORT of a Spark master"):
         check_master_answers("spark://h:x")
 
 

@@ -60,7 +60,7 @@ def count_up(number: int, directory: Path, advance: Advance) -> int:
     return number
 
 
-def measure(work_of: Callable[..., object], piece: tuple[object, ...], advance: Advance) -> tuple[int, object]:
+def measured(work_of: Callable[..., object], piece: tuple[object, ...], advance: Advance) -> tuple[int, object]:
     """The largest resident set of this process while it did a piece, and the result."""
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins again
     result = work_of(*piece, advance)

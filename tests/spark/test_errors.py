@@ -61,54 +61,54 @@ MEMORY = """An error occurred while calling o1.collectToPython.
 @pytest.mark.parametrize(
     ("error", "kind", "sentence"),
     [
-        (AnalysisException(NO_TABLE), SparkError, "Spark says: The table or view `nope` cannot be found."),
-        (AnalysisException(NO_SYNTAX), SparkError, "Spark says: Syntax error at or near 'selec'."),
+        (AnalysisException(NO_TABLE), SparkError, "Spark reports: The table or view `nope` cannot be found."),
+        (AnalysisException(NO_SYNTAX), SparkError, "Spark reports: Syntax error at or near 'selec'."),
         (AnalysisException(OURS_IN_A_SOURCE), SparkError, "there is no option inferSchema"),
         (
             PythonException(IN_A_TASK),
             WorkerLostError,
             (
-                "the work failed on Spark, after all its attempts: OSError: [Errno 28] No space left on device: "
-                "'/out/x' (what Spark said: /l)"
+                "the work failed on Spark in every attempt: OSError: [Errno 28] No space left on device: "
+                "'/out/x' (Spark's log: /l)"
             ),
         ),
         (
             Py4JError(DIED),
             WorkerLostError,
             (
-                "the work failed on Spark, after all its attempts: Python worker exited unexpectedly (crashed) "
-                "(what Spark said: /l)"
+                "the work failed on Spark in every attempt: Python worker exited unexpectedly (crashed) "
+                "(Spark's log: /l)"
             ),
         ),
         (
             Py4JError(NO_MASTER),
             SparkError,
-            "no Spark master answers there; --master 'local[*]' needs none (what Spark said: /l)",
+            "no Spark master answers there; --master 'local[*]' needs none (Spark's log: /l)",
         ),
         (
             Py4JError(MEMORY),
             WorkerLostError,
             (
-                "Spark had not enough memory: --driver-memory 4g, or --conf spark.executor.memory=4g on a cluster, "
-                "gives it more (what Spark said: /l)"
+                "Spark ran out of memory: run the command again with --driver-memory 4g, or on a cluster with "
+                "--conf spark.executor.memory=4g (Spark's log: /l)"
             ),
         ),
         (
             Py4JNetworkError("Answer from Java side is empty"),
             WorkerLostError,
-            "Spark's Java process has ended in the middle of the work (what Spark said: /l)",
+            "Spark's Java process has ended in the middle of the work (Spark's log: /l)",
         ),
         (
             ConnectionRefusedError(111, "Connection refused"),
             WorkerLostError,
-            "Spark's Java process has ended in the middle of the work (what Spark said: /l)",
+            "Spark's Java process has ended in the middle of the work (Spark's log: /l)",
         ),
         (
             PySparkException("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."),
             SparkError,
-            "Spark's Java process did not start (what Spark said: /l)",
+            "Spark's Java process did not start (Spark's log: /l)",
         ),
-        (PySparkException("x" * 500), SparkError, f"Spark says: {'x' * 397}..."),
+        (PySparkException("x" * 500), SparkError, f"Spark reports: {'x' * 397}..."),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )

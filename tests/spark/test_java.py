@@ -51,7 +51,7 @@ def test_an_old_java_home_gives_way(tmp_path):
 
 @pytest.mark.usefixtures("no_wheel")
 def test_no_java_is_one_sentence(tmp_path):
-    hint = "Install one, or one for this Python alone: pip install 'kafkalog[spark,jre]'"
+    hint = "Install it, or install one for this Python only: pip install 'kafkalog[spark,jre]'"
     with pytest.raises(SparkError) as none:
         session.java_environment({"PATH": str(tmp_path)})
     assert str(none.value) == f"Spark needs Java 17 or newer. {hint}"
@@ -59,7 +59,7 @@ def test_no_java_is_one_sentence(tmp_path):
     with pytest.raises(SparkError) as old:
         session.java_environment({"JAVA_HOME": str(tmp_path / "none"), "PATH": str(path)})
     assert str(old.value) == (
-        f"Spark needs Java 17 or newer; JAVA_HOME is {tmp_path}/none, where no Java is, "
+        f"Spark needs Java 17 or newer; JAVA_HOME is {tmp_path}/none, which has no Java, "
         f"and {path}/java is Java 11. {hint}"
     )
     broken = make_java(tmp_path / "broken")

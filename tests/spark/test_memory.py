@@ -41,7 +41,7 @@ class Measured:
         self.peak_bytes = 0
 
     def map(self, work_of: Callable[..., Any], pieces: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-        for peak_bytes, result in self._workers.map(tasks.measure, ((work_of, piece) for piece in pieces)):
+        for peak_bytes, result in self._workers.map(tasks.measured, ((work_of, piece) for piece in pieces)):
             self.peak_bytes = max(self.peak_bytes, peak_bytes)
             yield result
 

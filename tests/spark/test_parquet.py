@@ -1,4 +1,4 @@
-"""Parquet files: any reader gets the rows back, and the way they are stored is the one that was measure."""
+"""Parquet files: any reader gets the rows back, and the way they are stored is the one that was measured."""
 
 from __future__ import annotations
 

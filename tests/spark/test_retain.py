@@ -122,4 +122,4 @@ def test_the_command(spark: SparkSession, roots: list[Path]) -> None:
         assert (shared.exit_code, shared.stdout) == (plain.exit_code, plain.stdout)
     refused = CliRunner().invoke(cli, ["spark", "retain", "hdfs://nn/kafka"])
     assert refused.exit_code == 3
-    assert "paths of hdfs: are not read" in refused.stderr
+    assert "kafkalog does not read hdfs: URLs" in refused.stderr

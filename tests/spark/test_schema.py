@@ -59,11 +59,11 @@ def test_columns_in_the_order_that_is_asked_for():
 
 @pytest.mark.parametrize("names", [["ofset"], ["offset", "type"], ["offset", "key", "offset"]])
 def test_columns_that_there_are_not(names):
-    with pytest.raises(SelectionError, match=r"no column '\w+'; they have topic, partition|twice"):
+    with pytest.raises(SelectionError, match=r"no column '\w+'; their columns are topic, partition|twice"):
         columns_of(RECORDS, names)
 
 
 def test_tables_are_known_without_pyspark_and_pyarrow():
-    code = "import sys; from kafkalog_core.spark.session.arrow import ddl, RECORDS; ddl(RECORDS); print(*sys.modules)"
+    code = "import sys; from kafkalog_core.spark.session.schema import ddl, RECORDS; ddl(RECORDS); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"pyspark", "pyarrow"} & {*loaded}

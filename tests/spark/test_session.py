@@ -135,11 +135,11 @@ def test_a_light_java_is_left_to_the_users_own_options():
 
 def test_filters_are_never_pushed_down(spark):
     confs = {"spark.sql.python.filterPushdown.enabled": "true"}
-    with pytest.raises(SparkError, match="must stay false"):
+    with pytest.raises(SparkError, match="must be false"):
         confs_of(SessionSettings(confs=confs))
     spark.conf.set(*confs.popitem())
     try:
-        with pytest.raises(SparkError, match="must stay false"):
+        with pytest.raises(SparkError, match="must be false"):
             open_session()
     finally:
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")

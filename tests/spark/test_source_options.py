@@ -59,22 +59,28 @@ def test_options_that_are_not_given() -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"partition": "0"}, "has no option 'partition'; it has table, path, paths, topics, excludeTopics"),
-        ({"partitions": "0,x"}, "option partitions has 'x', which is no partition number"),
+        ({"partition": "0"}, "has no option 'partition'; its options are table, path, paths, topics, excludeTopics"),
+        ({"partitions": "0,x"}, "option partitions has 'x', which is not a partition number"),
         ({"partitions": "3-"}, "option partitions has '3-'"),
-        ({"partitions": "5-1"}, "option partitions has '5-1': from 1 to 1000000 numbers, the lower one first"),
-        ({"partitions": "0-99999999999"}, "option partitions has '0-99999999999': from 1 to 1000000 numbers"),
-        ({"minOffset": "9", "maxOffset": "7"}, "options minOffset and maxOffset leave nothing"),
+        (
+            {"partitions": "5-1"},
+            "option partitions has '5-1'; write the lower number first, and at most 1000000 numbers",
+        ),
+        ({"partitions": "0-99999999999"}, "option partitions has '0-99999999999'; write the lower number first"),
+        ({"minOffset": "9", "maxOffset": "7"}, "options minOffset and maxOffset select nothing"),
         ({"since": "2026-02-30"}, "option since: '2026-02-30' is no time"),
         ({"since": "20260101"}, "option since: '20260101' is no clear time"),
-        ({"committed": "yes"}, "option committed is false or true or log-end or high-watermark, not 'yes'"),
+        ({"committed": "yes"}, "option committed must be false or true or log-end or high-watermark, not 'yes'"),
         ({"splitBytes": "0"}, "option splitBytes: '0' is out of range"),
-        ({"batchRows": "many"}, "option batchRows is a whole number"),
-        ({"paths": "/a,/b"}, "option paths is a JSON list of paths"),
-        ({"path": ""}, "no path: "),
-        ({"table": "segments", "committed": "true"}, "option committed is not for table segments"),
-        ({"table": "findings", "level": "deep"}, "option level is records or checksums or headers, not 'deep'"),
-        ({"level": "records"}, "option level is not for table records"),
+        ({"batchRows": "many"}, "option batchRows must be a whole number"),
+        ({"paths": "/a,/b"}, "option paths must be a JSON list of paths"),
+        ({"path": ""}, "no path is given"),
+        ({"table": "segments", "committed": "true"}, "does not apply to table segments; leave it out"),
+        ({"table": "findings", "level": "deep"}, "option level must be records or checksums or headers, not 'deep'"),
+        (
+            {"level": "records"},
+            "option level (depth of the checks: headers, checksums or records) does not apply to table records",
+        ),
     ],
 )
 def test_a_wrong_option_is_one_sentence(given: dict[str, str], sentence: str) -> None:
@@ -87,10 +93,10 @@ def test_paths_are_of_file_systems_alone(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     assert local_paths(["a/../b", "/kafka/*"]) == (f"{tmp_path}/b", "/kafka/*")
     for path, sentence in (
-        ("s3a://bucket/logs", "paths of s3a: are not read; mount it on all machines"),
-        ("hdfs://host/logs", "paths of hdfs: are not read"),
-        ("dbfs:/logs", "paths of dbfs: are not read"),
-        ("file:///kafka", "paths of file: are not read; write the path without it"),
+        ("s3a://bucket/logs", "kafkalog does not read s3a: URLs; mount the file system on all machines"),
+        ("hdfs://host/logs", "kafkalog does not read hdfs: URLs"),
+        ("dbfs:/logs", "kafkalog does not read dbfs: URLs"),
+        ("file:///kafka", "kafkalog does not read file: URLs; write the path without file:"),
     ):
         with pytest.raises(UnsupportedError, match=sentence):
             local_paths([path])
@@ -119,7 +125,7 @@ def test_rows_that_are_missing_are_an_error_unless_they_are_left_out(tmp_path: P
     lax = source_options({"path": str(log), "ignoreUnreadable": "true"})
     work = plan(strict, ("offset",), 0)
     (log / f"{0:020d}.log").unlink()
-    with pytest.raises(StorageError, match=r"went away.*\(file.vanished\); option ignoreUnreadable leaves it out"):
+    with pytest.raises(StorageError, match=r"went away.*\(file.vanished\); set ignoreUnreadable=true to leave it out"):
         [*read(work[0], strict, ("offset",))]
     assert [batch["offset"].to_pylist() for batch in read(work[0], lax, ("offset",))] == [[1]]
 

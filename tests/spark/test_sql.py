@@ -114,18 +114,18 @@ def test_other_forms(spark: SparkSession) -> None:
         (["SELECT * FROM batches", "--option", "topics", "{demo}"], 2, "NAME=VALUE"),
         (["SELECT * FROM batches", "--option", "inferSchema=true", "{demo}"], 3, "inferSchema"),
         (["SELECT * FROM batches", "--option", "splitBytes=x", "{demo}"], 3, "splitBytes"),
-        (["INSERT OVERWRITE DIRECTORY '{out}/new' USING parquet SELECT * FROM batches", "{demo}"], 3, "only queries"),
+        (["INSERT OVERWRITE DIRECTORY '{out}/new' USING parquet SELECT * FROM batches", "{demo}"], 3, "is not a query"),
         (
             ["WITH b AS (SELECT 1) INSERT OVERWRITE DIRECTORY '{out}/new' USING parquet SELECT * FROM b", "{demo}"],
             3,
-            "only queries",
+            "is not a query",
         ),
         (
             ["CREATE TABLE batches_too USING parquet LOCATION '{out}/new' AS SELECT * FROM batches", "{demo}"],
             3,
-            "only queries",
+            "is not a query",
         ),
-        (["DROP VIEW batches", "{demo}"], 3, "only queries"),
+        (["DROP VIEW batches", "{demo}"], 3, "is not a query"),
         (["", "{demo}"], 3, ""),
     ],
 )

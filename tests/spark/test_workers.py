@@ -69,7 +69,7 @@ def test_errors_of_ours_come_as_they_are_and_in_their_place(spark):
 
 def test_other_errors_are_one_sentence(spark):
     results = SparkWorkers(spark).map(tasks.fail_with_another, ((number,) for number in range(20)))
-    sentence = r"after all its attempts: OSError: \[Errno 28\] No space left on device: '/out/x' \(what Spark said: "
+    sentence = r"in every attempt: OSError: \[Errno 28\] No space left on device: '/out/x' \(Spark's log: "
     with pytest.raises(WorkerLostError, match=sentence):
         list(results)
 
@@ -78,7 +78,7 @@ def test_a_process_that_dies(spark, tmp_path):
     workers = SparkWorkers(spark)
     pieces = [(number, tmp_path) for number in range(20)]
     assert list(workers.map(tasks.die_once, pieces)) == list(range(20))
-    with pytest.raises(WorkerLostError, match=r"after all its attempts: Python worker exited unexpectedly"):
+    with pytest.raises(WorkerLostError, match=r"in every attempt: Python worker exited unexpectedly"):
         list(workers.map(tasks.die, ((number,) for number in range(20))))
 
 
@@ -104,7 +104,7 @@ def test_jobs_of_another_kind(spark):
 def test_executors_with_another_kafkalog_are_refused(spark, monkeypatch):
     workers = SparkWorkers(spark)
     monkeypatch.setattr("kafkalog_core.spark.session.workers.SOURCE_HASH", "of another release")
-    with pytest.raises(SparkError, match="has another kafkalog than this one, or one without compiled kernels"):
+    with pytest.raises(SparkError, match="has another kafkalog than this machine, or one without compiled kernels"):
         list(workers.map(tasks.double, [(1,)]))
 
 

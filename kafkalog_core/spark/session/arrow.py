@@ -1,9 +1,4 @@
-"""Columns of Spark and Arrow, made from `tables.py` and from nothing else: one declaration of every row.
-
-The column `type` is left out, as a table holds rows of one type. Every column may be null. Times stay what they are in
-all other outputs, integers of milliseconds (`timestamp_millis(timestamp_ms)` in SQL), as -1 is a time that is stored.
-Nothing here imports pyspark or pyarrow before it is asked for one of their schemas.
-"""
+"""Arrow record batches from the rows and chunks of kafkalog, with the columns of `schema`."""
 
 from __future__ import annotations
 
@@ -44,17 +39,13 @@ __all__ = [
 
 
 def arrow_schema(table: Table, names: Sequence[str] | None = None) -> pa.Schema:
-    """The schema as Arrow has it, exactly the one that Spark makes of `struct_type`."""
-    import pyarrow as pa  # noqa: PLC0415 - heavy
-
+    """Return the Arrow schema of a table: exactly the one that Spark derives from `struct_type`."""
     return pa.schema([(column.name, arrow_type(column.kind)) for column in columns_of(table, names)])
 
 
 @cache
 def arrow_type(kind: Kind) -> pa.DataType:
-    """The Arrow type of a kind of column."""
-    import pyarrow as pa  # noqa: PLC0415 - heavy
-
+    """Return the Arrow type of a kind of column."""
     header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
     return {
         "string": pa.string(),
@@ -72,7 +63,7 @@ def arrow_type(kind: Kind) -> pa.DataType:
 
 
 class Constants:
-    """Arrays of equal values. With `dictionary`, texts are numbers into a dictionary of their column."""
+    """A cache of arrays of one repeated value. With `dictionary`, strings are dictionary-encoded."""
 
     def __init__(self, *, dictionary: bool) -> None:
         self._dictionary = dictionary
@@ -80,7 +71,14 @@ class Constants:
         self._names: dict[str, pa.Array] = {}
 
     def array(self, column: Column, value: object, rows: int, names: Sequence[str] | None = None) -> pa.Array:
-        """The value in every row. `names`: what the column may hold, where that is known."""
+        """Return an array with the value in every row.
+
+        Args:
+            column: the column.
+            value: its value; None for null.
+            rows: length of the array.
+            names: every string that the column may hold; None: unknown.
+        """
         held, made = self._made.get(column.name, (None, None))
         if made is None or held != value or len(made) < rows:
             made = self._repeat(column, value, rows, names)
@@ -88,7 +86,7 @@ class Constants:
         return made[:rows]
 
     def named(self, column: Column, numbered: pa.Array, names: Sequence[str]) -> pa.Array:
-        """A column of names, or truths, by their numbers."""
+        """Return a string or boolean column from the indexes of its values in `names`."""
         if column.kind == "bool":
             return numbered.cast(pa.bool_())
         dictionary = self._dictionary_of(column, names)
@@ -120,7 +118,10 @@ class Constants:
 def rows_to_arrow(
     table: Table, rows: Iterable[Mapping[str, object]], names: Sequence[str] | None = None
 ) -> pa.RecordBatch:
-    """Rows by column name as one batch. What a row lacks is null; what is not asked for is left out."""
+    """Return rows, given as dicts by column name, as one batch.
+
+    A column that a row lacks is null there. `names`: the columns of the batch, in this order; None: all.
+    """
     held = [*rows]
     columns = columns_of(table, names)
     arrays = [arrow_column(column, [row.get(column.name) for row in held]) for column in columns]
@@ -128,7 +129,7 @@ def rows_to_arrow(
 
 
 def arrow_column(column: Column, values: Sequence[object]) -> pa.Array:
-    """Values of one column."""
+    """Return the values of one column as an Arrow array."""
     if column.kind == "string":
         values = [None if value is None else spark_text(str(value)) for value in values]
     elif column.kind == "headers":
@@ -139,7 +140,7 @@ def arrow_column(column: Column, values: Sequence[object]) -> pa.Array:
 
 
 def _header(header: object) -> dict[str, object]:
-    """A header as a Java client reads it: its key is text, with U+FFFD for what is no UTF-8."""
+    """Return a header as a Java client reads it: its key is text, with U+FFFD in place of bytes that are not UTF-8."""
     key, value = cast("tuple[bytes, bytes | None]", header)
     return {"key": key.decode("utf-8", "replace"), "value": value}
 
@@ -150,13 +151,13 @@ _NAMED: Final = frozenset({"string", "bool"})
 
 
 class Buffers:
-    """Room for so many rows of these columns.
+    """Buffers that the gather kernels fill, for at most `rows` rows of some columns.
 
     Args:
-        columns: of records or batches; none of those that all rows of a file have alike.
-        rows: the most there will be.
-        constants: what makes the arrays of names.
-        is_record: rows are records.
+        columns: of records or batches, without the columns whose value is the same in all rows of a file.
+        rows: capacity, in rows.
+        constants: makes the arrays of strings and booleans.
+        is_record: whether the rows are records; else they are batches.
     """
 
     def __init__(self, columns: Sequence[Column], rows: int, constants: Constants, *, is_record: bool) -> None:
@@ -172,12 +173,12 @@ class Buffers:
 
     @property
     def wanted(self) -> int:
-        """What of a record takes room of its own (`WANTS_*`)."""
+        """The variable-length parts of a record that are wanted: a bit set of `WANTS_*`."""
         return self._plan.wanted
 
     @property
     def replaced(self) -> tuple[int, int]:
-        """How many keys of headers are no UTF-8, and the offset of the first record with one."""
+        """The number of header keys that are not UTF-8, and the offset of the first record that has one (-1: none)."""
         if self._headers is None:
             return 0, -1
         return self._headers.told[numbers.TOLD_NOT_TEXT], self._headers.told[numbers.TOLD_OFFSET]
@@ -185,7 +186,15 @@ class Buffers:
     def gather(
         self, parts: ChunkColumns, picked: array[int], count: int, before: array[int], after: array[int]
     ) -> None:
-        """Append picked rows; `before` and `after` say how much there was and will be (`DONE_*`)."""
+        """Append the picked rows of a chunk.
+
+        Args:
+            parts: the columns of the chunk.
+            picked: numbers of the rows; the first `count` of them count.
+            count: number of rows.
+            before: rows and bytes gathered before this call (`DONE_*`).
+            after: rows and bytes gathered after it (`DONE_*`).
+        """
         memory, batches, records = parts[:3]
         at = before[numbers.DONE_ROWS]
         if self._plan.slots:
@@ -202,7 +211,7 @@ class Buffers:
             kernels.gather_headers(memory, batches, records, picked, count, self._headers, at)
 
     def take(self, columns: Sequence[Column], rows: int) -> list[pa.Array]:
-        """The rows, column by column; there are none afterwards."""
+        """Return the gathered rows as one array a column, and forget them."""
         is_full = 2 * rows >= self._rows
         arrays = [self._array(column, rows, is_full=is_full) for column in columns]
         self._cells.clear(renewed=is_full)
@@ -256,19 +265,25 @@ def _headers_array(headers: Headers, column: Column, rows: int) -> pa.Array:
 
 
 def _binary(starts: Room, bits: Room | None, texts: Room, rows: int, nulls: int) -> list[pa.Buffer | None]:
-    """Validity, starts and bytes of a column of bytes."""
+    """Return the three Arrow buffers of a binary column: validity bits, starts, bytes."""
     size = starts.cells[rows]
     valid = _give(bits, -(-rows // 8)) if bits is not None and nulls else None
     return [valid, _give(starts, 4 * (rows + 1)), _give(texts, size)]
 
 
 def _allocate(size: int) -> pa.Buffer:
-    """From the system's allocator, which gives the pages of the last batch again; Arrow's own gives fresh ones."""
+    """Return a buffer from the system's allocator.
+
+    It hands out the pages of the last batch again; Arrow's own pool returns fresh pages, which the kernel must zero.
+    """
     return pa.allocate_buffer(size, memory_pool=pa.system_memory_pool())
 
 
 def _give(room: Room, size: int) -> pa.Buffer:
-    """The first bytes of a room: its own buffer where that is well filled, which is replaced then; else a copy."""
+    """Return the first bytes of a room as a buffer.
+
+    If the room is at least half full, return its own buffer and give it a new one; else copy the bytes.
+    """
     if 2 * size < len(room.view):
         return pa.py_buffer(bytes(room.view[:size]))
     owner = room.owner
@@ -283,7 +298,7 @@ _ORIGIN: Final = frozenset({"topic", "partition", "segment", "path", "resynced"}
 
 
 class ReplacedKeys(NamedTuple):
-    """Keys of headers of one file that are no UTF-8: Arrow has them as a Java client does, with U+FFFD."""
+    """Header keys of one file that are not UTF-8: as in a Java client, U+FFFD replaces those bytes."""
 
     place: Place
     keys: int
@@ -291,14 +306,14 @@ class ReplacedKeys(NamedTuple):
 
 
 class ArrowRows:
-    """Gathers rows of chunks into Arrow batches; each holds rows of one file.
+    """Gathers rows of chunks into Arrow batches; each batch holds rows of one file.
 
     Args:
-        table: of records or of batches, with or without their path.
-        names: the columns that are wanted, in this order; None: all.
-        batch_rows: the most rows of a batch.
-        batch_bytes: the most bytes of keys, values and headers in a batch, unless one row alone has more.
-        dictionary: names and places as dictionaries, for Parquet files; a data source must not have them.
+        table: of records or of batches, with or without the column `path`.
+        names: the wanted columns, in this order; None: all.
+        batch_rows: maximum number of rows in a batch.
+        batch_bytes: maximum bytes of keys, values and headers in a batch, unless one row alone has more.
+        dictionary: whether strings are dictionary-encoded, for Parquet files; Spark's data sources do not accept that.
     """
 
     def __init__(
@@ -324,11 +339,11 @@ class ArrowRows:
 
     @property
     def replaced_header_keys(self) -> int:
-        """How many header keys were no UTF-8, in the batches that have come out."""
+        """The number of header keys that are not UTF-8, in the batches that were yielded."""
         return sum(one.keys for one in self.replaced)
 
     def add(self, chunk: RecordChunk | BatchChunk) -> Iterator[pa.RecordBatch]:
-        """Take the rows of a chunk, which may be reused afterwards; batches that are full come out."""
+        """Take the rows of a chunk and yield the batches that are full. The chunk may be reused afterwards."""
         parts = chunk.columns()
         origin = (parts.place, parts.resynced)
         if origin != self._origin:
@@ -355,7 +370,7 @@ class ArrowRows:
             yield from self.flush()
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """What is left, as a batch."""
+        """Yield the remaining rows as a batch."""
         rows = self._done[numbers.DONE_ROWS]
         if not rows or self._origin is None or self._buffers is None:
             return
@@ -380,7 +395,7 @@ class ArrowRows:
 
 
 def header_key_finding(rows: ArrowRows) -> Finding | None:
-    """What there is to tell of header keys that are no UTF-8; it names the first file that has some."""
+    """Return the finding about header keys that are not UTF-8, which names the first such file; None: there is none."""
     if not rows.replaced:
         return None
     place, _, offset = rows.replaced[0]

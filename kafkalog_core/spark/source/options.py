@@ -1,4 +1,4 @@
-"""The options of the data source with their meanings: from strings of Spark to what a dump or a check is asked for."""
+"""The options of the data source: names, meanings, and how Spark's strings become the values of a dump or a check."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _LOGS: Final = (*_DATA, "segments")
 _ALL: Final = (*_LOGS, "findings")
 _STREAM: Final = ("stream",)
 _MANY: Final = 1_000_000
-"""Partition numbers in one range: more than any topic has."""
+"""Maximum size of a range of partition numbers: more than any topic has."""
 
 
 class Option(NamedTuple):
-    """What an option means, and the tables it is for; `stream`: of records, as they come."""
+    """The meaning of an option, and the tables that accept it; `stream` stands for a stream of records."""
 
     meaning: str
     tables: tuple[str, ...]
@@ -40,38 +40,30 @@ class Option(NamedTuple):
 
 OPTIONS: Final[dict[str, Option]] = {
     "table": Option("records (the default), batches, segments or findings", (*_ALL, *_STREAM)),
-    "path": Option("a log file, a partition or log directory, or a pattern of them: what load(...) is given", ()),
-    "paths": Option("several of them, as a JSON list: what load([...]) is given", ()),
-    "topics": Option("topics, comma separated; globs as orders-*", ()),
-    "excludeTopics": Option("topics to leave out, comma separated; globs", ()),
-    "topicRegex": Option("pattern that a topic's whole name matches", ()),
+    "path": Option("a log file, a partition or log directory, or a glob pattern: the argument of load(...)", ()),
+    "paths": Option("several paths as a JSON list: the argument of load([...])", ()),
+    "topics": Option("topics, comma-separated; globs such as orders-*", ()),
+    "excludeTopics": Option("topics to leave out, comma-separated; globs", ()),
+    "topicRegex": Option("regular expression that matches the whole name of a topic", ()),
     "partitions": Option("partition numbers: 0,3,8-15", ()),
-    "minOffset": Option("first offset, included", (*_DATA, *_STREAM)),
-    "maxOffset": Option("last offset, included", _DATA),
-    "since": Option(
-        "first timestamp, included: ISO 8601, UTC unless a zone is given, or milliseconds since 1970", _DATA
-    ),
-    "until": Option("last timestamp, included; a day without a time of day is meant whole", _DATA),
-    "committed": Option(
-        "true: only what a read_committed consumer gets, up to the log's end; or high-watermark", _DATA
-    ),
-    "resync": Option("true: search for batches behind damage", _DATA),
-    "splitBytes": Option("bytes of log a task reads, about: 64m", (*_LOGS, *_STREAM)),
-    "batchRows": Option("rows that go to Spark at once", (*_DATA, *_STREAM)),
-    "batchBytes": Option("bytes of rows that go to Spark at once: 64m", (*_DATA, *_STREAM)),
-    "maxBatchBytes": Option("the largest batch that is read, inflated too: 256m", (*_ALL, *_STREAM)),
-    "level": Option("how deep findings go: headers, checksums or records", ("findings",)),
-    "now": Option("the time of the check, for timestamps that lie in the future", ("findings",)),
-    "ignoreUnreadable": Option("true: leave out files and directories that cannot be read; else an error", _LOGS),
-    "startingOffsets": Option("earliest (the default) or latest: where a new stream begins", _STREAM),
-    "maxBytesPerTrigger": Option(
-        "bytes of log that a batch of the stream has at most, but one batch of Kafka's", _STREAM
-    ),
-    "failOnDataLoss": Option(
-        "true (the default): an error where records are gone or damaged before they were read", _STREAM
-    ),
+    "minOffset": Option("first offset, inclusive", (*_DATA, *_STREAM)),
+    "maxOffset": Option("last offset, inclusive", _DATA),
+    "since": Option("first timestamp, inclusive: ISO 8601, in UTC unless it has a zone, or ms since 1970", _DATA),
+    "until": Option("last timestamp, inclusive; a date without a time means the whole day", _DATA),
+    "committed": Option("true: only what a read_committed consumer gets, up to the log end; or high-watermark", _DATA),
+    "resync": Option("true: search for batches after damage", _DATA),
+    "splitBytes": Option("approximate bytes of log that a task reads: 64m", (*_LOGS, *_STREAM)),
+    "batchRows": Option("rows in each batch for Spark", (*_DATA, *_STREAM)),
+    "batchBytes": Option("bytes of rows in each batch for Spark: 64m", (*_DATA, *_STREAM)),
+    "maxBatchBytes": Option("the largest record batch that is read, also decompressed: 256m", (*_ALL, *_STREAM)),
+    "level": Option("depth of the checks: headers, checksums or records", ("findings",)),
+    "now": Option("time of the check: later timestamps are in the future", ("findings",)),
+    "ignoreUnreadable": Option("true: leave out files and directories that cannot be read; false: fail", _LOGS),
+    "startingOffsets": Option("earliest (the default) or latest: where a new stream starts", _STREAM),
+    "maxBytesPerTrigger": Option("maximum bytes of log in a batch of the stream, at least one record batch", _STREAM),
+    "failOnDataLoss": Option("true (the default): fail if unread records are deleted or damaged", _STREAM),
 }
-"""All options by their names; letters count as small ones. Without tables: for all of them."""
+"""All options by name; their case is ignored. An option without tables is for all tables."""
 
 _NAMES: Final = {name.lower(): name for name in OPTIONS}
 
@@ -100,9 +92,9 @@ class SourceOptions:
 
 
 def source_options(given: Mapping[str, str], *, is_stream: bool = False) -> SourceOptions:
-    """Options as Spark hands them over: their names in any case, their values as strings.
+    """Return the values of options as Spark passes them: names in any case, values as strings.
 
-    Raises SettingError for one that there is not, that is not for the table, or whose value is none.
+    Raises SettingError for an unknown option, an option that is not for the table, and an invalid value.
     """
     values = _named(given)
     table = _one_of(values, "table", _ALL)
@@ -133,18 +125,18 @@ def _named(given: Mapping[str, str]) -> dict[str, str]:
     values = {}
     for name, value in given.items():
         if name.lower() not in _NAMES:
-            raise SettingError(f"the data source kafkalog has no option {name!r}; it has {', '.join(OPTIONS)}")
+            raise SettingError(f"the data source kafkalog has no option {name!r}; its options are {', '.join(OPTIONS)}")
         values[_NAMES[name.lower()]] = value.strip()
     return values
 
 
 def _check_use(values: Mapping[str, str], use: str, table: str) -> None:
     if use == "stream" and table != "records":
-        raise SettingError(f"a stream is one of records; rows of {table} are read with spark.read")
+        raise SettingError(f"a stream reads only records; read rows of {table} with spark.read")
     for name in values:
         if OPTIONS[name].tables and use not in OPTIONS[name].tables:
             what = "a stream" if use == "stream" else f"table {use}"
-            raise SettingError(f"option {name} is not for {what}: {OPTIONS[name].meaning}")
+            raise SettingError(f"option {name} ({OPTIONS[name].meaning}) does not apply to {what}; leave it out")
 
 
 def _paths(values: Mapping[str, str]) -> tuple[str, ...]:
@@ -155,10 +147,10 @@ def _paths(values: Mapping[str, str]) -> tuple[str, ...]:
         except ValueError:
             more = None
         if not isinstance(more, list) or not all(isinstance(path, str) for path in more):
-            raise SettingError(f"option paths is a JSON list of paths, not {values['paths']!r}")
+            raise SettingError(f"option paths must be a JSON list of paths, not {values['paths']!r}")
         paths += more
     if not paths:
-        raise SettingError("no path: .load(PATH), or option path, names a log file, a partition or a log directory")
+        raise SettingError("no path is given; name a log file, a partition or a log directory: .load(PATH)")
     return local_paths(paths)
 
 
@@ -169,7 +161,7 @@ def _selection(values: Mapping[str, str]) -> Selection:
         excludes=_list(values, "excludeTopics"),
         partitions=tuple(number for text in _list(values, "partitions") for number in _numbers(text)),
     )
-    selection.takes("", 0)  # a pattern that is none is an error here
+    selection.takes("", 0)  # an invalid pattern raises its error here
     return selection
 
 
@@ -179,9 +171,11 @@ def _numbers(text: str) -> range:
         start = whole_number(first)
         end = whole_number(last) if dash else start
     except SelectionError:
-        raise SettingError(f"option partitions has {text!r}, which is no partition number; write 0,3,8-15") from None
+        raise SettingError(f"option partitions has {text!r}, which is not a partition number; write 0,3,8-15") from None
     if not 0 <= end - start < _MANY:
-        raise SettingError(f"option partitions has {text!r}: from 1 to {_MANY} numbers, the lower one first")
+        raise SettingError(
+            f"option partitions has {text!r}; write the lower number first, and at most {_MANY} numbers in a range"
+        )
     return range(start, end + 1)
 
 
@@ -190,7 +184,7 @@ def _filters(values: Mapping[str, str]) -> Filters:
     times = _time(values, "since"), _time(values, "until", end_of_day=True)
     for (first, last), names in ((offsets, "minOffset and maxOffset"), (times, "since and until")):
         if first is not None and last is not None and first > last:
-            raise SettingError(f"options {names} leave nothing: the end lies before the start")
+            raise SettingError(f"options {names} select nothing: the end is before the start")
     return Filters(offsets=offsets, times_ms=times)
 
 
@@ -207,7 +201,7 @@ def _list(values: Mapping[str, str], name: str) -> tuple[str, ...]:
 def _one_of(values: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
     value = values.get(name, choices[0]).lower()
     if value not in choices:
-        raise SettingError(f"option {name} is {' or '.join(choices)}, not {values[name]!r}")
+        raise SettingError(f"option {name} must be {' or '.join(choices)}, not {values[name]!r}")
     return value
 
 
@@ -226,7 +220,7 @@ def _number(values: Mapping[str, str], name: str) -> int | None:
     try:
         return whole_number(values[name]) if name in values else None
     except SelectionError:
-        raise SettingError(f"option {name} is a whole number from 0 to 2^63-1, not {values[name]!r}") from None
+        raise SettingError(f"option {name} must be a whole number from 0 to 2^63-1, not {values[name]!r}") from None
 
 
 def _time(values: Mapping[str, str], name: str, *, end_of_day: bool = False) -> int | None:

@@ -1,4 +1,4 @@
-"""What the data source's tasks do: the pieces of a dump, or of a check, as Arrow."""
+"""The data source `kafkalog`: it plans the pieces of a dump or a check, and tasks read them as Arrow batches."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ __all__ = [
 
 
 _MOST_FILES: Final = 256
-"""Files of one task, however small they are."""
+"""Maximum number of files of one task, however small they are."""
 _MISSING_ROWS: Final = frozenset(
     {
         DENIED,
@@ -76,27 +76,27 @@ _MISSING_ROWS: Final = frozenset(
         "txn.undecided",
     }
 )
-"""Findings that mean that rows are missing."""
+"""Codes of findings which mean that rows are missing."""
 _FINDING_ROWS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class SplitGroup:
-    """Parts of files, or many small files, one after another."""
+    """Parts of files, or several small files, which one task reads in order."""
 
     splits: tuple[Split, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class WholePartition:
-    """A partition or file that is read as a whole, by its path."""
+    """The path of a partition or file that one task reads as a whole."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class TargetCheck:
-    """The check of one of the targets, by its number; null: of what only all of them together can tell."""
+    """The check of one of the targets, by its number; None: of what only all targets together show."""
 
     number: int | None
     now_ms: int
@@ -106,20 +106,20 @@ Work = SplitGroup | WholePartition | TargetCheck
 
 
 def names_of(schema: StructType, table: Table) -> tuple[str, ...]:
-    """The columns that a schema asks for. Raises SelectionError for one that the table has not, or of another type."""
+    """Return the names of a schema's columns. Raises SelectionError for an unknown column, or one of another type."""
     names = tuple(field.name for field in schema.fields)
-    columns_of(table, names)  # says what there is
+    columns_of(table, names)  # raises an error that lists the columns
     for field, expected in zip(schema.fields, struct_type(table, names).fields, strict=True):
         if field.dataType != expected.dataType:
             wanted, given = expected.dataType.simpleString(), field.dataType.simpleString()
             raise SelectionError(f"column {field.name!r} of rows of {table.name} is {wanted}, not {given}")
         if not field.nullable:
-            raise SelectionError(f"column {field.name!r} may be null: it cannot be NOT NULL in the schema")
+            raise SelectionError(f"column {field.name!r} may be null; declare it without NOT NULL in the schema")
     return names
 
 
 def dump_request(options: SourceOptions, names: Sequence[str], targets: Sequence[Target] = ()) -> DumpRequest:
-    """What is to be dumped."""
+    """Return the dump that reads the rows of the options, for some columns and targets."""
     return DumpRequest(
         targets=tuple(targets),
         level="records" if options.table == "findings" else options.table,
@@ -132,7 +132,7 @@ def dump_request(options: SourceOptions, names: Sequence[str], targets: Sequence
 
 
 def plan(options: SourceOptions, names: Sequence[str], now_ms: int) -> list[Work]:
-    """The pieces of work, in the order of the targets. Raises StorageError for what cannot be listed."""
+    """Return the pieces of work, in the order of the targets. Raises StorageError if a target cannot be listed."""
     targets = resolve(options.paths, options.selection)
     if options.table == "findings":
         checks: list[Work] = [TargetCheck(number, options.now_ms or now_ms) for number in range(len(targets))]
@@ -154,7 +154,7 @@ def _partition_paths(targets: Iterable[Target]) -> Iterator[str]:
 
 
 def _grouped(splits: Iterable[Split], split_bytes: int) -> Iterator[SplitGroup]:
-    """Small files in common tasks, as each task costs something."""
+    """Yield groups of splits: small files share a task, because each task has a cost."""
     group: list[Split] = []
     size_bytes = 0
     for split in splits:
@@ -173,23 +173,23 @@ def _refuse_missing(findings: Iterable[Finding], options: SourceOptions) -> None
 
 
 def _refuse(row: dict[str, object], options: SourceOptions) -> None:
-    """A result that lacks rows must not look like one that does not."""
+    """Raise StorageError for a finding which means that rows are missing: a partial result must not look complete."""
     if row["code"] in _MISSING_ROWS and not options.ignores_unreadable:
-        message = f"{str(row['message']).rstrip('.')} ({row['code']}); option ignoreUnreadable leaves it out"
+        message = f"{str(row['message']).rstrip('.')} ({row['code']}); set ignoreUnreadable=true to leave it out"
         raise StorageError(message, path=str(row["file"]))
 
 
 def _refuse_damage(row: dict[str, object]) -> None:
-    """A stream has no table of findings beside it, so it ends where it would pass over records."""
+    """Raise StorageError for damage: a stream has no table of findings, so it must not skip records silently."""
     if row["severity"] == "error":
         place = f"{row['topic']}-{row['partition']}/{row['segment']}"
-        message = f"{row['reason']} at byte {row['position']}: {row['detail']}; option failOnDataLoss=false goes on"
+        message = f"{row['reason']} at byte {row['position']}: {row['detail']}; set failOnDataLoss=false to skip it"
         raise StorageError(message, path=place)
 
 
 # --- in the tasks -----------------------------------------------------------------------------------------------------
 def read(work: Work, options: SourceOptions, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of a piece of work. Raises StorageError for a file that cannot be read, unless such are left out."""
+    """Yield the rows of a piece of work. Raises StorageError if a file cannot be read, unless that is ignored."""
     if isinstance(work, TargetCheck):
         yield from _findings(work, options, names)
         return
@@ -207,11 +207,12 @@ def _whole(work: WholePartition, request: DumpRequest, options: SourceOptions) -
         yield from dump(replace(request, targets=targets), Report())
     except StorageError as error:
         if not options.ignores_unreadable:
-            raise StorageError(f"{error.message}; option ignoreUnreadable leaves it out", path=error.path) from error
+            message = f"{error.message}; set ignoreUnreadable=true to leave it out"
+            raise StorageError(message, path=error.path) from error
 
 
 def read_chunks(chunks: Iterable[Chunk], options: SourceOptions, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of the table that chunks have; what they say beside them means rows that are missing, or nothing."""
+    """Yield the rows of the options' table. Raises StorageError for findings which mean that rows are missing."""
     table = SPARK_TABLES[options.table]
     rows: ArrowRows | None = None
     for chunk in chunks:
@@ -260,14 +261,14 @@ def _findings(work: TargetCheck, options: SourceOptions, names: Sequence[str]) -
 
 
 Offsets = dict[str, dict[str, int]]
-"""As Spark keeps them: a `Position` by topic-partition."""
+"""Offsets of a stream as Spark stores them: a `Position` by topic-partition, in plain dicts."""
 
 
 class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Looks on the driver for what has come; plain values, as it travels to all tasks.
+    """The reader of a stream of records. It holds plain values, because Spark pickles it for all tasks.
 
-    What is wrong with options and schema is said by the first that needs them: from the making of a stream Spark tells
-    another error than the one that is raised.
+    Invalid options or schemas raise their errors when they are first used: Spark replaces an error that is raised while
+    the stream is created.
     """
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
@@ -284,23 +285,23 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return names_of(self._schema, SPARK_TABLES[self._options.table])
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
-        """Where a new query starts: the start of all partitions, or their end as it is now."""
+        """Return where a new query starts: at the start of all partitions, or at their current end."""
         return {} if self._options.starts_at == "earliest" else _as_offsets(self._ends())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """The limit of the options."""
+        """Return the limit of the option maxBytesPerTrigger."""
         most = self._options.max_bytes_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxBytes(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Nothing is read that comes later than this."""
+        """Fix the end of the stream: records that are written later are not read."""
         self._target = self._ends()
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
-        """Where the next batch of the stream ends; a limit is shared by the partitions that have something to read."""
+        """Return where the next batch of the stream ends. Partitions with unread records share a limit equally."""
         before, units = _as_positions(start), self._units()
         for name in before.keys() - units.keys():
-            self._lost(Loss("the partition is gone; what was not read of it is lost to this stream", name))
+            self._lost(Loss("the partition was deleted, and this stream has not read all of its records", name))
         most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         found = {name: self._go_on(name, unit, before.get(name), None) for name, unit in units.items()}
         if most is not None:
@@ -310,29 +311,29 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _as_offsets({name: position for name, position in found.items() if position is not None})
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        """What stands between two offsets, for the tasks."""
+        """Return the pieces of log between two offsets, for the tasks."""
         before, after, units = _as_positions(start), _as_positions(end), self._units()
         pieces = []
         for name, position in after.items():
             if position == before.get(name):
                 continue
             if name not in units:
-                self._lost(Loss("the partition went away before its records were read", name))
+                self._lost(Loss("the partition was deleted before its records were read", name))
                 continue
             for split in parts_between(units[name], before.get(name), position, self._lost):
                 pieces += [InputPartition(SplitGroup((part,))) for part in cut(split, self._options.split_bytes)]
         return pieces
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one piece."""
+        """Yield the records of one piece."""
         if partition.value is not None:
             yield from read(partition.value, self._options, self._names)
 
-    # --- the partitions as they are now -------------------------------------------------------------------------------
+    # --- the partitions now -------------------------------------------------------------------------------------------
     def _go_on(self, name: str, unit: Unit, start: Position | None, max_bytes: int | None) -> Position | None:
         until = None
         if self._target is not None:
-            if name not in self._target:  # it was made later
+            if name not in self._target:  # it was created later
                 return start
             until = self._target[name]
         return go_on(unit, start, max_bytes=max_bytes, until=until, on_loss=self._lost)
@@ -342,15 +343,22 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {name: position for name, position in ends.items() if position is not None}
 
     def _units(self) -> dict[str, Unit]:
-        """Partitions by name. Raises StorageError for what cannot be listed, SelectionError for what does not grow."""
+        """Return the partitions by name.
+
+        Raises StorageError if a directory cannot be listed, SelectionError for a target that does not grow.
+        """
         targets = resolve(self._options.paths, self._options.selection)
         twice = same_partitions(targets)
         if twice:
-            raise SelectionError(f"more than one directory is of {', '.join(twice[:3])}: a stream reads one of them")
+            names = ", ".join(twice[:3])
+            raise SelectionError(f"several directories hold {names}; name one directory for each partition of a stream")
         units = {}
         for target in targets:
             if isinstance(target, FileTarget):
-                raise SelectionError("a stream follows partition and log directories, not files", path=target.path)
+                raise SelectionError(
+                    "a stream follows partition and log directories, not files; name the partition's directory",
+                    path=target.path,
+                )
             log_dir = target.log_dir.path if isinstance(target, LogDirTarget) else target.log_dir
             for place in target.partitions if isinstance(target, LogDirTarget) else (target.place,):
                 unit = self._unit(place, log_dir)
@@ -365,12 +373,12 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None
         unit = unit_of_partition(partition, log_dir, with_path="path" in self._names)
         if any(file.is_v07 for file in unit.files):
-            raise SelectionError("a log of Kafka 0.7 does not grow any more: spark.read reads it", path=unit.path)
+            raise SelectionError("a stream does not follow logs of Kafka 0.7; use spark.read", path=unit.path)
         return unit
 
     def _lost(self, loss: Loss) -> None:
         if self._options.fails_on_loss:
-            raise StorageError(f"{loss.message}; option failOnDataLoss=false goes on", path=loss.path)
+            raise StorageError(f"{loss.message}; set failOnDataLoss=false to go on without them", path=loss.path)
 
 
 def _as_offsets(positions: Mapping[str, Position]) -> Offsets:
@@ -382,41 +390,41 @@ def _as_positions(offsets: Mapping[str, Mapping[str, int]]) -> dict[str, Positio
 
 
 class KafkaLog(DataSource):
-    """The data source; its options are in `source_options.OPTIONS`."""
+    """The data source; its options are `source.options.OPTIONS`."""
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format(...)`."""
+        """Return the name for `format(...)`."""
         return "kafkalog"
 
     def schema(self) -> StructType:
-        """All columns of the table."""
+        """Return the schema with all columns of the table."""
         options = self.options.get("table", "records").strip().lower()
-        return struct_type(SPARK_TABLES.get(options, SPARK_TABLES["records"]))  # the reader refuses another one
+        return struct_type(SPARK_TABLES.get(options, SPARK_TABLES["records"]))  # the reader refuses an unknown table
 
     def reader(self, schema: StructType) -> KafkaLogReader:
-        """Read what there is now."""
+        """Return a reader of the rows that exist now."""
         options = source_options(self.options)
         return KafkaLogReader(options, names_of(schema, SPARK_TABLES[options.table]))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Read records as they come."""
+        """Return a reader of a stream of records."""
         return KafkaLogStream(dict(self.options), schema)
 
 
 class KafkaLogReader(DataSourceReader):
-    """Plans on the driver what tasks read; plain values, as it travels to all of them."""
+    """The reader of a batch query. It holds plain values, because Spark pickles it for all tasks."""
 
     def __init__(self, options: SourceOptions, names: tuple[str, ...]) -> None:
         self._options = options
         self._names = names
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The work, about evenly cut; an empty list becomes one partition whose value is null."""
+        """Return pieces of work of about equal size. Spark makes of an empty list one partition with the value None."""
         return [InputPartition(work) for work in plan(self._options, self._names, time.time_ns() // 1_000_000)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one piece."""
+        """Yield the rows of one piece."""
         work: Any = partition.value
         if work is not None:
             yield from read(work, self._options, self._names)

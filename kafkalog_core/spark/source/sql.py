@@ -1,4 +1,4 @@
-"""What a catalogue holds, as DataFrames: all of its last commit, and nothing else."""
+"""SQL over the disks, a catalog and an export: views for the tables, and the rows of a query's result."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ __all__ = [
 
 
 def read_catalog(spark: SparkSession, path: str) -> dict[str, DataFrame]:
-    """The tables of a catalogue by their names: segments, findings, partitions, batches.
+    """Return the tables of a catalog by name: segments, findings, partitions, batches, as the last commit left them.
 
-    A commit whose files are not all in place, as its run died, is finished before. The DataFrames show the files that
-    are there now: read them anew after the next run.
+    If the last run ended before all files of its commit were in place, this finishes the commit first. The DataFrames
+    show the files that exist now: open the catalog again after the next run.
 
-    Raises NotFoundError where no catalogue was made, RefusedError where it is something else, LockedError where a run
-    is putting files in place at this moment.
+    Raises NotFoundError if there is no catalog, RefusedError if the directory holds something else, LockedError if a
+    run is putting files in place at this moment.
     """
     roll_forward(path, CATALOG_KIND)
     names = sorted(live_files(path))
@@ -70,20 +70,20 @@ _BY_DIRECTORY: Final = ("topic", "partition")
 
 
 def read_export(spark: SparkSession, path: str) -> DataFrame:
-    """The records of an export; columns are those of `record` rows, topic and partition first.
+    """Return the records of an export, with the columns of `record` rows, topic and partition first.
 
-    A commit whose files are not all in place, as its run died, is finished before. The DataFrame shows the files that
-    are there now: read it anew after the next run.
+    If the last run ended before all files of its commit were in place, this finishes the commit first. The DataFrame
+    shows the files that exist now: open the export again after the next run.
 
-    Raises NotFoundError where nothing was exported, RefusedError where it is something else or files of it were taken
-    away, LockedError where a run is putting files in place at this moment.
+    Raises NotFoundError if nothing was exported, RefusedError if the directory holds something else or files of the
+    export were deleted, LockedError if a run is putting files in place at this moment.
     """
     roll_forward(path, EXPORT_KIND)
     lost = lost_files(path)
     if lost:
         raise RefusedError(
-            f"{len(lost)} of its files are not there, or not as they were committed: the next kafkalog spark export "
-            "into it names them, and --reload makes them again",
+            f"{len(lost)} files of the export are missing or changed since they were committed; run kafkalog spark "
+            "export again, which lists them, and with --reload to write them again",
             path=f"{path}/{min(lost)}",
         )
     frame = spark.read.schema(struct_type(RECORD, [*COLUMNS, *_BY_DIRECTORY])).parquet(path)
@@ -91,7 +91,7 @@ def read_export(spark: SparkSession, path: str) -> DataFrame:
 
 
 def read_export_findings(spark: SparkSession, path: str) -> DataFrame:
-    """What all runs of an export have found; raises as `read_export`."""
+    """Return the findings of all runs of an export. Raises what `read_export` raises."""
     roll_forward(path, EXPORT_KIND)
     schema = struct_type(FINDING)
     files = [name for name in live_files(path) if name.startswith(f"{INNER}/findings/")]
@@ -101,23 +101,23 @@ def read_export_findings(spark: SparkSession, path: str) -> DataFrame:
 
 
 VIEWS: Final = (*SPARK_TABLES, "partitions")
-"""All views there may be; `partitions` comes from a catalogue alone."""
+"""All views; `partitions` is read only from a catalog."""
 _OF_CATALOG: Final = frozenset({"batches", "segments", "findings", "partitions"})
 _LOOKS: Final = re.compile(r"\s*(?:show|desc|describe|explain)\b", re.IGNORECASE)
-"""Statements that are no queries, and change nothing either."""
+"""Statements that are not queries, but change nothing."""
 _COMMENTS: Final = re.compile(r"(?P<text>'(?:[^'\\]|\\.)*')|--[^\n]*|/\*.*?\*/", re.DOTALL)
-"""Comments; two dashes inside of a text are none."""
+"""Comments; two dashes within a string literal do not start one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Where rows come from.
+    """Where the rows of a query come from.
 
     Args:
-        paths: log directories, partitions or files: all four tables, read from the disks.
-        options: of the data source, by name; each goes to the tables that it is for.
-        catalog: a catalogue, for batches, segments, findings and partitions, in place of the disks.
-        export: an export, for records, in place of the disks.
+        paths: log directories, partitions or files, from which all four tables are read.
+        options: options of the data source, by name; each applies to the tables that accept it.
+        catalog: directory of a catalog to take batches, segments, findings and partitions from; None: the disks.
+        export: directory of an export to take records from; None: the disks.
     """
 
     paths: tuple[str, ...] = ()
@@ -127,10 +127,9 @@ class Sources:
 
 
 def query(spark: SparkSession, text: str, sources: Sources) -> DataFrame:
-    """The result of a query over the views; nothing is computed before its rows are asked for.
+    """Return the result of a query over the views; Spark computes it when its rows are read.
 
-    Raises SelectionError where a table is asked for that there is no source of, and for options that there are not;
-    what is wrong with the query itself is told by Spark's own errors.
+    Raises SelectionError for a table without a source and for unknown options. Errors in the query are Spark's own.
     """
     statement = text.strip().rstrip(";").rstrip()
     register_views(spark, sources, views_in(statement))
@@ -140,20 +139,21 @@ def query(spark: SparkSession, text: str, sources: Sources) -> DataFrame:
 
 
 def _check_query(spark: SparkSession, statement: str) -> None:
-    """Have it read at a place where only a query can stand. Raises SelectionError for what would change something."""
+    """Parse a statement as a subquery. Raises SelectionError for a statement that would change something."""
     from pyspark.errors import ParseException  # noqa: PLC0415 - heavy
 
     try:
         spark.sql(f"SELECT * FROM (\n{statement}\n)")  # noqa: S608 - it is the user's own, on a machine of theirs
     except ParseException:
-        spark.sql(f"EXPLAIN {statement}")  # tells where it is wrong, and carries nothing out
+        spark.sql(f"EXPLAIN {statement}")  # raises an error with the place of a syntax error, and executes nothing
         raise SelectionError(
-            "only queries are taken: SELECT, WITH ... SELECT, VALUES, SHOW, DESCRIBE, EXPLAIN; nothing has been done"
+            "the statement is not a query; write SELECT, WITH ... SELECT, VALUES, SHOW, DESCRIBE or EXPLAIN; "
+            "nothing was executed"
         ) from None
 
 
 def views_in(statement: str) -> list[str]:
-    """The views that a statement may mean; SHOW means all."""
+    """Return the views that a statement may name; SHOW needs all."""
     text = _without_comments(statement).lower()
     if text.lstrip().startswith("show"):
         return list(VIEWS)
@@ -165,9 +165,9 @@ def _without_comments(statement: str) -> str:
 
 
 def register_views(spark: SparkSession, sources: Sources, names: Iterable[str] = VIEWS) -> list[str]:
-    """Make temporary views of these tables, as far as there is a source of them; the names of those made.
+    """Register temporary views of the tables that have a source, and return their names.
 
-    A view is one look at the disks: what is written later is in it when it is registered anew. Raises SelectionError.
+    A view shows the disks at the time when it was registered. Raises SelectionError if none of the tables has a source.
     """
     check_options(sources.options)
     wanted = list(names)
@@ -183,29 +183,24 @@ def register_views(spark: SparkSession, sources: Sources, names: Iterable[str] =
     for name in made:
         frames[name].createOrReplaceTempView(name)
     if wanted and not made:
-        raise SelectionError(f"no source of {', '.join(wanted)}: {_missing(wanted)}")
+        raise SelectionError(f"there is no source for {', '.join(wanted)}; {_missing(wanted)}")
     return made
 
 
 def check_options(options: Mapping[str, str]) -> None:
-    """Raises SelectionError for an option that the data source does not have."""
+    """Raise SelectionError for an option that the data source does not have."""
     names = {name.lower() for name in OPTIONS} - {"table", "path", "paths"}
     for name in options:
         if name.lower() not in names:
             known = ", ".join(each for each in OPTIONS if each.lower() in names)
-            raise SelectionError(f"no option {name!r}; there are {known}")
+            raise SelectionError(f"the data source has no option {name!r}; its options are {known}")
 
 
 def _missing(wanted: Iterable[str]) -> str:
-    """What would be one."""
-    texts = []
+    """Return which source the caller has to name."""
     if "records" in wanted:
-        texts.append("name log directories, or an export")
-    elif "partitions" in wanted:
-        texts.append("name a catalogue")
-    else:
-        texts.append("name log directories, or a catalogue")
-    return ", ".join(texts)
+        return "name log directories or an export"
+    return "name a catalog" if "partitions" in wanted else "name log directories or a catalog"
 
 
 def _from_disks(spark: SparkSession, name: str, paths: list[str], options: Mapping[str, str]) -> DataFrame:
@@ -227,7 +222,7 @@ _INTEGERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
 def table_of(frame: DataFrame) -> Table:
-    """The result's columns as a table of `row` rows; names that stand there twice get a number."""
+    """Return the columns of a result as a table of `row` rows; a repeated name gets a number."""
     names: list[str] = ["type"]
     for each in frame.schema.names:
         name, number = each, 2
@@ -244,7 +239,7 @@ def _kind(of: DataType) -> Kind:
 
 
 def chunks(frame: DataFrame, table: Table, bytes_mode: BytesMode = "auto") -> Iterator[RowChunk]:
-    """The rows of a result, some at a time; one part of it is in memory."""
+    """Yield the rows of a result in chunks; one partition of it is in memory at a time."""
     types = [each.dataType for each in frame.schema.fields]
     names = table.names[1:]
     rows = frame.toLocalIterator()
@@ -263,7 +258,7 @@ def _row(names: tuple[str, ...], types: list[DataType], row: Row, mode: BytesMod
 
 
 def plain(value: Any, of: DataType, mode: BytesMode) -> object:
-    """A value of Spark's as JSON has it: moments in UTC, decimals exact, structs as objects."""
+    """Return a value of Spark's as a JSON value: timestamps in UTC, exact decimals, structs as objects."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -276,7 +271,10 @@ def plain(value: Any, of: DataType, mode: BytesMode) -> object:
 
 
 def _moment(value: datetime, of: DataType) -> str:
-    """A timestamp of Spark's comes as a local time without a zone; one that never had a zone stays as it is."""
+    """Return a timestamp as ISO 8601, in UTC; `timestamp_ntz` has no zone and is kept as it is.
+
+    PySpark returns a `timestamp` as a local time without a zone.
+    """
     if of.typeName() != "timestamp":
         return value.isoformat()
     return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
