@@ -38,7 +38,7 @@ def _pages_of(group: LazyGroup, path: str, context: click.Context) -> dict[str, 
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         if not isinstance(command, Command | CommandGroup):
-            raise TypeError(f"{path} {name} is no command with examples and exit statuses")
+            raise TypeError(f"{path} {name} is not a command with examples and exit statuses")
         full_name = f"{path} {name}"
         with click.Context(command, info_name=name, parent=context) as below:
             result[f"{_page_of(full_name)}.1"] = _command_page(full_name, group.table[name][1], command, below)

@@ -1,4 +1,4 @@
-"""Make the log directory that the README's example of Spark is about: five producers, one day, and a damaged disk.
+"""Make the log directory of the example in docs/spark.md: five producers, one day, and a damaged disk.
 
     python -m tools.make_spark_example DIRECTORY
 
@@ -54,7 +54,7 @@ WRITERS: Final = (
     Writer(-1, 9.0, 9.5, 400, NONE),
 )
 DAMAGE: Final = ((0, 0.30, 3), (1, 0.55, 25), (2, 0.80, 1))
-"""Of a partition: how far into its log, and so many batches in a row of which one byte is flipped."""
+"""Partition, position as a share of its log, and the number of consecutive batches in which one byte is flipped."""
 
 
 def main() -> None:
@@ -123,7 +123,7 @@ def _write(partition: Path, batches: list[bytes]) -> None:
 
 
 def _write_segment(partition: Path, base: int, log: bytes) -> None:
-    """A log file with its indexes: an entry for the first batch behind each 4 KiB, and the last time of all."""
+    """A log file with its indexes: an entry for the first batch after each 4 KiB, and the last time of all."""
     offsets, times = [], []
     indexed, last_time, last_time_offset = 0, -1, base
     for position in _starts(log):

@@ -63,7 +63,7 @@ def _format_page() -> str:
         roff.paragraph(
             "What kafkalog reads, structure by structure. Integers are big-endian. For each field: its name as Kafka "
             "spells it, the byte where it starts, its type, its unit, and whether the structure's checksum covers it. "
-            "Variable-length fields follow behind the fixed ones."
+            "Variable-length fields follow the fixed ones."
         ),
     )
     text += "".join(_layout_section(item) for item in layout.ALL_LAYOUTS)
@@ -77,11 +77,11 @@ def _format_page() -> str:
         + "".join(roff.tagged(f"{roff.bold(name)} {kind}", note) for name, kind, note in _RECORD_FIELDS),
     )
     text += roff.section(
-        '"message, magic 0 and 1, behind keyLength"',
+        '"message, magic 0 and 1, after keyLength"',
         roff.paragraph(
             "The key, valueLength (int32; negative: null) and the value. A message with a codec is a wrapper: its "
-            "value is a compressed set of messages, each with its own offset and size. The payload of Kafka 0.7 stands "
-            "directly behind crc, a compressed set in a wrapper too."
+            "value is a compressed set of messages, each with its own offset and size. The payload of Kafka 0.7 "
+            "follows crc directly; a wrapper holds a compressed set there, too."
         ),
     )
     text += roff.section(
@@ -135,22 +135,22 @@ def _rows_page() -> str:
     text += roff.section(
         "description",
         roff.paragraph(
-            "Every JSON object has a member type, which says what row it is; the others follow in the order given "
+            "Every JSON object has a member type, which names the kind of row; the others follow in the order given "
             "here. What a format lacks is null. Times are integers, milliseconds since 1970; a position is a byte in a "
             "file, an offset is a Kafka offset."
         )
         + roff.paragraph(
             'Bytes (keys, values, header values) are text where they are exact UTF-8, as "key", and base64 where they '
             'are not, as "key_b64". With --bytes base64 or hex they always are "key_b64" or "key_hex"; header keys '
-            "stay text where they can. A null keeps the name and is null."
+            "stay text where they can. For a null, the name is kept and the value is null."
         )
         + roff.paragraph(
             "CSV has the columns of all row types that the command line may yield, in one header line. A null is an "
             'empty field and an empty text is "". In --bytes auto a bytes column is two, key and key_b64, of which one '
-            "is filled. Headers and maps are JSON text. The summary goes to standard error."
+            "is filled. Headers and maps are JSON text. The summary is written to standard error."
         )
         + roff.paragraph(
-            "With --path, rows of a part of a file, or of a partition, have one more column behind topic, partition "
+            "With --path, rows of a part of a file, or of a partition, have one more column after topic, partition "
             f"and segment: {roff.bold(tables.PATH.name)} {tables.PATH.kind}, {tables.PATH.doc}."
         ),
     )
@@ -171,8 +171,8 @@ def _findings_page() -> str:
     text += roff.section(
         "description",
         roff.paragraph(
-            "A finding has a stable code, a severity, one sentence, what a broker will do about it, and the cure. "
-            "Only the severity error, and damage inside a log, make a command end with status 4. What stands in <> "
+            "A finding has a stable code, a severity, a message, what a broker does about it, and the cure. "
+            "Only the severity error, and damage inside a log, make a command end with exit status 4. What is in <> "
             "differs from case to case. kafkalog explain CODE shows one of them."
         ),
     )
@@ -192,7 +192,7 @@ def _untraceable() -> str:
     """What leaves no trace in a directory, from the list that a test proves."""
     body = roff.paragraph(
         "Damage that looks like a healthy life, proven by damaging healthy directories at random: all other damage is "
-        "found. What a log alone does not protect stands in kafkalog-format(5)."
+        "found. kafkalog-format(5) lists what a log alone does not protect."
     )
     body += "".join(roff.tagged(roff.bold(item.what), item.why) for item in UNTRACEABLE.values())
     body += "".join(roff.tagged(roff.bold(item.what), item.why) for item in UNTRACEABLE_FIELDS.values())
@@ -206,7 +206,7 @@ def _messages_page() -> str:
         "description",
         roff.paragraph(
             f"The messages of brokers from 0.8 to {LATEST} that kafkalog explain knows, in all wordings. What is in <> "
-            "differs from line to line. Of several that fit a line the first one here is meant. The severity is about "
+            "differs from line to line. If several match a line, the first one here applies. The severity is about "
             "the disk, not the level that the broker gives the line."
         ),
     )

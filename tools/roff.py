@@ -1,4 +1,4 @@
-"""The little of roff's man macros that the pages use. Text goes in as it is and comes out escaped."""
+"""The few man macros of roff that the pages use. Texts are given as they are and are escaped here."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ _NAMES: Final = (
 
 
 class Packed(NamedTuple):
-    """One file: `switches` say how it is written; a name that begins with `../` lies beside the partition."""
+    """One file: `switches` choose how it is written; a name that begins with `../` is next to the partition."""
 
     switches: int
     name: bytes
@@ -184,7 +184,7 @@ def _mended(file: Packed) -> bytes:
 
 
 def _write_directory(partition: str, files: Iterable[tuple[bytes, bytes]]) -> tuple[str, str]:
-    """Paths of a log directory and of the partition in it, written anew; files with impossible names are left out."""
+    """Write a log directory and return its path and that of its partition; files with impossible names are left out."""
     base = _SCRATCH / "data"
     shutil.rmtree(base, ignore_errors=True)
     (base / partition).mkdir(parents=True)

@@ -1,7 +1,7 @@
-"""Makes sizes and checksums of mutated bytes right, so that a fuzzer gets past them to what stands behind.
+"""Correction of sizes and checksums in mutated bytes, so that a fuzzer reaches the code after those checks.
 
-Where `compresses` is set, the records of an entry that says it is compressed stand plain in the input, and are
-compressed here: else each mutation would break the codec's stream before a record is looked at.
+If `compresses` is set, the records of an entry with a codec are not compressed in the input, and are compressed here:
+otherwise each mutation would break the codec's stream before a record is read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MAX_DEPTH: Final = 12
 
 
 def mended_log(data: bytes, *, magics: tuple[int, ...] = (), compresses: bool = False) -> bytes:
-    """Entries of magic 0, 1 and 2, one behind the other as far as their sizes lead; the last one takes the rest.
+    """Return entries of magic 0, 1 and 2, one after the other as their sizes lead; the last one takes the rest.
 
     With `magics` each entry has one of them.
     """

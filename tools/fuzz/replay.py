@@ -25,7 +25,7 @@ __all__ = ["replayed"]
 
 
 def replayed(family: str, directory: Path, *, step: int = 1, mutations: int = 0) -> int:
-    """Run each `step`-th input of a directory, each also with so many random changes, and give their number."""
+    """Run each `step`-th input of a directory, each also with `mutations` random changes, and return their number."""
     count = 0
     for path in sorted(directory.iterdir())[::step]:
         for number, data in enumerate(_changed(FAMILIES[family], path.read_bytes(), mutations)):

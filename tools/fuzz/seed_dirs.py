@@ -1,4 +1,4 @@
-"""Where the corpora of `verify` and `dump` start: small partitions, real and built, with the files beside them."""
+"""The seeds of `verify` and `dump`: small partitions, real and built, with the other files of their directories."""
 
 from __future__ import annotations
 

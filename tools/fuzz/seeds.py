@@ -39,7 +39,7 @@ def write_seeds(family: str, directory: Path, max_bytes: int) -> int:
 
 
 def _chosen(seeds: Iterable[bytes], wanted: int) -> list[bytes]:
-    """At most so many, some of each kind, which the first two bytes tell, in an order that means nothing."""
+    """Return at most `wanted` seeds, some of each kind (the first two bytes), in an arbitrary order."""
     kinds: dict[bytes, list[bytes]] = {}
     for seed in sorted(set(seeds), key=_digest):
         kinds.setdefault(seed[:2], []).append(seed)

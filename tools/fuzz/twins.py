@@ -1,6 +1,6 @@
 """Both twins of the project in one process: its modules are loaded twice, and each set knows only itself.
 
-The interpreted set is loaded from source even where a compiled module stands beside it, and instrumented.
+The interpreted set is loaded from source even if there is a compiled module next to it, and is instrumented.
 """
 
 from __future__ import annotations

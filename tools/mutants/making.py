@@ -93,7 +93,7 @@ def sites(root: Path, path: str) -> list[Site]:
 
 
 def mutant(root: Path, site: Site) -> Mutant | None:
-    """Return the mutant of a place; `None`: its bytecode is the same, or it is no Python."""
+    """Return the mutant of a place; `None`: its bytecode is the same, or it is not valid Python."""
     text = (root / site.path).read_text(encoding="utf-8")
     mutated = mutate_code(text, _OPERATORS[site.operator], site.occurrence)
     if mutated is None or not _differs(text, mutated):

@@ -1,7 +1,7 @@
 """What is fuzzed: each target takes any bytes and gives a plain value that both twins of the kernels must agree on.
 
-A target lets nothing pass but what is promised: a value, or one of our own errors (which becomes a value here). All
-else that is promised stands as a check in the target; `FailedError` says which promise was broken.
+A target accepts only a value, or one of our own errors (which becomes a value here). The target checks everything else
+that is promised; `FailedError` names the promise that was broken.
 """
 
 from __future__ import annotations

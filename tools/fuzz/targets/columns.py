@@ -36,7 +36,7 @@ _EDGES: Final = (2**63 - 1, -(2**63), 2**63 - 2, 2**31 - 1, -(2**31), 2**31, 2**
 
 
 class _Reader:
-    """Numbers out of the input; behind its end all are 0."""
+    """Numbers from the input; after its end all are 0."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -55,7 +55,7 @@ class _Reader:
         return self.take(1)[0]
 
     def number(self, bits: int) -> int:
-        """An integer with a sign: most are small, some at an edge, some any; one byte tells."""
+        """Return a signed integer: most are small, some at a limit, some arbitrary; one byte chooses."""
         kind = self.byte()
         if kind < _SMALL:
             return kind - 2
@@ -66,7 +66,7 @@ class _Reader:
 
 
 def _exact(data: bytes | bytearray) -> Any:
-    """These bytes in memory that ends behind them; that of `bytes` and its like has one more."""
+    """Return these bytes in memory that ends with them; the memory of a `bytes` object has one byte more."""
     return array("B", data)
 
 
@@ -84,7 +84,7 @@ def batch_checks(data: bytes) -> object:
         row = 0
         while row < batches.count:
             before, row = row, kernels.check_batches(batches, row, state)
-            check(before <= row <= batches.count, f"row {row} behind {before}")
+            check(before <= row <= batches.count, f"row {row} after {before}")
             found.append((row, state.tolist()))
             row += 1
         found.append([str(contradiction) for contradiction in header_contradictions(batches)])
@@ -124,7 +124,7 @@ def _checked_records(
 
 
 def replays(data: bytes) -> object:
-    """Producers out of a snapshot or a state, and batches and markers; what was kept goes on in the same way."""
+    """Replay batches and markers over producers of a snapshot or a state; a kept state continues in the same way."""
     reader = _Reader(data)
     vars(producers).update(_FIRST_CAPACITY=2)
     kind, sequences = reader.byte(), _SEQUENCES[reader.byte() % len(_SEQUENCES)]
@@ -137,7 +137,7 @@ def replays(data: bytes) -> object:
         markers = _markers(reader, batches)
         kept = ProducerStates.from_state(states.state_bytes(), sequences=sequences)
         events = states.replay(batches, markers)
-        check(kept.replay(batches, markers) == events, "a state that was kept goes on in another way")
+        check(kept.replay(batches, markers) == events, "a state that was kept continues in another way")
         check(list(kept.snapshot_entries()) == list(states.snapshot_entries()), "other producers")
         if reader.byte() & 1:
             states.hole()
@@ -289,7 +289,7 @@ def _batch(reader: _Reader, position: int, last: int) -> dict[str, int]:
 
 
 def _records(reader: _Reader, batch_count: int, batch: int, size: int) -> tuple[RecordColumns, int]:
-    """Records of batches from `batch` on, with spans inside of `size` bytes; and the batch to go on with."""
+    """Return records of batches from `batch` on, with spans within `size` bytes, and the batch to continue with."""
     records = RecordColumns(1 + reader.byte() % _ROWS)
     for row in range(records.capacity):
         if reader.byte() & 1:

@@ -28,7 +28,7 @@ _MAX_BATCH_BYTES: Final = (1024 * 1024, 300)
 
 
 def dumped(data: bytes) -> object:
-    """Rows that are JSON, the same in both forms; the report can be told."""
+    """Return the rows of a dump: they are JSON, the same in both forms, and the report has a summary."""
     head, files = unpack(data)
     first, second = head.ljust(2, b"\0")
     paths = written_paths(PARTITIONS[second >> 2 & 3], files, second)

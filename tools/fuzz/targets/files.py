@@ -1,4 +1,4 @@
-"""The small files: indexes, snapshots, checkpoints, properties; control records; names; what content tells."""
+"""The small files: indexes, snapshots, checkpoints, properties; control records; names; recognition by content."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _DECODERS: Final = (
 
 
 def indexes(data: bytes) -> object:
-    """Indexes and producer snapshots; the first byte: the kind (2 bits), whether a snapshot stays as it is (1 bit)."""
+    """Decode indexes and snapshots; the first byte: the kind (2 bits), whether a snapshot is corrected (1 bit)."""
     switches, file = _split(data)
     kind = INDEXES[switches & 3]
     if kind is FileKind.SNAPSHOT:
@@ -57,7 +57,7 @@ def indexes(data: bytes) -> object:
     for fields in whole:
         entry, position = decode(file, position)
         check(tuple(getattr(entry, name) for name in entry.__slots__) == fields, "an entry read in two ways")
-    check(isinstance(_value(lambda: decode(file, position)), str), "an entry behind the last one")
+    check(isinstance(_value(lambda: decode(file, position)), str), "an entry after the last one")
     return whole, _entry_rows(file, kind)
 
 
@@ -100,7 +100,7 @@ def names(data: bytes) -> object:
 
 
 def sniffing(data: bytes) -> object:
-    """What content tells; the first two bytes: what the file's size is beyond the bytes at hand."""
+    """Recognize a file by its content; the first two bytes: how much larger the file is than the bytes that follow."""
     beyond, head = int.from_bytes(data[:2], "big"), data[2:]
     return repr(sniff(head, len(head) + beyond))
 

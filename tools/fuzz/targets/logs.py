@@ -43,7 +43,7 @@ _SWITCH_BYTES: Final = 2
 _SPANS: Final = (("key_start", "key_size"), ("value_start", "value_size"))
 
 
-# Windows, columns and arenas so small that their borders fall inside of inputs; and the time goes into the decoders.
+# Windows, columns and arenas are so small that their borders are within inputs, and the decoders take most of the time.
 for _module in (sources, scanner, framing):
     vars(_module).update(WINDOW_BYTES=256)
 for _module in (scanner, framing):
@@ -189,8 +189,8 @@ def _candidates(file: bytes, *, is_v07: bool) -> list[int]:
             found.append(kernels.find_candidate_v07(memory, found[-1] + 1, len(file), INFLATED_LIMIT_BYTES))
         else:
             found.append(kernels.find_candidate(memory, found[-1] + 1, len(file), 0, 2**62, INFLATED_LIMIT_BYTES))
-        check(found[-1] < len(file), "a candidate behind the end")
-        check(found[-1] < 0 or found[-1] > found[-2], "a search that goes back")
+        check(found[-1] < len(file), "a candidate after the end")
+        check(found[-1] < 0 or found[-1] > found[-2], "a search that runs backwards")
     return found
 
 
@@ -215,7 +215,7 @@ def _decoded_run(run: Run, rows: int) -> Iterator[object]:
     columns = RecordColumns(rows)
     for item in decode_run(run.memory, run.batches, max_bytes=INFLATED_LIMIT_BYTES, records=columns):
         if isinstance(item, PayloadDamage):
-            check(item.records_before == seen[item.batch], "damage behind another number of records")
+            check(item.records_before == seen[item.batch], "damage after another number of records")
             damaged.add(item.batch)
             yield item.batch, item.reason, item.detail, item.records_before
             continue

@@ -37,13 +37,13 @@ _LIMITS: Final = (1024 * 1024, 1024 * 1024, 1024 * 1024, 300)
 _WIDTH: Final = 100
 _NOT_FILLED: Final = re.compile(r"\{[a-z_]+(?::[^}]*)?\}")
 
-# Windows, tables and parts so small that their borders fall inside of inputs.
+# Windows, tables and parts are so small that their borders are within inputs.
 vars(indexes).update(WINDOW_ENTRIES=4, WINDOW_BYTES=64)
 vars(producers).update(_FIRST_CAPACITY=2)
 
 
 class _Pool:
-    """Stands for the processes: the pieces are done here, one after another."""
+    """A pool without processes: the pieces are done here, one after another."""
 
     scratch = SPOOL
     jobs = 2
@@ -78,7 +78,7 @@ class _Keeper:
     def keep(self, partition: str, index: int, line: str) -> None:
         """As Keeper's."""
         lines = self._lines.setdefault(partition, [])
-        check(len(lines) >= index, f"line {index} behind {len(lines)}")
+        check(len(lines) >= index, f"line {index} after {len(lines)}")
         lines[index:] = [line]
 
     def skipped(self, size_bytes: int) -> None:
@@ -115,7 +115,7 @@ class _Options(NamedTuple):
 
 
 def verification(data: bytes) -> object:
-    """Verdicts whose findings lie inside of their files; the same from pieces, and from what a run has kept."""
+    """Return verdicts whose findings are within their files; pieces, and what a run has kept, give the same ones."""
     head, files = unpack(data)
     options = _Options(*head.ljust(2, b"\0"))
     paths = written_paths(options.partition, files, options.second)
@@ -182,7 +182,7 @@ def _check_finding(finding: Finding) -> None:
     check(not _NOT_FILLED.search(finding.cure or ""), f"{finding.code}: {finding.cure}")
     if finding.position is None:
         return
-    check(os.path.isfile(finding.path), f"a position in what is no file: {finding}")
+    check(os.path.isfile(finding.path), f"a position in something that is not a file: {finding}")
     file_bytes = os.stat(finding.path).st_size
     end = finding.position + (finding.size_bytes or 0)
     check(0 <= finding.position <= end <= file_bytes, f"outside of {file_bytes} bytes: {finding}")
