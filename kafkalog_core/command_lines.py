@@ -1,8 +1,8 @@
-r"""Command lines for people to paste: every command that kafkalog prints is quoted here.
+"""Command lines for people to paste: every command that kafkalog prints is quoted here.
 
 A path may hold spaces, quotes, newlines, control characters and bytes that are not UTF-8, which are surrogates in
-Python's texts (PEP 383). A command that is printed is one line that does not steer the terminal, and the shell reads it
-back to the same bytes.
+Python's texts (PEP 383). A printed command is one line without control characters, and the shell reads it back to the
+same bytes.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class CommandLine:
         return replace(self, arguments=arguments).with_options()
 
     def _parts(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What is before the `--` that ends the options, and the rest."""
+        """Return what precedes the `--` that ends the options, and the rest."""
         end = self.arguments.index("--") if "--" in self.arguments else len(self.arguments)
         return self.arguments[:end], self.arguments[end:]
 
@@ -86,7 +86,7 @@ def current_directory() -> str | None:
 
 
 def _escaped(char: str) -> str:
-    """A character within `$'...'`: three octal digits are read alike by every shell."""
+    """Return a character within `$'...'`; three octal digits are read alike by every shell."""
     if char.isprintable() and char not in _ESCAPED:
         return char
     return _NAMES.get(char) or "".join(f"\\{byte:03o}" for byte in os.fsencode(char))

@@ -1,7 +1,7 @@
-"""The whole exception hierarchy of kafkalog.
+"""The exception hierarchy of kafkalog.
 
-Every error that kafkalog raises on purpose descends from `KafkalogError`. Texts are made in `__str__` from the
-attributes, so that a caller can read the numbers and a person the sentence. Damage inside a log is not an error:
+Every error that kafkalog raises on purpose descends from `KafkalogError`. Texts are built in `__str__` from the
+attributes, so that a caller can read the numbers and a person the sentence. Damage in a log is not an error:
 `storage.scan` catches `FormatError` and yields it as data.
 """
 
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class KafkalogError(Exception):
-    """Root of all errors of kafkalog. `path` names the file that is meant, where there is one."""
+    """Root of all errors of kafkalog. `path` names the file that it is about, if there is one."""
 
     def __init__(self, message: str, *, path: str | None = None) -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class KafkalogError(Exception):
         return f"{self.path}: {self.message}" if self.path else self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors travel between processes whole, whatever their kind is made of."""
+        """Pickle errors whole, whatever arguments their class takes: they travel between processes."""
         return _made_again, (type(self), self.args, vars(self))
 
 
@@ -55,7 +55,7 @@ def _made_again(kind: type[KafkalogError], arguments: tuple[Any, ...], attribute
 
 
 class FormatError(KafkalogError):
-    """Bytes that are not what their place says they are; `position` is a byte in the buffer or file."""
+    """Bytes that are not valid in their place; `position` is a byte in the buffer or file."""
 
     def __init__(self, message: str, *, position: int | None = None, path: str | None = None) -> None:
         super().__init__(message, path=path)
@@ -85,7 +85,7 @@ class ChecksumError(FormatError):
 
 
 class FieldError(FormatError):
-    """A field holds a value that cannot be true."""
+    """A field holds an impossible value."""
 
 
 class UnsupportedError(FormatError):
@@ -93,11 +93,11 @@ class UnsupportedError(FormatError):
 
 
 class LimitError(FormatError):
-    """A declared or inflated size is over the limit; refused before the memory is taken."""
+    """A declared or decompressed size is over the limit; it is refused before the memory is allocated."""
 
 
 class StorageError(KafkalogError):
-    """A file or directory could not be worked on."""
+    """An operation on a file or directory failed."""
 
 
 class NotFoundError(StorageError):
@@ -105,14 +105,14 @@ class NotFoundError(StorageError):
 
 
 class AccessError(StorageError):
-    """The operating system refused to open or read a file, or a link leads in a circle."""
+    """The operating system refused to open or read a file, or symbolic links form a circle."""
 
 
 class DeniedError(AccessError):
-    """This user has no right to read a file or to list a directory.
+    """This user has no permission to read a file or to list a directory.
 
-    `message` names the user, the owner and the mode; `advice` says as whom to run the command, which `with_command`
-    names. `prefix` goes before that command, quoted; None: it is unknown who owns the file.
+    `message` names the user, the owner and the mode; `advice` tells as which user to run the command, which
+    `with_command` names. `prefix` precedes that command, quoted; None: the owner is unknown.
     """
 
     def __init__(self, message: str, advice: str, *, path: str | None = None, prefix: str | None = None) -> None:
@@ -122,11 +122,11 @@ class DeniedError(AccessError):
         self._command: str | None = None
 
     def with_command(self, line: str) -> None:
-        """Name the command line that was refused, ready to paste."""
+        """Set the command line that was refused, ready to paste."""
         self._command = line
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Make it again with all its arguments."""
+        """Pickle it with all its arguments."""
         return _denied_again, (self.message, self.advice, self.path, self.prefix)
 
     def __str__(self) -> str:
@@ -149,23 +149,22 @@ class SelectionError(StorageError):
 
 
 class SettingError(KafkalogError):
-    """A setting of Kafka, or a release, that does not exist or has a value that it cannot have."""
+    """A setting of Kafka, or a release, that does not exist or has an invalid value."""
 
 
 class LockedError(StorageError):
-    """Somebody else, most likely a running broker, holds the lock of a log directory."""
+    """Another process, most likely a running broker, holds the lock of a log directory."""
 
 
 class RefusedError(StorageError):
-    """A change that is not made: nothing has been written."""
+    """A change that kafkalog does not make: nothing has been written."""
 
 
 class CleanError(StorageError):
     """A compaction of a log that cannot be done: a broker's cleaner would stop there. Nothing has been changed.
 
     `reason` is a stable word: one of damage's, or map-too-small, not-a-segment, null-key, empty-legacy, empty-marker,
-    too-large, index-full, index-order, offset-range; `position` is a byte in the file, null where no single one is
-    meant.
+    too-large, index-full, index-order, offset-range; `position` is a byte in the file, None if no single one is meant.
     """
 
     def __init__(self, reason: str, message: str, *, path: str | None, position: int | None = None) -> None:
@@ -175,8 +174,8 @@ class CleanError(StorageError):
 
 
 class UnfinishedError(KafkalogError):
-    """A change that ended in the middle of its files; its journal is there to finish it or to take it back."""
+    """A change that ended before all its files were changed; its journal can finish or undo it."""
 
 
 class WorkerLostError(KafkalogError):
-    """A process that did some of the work ended in the middle of it, so that the result is not complete."""
+    """A worker process ended before its work was done, so that the result is not complete."""

@@ -1,4 +1,4 @@
-"""How a verb says how far it is, without knowing who listens and without a clock."""
+"""Progress of a verb, without a clock and without knowledge of who displays it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ["NO_PROGRESS", "Advance", "Progress"]
 
 
 class Progress(Protocol):
-    """A listener: first told how much there is, then, as often as convenient, how much of it has been done."""
+    """Receives first the amount of work, and then, repeatedly, the part that has been done."""
 
     def expect(self, size_bytes: int) -> None:
-        """So many more bytes are to be read; adds up over several calls."""
+        """Add bytes that are still to be read; several calls add up."""
 
     def advance(self, size_bytes: int) -> None:
-        """So many more bytes have been read."""
+        """Add bytes that have been read."""
 
 
 class _NoProgress:
-    """Nobody listens."""
+    """Progress that is not displayed."""
 
     def expect(self, size_bytes: int) -> None:
         """Ignore it."""
@@ -31,16 +31,16 @@ class _NoProgress:
 
 
 class Advance:
-    """Progress that only goes on, told to a function: what is to be expected has been said elsewhere."""
+    """Progress that only passes advances to a function: the amount of work is known elsewhere."""
 
     def __init__(self, advance: Callable[[int], None]) -> None:
         self._advance = advance
 
     def expect(self, size_bytes: int) -> None:
-        """Nothing: that has been said."""
+        """Ignore it: the amount of work is known."""
 
     def advance(self, size_bytes: int) -> None:
-        """So many more bytes have been read."""
+        """Pass on bytes that have been read."""
         self._advance(size_bytes)
 
 

@@ -1,4 +1,4 @@
-"""Counts, sizes, times and spans of time as parts of sentences."""
+"""Counts, sizes, times and durations as parts of sentences; JSON and CSV texts."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _MAX_MS: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(millis
 
 
 def count_of(number: object, noun: str) -> str:
-    """`1 record`, `12 records`, `2 batches`."""
+    """Return a number with its noun: `1 record`, `12 records`, `2 batches`, `2 entries`."""
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("ch") else "s")
     return f"{number} {noun if number == 1 else plural}"
 
 
 def duration(time_ms: int) -> str:
-    """`7 d`, `3 d 2 h`, `5 min 3 s`, `250 ms`: the largest unit and the one below it, without a sign."""
+    """Return a duration by its largest unit and the next one, without a sign: `7 d`, `3 d 2 h`, `250 ms`."""
     rest = abs(time_ms)
     parts: list[str] = []
     for unit_ms, name in _SPANS:
@@ -53,7 +53,7 @@ def duration(time_ms: int) -> str:
 
 
 def size(size_bytes: int) -> str:
-    """`512 B`, `1.5 KiB`, `3.0 GiB`: exact below 1 KiB, powers of 1024."""
+    """Return a size: `512 B`, `1.5 KiB`, `3.0 GiB`, exact below 1 KiB, in powers of 1024."""
     if abs(size_bytes) < 1024:
         return f"{size_bytes} B"
     power = min((abs(size_bytes).bit_length() - 1) // 10, len(_SIZES))
@@ -61,7 +61,7 @@ def size(size_bytes: int) -> str:
 
 
 def sizes(*sizes_bytes: int) -> tuple[str, ...]:
-    """The same of several; where two that differ would read alike, all of them exact: `4,096 bytes`."""
+    """Return several sizes; if two that differ would read alike, all are exact: `4,096 bytes`."""
     texts = tuple(size(each) for each in sizes_bytes)
     if len(set(texts)) == len(set(sizes_bytes)):
         return texts
@@ -69,7 +69,7 @@ def sizes(*sizes_bytes: int) -> tuple[str, ...]:
 
 
 def moment(time_ms: int) -> str:
-    """ISO 8601 in UTC with milliseconds; a number beyond the year 9999 with its unit."""
+    """Return a time in ISO 8601, UTC, with milliseconds; beyond the year 9999 the number with its unit."""
     if not _MIN_MS <= time_ms <= _MAX_MS:
         return f"{time_ms} ms"
     return (_EPOCH + timedelta(milliseconds=time_ms)).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
@@ -80,7 +80,7 @@ _CONTROLS: Final = re.compile("[\x7f-\x9f]")
 
 
 def json_text(value: object) -> str:
-    """The value as JSON."""
+    """Return the value as JSON."""
     return _CONTROLS.sub(_escaped, _ENCODER.encode(value))  # outside of texts JSON has none of these
 
 
@@ -93,7 +93,7 @@ _CSV_FORM_CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def csv_field(value: object) -> str:
-    """One value as a field."""
+    """Return one value as a field of CSV."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -110,12 +110,12 @@ def needs_quotes(text: str) -> bool:
 
 
 def csv_text(text: str) -> str:
-    """A text, or a part of one, as it is written between quotes."""
+    """Return a text, or a part of one, as it is written between quotes."""
     return text.replace('"', '""')
 
 
 def csv_line(fields: Iterable[str]) -> bytes:
-    """Fields as a line; file names that are no UTF-8 come with lone surrogates in them."""
+    """Return fields as a line; file names that are not UTF-8 have lone surrogates in them."""
     return (",".join(fields) + "\r\n").encode("utf-8", "backslashreplace")
 
 
@@ -131,7 +131,10 @@ _T = TypeVar("_T")
 
 
 def first_of(items: Sequence[_T], text_of: Callable[[_T], str] = str, *, joint: str = ", ") -> str:
-    """The first few of many, and how many more: a log directory may have a hundred thousand partitions."""
+    """Return the first few of many as text, and the number of the others.
+
+    A log directory may have a hundred thousand partitions.
+    """
     parts = [text_of(item) for item in items[:_SHOWN]]
     more = len(items) - len(parts)
     return joint.join([*parts, f"and {more:,} more"] if more else parts)

@@ -1,8 +1,8 @@
-"""Which twin of the kernels runs: the compiled one, or its interpreted source.
+"""Which form of the kernels runs: the compiled twin, or the interpreted one, its source.
 
-The compiled twin carries a hash of the source text that it was built from. Where that text is in the same directory and
-has another hash, the import fails: an old extension must not replace the text that is read and tested. The build
-(setup.py) executes this file, so it imports nothing of this package.
+The compiled twin carries a hash of the text that it was built from. If the source next to it has another hash, the
+import fails: an old extension must not run in place of the code that is read and tested. The build (setup.py) reads
+this file, so it imports nothing of kafkalog.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ MODULES: Final = (
     "text",
     "walk",
 )
-"""The modules whose text is compiled."""
+"""All modules that are compiled with it."""
 NATIVE: Final = (
     "short_crc.h",
     "short_crc.pxd",
@@ -72,7 +72,7 @@ _REBUILD: Final = "build it again with `python -m pip install -e .`"
 
 
 def text_hash(directory: str) -> str | None:
-    """Return a hash of all text that is compiled (PEP 552, in hexadecimal), or `None` where a file of it is missing."""
+    """Return the hash of all compiled text, as Python hashes sources for its caches; None: a file is missing."""
     text = b""
     for name in (*(f"{module}.py" for module in MODULES), *NATIVE, *LAYOUT):
         try:
@@ -84,11 +84,10 @@ def text_hash(directory: str) -> str | None:
 
 
 def runs_compiled(loops: ModuleType) -> bool:
-    """Return whether the imported module `loops` is compiled.
+    """Return whether the imported loops are compiled.
 
     Raises:
-        ImportError: it was compiled from another text than the sources in its directory, or it is interpreted although
-            KAFKALOG_REQUIRE_COMPILED=1.
+        ImportError: they were compiled from another text, or they are interpreted and must not be.
     """
     path = str(loops.__file__)
     if not loops.COMPILED:
@@ -102,19 +101,19 @@ def runs_compiled(loops: ModuleType) -> bool:
 
 
 def _loads_interpreted() -> bool:
-    """Return whether `interpreted` is importing the kernels."""
+    """Whether `interpreted` is loading the kernels."""
     return any(isinstance(finder, _SourceFinder) for finder in sys.meta_path)
 
 
 def interpreted() -> ModuleType:
-    """Return the package of the kernels, imported a second time from its sources: the interpreted twin."""
+    """Return the package of the kernels, loaded once more from its sources: the interpreted twin."""
     with _without_compiled():
         return import_module(PACKAGE)
 
 
 @contextmanager
 def _without_compiled() -> Iterator[None]:
-    """Make imports of the kernels find only sources; put the modules imported before back afterwards."""
+    """Make imports of the kernels find only sources; restore the modules that were imported before at the end."""
     parent_name, _, name = PACKAGE.rpartition(".")
     parent = import_module(parent_name)
     ours = import_module(PACKAGE)
@@ -134,7 +133,7 @@ def _without_compiled() -> Iterator[None]:
 
 
 class _SourceFinder:
-    """An import finder that finds the sources of the kernels, never an extension."""
+    """Finds the sources of the kernels, never their compiled form."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory

@@ -1,1 +1,1 @@
-"""Files and directories: reading everything, tolerantly."""
+"""Files and directories: tolerant reading, and in `changing` all that writes."""

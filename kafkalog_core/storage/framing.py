@@ -1,6 +1,7 @@
-"""How entries follow each other in a file: the walk, the size of one entry, and the search for the next one.
+"""How entries follow each other in a log file: the walk, the size of one entry, and the search for the next one.
 
-Two framings exist: that of `.log` files (magic 0, 1 and 2 share an envelope) and that of Kafka 0.7's `.kafka` files.
+There are two framings: that of `.log` files (magic 0, 1 and 2 share an envelope) and that of Kafka 0.7's `.kafka`
+files.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ SEARCH_OFFSET_SPAN: Final = 2**40
 
 
 class Framing(Protocol):
-    """What a scan needs to know of a format."""
+    """The properties of a file format that a scan needs."""
 
     header_bytes: int
-    """Bytes from which the size of an entry can be told."""
+    """Number of bytes from which the size of an entry can be read."""
     min_entry_bytes: int
-    """Size below which a length is wrong, whatever the magic."""
+    """Smallest valid size of an entry, whatever its magic."""
 
     def walk(
         self,
@@ -48,20 +49,20 @@ class Framing(Protocol):
         """Walk whole entries in `memory`, which starts at file position `position`; see `kernels.walk`."""
 
     def walk_state(self) -> array[int] | None:
-        """A new state for `kernels.walk_over`; null: there is no walk over damage."""
+        """Return a new state for `kernels.walk_over`; None: there is no walk over damage."""
 
     def entry_bytes(self, header: memoryview) -> int:
-        """Size of the entry that starts with `header`, as it says itself."""
+        """Return the size of the entry that starts with `header`, as its length field declares it."""
 
     def candidate(self, memory: memoryview, begin: int, rest: int, max_bytes: int) -> int:
-        """First place in `memory[begin:]` where an entry could stand that ends by `memory[rest]`, or -1."""
+        """Return the first place in `memory[begin:]` where an entry could start that ends by `memory[rest]`, or -1."""
 
 
 class LogFraming:
-    """Magic 0, 1 and 2; `base_offset` is the number in the file name.
+    """The framing of magic 0, 1 and 2; `base_offset` is the number in the file name.
 
-    It bounds a search from above alone: a file that was renamed holds lower offsets, and what was read before the
-    damage may have been wrong itself.
+    It is only an upper bound for a search: a file that was renamed holds lower offsets, and the offsets read before the
+    damage may be wrong themselves.
     """
 
     header_bytes = layout.HEADER_SIZE_UP_TO_MAGIC
@@ -101,7 +102,7 @@ class LogFraming:
 
 
 class V07Framing:
-    """Kafka 0.7: an address is `base_address`, the number in the file name, + the position."""
+    """The framing of Kafka 0.7: an address is `base_address`, the number in the file name, plus the position."""
 
     header_bytes = layout.V07_LENGTH_SIZE + 1
     min_entry_bytes = layout.V07_LENGTH_SIZE + layout.V07_MIN_LENGTH
@@ -142,7 +143,7 @@ _OVERLAP_BYTES: Final = 64  # a header that straddles two windows is seen whole 
 
 
 class EntrySearch:
-    """Searches one file. `passed_over` counts the candidates that were not checked."""
+    """A search for whole entries in one file. `passed_over` counts the candidates that were not checked."""
 
     def __init__(self, source: Source, framing: Framing, max_batch_bytes: int) -> None:
         self._source = source
@@ -154,7 +155,10 @@ class EntrySearch:
         self.passed_over = 0
 
     def find(self, position: int, end: int, *, before: int | None = None) -> int | None:
-        """File position of the first entry from `position` on that is whole by `end`, and starts `before` there."""
+        """Return the position of the first whole entry from `position` on; None: there is none.
+
+        It ends by `end` and starts before `before`.
+        """
         before = end if before is None else before
         wanted = DISK_BLOCK_BYTES  # it is usually near, and in dense damage each place starts a new search
         while position < before:
@@ -164,9 +168,9 @@ class EntrySearch:
             except UnreadableError as error:
                 position += error.size_bytes
                 continue
-            if not window:  # cut under our hands
+            if not window:  # truncated meanwhile
                 return None
-            # no entry goes on over a place that the disk cannot read
+            # no entry continues over a place that the disk cannot read
             found, searched = self._in_window(window, position, end - position if len(window) == size else len(window))
             if found is not None:
                 return found if found < before else None
@@ -176,7 +180,10 @@ class EntrySearch:
         return None
 
     def _in_window(self, window: memoryview, position: int, rest: int) -> tuple[int | None, int]:
-        """Where an entry stands, or how many bytes were searched in vain; `rest` is where the last entry may end."""
+        """Return where an entry starts, or None and how many bytes were searched.
+
+        `rest` is where the last entry may end.
+        """
         begin = 0
         while True:
             at = self._framing.candidate(window, begin, rest, self._max_batch_bytes)
@@ -209,7 +216,7 @@ class EntrySearch:
 
 
 def count_zeros(source: Source, position: int, end: int) -> int:
-    """Number of zero bytes from `position` on, before `end` or the first other or unreadable byte."""
+    """Return the number of zero bytes from `position` on, up to `end` or the first other or unreadable byte."""
     at = position
     wanted = DISK_BLOCK_BYTES  # mostly there are few
     while at < end:

@@ -1,4 +1,8 @@
-"""Kafka's binary search over an index file, which reads no page but those that it looks at."""
+"""Kafka's binary search over an index file, which reads only the pages that it looks at.
+
+Entries are searched as a broker does (`AbstractIndex.indexSlotRangeFor`): first whether the key is in the warm section,
+the last 8192 bytes of entries, then in that part or in the rest. Releases before 2.1 search all entries at once.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +20,15 @@ __all__ = ["WARM_BYTES", "IndexPages", "IndexSearch"]
 
 
 WARM_BYTES: Final = 8192
-"""Kafka's warm section: with pages of 4 KiB three at most, all of which every search in it touches."""
+"""Kafka's warm section: at most three pages of 4 KiB, all of which every search in it touches."""
 
 
 @dataclass(slots=True)
 class IndexSearch:
-    """One search: `lower` is the last slot whose key is not above the one that was searched, null: none is.
+    """One search: `lower` is the last slot whose key is not above the searched one; None: there is none.
 
-    `upper` is the first slot whose key is not below it, or, as Kafka has it, the one behind an equal key; null: none.
-    `slots` were looked at, in this order.
+    `upper` is the first slot whose key is not below it, or, as in Kafka, the one after an equal key; None: there is
+    none. `slots` are the slots that were looked at, in this order.
     """
 
     key: int
@@ -36,8 +40,8 @@ class IndexSearch:
 class IndexPages:
     """The entries of one index file, read by pages of 4 KiB.
 
-    A broker that opens the file takes all `capacity` entries for used ones. Zeros at its end, room for entries to come,
-    are left out as soon as a search ends among them: `count` are the others.
+    A broker that opens the file takes all `capacity` entries as used. Zeros at its end, preallocated for later entries,
+    are left out as soon as a search ends among them: `count` is the number of the others.
     """
 
     def __init__(self, source: Source, layout: Layout) -> None:
@@ -55,11 +59,11 @@ class IndexPages:
 
     @property
     def last(self) -> tuple[int, int] | None:
-        """The last entry as a broker sees it, zeros or not; null: there is none. Raises UnreadableError."""
+        """The last entry as a broker reads it, even if it is zeros; None: there is none. Raises UnreadableError."""
         return self.entry(self.capacity - 1) if self.capacity else None
 
     def entry(self, slot: int) -> tuple[int, int]:
-        """The two fields of one entry. Raises UnreadableError."""
+        """Return the two fields of one entry. Raises UnreadableError."""
         first, second = self._layout.struct.unpack(self._bytes(slot))
         return first, second
 
@@ -115,7 +119,10 @@ class IndexPages:
         return self.entry(slot)[column]
 
     def _used(self) -> int:
-        """Entries in front of the tail of zeros, if there is one, by bisection; entries ascend, so zeros are a tail."""
+        """Return the number of entries before the zeros at the end, by bisection.
+
+        Entries ascend, so zeros can only be a tail.
+        """
         low, high = 0, self.capacity - 1
         while low < high:
             middle = (low + high) >> 1

@@ -1,4 +1,4 @@
-"""One look at one directory: every entry with one stat, while a live broker may rename and delete.
+"""One listing of one directory: every entry with one stat, while a live broker may rename and delete files.
 
 Symbolic links are followed, as a broker follows them. Names that are not UTF-8 keep their bytes as lone surrogates.
 """
@@ -59,7 +59,7 @@ class FileInfo:
 
     @classmethod
     def of(cls, path: str, status: os.stat_result) -> FileInfo:
-        """From a path and its stat."""
+        """Return it from a path and its stat."""
         return cls(
             path=path,
             name=parse_file_name(os.path.basename(path)),
@@ -75,7 +75,7 @@ class FileInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryInfo:
-    """A directory inside another one, not yet listed."""
+    """A directory in another one, not yet listed."""
 
     path: str
     raw_name: str
@@ -85,7 +85,7 @@ class DirectoryInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """Entries of a directory, sorted by name; what is neither file nor directory is an finding."""
+    """Entries of a directory, sorted by name; an entry that is neither a file nor a directory is a finding."""
 
     path: str
     files: tuple[FileInfo, ...]
@@ -158,19 +158,19 @@ def _ownership_findings(file: FileInfo, directory_uid: int) -> list[Finding]:
 
 
 class SegmentState(StrEnum):
-    """Where in its life a segment is."""
+    """The state of a segment in its life cycle."""
 
     ACTIVE = "active"
-    """The last one: a broker appends to it."""
+    """The last segment, to which a broker appends."""
     CLOSED = "closed"
     DELETED = "deleted"
-    """Waits for its deletion."""
+    """Renamed to `.deleted`, and about to be deleted."""
     SWAP = "swap"
-    """A finished replacement, not yet in its place."""
+    """A finished replacement that is not renamed into place yet."""
     CLEANED = "cleaned"
     """An unfinished replacement."""
     UNREAD = "unread"
-    """No broker reads it: its name is not its base offset in 20 digits, or it is of another release's format."""
+    """No broker reads it: its name is not its base offset in 20 digits, or it has the format of another release."""
     ORPHAN = "orphan"
     """Indexes without a log."""
 
@@ -189,13 +189,13 @@ class Segment:
 
     @property
     def files(self) -> tuple[FileInfo, ...]:
-        """The files there are, the log first."""
+        """The existing files, the log first."""
         parts = (self.log, self.index, self.timeindex, self.txnindex, self.snapshot)
         return tuple(part for part in parts if part is not None)
 
     @property
     def size_bytes(self) -> int:
-        """Size of the log file, 0 where there is none."""
+        """Size of the log file in bytes, 0 if there is none."""
         return 0 if self.log is None else self.log.size_bytes
 
 
@@ -215,10 +215,10 @@ _STATE_OF_FILES: Final = {
 
 
 def group_segments(files: Iterable[FileInfo], log_kind: FileKind) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
-    """The live segments of a partition and all others, each sorted by base offset.
+    """Return the live segments of a partition and all others, each sorted by base offset.
 
-    Live are those that a broker reads: a log of `log_kind` with a canonical name. Files whose names hold no offset
-    belong to none.
+    Live segments are those that a broker reads: a log of `log_kind` with a canonical name. Files whose names hold no
+    offset belong to no segment.
     """
     groups: dict[tuple[int, str, FileState, str], dict[str, FileInfo]] = {}
     for file in files:

@@ -1,6 +1,6 @@
-"""A log directory: its partition directories by name, its own files, and what is odd about them.
+"""A log directory: its partition directories by name, its own files, and findings about both.
 
-Partitions are not read here: a log directory may hold a hundred thousand segments. `read_partition` takes them one at a
+Partitions are not read here: a log directory may hold a hundred thousand segments. `read_partition` reads one at a
 time.
 """
 
@@ -49,7 +49,7 @@ BROKER_KINDS: Final = CHECKPOINT_KINDS - {FileKind.LEADER_EPOCH, FileKind.OFFSET
     FileKind.META_PROPERTIES,
     FileKind.CLEAN_SHUTDOWN,
 }
-"""The files that only a broker's log directory has."""
+"""The kinds of files that only a broker's log directory has."""
 _PARTITION_KINDS: Final = frozenset({FileKind.LEADER_EPOCH, FileKind.PARTITION_METADATA, FileKind.QUORUM_STATE})
 _CODE_OF_STATE: Final = {
     DirectoryState.DELETE: "dir.delete",
@@ -62,7 +62,7 @@ _SERVED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPath:
-    """Where a partition is; its directory is listed only when it is read."""
+    """The place of a partition; its directory is listed only when it is read."""
 
     path: str
     name: DirectoryName
@@ -71,20 +71,20 @@ class PartitionPath:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """The same for two paths of one directory."""
+        """Device and inode, which are the same for two paths of one directory."""
         return self.device, self.inode
 
     @property
     def sort_key(self) -> tuple[str, int, str, str]:
-        """Topics by name, partitions by number."""
+        """The sort key: topics by name, partitions by number."""
         return self.name.topic or "", self.name.partition or 0, self.name.state, self.name.raw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDir:
-    """One look at a log directory.
+    """One listing of a log directory.
 
-    `is_broker_dir`: files at its top are a broker's own; else it may be a pile of partitions that somebody copied.
+    `is_broker_dir`: files at its top are a broker's; otherwise it may be a collection of copied partitions.
     """
 
     path: str
@@ -97,12 +97,12 @@ class LogDir:
 
 
 def read_log_dir(path: str) -> LogDir:
-    """Look at a log directory. Raises NotFoundError or AccessError for the directory itself."""
+    """Read a log directory. Raises NotFoundError or AccessError for the directory itself."""
     return log_dir_of(list_directory(path))
 
 
 def log_dir_of(listing: Listing) -> LogDir:
-    """The log directory in a listed directory."""
+    """Return the log directory in a listed directory."""
     named = [(directory, parse_directory_name(directory.raw_name)) for directory in listing.directories]
     partitions = sorted(
         (
@@ -147,12 +147,12 @@ def not_listed(place: PartitionPath, error: StorageError) -> Finding:
 
 
 def is_broker_dir(path: str) -> bool:
-    """Whether a file that only a broker's log directory has is there; a few stats, however large the directory is."""
+    """Whether a directory has a file that only a broker's log directory has; a few stats, however large it is."""
     return any(os.path.lexists(f"{path}/{fixed_file_name(kind)}") for kind in BROKER_KINDS)
 
 
 def holds_segments(path: str) -> bool:
-    """Whether a log file with a broker's name is in a directory; false where it cannot be listed."""
+    """Whether a directory has a log file with a canonical name; false if it cannot be listed."""
     try:
         with os.scandir(path) as entries:
             names = (parse_file_name(entry.name) for entry in entries)
@@ -162,7 +162,7 @@ def holds_segments(path: str) -> bool:
 
 
 def is_redpanda(listing: Listing) -> bool:
-    """Whether a directory is of Redpanda: its data directory, a namespace, a topic or a partition."""
+    """Whether a directory belongs to Redpanda: its data directory, a namespace, a topic or a partition."""
     names = {directory.raw_name for directory in listing.directories}
     if names >= {"redpanda", "kafka"} or any(file.name.kind is FileKind.REDPANDA for file in listing.files):
         return True
@@ -170,7 +170,7 @@ def is_redpanda(listing: Listing) -> bool:
 
 
 def _holds_redpanda(directory: DirectoryInfo) -> bool:
-    """A topic of Redpanda has directories `<partition>_<revision>`, its namespace has topics."""
+    """Whether a directory is a topic of Redpanda, with `<partition>_<revision>` in it, or a namespace of topics."""
     if is_redpanda_directory_name(directory.raw_name):
         return True
     try:
@@ -181,7 +181,7 @@ def _holds_redpanda(directory: DirectoryInfo) -> bool:
 
 
 def _no_directory(finding: Finding) -> Finding | None:
-    """The finding about what has the name of a partition and is no directory; else null."""
+    """Return the finding about a partition name that is not of a directory; None: it is another entry."""
     name = parse_directory_name(os.path.basename(finding.path))
     if not name.is_partition or finding.code not in _NO_DIRECTORY:
         return None
@@ -225,9 +225,9 @@ def _name_findings(partitions: Iterable[PartitionPath]) -> Iterator[Finding]:
 
 
 def _duplicate_findings(partitions: Iterable[PartitionPath]) -> Iterator[Finding]:
-    """A log directory may hold one directory of a partition to serve, or one to fill; any number set aside."""
+    """Yield findings: there may be one current and one future directory of a partition, any number of others."""
     first: dict[tuple[str | None, int | None, DirectoryState], PartitionPath] = {}
-    for place in partitions:  # sorted: the one to serve comes before the one to fill
+    for place in partitions:  # sorted: the current one comes before the future one
         name = place.name
         known = first.setdefault((name.topic, name.partition, name.state), place)
         if name.state not in _SERVED:
@@ -244,7 +244,7 @@ def _duplicate_findings(partitions: Iterable[PartitionPath]) -> Iterator[Finding
 def _broker_file_findings(
     listing: Listing, live_kinds: set[FileKind], partitions: Iterable[PartitionPath]
 ) -> Iterator[Finding]:
-    """What a broker's directory should have, by what else of its release is there (0.8 knows no meta.properties)."""
+    """Yield what a broker's directory should have by the other files of its release (0.8 has no meta.properties)."""
     if FileKind.CLEAN_SHUTDOWN not in live_kinds:
         yield found("dir.unclean", f"{listing.path}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}")
     if FileKind.META_PROPERTIES in live_kinds:

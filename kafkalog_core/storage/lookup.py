@@ -1,4 +1,4 @@
-"""What a lookup did, step by step, and what it met on the way: for whoever wants to know why it gave this answer."""
+"""Lookups in one partition: the record at an offset, a time or a byte, and what a fetch returns."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ __all__ = ["Located", "PartitionLookup", "Slice", "floor_index"]
 
 
 MAX_OPEN: Final = 8
-"""Segments whose files are kept open: as many as follow each other in one search, and some of the last searches."""
+"""Segments whose files are kept open: those of one search, and some of the last searches."""
 _DEFAULT: Final = ScanOptions()
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """`batch` is where a fetch of the offset starts, `record` the first one from it on; null: there is none behind it.
+    """`batch` is where a fetch of the offset starts, `record` the first one from it on; None: there is none after it.
 
-    The record stands in a later batch where compaction has emptied the end of the first.
+    The record is in a later batch if compaction has emptied the end of the first.
     """
 
     batch: BatchPlace
@@ -47,7 +47,7 @@ class Located:
 class Slice:
     """What a fetch returns of one log file: `size_bytes` from `position` on.
 
-    `asked` are the sizes that were tried, one behind the other; `is_too_large`: none of them holds the first batch.
+    `asked` are the sizes that were tried, in order; `is_too_large`: none of them holds the first batch.
     """
 
     segment: Segment
@@ -58,7 +58,7 @@ class Slice:
 
 
 def floor_index(bases: Sequence[int], offset: int) -> tuple[int | None, list[int]]:
-    """The last of ascending base offsets that is not above the offset, null: none; and those that were compared."""
+    """Return the last of ascending base offsets not above the offset, None: there is none; and those compared."""
     low, high, compared = 0, len(bases), []
     while low < high:
         middle = (low + high) // 2
@@ -71,14 +71,14 @@ def floor_index(bases: Sequence[int], offset: int) -> tuple[int | None, list[int
 
 
 class PartitionLookup:
-    """Lookups in one partition, whose segments stay as they are; a context manager that closes their files.
+    """Lookups in one partition, whose segments do not change; a context manager that closes their files.
 
     Args:
         segments: those that a broker reads, by base offset, each with a log file.
-        is_v07: whether they are Kafka 0.7's, whose offsets are byte addresses.
-        log_start_offset: the first offset that a broker serves; None: the base offset of the first segment.
+        is_v07: whether they are of Kafka 0.7, whose offsets are byte addresses.
+        log_start_offset: as checkpointed; the first base offset if that is higher.
         has_warm_section: whether indexes are searched as since 2.1.
-        is_based: whether the names of the files hold base offsets; without them indexes say nothing.
+        is_based: whether the names of the files hold base offsets; without them indexes are of no use.
         options: the largest batch that is read.
     """
 
@@ -119,7 +119,7 @@ class PartitionLookup:
         self._open.clear()
 
     def segment(self, index: int) -> SegmentLookup:
-        """One segment with its files open, until some others have been asked for. Raises StorageError."""
+        """Return one segment with its files open, until some others are asked for. Raises StorageError."""
         opened = self._open.pop(index, None)
         if opened is None:
             while len(self._open) >= MAX_OPEN:
@@ -132,18 +132,18 @@ class PartitionLookup:
                 has_warm_section=self.has_warm_section,
                 is_based=self._is_based,
             )
-        self._open[index] = opened  # the last one used is the last to go
+        self._open[index] = opened  # the last one used is the last to be closed
         return opened
 
     def segment_of(self, batch: BatchPlace) -> SegmentLookup:
-        """The segment that holds a batch that was found here."""
+        """Return the segment that holds a batch that was found here."""
         return self.segment(self.segments.index(batch.segment))
 
     # --- offsets ------------------------------------------------------------------------------------------------------
     def find_offset(self, offset: int, trace: Trace | None = None) -> Located | None:
-        """Where reading from an offset starts, and the first record from it on; null: nothing stands there or behind.
+        """Return where reading from an offset starts, and the first record from it on; None: there is none.
 
-        Whether the offset is in the log's range is not asked. Raises StorageError.
+        It does not check whether the offset is in the range of the log. Raises StorageError.
         """
         trace = Trace() if trace is None else trace
         index, compared = floor_index(self._bases, offset)
@@ -156,7 +156,9 @@ class PartitionLookup:
         located: Located | None = None
         for number in range(index, len(self.segments)):
             if number > index:
-                trace.add("segment", f"goes on with the next segment, {self._name(number)}", segment=self._name(number))
+                trace.add(
+                    "segment", f"continues with the next segment, {self._name(number)}", segment=self._name(number)
+                )
             here = self._first_from(number, offset, trace)
             located = here if located is None or here is None else Located(located.batch, here.record)
             if here is not None and here.record is not None:
@@ -167,9 +169,9 @@ class PartitionLookup:
         return located
 
     def _overlapped(self, index: int, offset: int, trace: Trace) -> Located | None:
-        """What the segments before the one with this number hold of the offset or behind it, where they reach so far.
+        """Return what the segments before this number hold of the offset or after it; None: nothing.
 
-        Such segments overlap, which no broker leaves behind; it never looks there.
+        Such segments overlap, which no broker leaves on disk; it never looks there.
         """
         located = None
         for number in range(index - 1, -1, -1):
@@ -179,14 +181,12 @@ class PartitionLookup:
                 break
             trace.take(look)
             trace.has_overlap = True
-            trace.add(
-                "segment", f"{self._name(number)} reaches into the segments behind it", segment=self._name(number)
-            )
+            trace.add("segment", f"{self._name(number)} reaches into the segments after it", segment=self._name(number))
             located = here
         return located
 
     def _first_from(self, number: int, offset: int, trace: Trace) -> Located | None:
-        """The first batch of one segment that reaches an offset, and the first record of the segment from it on."""
+        """Return the first batch of one segment that reaches an offset, and its first record from the offset on."""
         first: BatchPlace | None = None
         with closing(self._rows_from(number, offset, trace)) as rows:
             for lookup, run, row in rows:
@@ -199,7 +199,7 @@ class PartitionLookup:
     def _rows_from(
         self, number: int, offset: int, trace: Trace
     ) -> Generator[tuple[SegmentLookup, Run, int], None, None]:
-        """Batches of one segment that end at the offset or behind it."""
+        """Yield the batches of one segment that end at the offset or after it."""
         lookup = self.segment(number)
         start = self._start_v07(lookup, offset) if self.is_v07 else lookup.start_for_offset(offset, trace)
         with _Scanned(lookup, start, trace) as scanned:
@@ -210,15 +210,15 @@ class PartitionLookup:
                 scanned.reached(run, run.batches.count - 1)
 
     def _start_v07(self, lookup: SegmentLookup, address: int) -> int:
-        """Of 0.7 the address is the position; where no whole message stands there, the start of the file."""
+        """Return the position of an address of 0.7; if no whole message starts there, the start of the file."""
         position = address - lookup.segment.base_offset
         return position if 0 < position < lookup.source.size_bytes and lookup.is_whole_at(position) else 0
 
     # --- times --------------------------------------------------------------------------------------------------------
     def find_time(self, time_ms: int, trace: Trace | None = None) -> RecordPlace | None:
-        """The first record of the log whose timestamp is not below the time; null: there is none. Raises StorageError.
+        """Return the first record whose timestamp is not below the time; None: there is none.
 
-        Records below the log start offset are none of it, nor are those without a timestamp.
+        Records below the log start offset and those without a timestamp do not count. Raises StorageError.
         """
         trace = Trace() if trace is None else trace
         if self.is_v07:
@@ -235,7 +235,7 @@ class PartitionLookup:
         return None
 
     def _first_in_time(self, lookup: SegmentLookup, start: int, time_ms: int, trace: Trace) -> RecordPlace | None:
-        """The first record of one segment that is late enough, looked for from a byte on."""
+        """Return the first record of one segment that is late enough, from a position on."""
         with _Scanned(lookup, start, trace) as scanned:
             for run in lookup.runs(start, trace):
                 trace.has_times |= max(run.batches.column("max_timestamp_ms")) >= 0
@@ -248,7 +248,7 @@ class PartitionLookup:
 
     # --- both ends ----------------------------------------------------------------------------------------------------
     def log_end(self, trace: Trace) -> tuple[int, int]:
-        """The log end offset, behind the last whole batch, and the byte of the last segment behind that batch."""
+        """Return the log end offset, and the position in the last segment after its last whole batch."""
         if self._log_end is None:
             self._log_end = self._find_log_end(trace)
         return self._log_end
@@ -271,7 +271,7 @@ class PartitionLookup:
         return offset, position
 
     def batch_at(self, index: int, position: int, trace: Trace) -> Located | None:
-        """The batch that holds a byte of a segment's log, and its first record; null: the byte is in no whole batch."""
+        """Return the batch that holds a byte of a segment's log, and its first record; None: there is none."""
         lookup = self.segment(index)
         start = lookup.start_for_position(position, trace)
         with _Scanned(lookup, start, trace) as scanned:
@@ -289,14 +289,14 @@ class PartitionLookup:
     def fetch(
         self, batch: BatchPlace, size_bytes: int, *, max_bytes: int, has_whole_first: bool, trace: Trace
     ) -> Slice:
-        """What a fetch of so many bytes returns that starts at a batch.
+        """Return what a fetch of a size returns that starts at a batch.
 
         Args:
             batch: where it starts, from `find_offset`.
-            size_bytes: as asked for.
-            max_bytes: as far as `size_bytes` is doubled by a client of 0.8 to 0.10.0 for a batch that is larger.
+            size_bytes: the size that is asked for.
+            max_bytes: a client of 0.8 to 0.10.0 doubles `size_bytes` up to this for a batch that is larger.
             has_whole_first: since 0.10.1 the first batch is returned whole, however large it is.
-            trace: takes what was tried.
+            trace: receives what was tried.
         """
         number = self.segments.index(batch.segment)
         end = self.segment(number).source.size_bytes
@@ -332,7 +332,7 @@ class _Scanned:
         return self
 
     def reached(self, run: Run, row: int) -> None:
-        """The scan has looked at this row and all before it."""
+        """Note that the scan has looked at this row and all before it."""
         positions = run.batches.column("position")
         if positions[0] != self._run_start:
             self._run_start, self._row = positions[0], -1

@@ -1,4 +1,4 @@
-"""The steps of a lookup, and the damage and the unusable indexes that it met: the answer to --explain."""
+"""The steps of a lookup, and the damage and the unusable indexes that it met: what `--explain` shows."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class LookupStep:
     figures: dict[str, object]
 
     def row(self) -> dict[str, object]:
-        """As it stands in a row."""
+        """Return it as a JSON object of a row."""
         return {"step": self.step, "text": self.text, **self.figures}
 
 
 @dataclass(frozen=True, slots=True)
 class IndexDoubt:
-    """An index that was not used as it is: its path (of a missing one the log's), and what is wrong, after a colon."""
+    """An index that was not used as it is: its path (of a missing one the log's), and the problem as a clause."""
 
     path: str
     problem: str
@@ -43,9 +43,9 @@ class FileDamage:
 
 @dataclass(slots=True)
 class Trace:
-    """Filled by one lookup. `index_pages` and `scanned_bytes` are what it has cost.
+    """Filled by one lookup. `index_pages` and `scanned_bytes` are its cost.
 
-    `has_zero_tail`: an index that was searched ends with zeros, which a broker takes for entries that opens it anew.
+    `has_zero_tail`: an index that was searched ends with zeros, which a broker that opens it again takes for entries.
     `has_times`: a timestamp was seen while one was looked for. `has_overlap`: a segment reaches into the next one.
     """
 
@@ -62,7 +62,7 @@ class Trace:
     _doubted: set[IndexDoubt] = field(default_factory=set)
 
     def take(self, other: Trace) -> None:
-        """Note all that another lookup noted, which turned out to be a part of this one."""
+        """Add everything that another lookup noted, which turned out to be a part of this one."""
         self.steps += other.steps
         for doubt in other.doubts:
             self._is_new_doubt(doubt)
@@ -74,22 +74,22 @@ class Trace:
         self.has_zero_tail |= other.has_zero_tail
 
     def add(self, step: str, text: str, **figures: object) -> None:
-        """Note a step."""
+        """Add a step."""
         self.steps.append(LookupStep(step, text, figures))
 
     def doubt(self, path: str, problem: str, *, is_missing: bool = False) -> None:
-        """Note an index that is not used as it is, once a path and problem."""
+        """Note an index that is not used as it is, once for each path and problem."""
         doubt = IndexDoubt(path, problem, is_missing)
         if self._is_new_doubt(doubt):
             self.add("doubt", f"{path.rpartition('/')[2]}: {problem}", path=path)
 
     def met(self, path: str, damage: Damage) -> None:
-        """Note damage, once a place."""
+        """Note damage, once for each place."""
         if self._is_new(FileDamage(path, damage)):
             self.add("damage", f"damage at byte {damage.position}, {damage.reason}: {damage.detail}", path=path)
 
     def _is_new(self, met: FileDamage) -> bool:
-        """Keep damage whose place is not known yet: a log may have hundreds of thousands of damaged places."""
+        """Keep damage at a new place; a log may have hundreds of thousands of damaged places."""
         place = met.path, met.damage.position
         if place in self._places:
             return False

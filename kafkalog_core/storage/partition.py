@@ -1,6 +1,7 @@
-"""A partition directory: its segments and companion files, and what is missing or odd by names and sizes alone.
+"""A partition directory: its segments and companion files, and findings by names and sizes alone.
 
-What looks missing is looked for once more before it is said: a live broker renames files while they are listed.
+A file that seems to be missing is looked for again before it is reported: a live broker renames files while they are
+listed.
 """
 
 from __future__ import annotations
@@ -54,11 +55,11 @@ _CODE_OF_STATE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """One look at a partition directory.
+    """One listing of a partition directory.
 
     `segments` are those that a broker reads, by base offset (0.7: byte address), the active one last. `other_segments`
-    hold what is deleted, swapped, cleaned, misnamed or without a log. `files` holds every file once, by name; each is
-    in one of the other groups, a segment's own producer snapshot in `snapshots` too.
+    are deleted, swapped, cleaned, misnamed or without a log. `files` holds every file once, by name; each is in one of
+    the other groups, a segment's own producer snapshot in `snapshots` too.
     """
 
     path: str
@@ -75,22 +76,22 @@ class Partition:
 
     @property
     def topic(self) -> str | None:
-        """Topic of the directory's name."""
+        """The topic in the directory's name."""
         return self.name.topic
 
     @property
     def partition(self) -> int | None:
-        """Partition number of the directory's name."""
+        """The partition number in the directory's name."""
         return self.name.partition
 
 
 def read_partition(path: str) -> Partition:
-    """Look at a partition directory. Raises NotFoundError or AccessError for the directory itself."""
+    """Read a partition directory. Raises NotFoundError or AccessError for the directory itself."""
     return partition_of(list_directory(path))
 
 
 def partition_of(listing: Listing) -> Partition:
-    """The partition in a listed directory, whatever the directory is called."""
+    """Return the partition in a listed directory, whatever the directory is called."""
     name = partition_name(listing.path)
     live_kinds = {file.name.kind for file in listing.files if file.name.state is FileState.LIVE}
     is_v07 = FileKind.LOG_V07 in live_kinds and FileKind.LOG not in live_kinds
@@ -117,15 +118,15 @@ def partition_of(listing: Listing) -> Partition:
 
 
 def partition_name(path: str) -> DirectoryName:
-    """What the name of a directory says, however it is spelled: `.`, `t-0/`, `../t-0`.
+    """Return topic and partition of a directory's name, in any spelling of its path: `.`, `t-0/`, `../t-0`.
 
-    Of a link it is the link's own name that brokers go by; where that one is of no partition, its target's.
+    Of a link, brokers use the link's own name; if that one is not a partition's, its target's name is returned.
     """
     name = parse_directory_name(os.path.basename(os.path.abspath(path)))
     if name.is_partition:
         return name
-    behind = parse_directory_name(os.path.basename(os.path.realpath(path)))
-    return behind if behind.is_partition else name
+    target = parse_directory_name(os.path.basename(os.path.realpath(path)))
+    return target if target.is_partition else name
 
 
 def _with_findings(partition: Partition, nested: Listing) -> Partition:
@@ -155,7 +156,7 @@ def _not_a_file(finding: Finding, partition: Partition) -> Finding | None:
 
 
 def _v07_findings(partition: Partition) -> Iterator[Finding]:
-    """Kafka 0.7 takes what ends in `.kafka` and ignores the rest."""
+    """Yield findings for Kafka 0.7, which reads files ending in `.kafka` and ignores the rest."""
     for file in partition.other_files:
         is_log = _is_live(file, FileKind.LOG_V07)
         code = "segment.bad-name" if is_log else _ignored_code(file)
@@ -253,7 +254,7 @@ def _unread_findings(segment: Segment, partition: Partition) -> Iterator[Finding
 
 
 def _orphan_findings(segment: Segment, partition: Partition, with_log: frozenset[int]) -> Iterator[Finding]:
-    """Indexes without a log of their spelling; of a deletion that was cut short, its log is `.deleted` already."""
+    """Yield findings about indexes without a log; after an interrupted deletion their log is `.deleted` already."""
     log_name = segment_file_name(segment.base_offset, FileKind.LOG)
     for file in segment.files:
         if file.name.kind is FileKind.SNAPSHOT:
@@ -288,7 +289,7 @@ def _ignored_code(file: FileInfo) -> str:
 
 
 def _log_file_code(file: FileInfo) -> str:
-    """What a broker makes of a file that belongs to no segment."""
+    """Return the code for a file that belongs to no segment, by what a broker does with it."""
     name = file.name
     if name.state in {FileState.SWAP, FileState.CLEANED}:
         return "segment.bad-name" if name.base_offset is None else _CODE_OF_STATE[SegmentState(name.state)]
@@ -314,7 +315,7 @@ def _size_now(segment: Segment) -> int:
 
 
 def _is_missing_still(segment: Segment, kind: FileKind) -> bool:
-    """Whether the log is there without its index on a second look too."""
+    """Whether the log exists without its index on a second look too."""
     log_path = _path_of(segment)
     index_name = segment_file_name(segment.base_offset, kind)
     return _exists(log_path) and not _exists(f"{log_path.rpartition('/')[0]}/{index_name}")

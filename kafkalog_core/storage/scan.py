@@ -1,4 +1,4 @@
-"""What a scan gives out: runs of whole entries, and damage."""
+"""The scan of a log file, which yields runs of whole entries, and damage."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ __all__ = [
 
 
 BATCHES_TO_JUDGE: Final = 3
-"""How many of the last batches `batch_too_high` looks at: one with wrong offsets is seen when the next one has come."""
+"""How many of the last batches `batch_too_high` looks at: wrong offsets of one show at the batch after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Whole entries in a row; spans in `batches` refer to `memory`. Valid until the next item is asked for.
+    """Consecutive whole entries; spans in `batches` refer to `memory`. Valid until the next item is asked for.
 
-    `begins` is the byte of the file that `memory` starts with; null: the first batch does.
-    With `ScanOptions.bulk_after` the run may have `damaged` entries between its whole ones, before and behind them, and
-    even nothing else.
+    `begins` is the position in the file that `memory` starts with; None: it starts with the first batch. With
+    `ScanOptions.bulk_after` the run may have `damaged` entries before, between and after its whole ones, and even
+    nothing else.
     """
 
     memory: memoryview
@@ -55,7 +55,7 @@ class Run:
     begins: int | None = None
 
     def start_of(self, row: int) -> int:
-        """The byte of `memory` that a batch starts at."""
+        """Return the position in `memory` at which a batch starts."""
         positions = self.batches.column("position")
         start: int = positions[row] - (positions[0] if self.begins is None else self.begins)
         return start
@@ -63,10 +63,17 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes that are no batch. `reason` is a stable word; `next_offset` what would be expected here, where it is known.
+    """Bytes that do not form a batch.
 
-    `is_zeros`: every one of the bytes is zero, up to the end of the file, as preallocated space is.
-    Reasons: torn-tail, zero-filled, bad-length, unknown-magic, crc-mismatch, over-limit, unreadable, offset-order.
+    `is_zeros`: every byte is zero, up to the end of the file, as preallocated space is.
+
+    Args:
+        position: position in the file.
+        size_bytes: size of the damage, in bytes; 0 for a whole batch whose offsets go back.
+        reason: a stable word: torn-tail, zero-filled, bad-length, unknown-magic, crc-mismatch, over-limit, unreadable
+            or offset-order.
+        detail: one sentence.
+        next_offset: the offset that is expected here; None: unknown.
     """
 
     position: int
@@ -78,7 +85,7 @@ class Damage:
 
     @property
     def is_plain_tail(self) -> bool:
-        """Whether a log that ends here ends as a crash or preallocation leaves it: in a torn append, or in zeros alone.
+        """Whether a log that ends here ends as after a crash or a preallocation: in a torn append, or only in zeros.
 
         If other bytes follow the zeros, there was data, and it is unknown which.
         """
@@ -86,12 +93,12 @@ class Damage:
 
 
 def crc_mismatch(stored: int, computed: int) -> str:
-    """The detail of a wrong checksum."""
+    """Return the detail of a wrong checksum."""
     return f"checksum stored {stored:#010x}, computed {computed:#010x}"
 
 
 def offset_order(position: int, first: int, last: int, expected: int) -> Damage:
-    """What is said of a whole batch whose offsets were there before; `first` is negative where nobody knows it."""
+    """Return the damage of a whole batch whose offsets go back; `first` is negative if it is unknown."""
     offsets = f"offset {last}" if first < 0 else f"offsets {first} to {last}"
     detail = f"{offsets}, where {expected} or more was expected: offsets go back"
     return Damage(position, 0, "offset-order", detail, expected)
@@ -104,26 +111,26 @@ def last_places(batches: BatchColumns) -> Iterator[tuple[int, ...]]:
 
 
 def batch_too_high(last: Sequence[tuple[int, ...]]) -> tuple[int, int] | None:
-    """Return position and last offset of the batch whose offsets are too high, where offsets go back after it.
+    """Return position and last offset of the batch whose offsets are too high, if offsets go back after it.
 
     Args:
-        last: position, first and last offset of the last three batches before the place, of which the last one has
-            the lower offsets; fewer, where there are none.
+        last: position, first and last offset of the last three batches before the place, of which the last one has the
+            lower offsets; fewer, if there are none.
 
     Returns:
-        None: it is the last batch itself that is out of place. The one before it is, where offsets rise without it, and
-        where they leave room for it.
+        None if the last batch itself is out of place. The one before it is, if offsets rise without it and leave room
+            for it.
     """
     if len(last) < BATCHES_TO_JUDGE:
         return None
-    (_, _, last_before), (position, first, end), (_, first_behind, last_behind) = last
+    (_, _, last_before), (position, first, end), (_, first_after, last_after) = last
     span = 0 if first < 0 else max(end - first, 0)
-    lowest_behind = last_behind if first_behind < 0 else first_behind
-    return (position, end) if lowest_behind > last_before + 1 + span else None
+    lowest_after = last_after if first_after < 0 else first_after
+    return (position, end) if lowest_after > last_before + 1 + span else None
 
 
 def one_by_one(run: Run, *, knows_offset: bool) -> Iterator[Run | Damage]:
-    """A run with damaged entries as items without; `knows_offset`: whether what came before the run tells an offset."""
+    """Yield a run with damaged entries as runs and damage; `knows_offset`: whether an offset before it is known."""
     damaged, begun = run.damaged, 0
     columns = () if damaged is None else [damaged.column(name) for name in damaged.fields]
     for position, size_bytes, row, previous, first, second in zip(*columns, strict=True):
@@ -143,21 +150,25 @@ def _part(run: Run, first: int, last: int) -> Run:
     return Run(run.memory, run.batches.part(first, last), run.resynced, begins=run.begins)
 
 
-HINT: Final = "--resync searches for batches behind it"
+HINT: Final = "--resync searches for batches after it"
 APPEND_CUT: Final = "an append cut short"
-"""What a torn tail is taken for, in its detail, by a reader of one file; other files may tell otherwise."""
+"""What a torn tail is assumed to be, in its detail, by a reader of one file; other files may show something else."""
 _PASSABLE: Final = frozenset({kernels.STOP_CHECKSUM, kernels.STOP_LIMIT, kernels.STOP_MAGIC, kernels.STOP_LENGTH})
 """What may be wrong with an entry whose length is still right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanOptions:
-    """`max_batch_bytes`: the largest entry that is read; `check`: compute checksums; `resync`: search behind damage.
+    """Options of a scan.
 
-    `first_window_bytes`: read so much at first and then twice as much each time, up to a window; for whoever expects to
-    find what he looks for near the start.
-    `bulk_after`: for whoever counts damage and needs not see each place. When so many entries with a wrong checksum
-    were given out as `Damage`, the next ones come in bulk, as `Run.damaged`; and so do batches whose offsets go back.
+    Args:
+        max_batch_bytes: the largest entry that is read, in bytes.
+        check: whether checksums are computed.
+        resync: whether to search for batches after damage.
+        first_window_bytes: the first window is this large and each next one twice as large, up to a full window; for
+            callers that expect the answer near the start of the file.
+        bulk_after: for callers that count damage and need not see each place: after this many entries with a wrong
+            checksum as `Damage`, the next ones come in bulk, as `Run.damaged`; and so do batches whose offsets go back.
     """
 
     max_batch_bytes: int = MAX_BATCH_BYTES
@@ -181,12 +192,18 @@ def scan(
     end: int | None = None,
     batches: BatchColumns | None = None,
 ) -> Iterator[Run | Damage]:
-    """Scan a log file from `start`, which must be where an entry starts.
+    """Scan a log file from `start`, which must be the start of an entry.
 
-    `base_offset` is the number in the file name: no offset may be below it (None: unknown, as is one with which
-    addresses of 0.7 would pass the largest int64). With `end` the scan stops there and takes it as the
-    file's end; without, it is the size at open, and a batch that a live broker was writing just then is read whole.
-    `batches` are columns to use again, for whoever makes many short scans, one after another.
+    Args:
+        source: the log file.
+        base_offset: the number in the file name, below which no offset may be; None: unknown, as is one with which
+            addresses of 0.7 would pass the largest int64.
+        is_v07: whether it is a file of Kafka 0.7.
+        options: options of the scan.
+        start: position in the file.
+        end: position at which the scan stops, as at the end of the file; None: the size at open, and a batch that a
+            live broker was writing just then is read whole.
+        batches: columns to use again, for callers that make many short scans, one after another.
     """
     if is_v07 and base_offset is not None and not 0 <= base_offset <= MAX_INT64 - source.size_bytes:
         base_offset = None
@@ -237,7 +254,7 @@ class _Scanner:
                 detail = f"the disk cannot read {error.size_bytes} bytes here"
                 yield self._lost("unreadable", detail, search_from=self._position + error.size_bytes)
                 continue
-            self._end = min(self._end, self._source.size_bytes)  # the file may have been cut under our hands
+            self._end = min(self._end, self._source.size_bytes)  # the file may have been truncated meanwhile
             stop, next_index = self._walk_on(window)
             window_end = self._position + len(window)
             position, self._position = self._position, self._position + next_index
@@ -255,16 +272,16 @@ class _Scanner:
             elif stop != kernels.STOP_END:
                 yield self._stopped(stop)
                 self._wanted = DISK_BLOCK_BYTES  # where damage is dense, whole windows would be read again and again
-            elif next_index < len(window):  # the columns are full: what is behind them is read again
+            elif next_index < len(window):  # the columns are full: the rest of the window is read again
                 self._wanted = min(WINDOW_BYTES, next_index + next_index // 16)
 
     def _need_more(self, header: memoryview, window_end: int, *, is_short: bool) -> Damage | None:
-        """The entry at the position goes on behind the window: read on, or say why that cannot be."""
+        """Read on for an entry that continues after the window, or return why that cannot be."""
         needed = self._framing.header_bytes
         if len(header) >= needed:
             needed = self._framing.entry_bytes(header)
         if is_short and window_end < min(self._end, self._position + needed):
-            detail = f"the disk cannot read the bytes from {window_end} on, inside of this batch"
+            detail = f"the disk cannot read the bytes from {window_end} on, inside this batch"
             if len(header) >= self._framing.header_bytes and self._framing_holds(self._position + needed):
                 return self._step_over(needed, "unreadable", detail)
             return self._lost("unreadable", detail, search_from=window_end)
@@ -280,7 +297,7 @@ class _Scanner:
         )
 
     def _walk_on(self, window: memoryview) -> tuple[int, int]:
-        """The walk of the scan itself; over damage where that is the checksum's alone."""
+        """Walk the window; over damage if only the checksum is wrong."""
         if self._state is None:
             return self._walk(window, self._position, self._batches)
         searched_to = self._searched_to if self._options.resync else MAX_INT64
@@ -301,7 +318,7 @@ class _Scanner:
         return kernels.walk_over(window, state, into, self._damaged)
 
     def _walked(self, window: memoryview, position: int) -> Iterator[Run | Damage]:
-        """What a walk has found; damage one by one, or in bulk where there was so much that nobody looks at it."""
+        """Yield what a walk has found; damage one by one, or in bulk after `bulk_after` of it."""
         damaged, batches = self._damaged, self._batches
         if not damaged.count:
             if batches.count:
@@ -320,11 +337,11 @@ class _Scanner:
         yield from one_by_one(run, knows_offset=self._knows_offset)
 
     def _goes_on(self, window_bytes: int) -> bool:
-        """Whether the walk, stopped at a wrong checksum, may know how to pass it when it sees more of the file."""
+        """Whether the walk, stopped at a wrong checksum, may pass it once it sees more of the file."""
         if window_bytes < min(WINDOW_BYTES, self._end - self._position):
             self._wanted = WINDOW_BYTES
             return True
-        if self._trusted_at == self._position:  # it was told, and saw another entry inside of this one
+        if self._trusted_at == self._position:  # it saw more already, and another entry inside this one
             return False
         self._trusted_at = self._position
         size = self._framing.entry_bytes(self._source.window(self._position, self._framing.header_bytes))
@@ -342,7 +359,7 @@ class _Scanner:
         return True
 
     def _stopped(self, stop: int) -> Damage:
-        """The damage that a walk stopped at."""
+        """Return the damage at which a walk stopped."""
         if stop == kernels.STOP_ORDER:
             return self._order()
         if stop == kernels.STOP_CHECKSUM:
@@ -360,13 +377,13 @@ class _Scanner:
         if zeros >= self._framing.header_bytes or self._position + zeros == self._end:
             return self._zero_filled(zeros)
         size = self._framing.entry_bytes(self._source.window(self._position, self._framing.header_bytes))
-        detail = f"its length says {size} bytes in all, less than "
+        detail = f"its length field gives {size} bytes in all, less than "
         if size < self._framing.min_entry_bytes:
             return self._lost("bad-length", detail + "any entry has")
         return self._passed(size, "bad-length", detail + "an entry of its magic has")
 
     def _order(self) -> Damage:
-        """The last batch of the run that was just given out has offsets that were there before."""
+        """Return the damage of the last batch of the run just yielded, whose offsets were there before."""
         batches = self._batches
         first, last = batches.column("base_offset")[-1], batches.column("last_offset")[-1]
         expected = batches.column("last_offset")[-2] + 1 if batches.count > 1 else self._expected
@@ -381,7 +398,7 @@ class _Scanner:
         return self._passed(size, "crc-mismatch", detail)
 
     def _passed(self, size: int, reason: str, detail: str) -> Damage:
-        """An entry that is bad, and no more than it where its length leads on."""
+        """Return the damage of a bad entry, and only of this one if its length leads to the next."""
         next_position = self._position + size
         if size < self._framing.min_entry_bytes or next_position > self._end or not self._framing_holds(next_position):
             return self._lost(reason, detail)
@@ -392,9 +409,9 @@ class _Scanner:
         return self._step_over(size, reason, detail)
 
     def _inside(self, next_position: int) -> int | None:
-        """Where a whole entry starts inside of a bad one.
+        """Return where a whole entry starts in a bad one; None: there is none.
 
-        A length that lies may lead on by chance: in the middle of a legacy message the length of its value does.
+        A wrong length may lead on by chance: in the middle of a legacy message the length of its value does.
         """
         if next_position <= self._searched_to:
             return None
@@ -405,7 +422,7 @@ class _Scanner:
         size = self._framing.entry_bytes(self._source.window(self._position, self._framing.header_bytes))
         limit = self._options.max_batch_bytes
         if self._position + size > self._end or not self._framing_holds(self._position + size):
-            return self._lost("bad-length", f"its length says {size} bytes, over the limit of {limit}")
+            return self._lost("bad-length", f"its length field gives {size} bytes, over the limit of {limit}")
         return self._step_over(
             size, "over-limit", f"a batch of {size} bytes, over the limit of {limit} (--max-batch-bytes)"
         )
@@ -416,7 +433,7 @@ class _Scanner:
         return damage
 
     def _torn(self, needed: int) -> Damage:
-        """The last entry ends behind the file's end: an append cut short, or a length that lies."""
+        """Return the damage of a last entry that ends after the file's end: an append cut short, or a wrong length."""
         rest = self._end - self._position
         if rest < self._framing.header_bytes:
             return self._step_over(rest, "torn-tail", f"{rest} bytes, too few for a header: {APPEND_CUT}")
@@ -424,7 +441,9 @@ class _Scanner:
             return self._zero_filled(rest)
         found = self._search.find(self._position + 1, self._end)
         if found is not None:
-            detail = f"its length says {needed} bytes, past the end of the file, but a whole batch stands at {found}"
+            detail = (
+                f"its length field gives {needed} bytes, past the end of the file, but a whole batch starts at {found}"
+            )
             return self._lost("bad-length", detail, found=found)
         return self._step_over(rest, "torn-tail", f"{rest} bytes of a batch of {needed}: {APPEND_CUT}")
 
@@ -436,7 +455,7 @@ class _Scanner:
         return self._lost("zero-filled", f"{zeros} zero bytes, then other bytes")
 
     def _lost(self, reason: str, detail: str, *, search_from: int | None = None, found: int | None = None) -> Damage:
-        """The framing is lost at the position: damage up to the next entry that is found, or to the file's end."""
+        """Return the damage from a position where the framing is lost, to the next entry found or the file's end."""
         if not self._options.resync:
             rest = self._end - self._position
             return self._step_over(rest, reason, f"{detail}; {rest} bytes to the end of the file not read, {HINT}")
@@ -445,19 +464,21 @@ class _Scanner:
             found = self._search.find(search_from or self._position + 1, self._end)
         if self._search.passed_over > passed_over:
             passed_over = self._search.passed_over - passed_over
-            detail += f"; {passed_over} places that might start a batch not checked, as too many like them start none"
+            detail += (
+                f"; {passed_over} possible starts of a batch were not checked, because too many like them start none"
+            )
         if found is None:
-            return self._step_over(self._end - self._position, reason, f"{detail}; no whole batch behind it")
+            return self._step_over(self._end - self._position, reason, f"{detail}; no whole batch after it")
         self._resynced = True
-        return self._step_over(found - self._position, reason, f"{detail}; the next whole batch stands at {found}")
+        return self._step_over(found - self._position, reason, f"{detail}; the next whole batch starts at {found}")
 
     def _framing_holds(self, position: int) -> bool:
         """Whether the entries from `position` on, damaged ones too, lead to a good one, or to the end or its zeros."""
-        if position <= self._holds_to:  # on a chain that was followed before
+        if position <= self._holds_to:  # in a chain that was followed before
             return True
         if position == self._leads_nowhere:
             return False
-        if self._chased_bytes > self._end:  # so many lengths have led nowhere: from now on only a search tells
+        if self._chased_bytes > self._end:  # too many lengths have led nowhere: from now on only a search decides
             return False
         end, holds = self._chase(position)
         if holds:
@@ -468,7 +489,7 @@ class _Scanner:
         return holds
 
     def _chase(self, position: int) -> tuple[int, bool]:
-        """Where the chain of entries from `position` on leads to, and whether that is a good place."""
+        """Return where the chain of entries from `position` on leads, and whether that is a good place."""
         header_bytes, min_bytes = self._framing.header_bytes, self._framing.min_entry_bytes
         while position < self._end:
             try:
@@ -490,7 +511,7 @@ class _Scanner:
         return position, position == self._end
 
     def _chase_in_bulk(self, position: int) -> int:
-        """Pass over entries whose checksums are wrong, up to anything else or the end."""
+        """Skip entries whose checksums are wrong, up to anything else or the end."""
         wanted = DISK_BLOCK_BYTES  # mostly a whole one follows
         while self._state is not None and position < self._end:
             window = self._source.window(position, min(wanted, self._end - position))
@@ -503,7 +524,7 @@ class _Scanner:
         return position
 
     def _expect_damage(self) -> None:
-        """Where there is some there may be more: have room for it."""
+        """Make room for more damage: where there is some, there is often more."""
         if self._damaged.capacity == _FEW_ROWS:
             self._damaged = DamageColumns(BATCH_ROWS)
 

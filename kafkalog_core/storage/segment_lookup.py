@@ -1,8 +1,4 @@
-"""Kafka's binary search over an index file, which reads no page but those that it looks at.
-
-Entries are searched as a broker does (AbstractIndex.indexSlotRangeFor): first whether the key lies in the warm section,
-the last 8192 bytes of entries, then in that part or in the rest. Releases before 2.1 search all of it at once.
-"""
+"""Lookups in one segment: where to start reading, by its indexes if the log agrees with them, and reading."""
 
 from __future__ import annotations
 
@@ -35,7 +31,7 @@ _PROBED_ROWS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class BatchPlace:
-    """One batch: where it stands and its offsets; `base_offset` is null for a compressed message of magic 0 and 1."""
+    """One batch: its place and its offsets; `base_offset` is None for a compressed message of magic 0 and 1."""
 
     segment: Segment
     position: int
@@ -46,7 +42,7 @@ class BatchPlace:
 
     @classmethod
     def of(cls, segment: Segment, run: Run, row: int) -> BatchPlace:
-        """From a row of a scan."""
+        """Return it from a row of a scan."""
         columns = run.batches.row(row)
         base: int | None = columns["base_offset"]
         if columns["record_count"] < 0 and columns["format"] < 2:
@@ -57,7 +53,7 @@ class BatchPlace:
 
 @dataclass(frozen=True, slots=True)
 class RecordPlace:
-    """One record and the batch that holds it; `timestamp_ms` is null where the format has none."""
+    """One record and the batch that holds it; `timestamp_ms` is None if the format has none."""
 
     batch: BatchPlace
     offset: int
@@ -65,9 +61,9 @@ class RecordPlace:
 
 
 def first_row_from(run: Run, offset: int) -> int:
-    """The first row of a run that ends at the offset or behind it; the number of rows where none does.
+    """Return the first row of a run that ends at the offset or after it; the number of rows if none does.
 
-    Offsets ascend but for the last row of a run, which may go back.
+    Offsets ascend except for the last row of a run, which may go back.
     """
     is_v07 = run.batches.column("format")[0] == FORMAT_V07
     lasts = run.batches.column("base_offset" if is_v07 else "last_offset")
@@ -76,7 +72,7 @@ def first_row_from(run: Run, offset: int) -> int:
 
 
 class LookupColumns:
-    """Columns that all lookups of one partition fill again and again: to make them costs more than a lookup."""
+    """Columns that all lookups of one partition fill again and again: creating them costs more than a lookup."""
 
     def __init__(self) -> None:
         self.batches = BatchColumns()
@@ -88,12 +84,12 @@ class SegmentLookup:
     """One segment with its files open.
 
     Args:
-        segment: it, with a log file.
-        columns: to be filled; runs and records that were given out before are void then.
-        is_v07: whether it is Kafka 0.7's.
+        segment: the segment, with a log file.
+        columns: to be filled; runs and records that were returned before are invalid then.
+        is_v07: whether it is of Kafka 0.7.
         options: the largest batch that is read.
         has_warm_section: whether indexes are searched as since 2.1.
-        is_based: whether the file's name holds its base offset; without it indexes say nothing.
+        is_based: whether the file's name holds its base offset; without it indexes are of no use.
     """
 
     def __init__(
@@ -130,7 +126,7 @@ class SegmentLookup:
 
     # --- where to start -----------------------------------------------------------------------------------------------
     def start_for_offset(self, offset: int, trace: Trace) -> int:
-        """A byte where a batch starts with no batch before it that reaches the offset."""
+        """Return a position where a batch starts with no batch before it that reaches the offset."""
         index = self._index(OFFSET_INDEX_ENTRY, trace)
         if index is None:
             return 0
@@ -141,7 +137,7 @@ class SegmentLookup:
             return 0
 
     def start_for_time(self, time_ms: int, log_start_offset: int, trace: Trace) -> int:
-        """A byte where a batch starts with no batch before it whose largest timestamp reaches the time."""
+        """Return a position where a batch starts with no batch before it whose largest timestamp reaches the time."""
         index = self._index(TIME_INDEX_ENTRY, trace)
         start = 0
         if index is not None:
@@ -154,11 +150,11 @@ class SegmentLookup:
         return start
 
     def start_for_end(self, trace: Trace) -> int:
-        """A byte where a batch starts, as far behind as the index knows one."""
+        """Return the last position where a batch starts, as far as the index knows."""
         return self.start_for_offset(self.segment.base_offset + MAX_INT32, trace)
 
     def start_for_position(self, position: int, trace: Trace) -> int:
-        """A byte where a batch starts, not behind this one, as near as the index knows one."""
+        """Return the nearest position, not after this one, where a batch starts, as far as the index knows."""
         index = self._index(OFFSET_INDEX_ENTRY, trace)
         if index is None:
             return 0
@@ -166,29 +162,29 @@ class SegmentLookup:
             found = index.search(position, column=1, has_warm_section=self._has_warm_section)
             _note_search(trace, index, "position", found)
             for slot in _backwards_from(found.lower):
-                stands_at = index.entry(slot)[1]
-                if stands_at <= position and self.is_whole_at(stands_at):
-                    return stands_at
-                trace.doubt(index.path, f"entry {slot} says byte {stands_at}, but no whole batch stands there")
+                start = index.entry(slot)[1]
+                if start <= position and self.is_whole_at(start):
+                    return start
+                trace.doubt(index.path, f"entry {slot} names byte {start}, but no whole batch starts there")
         except UnreadableError as error:
             trace.doubt(index.path, f"the disk cannot read {error.size_bytes} bytes of it")
         return 0
 
     def is_whole_at(self, position: int) -> bool:
-        """Whether a whole batch starts at this byte."""
+        """Whether a whole batch starts at this position."""
         return 0 <= position < self.source.size_bytes and self.probe(position) is not None
 
     def _index(self, layout: Layout, trace: Trace) -> IndexPages | None:
-        """One of its indexes, where there is anything in it."""
+        """Return one of its indexes if it has entries."""
         is_offset = layout is OFFSET_INDEX_ENTRY
         file = self.segment.index if is_offset else self.segment.timeindex
         if self._is_v07 or not self._is_based:
             return None
         if file is None:
             if is_offset and self.source.size_bytes:
-                trace.doubt(self.path, "its offset index is missing: read from its start", is_missing=True)
+                trace.doubt(self.path, "its offset index is missing, so it is read from its start", is_missing=True)
             elif self.source.size_bytes:
-                trace.add("index", f"no time index beside {self.path.rpartition('/')[2]}", path=self.path)
+                trace.add("index", f"no time index for {self.path.rpartition('/')[2]}", path=self.path)
             return None
         try:
             if file.path not in self._opened:
@@ -200,7 +196,7 @@ class SegmentLookup:
         return index
 
     def _start_by_index(self, index: IndexPages, offset: int, trace: Trace) -> int:
-        """The byte that the last entry not above the offset names, if reading for the offset can start there."""
+        """Return the position in the last entry not above the offset, if reading for the offset can start there."""
         base = self.segment.base_offset
         found = index.search(offset - base, has_warm_section=self._has_warm_section)
         _note_search(trace, index, "offset", found, base)
@@ -209,11 +205,11 @@ class SegmentLookup:
             problem = self._contradiction(position, offset)
             if problem is None:
                 return position
-            trace.doubt(index.path, f"entry {slot} says offset {base + relative} at byte {position}, but {problem}")
+            trace.doubt(index.path, f"entry {slot} places offset {base + relative} at byte {position}, but {problem}")
         return 0
 
     def _start_by_time(self, index: IndexPages, time_ms: int, trace: Trace) -> int:
-        """Where the offset stands of the last entry whose timestamp is not above, if the log agrees with the entry."""
+        """Return the position of the last entry not later than the time, if the log agrees with the entry."""
         base = self.segment.base_offset
         found = index.search(time_ms, has_warm_section=self._has_warm_section)
         _note_search(trace, index, "time", found, base)
@@ -224,18 +220,18 @@ class SegmentLookup:
             problem = self._contradicts_time(start, base + relative, timestamp_ms, trace)
             if problem is None and timestamp_ms <= time_ms:
                 return start
-            text = f"entry {slot} says that {timestamp_ms} is the largest time up to offset {base + relative}, but "
-            trace.doubt(index.path, text + (problem or "it stands before an entry of an earlier time"))
+            text = f"entry {slot} gives {timestamp_ms} as the largest time up to offset {base + relative}, but "
+            trace.doubt(index.path, text + (problem or "it is before an entry of an earlier time"))
         return 0
 
     # --- does the log agree -------------------------------------------------------------------------------------------
     def _contradiction(self, position: int, offset: int) -> str | None:
-        """Why reading for the offset cannot start there; null: it can."""
+        """Return why reading for the offset cannot start at a position; None: it can."""
         if not 0 <= position < self.source.size_bytes:
             return f"the log has {self.source.size_bytes} bytes"
         item = self.probe(position)
         if item is None:
-            return "no whole batch stands there"
+            return "no whole batch starts there"
         if item.batches.column("last_offset")[0] < offset:
             return None
         batch = BatchPlace.of(self.segment, item, 0)
@@ -245,7 +241,7 @@ class SegmentLookup:
         return f"that batch starts at offset {first}" if first > offset else None
 
     def _contradicts_time(self, start: int, offset: int, timestamp_ms: int, trace: Trace) -> str | None:
-        """Why a time entry cannot be believed; null: the batch that holds its offset has its timestamp."""
+        """Return why a time entry is wrong; None: the batch that holds its offset has its timestamp."""
         for run in self.runs(start, trace):
             row = first_row_from(run, offset)
             if row == run.batches.count:
@@ -258,7 +254,7 @@ class SegmentLookup:
 
     # --- reading ------------------------------------------------------------------------------------------------------
     def probe(self, position: int) -> Run | None:
-        """The first batches from a byte on; null where no whole batch stands there."""
+        """Return the first batches from a position on; None: no whole batch starts there."""
         item = next(self.scan(position, self._probing, batches=self._columns.probed), None)
         return item if isinstance(item, Run) and item.batches.column("position")[0] == position else None
 
@@ -270,7 +266,7 @@ class SegmentLookup:
         end: int | None = None,
         batches: BatchColumns | None = None,
     ) -> Iterator[Run | Damage]:
-        """What stands in the log from a byte on where a batch starts."""
+        """Scan the log from a position where a batch starts."""
         base = self.segment.base_offset if self._is_based else None
         return scan(
             self.source,
@@ -283,7 +279,7 @@ class SegmentLookup:
         )
 
     def runs(self, position: int, trace: Trace) -> Iterator[Run]:
-        """The batches from a byte on; damage among them is noted."""
+        """Yield the batches from a position on; damage among them is noted."""
         for item in self.scan(position):
             if isinstance(item, Damage):
                 trace.met(self.path, item)
@@ -293,7 +289,10 @@ class SegmentLookup:
     def first_late_record(
         self, run: Run, time_ms: int, log_start_offset: int, trace: Trace | None
     ) -> RecordPlace | None:
-        """The first record of a run that is not earlier than the time, of batches whose largest timestamp is not."""
+        """Return the first record of a run not earlier than the time; None: there is none.
+
+        Only batches whose largest timestamp is not earlier either are opened.
+        """
         for row, newest_ms in enumerate(run.batches.column("max_timestamp_ms")):
             if newest_ms < time_ms:
                 continue
@@ -304,7 +303,7 @@ class SegmentLookup:
         return None
 
     def records(self, run: Run, row: int, trace: Trace | None) -> Iterator[RecordPlace]:
-        """The records of one batch in their order; where they cannot be read that is noted."""
+        """Yield the records of one batch in their order; if they cannot be read, that is noted."""
         batch = BatchPlace.of(self.segment, run, row)
         has_times = run.batches.column("format")[row] not in {MAGIC_V0, FORMAT_V07}
         wanted: Callable[[int], bool] = row.__eq__
@@ -325,7 +324,7 @@ class SegmentLookup:
 
 
 def _backwards_from(slot: int | None) -> Iterator[int]:
-    """A slot, then earlier ones in strides that double: an entry that cannot be used costs a few tries, not a scan."""
+    """Yield a slot, then earlier ones in strides that double: unusable entries cost a few tries, not a scan."""
     stride = 1
     while slot is not None and slot >= 0:
         yield slot

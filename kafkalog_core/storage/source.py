@@ -1,4 +1,4 @@
-"""Who may read what: the sentence that names the user, the owner and the mode where the system denies a path."""
+"""Reading one file tolerantly, and the error that names user, owner and mode if the system denies a path."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def may(path: str, mode: int) -> bool:
 
 
 def may_read(path: str) -> bool:
-    """Return whether this user may open a file for reading; true where it does not exist or cannot be asked about."""
+    """Return whether this user may open a file for reading; true if it does not exist or cannot be checked."""
     return not os.path.lexists(path) or may(path, os.R_OK)
 
 
@@ -64,7 +64,7 @@ def may_list(path: str) -> bool:
 
 
 def denied(path: str) -> DeniedError:
-    """Return the error for a path that the system has denied: the user, the owner, and the right that is missing."""
+    """Return the error for a path that the system has denied: the user, the owner and the missing permission."""
     place = _closed_directory_above(path)
     what = "enter its directory"
     if place is None:
@@ -130,11 +130,11 @@ def _name(ask: Callable[[], str]) -> str | None:
 
 WINDOW_BYTES: Final = 1024 * 1024
 PEEK_BYTES: Final = 17
-"""Kafka's HEADER_SIZE_UP_TO_MAGIC: enough to go on from batch to batch."""
+"""Kafka's HEADER_SIZE_UP_TO_MAGIC: enough to step from batch to batch."""
 _UNREADABLE_ERRNOS: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
 _MAX_UNREADABLE_BYTES: Final = 1024 * 1024
 AS_IT_IS: Final = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
-"""A link is not followed, and a FIFO does not block."""
+"""Flags to open a file: a link is not followed, and a FIFO does not block."""
 
 
 class UnreadableError(StorageError):
@@ -157,7 +157,7 @@ class FileChange(Enum):
 
 
 def open_error(path: str, error: OSError) -> StorageError:
-    """The StorageError that says in one sentence why the operating system refused a path."""
+    """Return the StorageError that says in one sentence why the operating system refused a path."""
     if error.errno in {errno.ENOENT, errno.ENOTDIR}:
         return NotFoundError("no such file or directory", path=path)
     if error.errno == errno.ELOOP:
@@ -192,9 +192,9 @@ class Source:
 
     @classmethod
     def open_at(cls, path: str, name: str, directory: int) -> Self:
-        """Open a regular file of an open directory; a link is not followed. Raises NotFoundError or AccessError.
+        """Open a regular file in an open directory; a link is not followed. Raises NotFoundError or AccessError.
 
-        `path` is what messages call it.
+        `path` is the file's name in messages.
         """
         try:
             number = os.open(name, AS_IT_IS, dir_fd=directory)
@@ -226,15 +226,15 @@ class Source:
 
     @property
     def version(self) -> tuple[int, int, int, int]:
-        """By what the open file, as it was at open, is known: device, inode, size and time of change."""
+        """The identity of the file as it was opened: device, inode, size and modification time."""
         opened = self._opened
         return opened.st_dev, opened.st_ino, opened.st_size, opened.st_mtime_ns
 
     def window(self, position: int, size_bytes: int = WINDOW_BYTES) -> memoryview:
-        """Bytes from `position` on, valid until the next call.
+        """Return the bytes from `position` on, valid until the next call.
 
-        Fewer than asked for come at the end of the file and before a place that the disk cannot read.
-        Raises UnreadableError when the byte at `position` itself cannot be read.
+        There are fewer than asked for at the end of the file and before a place that the disk cannot read. Raises
+        UnreadableError if the byte at `position` itself cannot be read.
         """
         wanted = min(size_bytes, self.size_bytes - position)
         if wanted <= 0:
@@ -248,9 +248,9 @@ class Source:
         return self._view[: self._fill(self._view[:wanted], position)]
 
     def peek(self, position: int) -> memoryview:
-        """The next `PEEK_BYTES` bytes, fewer at the end of the file, valid until the next call: cheaper than a window.
+        """Return the next `PEEK_BYTES` bytes, fewer at the end of the file, valid until the next call.
 
-        Raises UnreadableError.
+        It is cheaper than a window. Raises UnreadableError.
         """
         try:
             return self._small[: self._pread(self._small, position)]
@@ -258,11 +258,11 @@ class Source:
             return self.window(position, PEEK_BYTES)
 
     def read(self, position: int, size_bytes: int) -> bytes:
-        """A copy of `size_bytes` bytes from `position` on, fewer at the end of the file."""
+        """Return a copy of `size_bytes` bytes from `position` on, fewer at the end of the file."""
         return bytes(self.window(position, size_bytes))
 
     def refresh(self, *, grow: bool = False) -> FileChange:
-        """Compare the open file with the one of that name now; with `grow`, take a larger size as the new one."""
+        """Compare the open file with the present one of that name; with `grow`, use a larger size from now on."""
         now = os.fstat(self._file.fileno())
         try:
             named = os.stat(self.path)
@@ -288,14 +288,14 @@ class Source:
                 if error.errno not in _UNREADABLE_ERRNOS:
                     raise open_error(self.path, error) from error
                 return filled + self._fill_by_blocks(target[filled:], position + filled, at_start=filled == 0)
-            if count == 0:  # shorter than its size said: cut under our hands
+            if count == 0:  # truncated meanwhile: shorter than its size
                 self.size_bytes = position + filled
                 break
             filled += count
         return filled
 
     def _fill_by_blocks(self, target: memoryview, position: int, *, at_start: bool) -> int:
-        """Read up to the first block that the disk cannot read; raise where that is the first one."""
+        """Read up to the first block that the disk cannot read; raise if that is the first one."""
         filled = 0
         while filled < len(target):
             block = DISK_BLOCK_BYTES - (position + filled) % DISK_BLOCK_BYTES

@@ -65,7 +65,7 @@ def test_nothing_behind(path: Path) -> None:
     items = scan_file(path, A + b"\xff" * 5000, resync=True)
     assert damages_of(items) == [("bad-length", N, 5000, 3)]
     assert isinstance(items[-1], Damage)
-    assert "no whole batch behind it" in items[-1].detail
+    assert "no whole batch after it" in items[-1].detail
 
 
 def test_several_places(path: Path) -> None:
@@ -286,7 +286,7 @@ def test_no_garbage_makes_it_slow(path: Path, name: str) -> None:
 def test_what_was_not_checked_is_counted(path: Path) -> None:
     items = scan_file(path, b"\xff" + huge_sizes(MEBIBYTE), resync=True)
     assert isinstance(items[-1], Damage)
-    assert "places that might start a batch not checked" in items[-1].detail
+    assert "possible starts of a batch were not checked" in items[-1].detail
 
 
 def test_wrong_headers_hide_no_batch_of_another_size(path: Path) -> None:

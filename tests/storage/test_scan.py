@@ -219,7 +219,7 @@ def test_a_length_that_is_too_small_for_its_magic_is_stepped_over(path: Path) ->
     items = scan_file(path, small[0] + with_magic(small[1], 2) + small[2])
     assert damages_of(items) == [("bad-length", size, size, 1)]
     assert isinstance(items[1], Damage)
-    assert items[1].detail == f"its length says {size} bytes in all, less than an entry of its magic has"
+    assert items[1].detail == f"its length field gives {size} bytes in all, less than an entry of its magic has"
     assert [item.last_offset for item in batches_of(items)] == [0, 2]
 
 
@@ -290,7 +290,7 @@ def test_a_length_past_the_end_with_good_batches_behind(path: Path) -> None:
     items = scan_file(path, data)
     assert damages_of(items) == [("bad-length", N, 3 * N, 3)]
     assert isinstance(items[-1], Damage)
-    assert f"a whole batch stands at {2 * N}" in items[-1].detail
+    assert f"a whole batch starts at {2 * N}" in items[-1].detail
     assert "--resync" in items[-1].detail
 
 
