@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.render.grid import Layout
     from kafkalog_core.ops.replicas.compare import Comparison
     from kafkalog_core.rows.chunk import Chunk
-    from kafkalog_core.rows.kinds import Column, Table
+    from kafkalog_core.rows.schema import Column, Table
 
 __all__ = ["ExportTable", "QueryTable", "ReplicaTable"]
 

@@ -1,1 +1,1 @@
-"""rows."""
+"""One declaration of every result row: names, types, units."""

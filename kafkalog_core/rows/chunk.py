@@ -1,11 +1,11 @@
-r"""Rows on their way out: the shape of a chunk, and how one row becomes a JSON object or a line of CSV.
+"""Rows of output: the protocol of a chunk, and how one row becomes a JSON object or a line of CSV.
 
 This is the written rule of the JSON form. The compiled kernel writes record and batch lines by itself and must produce
-these bytes exactly; a test compares the two. How text is escaped says `json_text`.
+these bytes exactly; a test compares the two. `json_text` defines how text is escaped.
 
-The columns of CSV are those of all row types that may come, each once; a row leaves those empty that its type lacks. A
+The columns of CSV are those of all row types of the output, each once; a row leaves those empty that its type lacks. A
 bytes column is two in auto mode, `key` for text and `key_b64` for the rest, and one in the others: `key_b64` or
-`key_hex`. What a field looks like says `csv_form`.
+`key_hex`. `csv_field` defines the form of a field.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 _ROWS_OF_PART: Final = 1000
 
 BytesMode = Literal["auto", "base64", "hex"]
-"""How bytes become text: as UTF-8 where they are exactly that, else base64; or always base64; or always hexadecimal."""
+"""How bytes become text: as UTF-8 if they are exactly that, else base64; or always base64; or always hexadecimal."""
 
 
 class Chunk(Protocol):
@@ -51,23 +51,23 @@ class Chunk(Protocol):
         """Number of rows."""
 
     def rows(self) -> Iterator[dict[str, object]]:
-        """Rows in order: bytes stay bytes, headers are lists of `(key, value)`, maps are dicts."""
+        """Yield the rows in order: bytes are bytes, headers are lists of `(key, value)`, maps are dicts."""
 
     def row_views(self) -> Iterator[dict[str, object]]:
-        """The same rows without copies: their bytes may be memoryviews, valid until the next chunk is asked for."""
+        """Yield the same rows without copies: their bytes may be memoryviews, valid until the next chunk."""
 
     def ndjson(self, bytes_mode: BytesMode) -> bytes:
-        r"""All rows as JSON lines, each ending in `\n`."""
+        r"""Return all rows as JSON lines, each ending in `\n`."""
 
     def parts(self, bytes_mode: BytesMode) -> Iterator[bytes | memoryview]:
-        """The same piece by piece, each valid until the next one."""
+        """Yield the same piece by piece, each valid until the next one."""
 
     def csv(self, header: tuple[str, ...], bytes_mode: BytesMode) -> Iterator[bytes | memoryview]:
-        r"""All rows as CSV lines under these columns, each ending in `\r\n`, piece by piece as in `parts`."""
+        r"""Yield all rows as CSV lines under these columns, each ending in `\r\n`, piece by piece as in `parts`."""
 
 
 class RowChunk:
-    """The simple chunk: a table and rows that are dicts already, or become some. Columns that a row lacks are null."""
+    """The simple chunk: a table and rows that are dicts or become dicts. Columns that a row lacks are null."""
 
     __slots__ = ("_rows", "table")
 
@@ -81,21 +81,21 @@ class RowChunk:
         return len(self._rows)
 
     def rows(self) -> Iterator[dict[str, object]]:
-        """Rows with every column of the table, in its order."""
+        """Yield the rows with every column of the table, in its order."""
         name, names = self.table.name, self.table.names[1:]
         for row in self._rows:
             yield {"type": name} | {column: row.get(column) for column in names}
 
     def row_views(self) -> Iterator[dict[str, object]]:
-        """The same."""
+        """Yield the same."""
         return self.rows()
 
     def ndjson(self, bytes_mode: BytesMode) -> bytes:
-        r"""All rows as JSON lines, each ending in `\n`."""
+        r"""Return all rows as JSON lines, each ending in `\n`."""
         return b"".join(self.parts(bytes_mode))
 
     def parts(self, bytes_mode: BytesMode) -> Iterator[bytes]:
-        """The same, some rows at a time."""
+        """Yield the same, some rows at a time."""
         lines = (
             (json_line(self.table, row, bytes_mode) for row in self._rows)
             if _holds_bytes(self.table)
@@ -105,13 +105,13 @@ class RowChunk:
             yield part
 
     def csv(self, header: tuple[str, ...], bytes_mode: BytesMode) -> Iterator[bytes]:
-        r"""All rows as CSV lines under these columns, each ending in `\r\n`."""
+        r"""Yield all rows as CSV lines under these columns, each ending in `\r\n`."""
         for row in self._rows:
             yield csv_row(self.table, row, header, bytes_mode)
 
 
 def bytes_member(name: str, value: bytes | None, bytes_mode: BytesMode) -> tuple[str, str | None]:
-    """Name and text of a bytes value in a JSON object: `key`, `key_b64` or `key_hex`; null has the name of its mode."""
+    """Return name and text of a bytes value in a JSON object: `key`, `key_b64` or `key_hex`."""
     if bytes_mode == "auto":
         if value is None:
             return name, None
@@ -125,9 +125,9 @@ def bytes_member(name: str, value: bytes | None, bytes_mode: BytesMode) -> tuple
 
 
 def json_object(table: Table, row: Mapping[str, object], bytes_mode: BytesMode) -> dict[str, object]:
-    """One row as a JSON object with every column of its table, in its order; `type` first.
+    """Return one row as a JSON object with every column of its table, in its order; `type` first.
 
-    Header keys are text in Kafka, so they stay text in every mode where they are exact UTF-8; else they are `key_b64`,
+    Header keys are text in Kafka, so they are text in every mode if they are exact UTF-8; otherwise they are `key_b64`,
     or `key_hex` in hex mode.
     """
     result: dict[str, object] = {"type": table.name}
@@ -148,16 +148,16 @@ def json_object(table: Table, row: Mapping[str, object], bytes_mode: BytesMode) 
 
 
 def json_line(table: Table, row: Mapping[str, object], bytes_mode: BytesMode) -> bytes:
-    r"""One row as a JSON line, `\n` included.
+    r"""Return one row as a JSON line, `\n` included.
 
     File names that are not UTF-8 come from the system with lone surrogates in them; they are written as the JSON escape
-    `\udcxx`, so that the line is valid UTF-8 and the name can be had back.
+    `\udcxx`, so that the line is valid UTF-8 and the name can be restored.
     """
     return (json_text(json_object(table, row, bytes_mode)) + "\n").encode("utf-8", "backslashreplace")
 
 
 def csv_columns(tables: Iterable[Table], bytes_mode: BytesMode) -> dict[str, None]:
-    """Names of the columns in order, each once."""
+    """Return the names of the columns in order, each once."""
     names: dict[str, None] = {}
     for table in tables:
         for column in table.columns:
@@ -166,13 +166,13 @@ def csv_columns(tables: Iterable[Table], bytes_mode: BytesMode) -> dict[str, Non
 
 
 def csv_row(table: Table, row: Mapping[str, object], header: Sequence[str], bytes_mode: BytesMode) -> bytes:
-    """One row as a line."""
+    """Return one row as a line of CSV."""
     fields = csv_fields(table, row, bytes_mode)
     return csv_line([csv_field(fields.get(name)) for name in header])
 
 
 def csv_fields(table: Table, row: Mapping[str, object], bytes_mode: BytesMode) -> dict[str, object]:
-    """The values of a row by the columns that they are written to."""
+    """Return the values of a row by the columns that they are written to."""
     fields = json_object(table, row, bytes_mode)
     if bytes_mode == "auto":
         _take_controls_out(table, fields)
@@ -188,7 +188,7 @@ def _names_of(column: Column, bytes_mode: BytesMode) -> tuple[str, ...]:
 
 
 def _take_controls_out(table: Table, fields: dict[str, object]) -> None:
-    """Keys and values with control characters become base64."""
+    """Write keys and values with control characters in base64."""
     for column in table.columns:
         text = fields.get(column.name)
         if column.kind == "bytes" and isinstance(text, str) and has_controls(text):

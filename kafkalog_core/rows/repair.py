@@ -1,27 +1,27 @@
-"""Rows of the commands that search, plan, change and take back; `tables` has all of them."""
+"""Rows of the commands that search, plan, change and undo; `tables` has all of them."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.rows.kinds import PLACE, Column, new_table
+from kafkalog_core.rows.schema import PLACE, Column, new_table
 
 __all__ = ["CHANGE", "FETCH", "JOURNAL", "LOSS", "PLAN", "SEEK", "SETTING", "TEXT_FILE", "TEXT_LINE"]
 
 PLAN: Final = new_table(
     "plan",
     Column("command", "string", "reindex, truncate, checkpoint, undo, prune or list"),
-    Column("root", "string", "log directory or partition directory that is meant"),
+    Column("root", "string", "log directory or partition directory of the plan"),
     Column(
         "state", "string", "planned, refused (cannot be applied as things are), applied, nothing (to be done) or listed"
     ),
-    Column("message", "string", "one sentence: what would be done or has been done, and how it is taken back"),
+    Column("message", "string", "one sentence: what would be done or has been done, and how to undo it"),
     Column("changes", "int64", "files that are changed"),
-    Column("needed_bytes", "int64", "space that is needed while it is done, on all file systems together"),
-    Column("free_bytes", "int64", "space that there is on the file system that comes closest to its limit"),
-    Column("release", "string", "release of Kafka whose rules count; null: it makes no difference"),
+    Column("needed_bytes", "int64", "bytes that are needed meanwhile, on all file systems together"),
+    Column("free_bytes", "int64", "free bytes of the file system that has the least left over"),
+    Column("release", "string", "release of Kafka whose rules are used; null: it makes no difference"),
     Column("is_release_certain", "bool", "whether the evidence leaves no other"),
-    Column("release_evidence", "string", "what tells the release, one a line"),
+    Column("release_evidence", "string", "the evidence for the release, one item a line"),
     Column(
         "assumptions",
         "string",
@@ -30,23 +30,23 @@ PLAN: Final = new_table(
     ),
     Column("obstacles", "string", "why it cannot be applied as things are, one a line; null: it can"),
     Column("run", "string", "name of the journal; null: not applied"),
-    Column("undo", "string", "command line that takes it back; null: not applied, or nothing to take back"),
-    Column("undo_to", "string", "directory of the journal; null: beside the files"),
+    Column("undo", "string", "command line that undoes it; null: not applied, or nothing to undo"),
+    Column("undo_to", "string", "directory of the journal; null: next to the files"),
     Column("next_command", "string", "command line to run next: the same with --apply, or what a refusal names"),
-    Column("keeps_undo", "bool", "whether old content is kept to take it back; false: --no-undo"),
+    Column("keeps_undo", "bool", "whether old content is kept for an undo; false: --no-undo"),
 )
 CHANGE: Final = new_table(
     "change",
     Column("file", "string", "path"),
     Column("topic", "string", "of the directory"),
     Column("partition", "int32", "of the directory"),
-    Column("kind", "string", "replace, create, cut, remove, extend (a cut that is taken back) or keep (left as it is)"),
+    Column("kind", "string", "replace, create, cut, remove, extend (a cut that is undone) or keep (left as it is)"),
     Column("state", "string", "planned or done"),
-    Column("bytes_before", "int64", "size of the file that was there; null: none"),
+    Column("bytes_before", "int64", "size of the old file; null: none"),
     Column("mtime_before_ms", "int64", "its modification time"),
-    Column("sha256_before", "string", "its hash; of a file above 16 MiB of its first and last MiB"),
-    Column("bytes_after", "int64", "size afterwards; null: it is gone"),
-    Column("sha256_after", "string", "hash of the whole content afterwards; null where nothing new is written"),
+    Column("sha256_before", "string", "its hash; for a file above 16 MiB that of its first and last MiB"),
+    Column("bytes_after", "int64", "size afterwards; null: deleted"),
+    Column("sha256_after", "string", "hash of the whole content afterwards; null: nothing new is written"),
     Column("why", "string", "one sentence"),
 )
 LOSS: Final = new_table(
@@ -54,11 +54,11 @@ LOSS: Final = new_table(
     *PLACE[:2],
     Column("file", "string", "log file in which it starts"),
     Column("first_offset", "int64", "first offset that is lost; null: nothing that could be read as a batch"),
-    Column("next_offset", "int64", "offset behind the last one that is lost"),
+    Column("next_offset", "int64", "offset after the last one that is lost"),
     Column("records", "int64", "records; null: they cannot be counted"),
     Column("bytes", "int64", "bytes of log"),
     Column(
-        "committed_records", "int64", "those below the checkpointed high watermark, at least so many; null: not known"
+        "committed_records", "int64", "those below the checkpointed high watermark, at least this number; null: unknown"
     ),
     Column("first_timestamp_ms", "int64", "first timestamp of a batch that is lost; null: none"),
     Column("max_timestamp_ms", "int64", "largest timestamp; null: none"),
@@ -70,11 +70,11 @@ SETTING: Final = new_table(
     "setting",
     Column("name", "string", "as Kafka spells it"),
     Column("value", "string", "in the setting's own unit"),
-    Column("origin", "string", "where the value comes from, and why it is only assumed, if it is"),
+    Column("origin", "string", "the origin of the value, and the reason if it is only assumed"),
 )
 JOURNAL: Final = new_table(
     "journal",
-    Column("run", "string", "its name, which says when it was made"),
+    Column("run", "string", "its name, which holds the time of the run"),
     Column("root", "string", "directory that was changed"),
     Column("command", "string", "command that changed it; null: not known"),
     Column("created_ms", "int64", "time of the run; null: not known"),
@@ -90,10 +90,10 @@ TEXT_FILE: Final = new_table(
     Column("topic", "string", "of the directory; null at the top of a log directory"),
     Column("partition", "int32", "of the directory"),
     Column("kind", "string", "recovery_point, high_watermark, log_start_offset, cleaner_offset, leader_epoch, ..."),
-    Column("entries", "int64", "entries or keys that a broker finds in it; null: there is no such file"),
-    Column("verdict", "string", "good; mended: the plan mends it; left: wrong, and left as it is; missing"),
+    Column("entries", "int64", "entries or keys that a broker reads from it; null: there is no such file"),
+    Column("verdict", "string", "good; mended: the plan corrects it; left: wrong, and left as it is; missing"),
     Column("lines", "int64", "lines that the plan changes"),
-    Column("problem", "string", "the worst that was found, one sentence; null: nothing"),
+    Column("problem", "string", "the worst problem, one sentence; null: none"),
     Column("broker_action", "string", "what a broker does about that"),
 )
 TEXT_LINE: Final = new_table(
@@ -103,7 +103,7 @@ TEXT_LINE: Final = new_table(
     Column("partition", "int32", "of the directory"),
     Column("line", "int64", "number of the line in the file as it is, from 1; null: a new one"),
     Column("old", "string", "the line as it is; null: a new one"),
-    Column("new", "string", "the line as it will be; null: it goes"),
+    Column("new", "string", "the line as it will be; null: deleted"),
     Column("problem", "string", "why"),
 )
 SEEK: Final = new_table(
@@ -114,7 +114,7 @@ SEEK: Final = new_table(
     Column(
         "outcome",
         "string",
-        "found; end: the offset behind the last record, where a fetch waits; none: no record there or behind; "
+        "found; end: the offset after the last record, where a fetch waits; none: no record there or later; "
         "out-of-range: a fetch of the offset is refused",
     ),
     Column("position", "int64", "byte in the file where the batch of the record starts; latest: where the log ends"),
@@ -129,8 +129,8 @@ SEEK: Final = new_table(
         "byte where a fetch of the offset starts: an earlier batch where compaction has emptied its end",
     ),
     Column("log_start_offset", "int64", "first offset that a broker serves"),
-    Column("log_end_offset", "int64", "offset behind the last whole batch; null: was not needed"),
-    Column("detail", "string", "one sentence where there is more to say"),
+    Column("log_end_offset", "int64", "offset after the last whole batch; null: was not needed"),
+    Column("detail", "string", "one sentence; null: nothing to add"),
     Column("steps", "map", "--explain: list of the steps, each with step, text and its figures"),
 )
 FETCH: Final = new_table(
@@ -143,7 +143,7 @@ FETCH: Final = new_table(
     Column(
         "outcome",
         "string",
-        "whole: ends with a batch; partial: ends inside of one; too-large: holds not even its first batch",
+        "whole: ends with a batch; partial: ends inside one; too-large: does not even hold its first batch",
     ),
     Column("batches", "int64", "whole batches in it, each a row before this one"),
     Column("first_offset", "int64", "first offset in the slice; null for a compressed v0 or v1 message"),

@@ -23,9 +23,8 @@ from kafkalog_core.rows.forecasts import (
     ROLLED_SEGMENT,
     ROLLING,
 )
-from kafkalog_core.rows.kinds import PLACE, Column, Kind, Table, new_table
 from kafkalog_core.rows.repair import CHANGE, FETCH, JOURNAL, LOSS, PLAN, SEEK, SETTING, TEXT_FILE, TEXT_LINE
-from kafkalog_core.rows.spark import CATALOG, EXPORT, REPLICA, REPLICA_COPY, REPLICA_RANGE
+from kafkalog_core.rows.schema import PLACE, Column, Kind, Table, new_table
 
 __all__ = [
     "BATCH",
@@ -75,20 +74,20 @@ __all__ = [
     "with_path",
 ]
 
-PATH: Final = Column("path", "string", "the file that the row comes from; stats: the directory")
+PATH: Final = Column("path", "string", "the file of the row; stats: the directory")
 
 
 @cache
 def with_path(table: Table) -> Table:
-    """The same rows with their `path`, behind the columns that say where they come from.
+    """Return the same row type with a `path` column after topic, partition and segment.
 
-    `checkpoint`, `property` and `finding` rows, which name their `file` anyway, and the summary stay as they are.
+    `checkpoint`, `property` and `finding` rows, which have a `file` column, and the summary do not change.
     """
     place = [index for index, name in enumerate(table.names) if name in {"topic", "partition", "segment"}]
     if "file" in table.names or not place:
         return table
-    behind = place[-1] + 1
-    return Table(table.name, (*table.columns[:behind], PATH, *table.columns[behind:]))
+    after = place[-1] + 1
+    return Table(table.name, (*table.columns[:after], PATH, *table.columns[after:]))
 
 
 _POSITION: Final = Column("position", "int64", "byte in the file where the batch starts")
@@ -110,7 +109,7 @@ _RECORD_COLUMNS: Final = (
     Column("sequence", "int32", "sequence number of the record; -1: none"),
     Column("is_transactional", "bool", "attribute bit 4 of the batch"),
     Column("control_type", "string", "commit, abort, leader_change, ...; null for data"),
-    Column("resynced", "bool", "found by searching behind damage; its framing may be a coincidence"),
+    Column("resynced", "bool", "found by searching after damage; its framing may be a coincidence"),
 )
 
 RECORD: Final = new_table("record", *_RECORD_COLUMNS)
@@ -130,11 +129,11 @@ BATCH: Final = new_table(
     Column("size_bytes", "int64", "whole batch, envelope included"),
     Column("base_offset", "int64", "first offset; null for a compressed v0 or v1 message"),
     Column("last_offset", "int64", "last offset"),
-    Column("record_count", "int32", "as the header says; null for a compressed v07, v0 or v1 message"),
+    Column("record_count", "int32", "as in the header; null for a compressed v07, v0 or v1 message"),
     Column("format", "string", "v07, v0, v1 or v2"),
     Column("codec", "string", "none, gzip, snappy, lz4 or zstd"),
     Column("timestamp_type", "string", "create, append or null"),
-    Column("base_timestamp_ms", "int64", "v2: as stored, the delete horizon where there is one"),
+    Column("base_timestamp_ms", "int64", "v2: as stored; the delete horizon if there is one"),
     Column("max_timestamp_ms", "int64", "largest timestamp; v1: of the outer message"),
     Column("leader_epoch", "int32", "-1: none"),
     Column("producer_id", "int64", "-1: none"),
@@ -142,30 +141,28 @@ BATCH: Final = new_table(
     Column("base_sequence", "int32", "-1: none"),
     Column("is_transactional", "bool", "attribute bit 4"),
     Column("is_control", "bool", "attribute bit 5"),
-    Column("delete_horizon_ms", "int64", "ms since 1970 from which tombstones may go; null: none"),
+    Column("delete_horizon_ms", "int64", "ms since 1970 from which tombstones may be removed; null: none"),
     Column("crc_stored", "uint32", "checksum stored in the batch"),
     Column("crc_computed", "uint32", "checksum of its bytes"),
     Column("crc_ok", "bool", "whether they agree"),
-    Column("resynced", "bool", "found by searching behind damage; its framing may be a coincidence"),
+    Column("resynced", "bool", "found by searching after damage; its framing may be a coincidence"),
 )
 DAMAGE: Final = new_table(
     "damage",
     *PLACE,
     Column("position", "int64", "byte in the file where the damage starts"),
-    Column(
-        "size_bytes", "int64", "bytes that could not be read as batches; 0 where the batch is whole, but not all in it"
-    ),
+    Column("size_bytes", "int64", "bytes that do not form a batch; 0: the batch is whole, but not its content"),
     Column("reason", "string", "a stable word: torn-tail, crc-mismatch, bad-length, ..."),
     Column("detail", "string", "one sentence"),
     Column(
         "next_offset",
         "int64",
-        "first offset expected here by what stands before, inside of a whole batch the first not read; null: unknown",
+        "first offset expected here after the batches before; in a whole batch the first one not read; null: unknown",
     ),
     Column(
         "severity",
         "string",
-        "error; warning: brokers go on; info: preallocated space, or a batch that is being written",
+        "error; warning: brokers continue; info: preallocated space, or a batch that is being written",
     ),
 )
 SEGMENT: Final = new_table(
@@ -241,23 +238,23 @@ PROPERTY: Final = new_table(
     "property",
     Column("file", "string", "path of meta.properties, partition.metadata, .kafka_cleanshutdown or quorum-state"),
     Column("kind", "string", "meta, partition_metadata, clean_shutdown or quorum_state"),
-    Column("key", "string", "as spelled in the file"),
+    Column("key", "string", "as written in the file"),
     Column("value", "string", "text; JSON for what is not a scalar there"),
 )
 FINDING: Final = new_table(
     "finding",
     Column("code", "string", "stable code"),
     Column("severity", "string", "info, warning or error"),
-    Column("file", "string", "path that is meant"),
+    Column("file", "string", "path of the file or directory"),
     Column("topic", "string", ""),
     Column("partition", "int32", ""),
     Column("position", "int64", "byte in the file; null: the whole file"),
     Column("size_bytes", "int64", ""),
-    Column("offset", "int64", "first Kafka offset that is meant"),
+    Column("offset", "int64", "first Kafka offset that is affected"),
     Column("message", "string", "one plain sentence"),
     Column("broker_action", "string", "what a broker will do about it"),
-    Column("cure", "string", "what mends it"),
-    Column("next_command", "string", "command line to run next, ready to paste; null: no command mends the finding"),
+    Column("cure", "string", "what repairs it"),
+    Column("next_command", "string", "command line to run next, ready to paste; null: no command repairs it"),
 )
 PARTITION: Final = new_table(
     "partition",
@@ -271,16 +268,16 @@ PARTITION: Final = new_table(
     Column("segments", "int64", "log files"),
     Column("bytes", "int64", "bytes of log"),
     Column("batches", "int64", "whole batches"),
-    Column("records", "int64", "records in them; those of compressed v07, v0 and v1 count with --level records only"),
+    Column(
+        "records", "int64", "records in them; those of compressed v07, v0 and v1 are counted only with --level records"
+    ),
     Column("log_start_offset", "int64", "first offset that a broker serves; null: no segment"),
-    Column("log_end_offset", "int64", "offset behind the last whole batch"),
+    Column("log_end_offset", "int64", "offset after the last whole batch"),
     Column("first_timestamp_ms", "int64", "largest timestamp of the first batch that has one; null: none"),
     Column("max_timestamp_ms", "int64", "largest timestamp of all batches"),
     Column("damage_count", "int64", "damaged places in the logs"),
     Column("damage_bytes", "int64", "bytes in them"),
-    Column(
-        "at_risk_bytes", "int64", "bytes behind the recovery point that an unclean start reads again; null: unknown"
-    ),
+    Column("at_risk_bytes", "int64", "bytes after the recovery point that an unclean start reads again; null: unknown"),
     Column("errors", "int64", "findings of severity error"),
     Column("warnings", "int64", "findings of severity warning"),
     Column("infos", "int64", "findings of severity info"),
@@ -293,24 +290,24 @@ EXPLANATION: Final = new_table(
     Column("message", "string", "the sentence that is shown, with <names> for what differs"),
     Column("meaning", "string", "what it means"),
     Column("broker_action", "string", "what a broker does about it"),
-    Column("cure", "string", "what mends it"),
+    Column("cure", "string", "what repairs it"),
 )
 BROKER_MESSAGE: Final = new_table(
     "broker_message",
     Column("name", "string", "stable code of the message"),
     Column("severity", "string", "info, warning or error, for the disk"),
-    Column("count", "int64", "lines that say it"),
+    Column("count", "int64", "lines with the message"),
     Column("first_line", "int64", "number of the first of them, from 1"),
     Column("last_line", "int64", "number of the last"),
     Column("line", "string", "the first of them, at most 500 characters"),
-    Column("places", "string", "partitions, files or directories that it names, ten at most, comma separated"),
-    Column("is_elsewhere", "bool", "it says nothing about a log directory"),
+    Column("places", "string", "partitions, files or directories in it, at most ten, comma separated"),
+    Column("is_elsewhere", "bool", "it is not about a log directory"),
     Column("happened", "string", "what happened, of the first line"),
     Column("why", "string", "why"),
     Column("broker_action", "string", "what the broker did about it"),
     Column("cure", "string", "what to do"),
     Column("commands", "string", "command lines to run next, one a line"),
-    Column("codes", "string", "codes and subjects that go with it, comma separated"),
+    Column("codes", "string", "related codes and subjects, comma separated"),
 )
 SUMMARY: Final = new_table(
     "summary",
@@ -324,7 +321,9 @@ SUMMARY: Final = new_table(
     Column("batches", "int64", "whole batches seen"),
     Column("unopened_batches", "int64", "those whose records were not decoded, so that damage in them is not noticed"),
     Column("records", "int64", "records shown; of rows of batches, segments and figures: counted by the batch headers"),
-    Column("uncounted_batches", "int64", "batches shown, of v07, v0 and v1, whose records only their content counts"),
+    Column(
+        "uncounted_batches", "int64", "compressed batches shown, of v07, v0 and v1, whose headers have no record count"
+    ),
     Column("rows", "int64", "rows written before this one"),
     Column("damage_count", "int64", "damaged places"),
     Column("damage_bytes", "int64", "bytes in them"),
@@ -340,7 +339,7 @@ STATS: Final = new_table(
     Column(
         "unread_segments",
         "int64",
-        "those that could not be opened: the figures are of the others, and null where there is no other",
+        "those that could not be opened: the figures cover the others, and are null if there are none",
     ),
     Column("bytes", "int64", "bytes of whole batches"),
     Column("batches", "int64", "whole batches"),
@@ -363,6 +362,107 @@ STATS: Final = new_table(
     Column("producer_count", "int64", "distinct producer ids; at least, where a million is passed"),
     Column("damage_count", "int64", "damaged places"),
     Column("damage_bytes", "int64", "bytes in them"),
+)
+CATALOG: Final = new_table(
+    "catalog",
+    *PLACE[:2],
+    Column("path", "string", "of the partition's directory"),
+    Column(
+        "state",
+        "string",
+        "clean, warnings, unread (this user may not read a file of it) or damaged: the worst of its findings",
+    ),
+    Column("segments", "int64", "rows of segments, those that no broker reads included"),
+    Column("batches", "int64", "rows of batches"),
+    Column("records", "int64", "records in them, by their headers; compressed v07, v0 and v1 are opened"),
+    Column("bytes", "int64", "bytes of log"),
+    Column("read_bytes", "int64", "bytes of log that this run has read"),
+    Column("unchanged_bytes", "int64", "bytes of log that an earlier run has read, and that are as they were"),
+    Column("errors", "int64", "findings of severity error"),
+    Column("warnings", "int64", "findings of severity warning"),
+    Column("infos", "int64", "findings of severity info"),
+)
+EXPORT: Final = new_table(
+    "export",
+    *PLACE[:2],
+    Column("path", "string", "of the partition's directory"),
+    Column(
+        "state",
+        "string",
+        "exported; unchanged (nothing new); stopped (its log is not the one that was exported: see the finding)",
+    ),
+    Column("from_offset", "int64", "first offset that was looked for"),
+    Column("next_offset", "int64", "where the next run continues"),
+    Column("log_start_offset", "int64", "base offset of the first segment; null: no segment"),
+    Column("records", "int64", "records written"),
+    Column("files", "int64", "Parquet files written"),
+    Column("file_bytes", "int64", "bytes in them"),
+    Column("log_bytes", "int64", "bytes of log read"),
+    Column("removed_files", "int64", "files of earlier runs that were removed: reloaded"),
+    Column("removed_records", "int64", "records in them"),
+    Column("unread_segments", "int64", "segments that could not be opened: the next run tries them again"),
+    Column("errors", "int64", "findings of severity error"),
+    Column("warnings", "int64", "findings of severity warning"),
+    Column("infos", "int64", "findings of severity info"),
+)
+REPLICA: Final = new_table(
+    "replica",
+    *PLACE[:2],
+    Column(
+        "state",
+        "string",
+        "the worst that is true of any copy: another-topic (topic ids differ), divergent, damaged, missing (records "
+        "are missing that no compaction removed), behind, compacted (cleaned to different points), trimmed (old "
+        "segments are deleted in some), identical, or alone (one copy)",
+    ),
+    Column("copies", "int64", "directories that were compared"),
+    Column("keep", "string", "the copy to keep; null: the disks do not show it"),
+    Column(
+        "basis",
+        "string",
+        "what shows which history is the true one: leader-epoch, high-watermark, length, or null: they do not differ",
+    ),
+    Column("reason", "string", "why that copy, and what to do first, in plain sentences"),
+    Column("divergent_offset", "int64", "first offset at which copies hold different histories; null: none"),
+    Column("log_start_offset", "int64", "the earliest of all copies"),
+    Column("log_end_offset", "int64", "the farthest of all copies"),
+    Column("records_at_risk", "int64", "records that only copies have which are not to be kept"),
+)
+REPLICA_COPY: Final = new_table(
+    "replica_copy",
+    *PLACE[:2],
+    Column("path", "string", "of the directory"),
+    Column("node_id", "string", "of the broker, by the log directory's meta.properties; null: none"),
+    Column("state", "string", "as in replica, of this copy compared with the one to keep; keep: this is the one"),
+    Column("advice", "string", "what to do with it, in one sentence"),
+    Column("topic_id", "string", "of partition.metadata; null: none"),
+    Column("log_start_offset", "int64", "first offset that a broker serves"),
+    Column("log_end_offset", "int64", "offset after the last whole batch"),
+    Column("high_watermark", "int64", "as checkpointed; null: not known"),
+    Column("leader_epoch", "int32", "the latest that the log or its leader-epoch-checkpoint knows; null: none"),
+    Column("truncation_offset", "int64", "where a broker cuts it when it follows the copy to keep; null: nowhere"),
+    Column("divergent_offset", "int64", "first offset at which it differs from the copy to keep; null: none"),
+    Column("segments", "int64", "log files"),
+    Column("bytes", "int64", "bytes of log"),
+    Column("batches", "int64", "whole batches"),
+    Column("records", "int64", "records in them, by their headers"),
+    Column("damage_count", "int64", "damaged places"),
+    Column("damage_bytes", "int64", "bytes in them"),
+    Column("lacks_damaged", "int64", "records that another copy has where this one is damaged"),
+    Column("lacks_missing", "int64", "records that another copy has, and this one has lost without damage"),
+    Column("lacks_behind", "int64", "records of another copy after the end of this one"),
+    Column("lacks_compacted", "int64", "records of another copy that compaction removed here"),
+    Column("lacks_trimmed", "int64", "records of another copy before the start of this one"),
+    Column("only_here", "int64", "records that no other copy has"),
+)
+REPLICA_RANGE: Final = new_table(
+    "replica_range",
+    *PLACE[:2],
+    Column("kind", "string", "divergent, epoch (the same records under other leader epochs), or a state of replica"),
+    Column("first_offset", "int64", "where the difference starts"),
+    Column("last_offset", "int64", "where it ends; if kind is compacted, parts between may agree"),
+    Column("records", "int64", "records there, in the copy that has most"),
+    Column("has", "map", "what each copy has there, by its path"),
 )
 
 TABLES: Final = {

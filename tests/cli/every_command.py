@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from kafkalog_core.rows.kinds import Column
+    from kafkalog_core.rows.schema import Column
 
 __all__ = ["CASES", "Case", "Disk", "cases_of", "check_on_pipes", "check_on_terminals", "commands"]
 

@@ -16,7 +16,7 @@ from kafkalog_core.ops.reading.targets import FileTarget
 from kafkalog_core.ops.replicas.comparison import Cursor, Share, lockstep
 from kafkalog_core.ops.replicas.verdict import Place, Read, advice, judge, places_of, read_copy, reason
 from kafkalog_core.progress import NO_PROGRESS
-from kafkalog_core.rows import spark, tables
+from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.listing import list_directory
 from kafkalog_core.storage.scan import ScanOptions
@@ -249,10 +249,10 @@ class Comparison:
 
     def chunks(self) -> Iterator[RowChunk]:
         """All rows, that of the partition first."""
-        yield RowChunk(spark.REPLICA, [self.replica])
+        yield RowChunk(tables.REPLICA, [self.replica])
         for table, rows in (
-            (spark.REPLICA_COPY, self.copies),
-            (spark.REPLICA_RANGE, self.ranges),
+            (tables.REPLICA_COPY, self.copies),
+            (tables.REPLICA_RANGE, self.ranges),
             (tables.FINDING, tuple(finding.row() for finding in self.findings)),
         ):
             if rows:

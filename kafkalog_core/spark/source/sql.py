@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafkalog_core.errors import RefusedError, SelectionError
 from kafkalog_core.rows.chunk import RowChunk, bytes_member
-from kafkalog_core.rows.kinds import new_table
+from kafkalog_core.rows.schema import new_table
 from kafkalog_core.rows.tables import FINDING, RECORD, Column, Table
 from kafkalog_core.spark.catalog.catalog import CATALOG_KIND
 from kafkalog_core.spark.commit.commit import roll_forward
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from kafkalog_core.rows.chunk import BytesMode
-    from kafkalog_core.rows.kinds import Kind
+    from kafkalog_core.rows.schema import Kind
     from kafkalog_core.rows.tables import Table
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What a table of rows is made of: columns with names and kinds."""
+"""The columns of a table of rows, with names and kinds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Kind = Literal["string", "int8", "int16", "int32", "int64", "uint32", "double", 
 
 
 class Column(NamedTuple):
-    """One column: `kind` fixes its type in JSON and Arrow; every column but `type` may be null."""
+    """One column: `kind` defines its type in JSON and Arrow; every column except `type` may be null."""
 
     name: str
     kind: Kind
@@ -30,12 +30,12 @@ class Table(NamedTuple):
 
 
 def new_table(name: str, *columns: Column) -> Table:
-    """A row type of that name; its first column is `type`."""
+    """Return a row type of that name; its first column is `type`."""
     return Table(name, (Column("type", "string", f"always {name!r}"), *columns))
 
 
 PLACE: Final = (
-    Column("topic", "string", "topic of the directory; null for a file alone whose directory is no partition"),
+    Column("topic", "string", "topic of the directory; null for a single file outside a partition directory"),
     Column("partition", "int32", "partition number of the directory"),
     Column("segment", "string", "file name"),
 )
