@@ -23,7 +23,7 @@ from kafkalog_core.ops.bench.seeded import FIRST_TIMESTAMP_MS, SEED, Recipe, see
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog_core.ops.bench.seeded import Piece
+    from kafkalog_core.ops.bench.seeded import SeededPiece
 
 __all__ = ["IndexedLog", "spread_segments", "write_indexed", "write_log_dir", "write_produced", "write_segments"]
 
@@ -54,7 +54,7 @@ class _Headers:
         self._time_ms = FIRST_TIMESTAMP_MS
         self._batches = 0
 
-    def rewritten(self, piece: Piece) -> Iterator[tuple[bytearray, int, int]]:
+    def rewritten(self, piece: SeededPiece) -> Iterator[tuple[bytearray, int, int]]:
         """Each batch with its last offset and its largest timestamp."""
         head, at = layout.BATCH_V2.struct, 0
         while at < len(piece.data):

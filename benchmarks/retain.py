@@ -25,8 +25,8 @@ from benchmarks.run import RESULTS
 from kafkalog_core.format import kernels
 from kafkalog_core.kafka.settings import SettingsRequest
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.retain.forecaster import RetentionForecaster, RetentionOptions
-from kafkalog_core.ops.retain.retain import Retained, RetainRequest, retain
+from kafkalog_core.ops.retain.forecaster import Retained, RetentionForecaster, RetentionOptions
+from kafkalog_core.ops.retain.retain import RetainRequest, retain
 from kafkalog_core.ops.retain.rows import partition_rows, segment_rows
 from kafkalog_core.progress import NO_PROGRESS
 from tests.build import Record, batch_v2, epoch_checkpoint, offset_checkpoint, offset_index, snapshot, time_index

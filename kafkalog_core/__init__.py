@@ -69,11 +69,11 @@ if TYPE_CHECKING:
         plan_undo,
         scope_of,
     )
-    from kafkalog_core.ops.retain.forecaster import RetentionForecaster, RetentionOptions
-    from kafkalog_core.ops.retain.retain import Retained, RetainRequest, retain
+    from kafkalog_core.ops.retain.forecaster import Retained, RetentionForecaster, RetentionOptions
+    from kafkalog_core.ops.retain.retain import RetainRequest, retain
     from kafkalog_core.ops.roll.forecast import RollForecast
     from kafkalog_core.ops.roll.roll import RollRequest, roll
-    from kafkalog_core.ops.seek.seek import Question, SeekRequest, seek
+    from kafkalog_core.ops.seek.seek import SeekQuestion, SeekRequest, seek
     from kafkalog_core.ops.verify.engine import VerifyRequest, verify
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict
     from kafkalog_core.rows.chunk import RowChunk, json_line, json_object
@@ -129,7 +129,6 @@ __all__ = [
     "PlanReport",
     "PlanRequest",
     "PrunePlan",
-    "Question",
     "RecordColumns",
     "RecordRun",
     "RefusedError",
@@ -145,6 +144,7 @@ __all__ = [
     "Run",
     "ScanOptions",
     "Scope",
+    "SeekQuestion",
     "SeekRequest",
     "SegmentVerdict",
     "SegmentView",
@@ -227,7 +227,7 @@ _HOMES: Final = {
     "ops.retain.forecaster": "RetentionForecaster RetentionOptions",
     "ops.roll.forecast": "RollForecast",
     "ops.roll.roll": "RollRequest roll",
-    "ops.seek.seek": "Question SeekRequest seek",
+    "ops.seek.seek": "SeekQuestion SeekRequest seek",
     "ops.verify.engine": "VerifyRequest verify",
     "ops.verify.verdict": "PartitionVerdict PlaceVerdict SegmentVerdict",
     "rows.chunk": "RowChunk json_line json_object",

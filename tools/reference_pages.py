@@ -11,14 +11,14 @@ from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
 from kafkalog_core.format import layout
 from kafkalog_core.format.unprotected import UNPROTECTED_FIELDS, UNPROTECTED_LENGTH, VALUES
 from kafkalog_core.kafka.releases import LATEST
-from kafkalog_core.ops.explain.explain import entries
+from kafkalog_core.ops.explain import entries
 from kafkalog_core.ops.verify.untraceable import ONLY_WARNED, UNTRACEABLE, UNTRACEABLE_FIELDS
 from kafkalog_core.rows import tables
 from tools import roff
 
 if TYPE_CHECKING:
     from kafkalog_core.format.layout import Field, Layout
-    from kafkalog_core.ops.explain.explain import Entry
+    from kafkalog_core.ops.explain import Entry
 
 __all__ = ["SECTIONS", "pages"]
 

@@ -14,7 +14,7 @@ from kafkalog_cli.render.explanations import code_lines, digest_lines, entry_lin
 from kafkalog_cli.render.writers import Settings, open_writer
 from kafkalog_core.errors import AccessError
 from kafkalog_core.kafka.releases import LATEST
-from kafkalog_core.ops.explain.explain import LINE_CHARACTERS, Digest, entries, explained, near
+from kafkalog_core.ops.explain import LINE_CHARACTERS, Digest, entries, explained, near
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
@@ -23,7 +23,7 @@ from kafkalog_core.storage.source import open_error
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog_core.ops.explain.explain import Entry, Heading
+    from kafkalog_core.ops.explain import Entry, Heading
     from kafkalog_core.rows.tables import Table
 
 __all__ = ["explain_command"]

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.settings import SettingsRequest
     from kafkalog_core.ops.reading.selection import Selection
-    from kafkalog_core.ops.retain.retain import Retained, RetainRequest
+    from kafkalog_core.ops.retain.forecaster import Retained
+    from kafkalog_core.ops.retain.retain import RetainRequest
     from kafkalog_core.progress import Progress
 
 __all__ = ["retain_command"]

@@ -14,7 +14,7 @@ from kafkalog_cli.options.kafka import kafka_option
 from kafkalog_cli.render.writers import Settings, open_writer
 from kafkalog_cli.running import Interruption, clock_ms, early_end
 from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.seek.seek import Question, SeekRequest, seek
+from kafkalog_core.ops.seek.seek import SeekQuestion, SeekRequest, seek
 from kafkalog_core.rows import tables
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _write_all(writer: Writer, request: SeekRequest) -> int:
     return status
 
 
-def _question(given: dict[str, Any]) -> Question:
+def _question(given: dict[str, Any]) -> SeekQuestion:
     """The one question that was asked."""
     asked = [kind for kind in ("offset", "timestamp", "position", "before") if given[kind] is not None]
     asked += [kind for kind in ("earliest", "latest") if given[kind]]
@@ -167,4 +167,4 @@ def _question(given: dict[str, Any]) -> Question:
     if kind == "before" and given["read_bytes"] is not None:
         raise click.UsageError("--before gives offsets of segments; --read goes with the other questions")
     value = 0 if kind in {"earliest", "latest"} else given[kind]
-    return Question(cast("Any", kind), value, given["count"])
+    return SeekQuestion(cast("Any", kind), value, given["count"])

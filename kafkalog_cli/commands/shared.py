@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.settings import SettingsRequest
     from kafkalog_core.ops.compact.forecast import CompactForecast
     from kafkalog_core.ops.reading.targets import Target
-    from kafkalog_core.ops.retain.forecaster import RetentionForecaster
-    from kafkalog_core.ops.retain.retain import Retained
+    from kafkalog_core.ops.retain.forecaster import Retained, RetentionForecaster
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 
 __all__ = ["counted", "requests_of", "write_compactions", "write_retention"]

@@ -13,7 +13,7 @@ from kafkalog_core.text import count_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog_core.ops.explain.explain import Digest, Entry, Heading
+    from kafkalog_core.ops.explain import Digest, Entry, Heading
 
 __all__ = ["code_lines", "digest_lines", "entry_lines", "heading_lines"]
 

@@ -12,8 +12,7 @@ from kafkalog_cli.render.grid import TableColumn, count_column, size_column, tab
 from kafkalog_cli.render.summary import INDENT, SummaryTable, sentence_texts
 from kafkalog_core.findings import Finding
 from kafkalog_core.kafka.assumptions import forecast_note
-from kafkalog_core.ops.retain.forecaster import RetentionForecaster, totals
-from kafkalog_core.ops.retain.retain import Retained
+from kafkalog_core.ops.retain.forecaster import Retained, RetentionForecaster, totals
 from kafkalog_core.ops.retain.rows import event_rows, headline, partition_rows, segment_rows
 from kafkalog_core.text import count_of, duration
 

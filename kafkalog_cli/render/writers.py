@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.compact.forecast import CompactForecast
     from kafkalog_core.ops.repair.plan_rows import PlanRows
     from kafkalog_core.ops.replicas.compare import Comparison
-    from kafkalog_core.ops.retain.forecaster import RetentionForecaster, ScenarioResult
-    from kafkalog_core.ops.retain.retain import Retained
+    from kafkalog_core.ops.retain.forecaster import Retained, RetentionForecaster, ScenarioResult
     from kafkalog_core.ops.roll.forecast import RollForecast
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
     from kafkalog_core.rows.chunk import BytesMode, Chunk

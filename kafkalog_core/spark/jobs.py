@@ -17,8 +17,8 @@ from kafkalog_core.ops.compact.compact import compact as simulate_all
 from kafkalog_core.ops.compact.simulation import MapPart, PartHead, merged_map, packed_part, parts_of
 from kafkalog_core.ops.compact.task import CompactTask
 from kafkalog_core.ops.replicas.compare import replicas as compared
-from kafkalog_core.ops.retain.forecaster import RetentionForecaster, ViewTask, read_view, totals
-from kafkalog_core.ops.retain.retain import Retained, retained_of
+from kafkalog_core.ops.retain.forecaster import Retained, RetentionForecaster, ViewTask, read_view, totals
+from kafkalog_core.ops.retain.retain import retained_of
 from kafkalog_core.ops.retain.rows import retained_rows, what_if_rows
 from kafkalog_core.ops.verify import engine
 from kafkalog_core.progress import NO_PROGRESS, Progress

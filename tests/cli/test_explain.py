@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
-from kafkalog_core.ops.explain.explain import entries
+from kafkalog_core.ops.explain import entries
 
 if TYPE_CHECKING:
     from pathlib import Path

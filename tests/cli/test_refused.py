@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kafkalog_core.ops.bench.seeded import Piece, Recipe
+    from kafkalog_core.ops.bench.seeded import Recipe, SeededPiece
 
 USAGE, REFUSED = 2, 3
 
@@ -59,7 +59,7 @@ def test_what_is_no_log_cannot_be_measured(log_dir: Path) -> None:
 
 
 def test_a_seeded_log_for_which_there_is_no_space(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_recipe: Recipe, _size_bytes: int) -> Iterator[Piece]:
+    def full(_recipe: Recipe, _size_bytes: int) -> Iterator[SeededPiece]:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(bench_module, "seeded_log", full)

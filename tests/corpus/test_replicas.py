@@ -9,7 +9,7 @@ import pytest
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.replicas.compare import Comparison, ReplicasRequest, ReplicaTask, compare, replicas, work_of
-from kafkalog_core.ops.replicas.verdict import Place
+from kafkalog_core.ops.replicas.verdict import ReplicaDir
 from kafkalog_core.storage.logdir import holds_segments
 from kafkalog_core.storage.partition import partition_name
 
@@ -58,7 +58,7 @@ def test_a_log_is_its_own_copy(corpus: Path) -> None:
     count = 0
     for directory in sorted(path for path in corpus.rglob("*-[0-9]*") if path.is_dir() and holds_segments(str(path))):
         name = partition_name(str(directory))
-        place = Place(path=str(directory))
+        place = ReplicaDir(path=str(directory))
         task = ReplicaTask(
             topic=name.topic or "", partition=name.partition or 0, places=(place, place), max_batch_bytes=1 << 28
         )

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.seek.seek import Question, SeekRequest, seek
+from kafkalog_core.ops.seek.seek import SeekQuestion, SeekRequest, seek
 from kafkalog_core.storage.lookup import PartitionLookup
 from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
@@ -68,7 +68,7 @@ def ask(path: Path, kind: str, value: int = 0, **given: Any) -> tuple[Row, list[
     """The answer about one partition, and the findings and damage with it."""
     request = SeekRequest(
         targets=tuple(resolve([str(path)])),
-        question=Question(kind, value),
+        question=SeekQuestion(kind, value),
         now_ms=NOW_MS,
         **given,  # type: ignore[arg-type]
     )

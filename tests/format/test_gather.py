@@ -13,7 +13,7 @@ from kafkalog_core.format.columns import RECORD_FIELDS, BatchColumns, RecordColu
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.gather import TEXT_COLUMNS, Cells, GatherPlan, Headers, Texts
 from kafkalog_core.format.kernels import programs as numbers
-from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, Place, RecordChunk
+from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, RecordChunk, RowOrigin
 from kafkalog_core.rows import tables
 from kafkalog_core.storage.scan import Run
 from tests import build, strategies
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.rows.tables import Column
 
-PLACE = Place("t", 3, "00000000000000000007.log")
+PLACE = RowOrigin("t", 3, "00000000000000000007.log")
 ORIGIN = {"type", "topic", "partition", "segment", "resynced"}
 MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1
 

@@ -14,7 +14,7 @@ from kafkalog_core.format import decode as decode_module
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.ops.reading import chunks
-from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, Place, RecordChunk
+from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, RecordChunk, RowOrigin
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import csv_columns, csv_row, json_line
 from kafkalog_core.storage.scan import Run
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkalog_core.format.templates import Template
 
 MODES = ("auto", "base64", "hex")
-PLACE = Place('a"b\\c\udcff\té', 3, "00000000000000000007.log")
+PLACE = RowOrigin('a"b\\c\udcff\té', 3, "00000000000000000007.log")
 MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1
 
 AWKWARD = [

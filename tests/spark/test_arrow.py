@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog_core.ops.dump.dump import dump
-from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, Place, RecordChunk
+from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, RecordChunk, RowOrigin
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.selection import Filters
@@ -127,7 +127,7 @@ def test_any_log(log, rows, most):
     batches = gathered(ArrowRows(tables.RECORD, batch_rows=rows, batch_bytes=most), chunks)
     assert values(batches) == [as_arrow(row) for chunk in chunks for row in chunk.rows()]
     assert all(batch.num_rows <= rows for batch in batches)
-    chunk = BatchChunk(Lines(Place(None, None, "0.log")), Run(memoryview(data), walked(data), True))
+    chunk = BatchChunk(Lines(RowOrigin(None, None, "0.log")), Run(memoryview(data), walked(data), True))
     assert values(gathered(ArrowRows(tables.BATCH, batch_rows=rows), [chunk])) == [*map(as_arrow, chunk.rows())]
 
 
@@ -180,7 +180,7 @@ def test_header_keys_that_are_no_text():
 
 def test_names_of_files_that_are_no_text():
     """As in JSON lines: the bytes can be had back."""
-    place = Place("t\udcff", 1, "0.log", "/mnt/\udce9/t-1/0.log")
+    place = RowOrigin("t\udcff", 1, "0.log", "/mnt/\udce9/t-1/0.log")
     chunks = [RecordChunk(Lines(place), chunk_run, resynced=True) for chunk_run in runs(batch_v2(records(0, 3)))]
     for dictionary in (False, True):
         row = values(gathered(ArrowRows(RECORDS, dictionary=dictionary), chunks))[0]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kafkalog_core.ops.reading.chunks import Lines, Place, RecordChunk
+from kafkalog_core.ops.reading.chunks import Lines, RecordChunk, RowOrigin
 from kafkalog_core.rows import tables
 from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema, rows_to_arrow
 from kafkalog_core.spark.session.parquet import ParquetFile
@@ -42,7 +42,7 @@ def chunks(files: int, each: int = 30) -> Iterator[RecordChunk]:
         name = f"{first:020d}.log"
         for chunk in record_chunks(data, capacity=1000):
             parts = chunk.columns()
-            place = Place("t", 0, name, f"/mnt/a/t-0/{name}")
+            place = RowOrigin("t", 0, name, f"/mnt/a/t-0/{name}")
             yield RecordChunk(Lines(place), _Run(parts.memory, parts.batches, parts.records), resynced=False)
 
 

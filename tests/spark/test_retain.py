@@ -14,8 +14,8 @@ from kafkalog_core.findings import Finding
 from kafkalog_core.kafka.settings import SettingsRequest
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.repair.context import target_dirs
-from kafkalog_core.ops.retain.forecaster import RetentionForecaster, RetentionOptions, Scenario, totals
-from kafkalog_core.ops.retain.retain import Retained, RetainRequest
+from kafkalog_core.ops.retain.forecaster import Retained, RetentionForecaster, RetentionOptions, Scenario, totals
+from kafkalog_core.ops.retain.retain import RetainRequest
 from kafkalog_core.ops.retain.retain import retain as retain_here
 from kafkalog_core.ops.retain.rows import retained_rows, what_if_rows
 from kafkalog_core.spark.jobs import retain, retain_rows

@@ -1,6 +1,6 @@
 """Seeded logs for measuring: every format, codec and shape, the same bytes on every machine.
 
-`build_block` makes one block of distinct batches as Kafka's clients write them; `Block.moved` gives it again at
+`build_block` makes one block of distinct batches as Kafka's clients write them; `SeededBlock.moved` gives it again at
 another offset, so that a log of any size costs little. Nothing here is random: every byte follows from `SEED`.
 """
 
@@ -23,7 +23,7 @@ from kafkalog_core.format.checksums import crc32, crc32c
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["CODECS", "SEED", "SHAPES", "Block", "Piece", "Recipe", "build_block", "seeded_log"]
+__all__ = ["CODECS", "SEED", "SHAPES", "Recipe", "SeededBlock", "SeededPiece", "build_block", "seeded_log"]
 
 FormatName = Literal["v07", "v0", "v1", "v2"]
 Shape = Literal["16k", "single"]
@@ -88,7 +88,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class SeededBlock:
     """Distinct batches one after another, to be repeated; they end at `ends` in bytes, at `record_ends` in records."""
 
     recipe: Recipe
@@ -99,7 +99,7 @@ class Block:
         repr=False, default=()
     )  # what wrappers of magic 0 compress: offsets inside
 
-    def moved(self, base_offset: int) -> Block:
+    def moved(self, base_offset: int) -> SeededBlock:
         """The same batches with the first record at `base_offset`. Timestamps stay, and 0.7 stores no offsets."""
         if self.recipe.format == "v07":
             return self
@@ -114,7 +114,7 @@ class Block:
             start, first_record = end, record_end
         return replace(self, data=data)
 
-    def _rewrapped(self, base_offset: int) -> Block:
+    def _rewrapped(self, base_offset: int) -> SeededBlock:
         """Inner offsets of magic 0 are absolute, so each wrapper is compressed anew."""
         data, ends, envelope = bytearray(), array("q"), layout.ENVELOPE.struct
         first_record = 0
@@ -132,7 +132,7 @@ class Block:
         return replace(self, data=data, ends=ends)
 
 
-class Piece(NamedTuple):
+class SeededPiece(NamedTuple):
     """Some whole batches of a log."""
 
     data: memoryview
@@ -140,7 +140,7 @@ class Piece(NamedTuple):
     record_count: int
 
 
-def build_block(recipe: Recipe, batch_count: int = 0) -> Block:
+def build_block(recipe: Recipe, batch_count: int = 0) -> SeededBlock:
     """Build the first `batch_count` batches of a recipe (0: the usual number), the first record at offset 0."""
     data, ends, record_ends, inner_sets = bytearray(), array("q"), array("q"), []
     records, offset = seeded_records(mixed=recipe.mixed), 0
@@ -156,10 +156,10 @@ def build_block(recipe: Recipe, batch_count: int = 0) -> Block:
         record_ends.append(offset)
         if recipe.is_wrapped and recipe.format == "v0":
             inner_sets.append(inner)
-    return Block(recipe=recipe, data=data, ends=ends, record_ends=record_ends, inner_sets=tuple(inner_sets))
+    return SeededBlock(recipe=recipe, data=data, ends=ends, record_ends=record_ends, inner_sets=tuple(inner_sets))
 
 
-def seeded_log(recipe: Recipe, size_bytes: int) -> Iterator[Piece]:
+def seeded_log(recipe: Recipe, size_bytes: int) -> Iterator[SeededPiece]:
     """A log of whole batches, of `size_bytes` at most but one batch at least, in pieces of some megabytes."""
     block = build_block(recipe)
     written = records = 0
@@ -169,7 +169,7 @@ def seeded_log(recipe: Recipe, size_bytes: int) -> Iterator[Piece]:
         if fitting or not written:
             batches = max(fitting, 1)
             end = piece.ends[batches - 1]
-            yield Piece(memoryview(piece.data)[:end], batches, piece.record_ends[batches - 1])
+            yield SeededPiece(memoryview(piece.data)[:end], batches, piece.record_ends[batches - 1])
             written += end
             records += piece.record_ends[batches - 1]
         if fitting < len(piece.ends):

@@ -44,7 +44,7 @@ __all__ = [
     "Cleaning",
     "MapPart",
     "PartHead",
-    "Spool",
+    "TemporaryLog",
     "last_clean",
     "merged_map",
     "packed_part",
@@ -56,7 +56,7 @@ __all__ = [
 _NS_PER_MS = 1_000_000
 
 
-class Spool:
+class TemporaryLog:
     """A place for the segments of one clean; it and all in it are gone afterwards. As large as what the clean keeps."""
 
     def __init__(self) -> None:
@@ -242,7 +242,7 @@ class _Simulation:
         """Do a clean that another one follows; false where there is no room for what it leaves."""
         with ExitStack() as new:
             try:
-                self._after = new.enter_context(Spool()).carry_out(work)
+                self._after = new.enter_context(TemporaryLog()).carry_out(work)
             except RefusedError as error:
                 self._rows.stop("compaction.no-room", error)
                 return False
@@ -314,7 +314,7 @@ def last_clean(
         before, number, is_told = first, 1, False
         while work is not None and work.is_full and number != cleaning.max_passes:
             with ExitStack() as newer:
-                after = newer.enter_context(Spool()).carry_out(work)
+                after = newer.enter_context(TemporaryLog()).carry_out(work)
                 if see is not None:
                     see(before, work)
                 work.release()

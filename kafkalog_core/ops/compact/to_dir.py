@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.new_dir import NewTree, TaskAttempts
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["Written", "compact_to", "write_apart", "write_partition"]
+__all__ = ["WrittenPartition", "compact_to", "write_apart", "write_partition"]
 
 _NEW_FILES_BYTES: Final = 64 * 1024
 """Room for the small files of a partition, whole blocks of them."""
@@ -126,7 +126,7 @@ class _Writing:
             new.commit()
         return [stray_first(each.forecast, task.stray) for task, each in zip(self._tasks, written, strict=True)]
 
-    def _write(self, new: NewDir, partitions: Sequence[Partition], progress: Progress) -> list[Written]:
+    def _write(self, new: NewDir, partitions: Sequence[Partition], progress: Progress) -> list[WrittenPartition]:
         pairs = list(zip(self._tasks, partitions, strict=True))
         if self._workers is None:
             return [write_partition(new, task, partition, progress) for task, partition in pairs]
@@ -140,7 +140,7 @@ class _Writing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WrittenPartition:
     """What has come of one partition.
 
     Args:
@@ -162,7 +162,7 @@ def write_apart(
     attempts: TaskAttempts,
     advance: Callable[[int], None],
     known: KnownMap | None = None,
-) -> Written:
+) -> WrittenPartition:
     """Write a partition in a place of its own: the work of one worker. Raises as `compact_to` does."""
     with attempts.tree(partition.name.raw, Disk()) as tree:
         written = write_partition(tree, task, partition, Advance(advance), known)
@@ -172,7 +172,7 @@ def write_apart(
 
 def write_partition(
     new: NewTree, task: CompactTask, partition: Partition, progress: Progress, known: KnownMap | None = None
-) -> Written:
+) -> WrittenPartition:
     """Write one partition: segments that are cleaned, and all other files as they are. Raises as `compact_to` does.
 
     Args:
@@ -193,7 +193,7 @@ def write_partition(
     for file in partition.files:
         if file.name.state is FileState.LIVE and file.path not in left:
             copy_file(new, file, partition.name.raw)
-    return Written(
+    return WrittenPartition(
         forecast=forecast or simulate(task, progress.advance, known),
         home=new.home,
         end=None if key is None or view is None else (key, view.end_offset),

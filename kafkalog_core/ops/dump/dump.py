@@ -14,7 +14,7 @@ from kafkalog_core.findings import Finding, for_rules, found
 from kafkalog_core.format.names import LOG_KINDS, FileKind, FileState
 from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.ops.dump.entries import ENTRY_KINDS, entries
-from kafkalog_core.ops.reading.chunks import Place, rows_at
+from kafkalog_core.ops.reading.chunks import RowOrigin, rows_at
 from kafkalog_core.ops.reading.committed import CommittedView, committed_findings, read_committed_view, segments_behind
 from kafkalog_core.ops.reading.compaction import Compaction
 from kafkalog_core.ops.reading.logfiles import (
@@ -232,7 +232,7 @@ class Dumper:
             is_read = yield from self._guarded(self._reader.measure(file, unit, stats), file.path, unit)
             stats.unread_segments += not is_read
         if self._reader.take(1):
-            place = Place(unit.topic, unit.partition, "", path if self._request.path else None)
+            place = RowOrigin(unit.topic, unit.partition, "", path if self._request.path else None)
             yield rows_at(place, tables.STATS, [stats.row(unit.topic, unit.partition)])
 
     def _file_entries(self, file: FileInfo, topic: str | None, partition: int | None) -> Iterator[Chunk]:

@@ -14,7 +14,7 @@ from kafkalog_core.errors import KafkalogError, NotFoundError, SelectionError, S
 from kafkalog_core.findings import found
 from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.ops.reading.chunks import Lines
-from kafkalog_core.ops.reading.file_part import Trail, identity_of
+from kafkalog_core.ops.reading.file_part import ReadHistory, identity_of
 from kafkalog_core.ops.reading.logfiles import LogFile, Unit, unit_of_file, unit_of_partition
 from kafkalog_core.ops.reading.logreader import LogReader
 from kafkalog_core.ops.reading.splits import may_be_unfinished
@@ -87,7 +87,7 @@ class Tail:
         self._directory: tuple[int, int] | None = None
         self._position = 0
         self._last_offset: int | None = None
-        self._trail = Trail()
+        self._trail = ReadHistory()
         self._is_cut = False
 
     def news(self) -> Iterator[Chunk]:

@@ -32,8 +32,8 @@ __all__ = [
     "BatchChunk",
     "ChunkColumns",
     "Lines",
-    "Place",
     "RecordChunk",
+    "RowOrigin",
     "control_type_name",
     "long_csv_row",
     "long_line",
@@ -46,7 +46,7 @@ LONG_BYTES: Final = 32 * 1024 * 1024
 """A line that may be longer is made piece by piece, more slowly."""
 
 
-class Place(NamedTuple):
+class RowOrigin(NamedTuple):
     """Where rows come from: topic and partition of the directory, name of the file, its path where that is shown."""
 
     topic: str | None
@@ -67,7 +67,7 @@ class Place(NamedTuple):
         return table if self.path is None else tables.with_path(table)
 
 
-def rows_at(place: Place, table: tables.Table, rows: Sequence[Mapping[str, object]]) -> RowChunk:
+def rows_at(place: RowOrigin, table: tables.Table, rows: Sequence[Mapping[str, object]]) -> RowChunk:
     """Rows of a place, without its columns, as a chunk."""
     return RowChunk(place.table(table), [{**place.columns, **row} for row in rows])
 
@@ -75,7 +75,7 @@ def rows_at(place: Place, table: tables.Table, rows: Sequence[Mapping[str, objec
 class Lines:
     """Templates of one file's rows, and the buffer their lines are written to; an empty one grows with the first."""
 
-    def __init__(self, place: Place, out: bytearray | None = None) -> None:
+    def __init__(self, place: RowOrigin, out: bytearray | None = None) -> None:
         self.place = place
         self.out = out if out is not None else bytearray()
         self._templates: dict[tuple[bool, bool, str], Template] = {}
@@ -139,7 +139,7 @@ class ChunkColumns(NamedTuple):
     records: RecordColumns | None
     selection: bytearray | None
     resynced: bool
-    place: Place
+    place: RowOrigin
 
 
 class _ColumnChunk:
@@ -265,10 +265,10 @@ class _ColumnChunk:
 
 
 def _name(names: object, value: int) -> object:
-    return _spelled(cast("tuple[str, ...]", names)[value])
+    return _name_value(cast("tuple[str, ...]", names)[value])
 
 
-_spelled: Final = cache(json.loads)
+_name_value: Final = cache(json.loads)
 """The few names that there are."""
 
 

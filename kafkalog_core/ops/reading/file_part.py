@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "WHOLE",
+    "BatchMark",
     "FilePart",
-    "Mark",
-    "Trail",
+    "ReadHistory",
     "Walk",
     "identity_of",
     "last_good",
@@ -223,7 +223,7 @@ Identity = tuple[int, int]
 """Device and inode of a file."""
 
 
-class Mark(NamedTuple):
+class BatchMark(NamedTuple):
     """One batch: `header` are its first bytes."""
 
     identity: Identity
@@ -244,11 +244,11 @@ class Mark(NamedTuple):
         return source.read(self.position, len(self.header)) == self.header
 
 
-class Trail:
+class ReadHistory:
     """What was read, in its order."""
 
     def __init__(self) -> None:
-        self._marks: list[Mark] = []
+        self._marks: list[BatchMark] = []
 
     def add(self, file: LogFile, run: Run) -> None:
         """One more run of a file was read; it is still in memory, from its first batch on."""
@@ -263,7 +263,7 @@ class Trail:
         last = self._marks[-1] if self._marks else None
         return last is None or last.identity != identity or last.stands_in(source)
 
-    def back_to(self, source: Source, identity: Identity) -> Mark | None:
+    def back_to(self, source: Source, identity: Identity) -> BatchMark | None:
         """The last batch that a file still has; what came behind it is forgotten. Null: it has none of them."""
         while self._marks and self._marks[-1].identity == identity:
             if self._marks[-1].stands_in(source):
@@ -280,12 +280,12 @@ class Trail:
         return None
 
 
-def mark_of(file: LogFile, run: Run, row: int) -> Mark:
+def mark_of(file: LogFile, run: Run, row: int) -> BatchMark:
     """One batch of a run that is still in memory, from its first batch on; -1: the last one."""
     position, size = run.batches.column("position")[row], run.batches.column("size_bytes")[row]
     start = run.start_of(row)
     header = bytes(run.memory[start : start + min(size, _HEADER_BYTES)])
-    return Mark(identity_of(file), position, size, header, run.batches.column("last_offset")[row])
+    return BatchMark(identity_of(file), position, size, header, run.batches.column("last_offset")[row])
 
 
 def identity_of(file: LogFile) -> Identity:

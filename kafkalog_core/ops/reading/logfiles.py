@@ -15,7 +15,7 @@ from kafkalog_core.kafka.logdir.checkpoints import CheckpointFile, read_checkpoi
 from kafkalog_core.kafka.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.releases import LATEST, Release
 from kafkalog_core.kafka.rules import rules_of
-from kafkalog_core.ops.reading.chunks import Place
+from kafkalog_core.ops.reading.chunks import RowOrigin
 from kafkalog_core.storage.scan import Damage
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class LogFile:
     """One file of batches. `is_last`: nothing is known to follow it; `state` as in the `segment` row."""
 
     file: FileInfo
-    place: Place
+    place: RowOrigin
     state: str
     is_v07: bool
     is_last: bool
@@ -80,9 +80,9 @@ class Unit:
         return sum(file.file.size_bytes for file in self.files)
 
 
-def place_of(file: FileInfo, topic: str | None, partition: int | None, *, with_path: bool) -> Place:
+def place_of(file: FileInfo, topic: str | None, partition: int | None, *, with_path: bool) -> RowOrigin:
     """Where the rows of a file come from."""
-    return Place(topic, partition, file.name.raw, file.path if with_path else None)
+    return RowOrigin(topic, partition, file.name.raw, file.path if with_path else None)
 
 
 def unit_of_partition(partition: Partition, log_dir: str | None, *, with_path: bool = False) -> Unit:

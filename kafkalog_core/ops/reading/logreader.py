@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Severity
     from kafkalog_core.ops.reading.committed import CommittedView
-    from kafkalog_core.ops.reading.file_part import FilePart, Mark
+    from kafkalog_core.ops.reading.file_part import BatchMark, FilePart
     from kafkalog_core.ops.reading.logfiles import LogFile, Unit
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.reading.runs import DumpRequest
@@ -95,7 +95,7 @@ class LogReader:
         self._runs = RunReader(request, report, progress)
         self._out = bytearray()
         self._spans: dict[str, OffsetSpan] = {}
-        self._last: Mark | None = None
+        self._last: BatchMark | None = None
 
     @property
     def is_full(self) -> bool:
@@ -117,7 +117,7 @@ class LogReader:
         return spans
 
     @property
-    def last_batch(self) -> Mark | None:
+    def last_batch(self) -> BatchMark | None:
         """The batch that stands furthest behind in what `rows` has read last; null: it has not come to an end."""
         return self._last
 
@@ -158,7 +158,7 @@ class LogReader:
         """Figures of one file into `stats`; rows of its damage alone. Raises StorageError where it cannot be opened."""
         lines = Lines(file.place, self._out)
         span = OffsetSpan(file.path, file.base_offset or 0)
-        last: Mark | None = None
+        last: BatchMark | None = None
         with Source.open(file.path) as source:
             self._report.files += 1
             for item in scan(
@@ -224,7 +224,9 @@ class LogReader:
         """See `damage_severity`."""
         return damage_severity(damage, source, file, unit)
 
-    def _changes(self, source: Source, file: LogFile, last: Mark | None, part: FilePart = WHOLE) -> Iterator[Chunk]:
+    def _changes(
+        self, source: Source, file: LogFile, last: BatchMark | None, part: FilePart = WHOLE
+    ) -> Iterator[Chunk]:
         if part.end is not None:  # the rest is said once of a file, behind its last part
             if source.size_bytes < part.end:
                 yield self.changed(FileChange.SHRANK, file)
@@ -253,7 +255,7 @@ def damage_severity(damage: Damage, source: Source, file: LogFile, unit: Unit) -
     return "error" if Path(unit.log_dir, fixed_file_name(FileKind.CLEAN_SHUTDOWN)).exists() else "info"
 
 
-def _last_of(before: Mark | None, item: Run | Damage, file: LogFile) -> Mark | None:
+def _last_of(before: BatchMark | None, item: Run | Damage, file: LogFile) -> BatchMark | None:
     """The batch that stands furthest behind in a file, of those that were read up to this item."""
     if isinstance(item, Damage):
         return before

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SPLIT_BYTES",
-    "Loss",
+    "LogSplit",
     "Position",
-    "Split",
     "SplitPlan",
+    "UnreadRecords",
     "census_row",
     "cut",
     "end_of",
@@ -106,7 +106,7 @@ SPLIT_BYTES: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
+class LogSplit:
     """One piece: a part of one log file. `log_dir`: of a broker, null where there is none around it.
 
     `segment` is there for rows of segments: the files that stand beside the log.
@@ -150,7 +150,7 @@ class Split:
 class SplitPlan:
     """The pieces in the order of a dump, and what it says of the directories."""
 
-    splits: tuple[Split, ...]
+    splits: tuple[LogSplit, ...]
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -172,7 +172,7 @@ def plan_splits(request: DumpRequest, split_bytes: int = SPLIT_BYTES) -> SplitPl
         raise SelectionError("only all of a log can be read in parts, oldest first")
     if request.stats or request.files:
         raise SelectionError("figures and entries of other files cannot be read in parts")
-    splits: list[Split] = []
+    splits: list[LogSplit] = []
     findings: list[Finding] = []
     for target in request.targets:
         splits += _of_target(target, request, max(1, split_bytes), findings)
@@ -182,7 +182,7 @@ def plan_splits(request: DumpRequest, split_bytes: int = SPLIT_BYTES) -> SplitPl
     return SplitPlan(splits=tuple(splits), findings=tuple(findings))
 
 
-def cut(split: Split, split_bytes: int = SPLIT_BYTES) -> Iterator[Split]:
+def cut(split: LogSplit, split_bytes: int = SPLIT_BYTES) -> Iterator[LogSplit]:
     """A piece in smaller ones of about `split_bytes`, as even as can be."""
     part, size_bytes = split.part, split.size_bytes
     count = -(-size_bytes // max(1, split_bytes))
@@ -199,7 +199,9 @@ def task_request(request: DumpRequest) -> DumpRequest:
     return replace(request, targets=())
 
 
-def read_split(split: Split, request: DumpRequest, report: Report, progress: Progress = NO_PROGRESS) -> Iterator[Chunk]:
+def read_split(
+    split: LogSplit, request: DumpRequest, report: Report, progress: Progress = NO_PROGRESS
+) -> Iterator[Chunk]:
     """Rows of the request's level of one piece, with its damage; counts go to `report`.
 
     A file that went away, that the system refuses, or that is another one by now, is a `finding` row.
@@ -217,7 +219,7 @@ def read_split(split: Split, request: DumpRequest, report: Report, progress: Pro
         yield RowChunk(tables.FINDING, [finding.row()])
 
 
-def _of_target(target: Target, request: DumpRequest, split_bytes: int, findings: list[Finding]) -> Iterator[Split]:
+def _of_target(target: Target, request: DumpRequest, split_bytes: int, findings: list[Finding]) -> Iterator[LogSplit]:
     if isinstance(target, LogDirTarget):
         findings += _shown(target.log_dir.findings, request)
         log_dir = target.log_dir.path if target.log_dir.is_broker_dir else None
@@ -236,20 +238,20 @@ def _of_target(target: Target, request: DumpRequest, split_bytes: int, findings:
 
 def _of_partition(
     partition: Partition, log_dir: str | None, request: DumpRequest, split_bytes: int, findings: list[Finding]
-) -> Iterator[Split]:
+) -> Iterator[LogSplit]:
     findings += _shown(partition.findings, request)
     unit = unit_of_partition(partition, log_dir, with_path=request.path)
     if request.level != "segments":
         yield from _of_unit(unit, request, split_bytes)
         return
     for file, segment in segment_files(partition, unit, with_path=request.path):
-        yield Split(file=file, log_dir=log_dir, segment=segment)
+        yield LogSplit(file=file, log_dir=log_dir, segment=segment)
 
 
-def _of_unit(unit: Unit, request: DumpRequest, split_bytes: int) -> Iterator[Split]:
+def _of_unit(unit: Unit, request: DumpRequest, split_bytes: int) -> Iterator[LogSplit]:
     is_census = request.level == "segments"
     for file in unit.files if is_census else files_in_range(unit.files, request.filters.offsets):
-        split = Split(file=file, log_dir=unit.log_dir)
+        split = LogSplit(file=file, log_dir=unit.log_dir)
         if is_census or request.resync:
             yield split
         else:
@@ -281,7 +283,7 @@ class Position(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class UnreadRecords:
     """Records that are not read: one sentence, and the file or directory that it is about."""
 
     message: str
@@ -294,7 +296,7 @@ def go_on(
     *,
     max_bytes: int | None = None,
     until: Position | None = None,
-    on_loss: Callable[[Loss], None],
+    on_loss: Callable[[UnreadRecords], None],
 ) -> Position | None:
     """How far a partition can be read from a position on; null: it has no segment.
 
@@ -331,18 +333,18 @@ def go_on(
     return here
 
 
-def end_of(unit: Unit, on_loss: Callable[[Loss], None]) -> Position | None:
+def end_of(unit: Unit, on_loss: Callable[[UnreadRecords], None]) -> Position | None:
     """The end of a partition; null: it has no segment. Raises StorageError where the last one cannot be opened."""
     return go_on(unit, _start_of(unit.files[-1]), on_loss=on_loss) if unit.files else None
 
 
 def parts_between(
-    unit: Unit, start: Position | None, end: Position, on_loss: Callable[[Loss], None]
-) -> Iterator[Split]:
+    unit: Unit, start: Position | None, end: Position, on_loss: Callable[[UnreadRecords], None]
+) -> Iterator[LogSplit]:
     """What is to be read from one position to another, which `go_on` has found. Raises StorageError."""
     files = [file for file in unit.files if _base(file) <= end.segment]
     if not files or _base(files[-1]) != end.segment:
-        on_loss(Loss(f"records below offset {end.offset} went away before all of them were read", unit.path))
+        on_loss(UnreadRecords(f"records below offset {end.offset} went away before all of them were read", unit.path))
     if not files:
         return
     here = _found_again(unit, start, on_loss)
@@ -353,7 +355,7 @@ def parts_between(
         last = end.byte if _base(file) == end.segment else None
         if last is None or last > begin.byte:
             part = FilePart(start=begin.byte, end=last, begin=begin.byte, next_offset=begin.offset)
-            yield Split(file=file, log_dir=unit.log_dir, part=part)
+            yield LogSplit(file=file, log_dir=unit.log_dir, part=part)
 
 
 def _base(file: LogFile) -> int:
@@ -365,7 +367,7 @@ def _start_of(file: LogFile) -> Position:
 
 
 # --- where it ended the last time -------------------------------------------------------------------------------------
-def _found_again(unit: Unit, start: Position | None, on_loss: Callable[[Loss], None]) -> Position:
+def _found_again(unit: Unit, start: Position | None, on_loss: Callable[[UnreadRecords], None]) -> Position:
     """Where to go on: the same place, or the same offset in the files that are there now."""
     first = _start_of(unit.files[0])
     if start is None:
@@ -378,7 +380,7 @@ def _found_again(unit: Unit, start: Position | None, on_loss: Callable[[Loss], N
     if start.offset < first.offset:
         gone = _offsets(start.offset, first.offset - 1)
         were = "was" if first.offset - start.offset == 1 else "were"
-        on_loss(Loss(f"{gone} {were} deleted from the log's start before they were read", unit.path))
+        on_loss(UnreadRecords(f"{gone} {were} deleted from the log's start before they were read", unit.path))
         return first
     return _by_offset(unit, start, on_loss)
 
@@ -397,7 +399,7 @@ def _mark(source: Source, position: int, end: int) -> int:
         return 0
 
 
-def _by_offset(unit: Unit, start: Position, on_loss: Callable[[Loss], None]) -> Position:
+def _by_offset(unit: Unit, start: Position, on_loss: Callable[[UnreadRecords], None]) -> Position:
     """The place of an offset, where its segment was cleaned, or was cut and perhaps written anew.
 
     The last segment of a log is never cleaned; of others the offsets are what counts.
@@ -405,7 +407,11 @@ def _by_offset(unit: Unit, start: Position, on_loss: Callable[[Loss], None]) -> 
     file = [file for file in unit.files if _base(file) <= start.offset][-1]
     if file is unit.files[-1] and _base(file) <= start.segment:
         said = f"the log was read up to offset {start.offset}, then it was cut back to a lower one"
-        on_loss(Loss(f"{said}: records that were read are gone, and others may have come in their place", file.path))
+        on_loss(
+            UnreadRecords(
+                f"{said}: records that were read are gone, and others may have come in their place", file.path
+            )
+        )
     end = _base(file)
     with Source.open(file.path) as source:
         for item in scan(source, base_offset=file.base_offset):
@@ -432,14 +438,14 @@ def _end_in_closed(file: LogFile, here: Position, bound: int | None, max_bytes: 
 
 
 def _end_in_last(
-    file: LogFile, here: Position, bound: int | None, max_bytes: int | None, on_loss: Callable[[Loss], None]
+    file: LogFile, here: Position, bound: int | None, max_bytes: int | None, on_loss: Callable[[UnreadRecords], None]
 ) -> Position:
     """Where to stop in the segment that grows."""
     with Source.open(file.path) as source:
         walk = _walk(source, here, bound, max_bytes)
         if walk.is_broken and _is_damaged(source, walk.position):
             said = f"no batch stands at byte {walk.position}, but something else: nothing behind it is read"
-            on_loss(Loss(said, file.path))
+            on_loss(UnreadRecords(said, file.path))
         if walk.before and walk.position >= source.size_bytes and _is_wrong(source, walk.before[-1]):
             walk = walk._replace(position=walk.before.pop()[0])  # perhaps it is being written just now
         return _behind(source, here, walk)

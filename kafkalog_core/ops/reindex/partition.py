@@ -30,7 +30,7 @@ from kafkalog_core.ops.reindex.indexes import (
     rising,
 )
 from kafkalog_core.ops.reindex.producers import Snapshots, load_states, txn_index_step
-from kafkalog_core.ops.reindex.steps import Said, Step, split_steps, taken_name
+from kafkalog_core.ops.reindex.steps import ReindexReport, Step, split_steps, taken_name
 from kafkalog_core.ops.repair.loss import measure_loss
 from kafkalog_core.ops.verify.check import SegmentTask
 from kafkalog_core.ops.verify.txn_index import Doubt
@@ -100,14 +100,14 @@ class PartitionReindex:
         )
 
     @property
-    def said(self) -> Said:
+    def said(self) -> ReindexReport:
         """To be asked for behind the last step."""
         findings = self._sink.findings
         if self._task.bases is None:
             findings = (*(each for each in self._partition.findings if each.code in _SHOWN), *findings)
         if self._kept:
             findings = (*findings, self._kept_finding())
-        return Said(findings=findings, refusals=self._refusals.findings, losses=tuple(self._losses))
+        return ReindexReport(findings=findings, refusals=self._refusals.findings, losses=tuple(self._losses))
 
     def steps(self) -> Iterator[Step]:
         """What is to be done, in its order."""

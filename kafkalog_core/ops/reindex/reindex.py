@@ -20,7 +20,7 @@ from kafkalog_core.kafka.releases import Release, with_log_files
 from kafkalog_core.kafka.rules import RecoveryRules, recovery_rules
 from kafkalog_core.ops.pool import Pool, wants_processes
 from kafkalog_core.ops.reindex.partition import PartitionReindex
-from kafkalog_core.ops.reindex.steps import ReindexTask, Spool, stage_step
+from kafkalog_core.ops.reindex.steps import ReindexTask, StepSpool, stage_step
 from kafkalog_core.ops.repair.context import distinct_settings
 from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.ops.repair.plan_rows import MENDED_BY_PLAN
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.setting_table import Setting
     from kafkalog_core.ops.reading.targets import FileTarget
-    from kafkalog_core.ops.reindex.steps import Said, Step
+    from kafkalog_core.ops.reindex.steps import ReindexReport, Step
     from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.changes import Stage
@@ -62,7 +62,7 @@ class _Planner:
     def plan(self) -> PlanReport:
         """Stage the steps of all partitions, in their order."""
         changes = 0
-        said: list[Said] = []
+        said: list[ReindexReport] = []
         tasks = list(self._tasks())
         for steps, partition_said in self._results(tasks):
             written: set[str] = set()
@@ -102,7 +102,7 @@ class _Planner:
             return False
         return True
 
-    def _results(self, tasks: list[ReindexTask]) -> Iterator[tuple[Iterator[Step], Callable[[], Said]]]:
+    def _results(self, tasks: list[ReindexTask]) -> Iterator[tuple[Iterator[Step], Callable[[], ReindexReport]]]:
         """The steps of each partition, and what is to be said of it when they have been taken."""
         size_bytes = sum(_log_bytes(task) for task in tasks)
         self._progress.expect(size_bytes)
@@ -158,7 +158,7 @@ class _Planner:
         )
 
 
-def _with_mended(said: Said, written: set[str]) -> Said:
+def _with_mended(said: ReindexReport, written: set[str]) -> ReindexReport:
     """Return what is said of a partition, with the plan as the cure of what is wrong with files that it writes."""
     findings = tuple(
         replace(each, cure=MENDED_BY_PLAN, next_step=None)
@@ -175,9 +175,9 @@ def _missing_index(finding: Finding) -> str | None:
     return None if suffix is None else f"{os.path.splitext(finding.path)[0]}{suffix}"
 
 
-def rebuild(task: ReindexTask, scratch: str, advance: Callable[[int], None]) -> tuple[list[Step], Said]:
+def rebuild(task: ReindexTask, scratch: str, advance: Callable[[int], None]) -> tuple[list[Step], ReindexReport]:
     """The work on one partition in a process of its own; what is much goes to files in `scratch`."""
-    work, spool = PartitionReindex(task, advance), Spool(scratch)
+    work, spool = PartitionReindex(task, advance), StepSpool(scratch)
     steps = [spool.keep(step) for step in work.steps()]
     return steps, work.said
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.listing import Segment
 
-__all__ = ["FileSlice", "ReindexTask", "Said", "Spool", "Step", "split_steps", "stage_step", "taken_name"]
+__all__ = ["FileSlice", "ReindexReport", "ReindexTask", "Step", "StepSpool", "split_steps", "stage_step", "taken_name"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class ReindexTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class ReindexReport:
     """What there is to say of a partition beside its steps."""
 
     findings: tuple[Finding, ...] = ()
@@ -122,7 +122,7 @@ def stage_step(step: Step, stage: Stage) -> None:
         stage.write(step.path, pieces, why=step.why, like=step.like, mtime_ns=step.mtime_ns)
 
 
-class Spool:
+class StepSpool:
     """Holds the new content of many steps: in memory while it is little, else in temporary files.
 
     Args:

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import KafkalogError, RefusedError, UnfinishedError
 from kafkalog_core.format.names import JOURNAL_PREFIX
-from kafkalog_core.ops.repair.obstacles import obstacles_of, trust_problem
-from kafkalog_core.ops.repair.plan import Plan, PlanReport, StagedPlan, make_plan, planner_of
+from kafkalog_core.ops.repair.obstacles import trust_problem
+from kafkalog_core.ops.repair.plan import Plan, PlanReport, StagedPlan, make_plan, obstacles_of, planner_of
 from kafkalog_core.ops.repair.plan_rows import PlanRows, change_row, counted_changes
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.storage.changing.changes import Change, fingerprint
@@ -157,7 +157,7 @@ def apply_plan(draft: StagedPlan, disk: Disk, *, now_ms: int, progress: Progress
     if direct == len(plan.changes):
         return replace(staging.journal, state="complete")
     try:
-        if draft.staging is None and not draft.outline.replay(staging, skip=direct):
+        if draft.staging is None and not draft.dry_run.replay(staging, skip=direct):
             planner_of(plan.command)(plan.request, staging, progress)
         check_drift(plan.changes[direct:], staging.changes, plan.request.command_line, is_begun=direct > 0)
         journal = staging.prepare()
@@ -173,11 +173,11 @@ def apply_plan(draft: StagedPlan, disk: Disk, *, now_ms: int, progress: Progress
 def _made_directly(draft: StagedPlan, disk: Disk, now_ms: int) -> int:
     """Make the first changes of a run that keeps nothing, as few as its intent needs room; how many."""
     plan = draft.plan
-    if plan.keeps_undo or not draft.outline.is_kept or len(plan.spaces) != 1:
+    if plan.keeps_undo or not draft.dry_run.is_kept or len(plan.spaces) != 1:
         return 0
     root, contents = plan.request.target.root, ContentStage()
     direct = plan.changes[: direct_count(plan.changes, free_bytes(plan.spaces[0].path))]
-    draft.outline.replay(contents, most=len(direct))
+    draft.dry_run.replay(contents, most=len(direct))
     begun: list[Change] = []
     with disk.within(_trusted(root, None)):
         try:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from itertools import combinations
-from typing import TYPE_CHECKING, Final, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kafkalog_core.errors import SelectionError, StorageError
 from kafkalog_core.findings import Finding, found
@@ -13,8 +12,9 @@ from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.kafka.leader_epochs import history
 from kafkalog_core.ops.reading.compaction import is_compacted
 from kafkalog_core.ops.reading.targets import FileTarget
-from kafkalog_core.ops.replicas.comparison import Cursor, Share, lockstep
-from kafkalog_core.ops.replicas.verdict import Place, Read, advice, judge, places_of, read_copy, reason
+from kafkalog_core.ops.replicas.comparison import BatchCursor, lockstep
+from kafkalog_core.ops.replicas.differences import Differences, Range
+from kafkalog_core.ops.replicas.verdict import Read, ReplicaDir, advice, judge, places_of, read_copy, reason
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
@@ -23,190 +23,15 @@ from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.storage.source import code_of_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from kafkalog_core.ops.pool import Workers
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.reading.targets import Target
-    from kafkalog_core.ops.replicas.comparison import Absence, Stretch
-    from kafkalog_core.ops.replicas.verdict import Copy, Verdict
+    from kafkalog_core.ops.replicas.verdict import Copy, ReplicaVerdict
     from kafkalog_core.progress import Progress
 
-__all__ = [
-    "Comparison",
-    "Ledger",
-    "Range",
-    "RangeKind",
-    "ReplicaTask",
-    "ReplicaWork",
-    "ReplicasRequest",
-    "Tally",
-    "compare",
-    "replicas",
-    "rows_of",
-    "work_of",
-]
-
-
-RangeKind = Literal["divergent", "damaged", "gap", "behind", "epoch", "trimmed", "compacted", "missing"]
-"""A `gap` becomes compacted or missing once all is read."""
-MANY: Final = 100
-"""So many ranges of one kind are kept apart; what follows them is added to the last one of its kind."""
-_LOSSES: Final = frozenset({"damaged", "behind"})
-_WORDS: Final[dict[str, str]] = {
-    "damaged": "damaged",
-    "gap": "nothing",
-    "behind": "nothing: it ends before",
-    "trimmed": "nothing: it starts behind",
-}
-
-
-@dataclass(slots=True)
-class Tally:
-    """Counts of records of one copy.
-
-    Args:
-        only_here: that no other copy has.
-        at_risk: that others have, and that are gone when this one alone is kept; gaps do not count.
-        in_gaps: that others have where this one has a gap, or fewer records.
-        lacks: that each other copy has and this one does not, by the number of that copy and by why.
-    """
-
-    only_here: int = 0
-    at_risk: int = 0
-    in_gaps: int = 0
-    lacks: dict[tuple[int, Absence], int] = field(default_factory=dict)
-
-    def lacks_of(self, others: Iterable[int], why: Absence) -> int:
-        """Records that one of these copies has and this one does not, for this reason."""
-        return max((self.lacks.get((other, why), 0) for other in others), default=0)
-
-
-@dataclass(slots=True)
-class Range:
-    """Offsets at which copies differ in the same way; `has` is a text for each copy."""
-
-    kind: RangeKind
-    first: int
-    last: int
-    records: int
-    has: tuple[str, ...]
-    owners: frozenset[int]
-    """Copies which have records there."""
-    gaps: tuple[int, ...]
-    """Records that each copy lacks there because of a gap."""
-
-
-class Ledger:
-    """Adds up the stretches of so many copies. No range lies on both sides of the offset that a cleaner has come to."""
-
-    def __init__(self, copies: int, cleaned_to: int = 0) -> None:
-        self._cleaned_to = cleaned_to
-        self.tallies = [Tally() for _ in range(copies)]
-        self.ranges: list[Range] = []
-        self.diverged: dict[tuple[int, int], int] = {}
-        """First offset at which two copies hold different records."""
-        self.epochs_differ: dict[tuple[int, int], int] = {}
-        """First offset at which two copies hold the same records of different leader epochs."""
-        self._counts: dict[RangeKind, int] = {}
-        self._last_of: dict[tuple[RangeKind, tuple[str, ...], bool], Range] = {}
-        self._is_adjacent = False
-
-    def add(self, stretch: Stretch) -> None:
-        """Take the next stretch."""
-        parts = stretch.parts
-        first = parts[0]
-        if isinstance(first, Share) and not first.lacks and all(part == first for part in parts[1:]):
-            self._is_adjacent = False
-            return
-        self._count(parts)
-        self._note_pairs(stretch)
-        kind, has = _kind(parts), _texts(parts)
-        records = max((part.records for part in parts if isinstance(part, Share)), default=0)
-        if kind is None or (records == 0 and kind in {"gap", "behind", "trimmed"}):  # what compaction leaves of a batch
-            return
-        owners = frozenset(number for number, part in enumerate(parts) if isinstance(part, Share))
-        gaps = tuple(part.lacks if isinstance(part, Share) else records * (part == "gap") for part in parts)
-        self._add_range(Range(kind, stretch.first, stretch.last, records, has, owners, gaps))
-
-    def _add_range(self, new: Range) -> None:
-        last = self.ranges[-1] if self.ranges and self._is_adjacent else None
-        self._is_adjacent = True
-        key = self._key(new)
-        if last is None or self._key(last) != key:
-            last = self._last_of.get(key) if self._counts.get(new.kind, 0) >= MANY else None
-            if last is None:
-                self._counts[new.kind] = self._counts.get(new.kind, 0) + 1
-                self._last_of[key] = new
-                self.ranges.append(new)
-                return
-        last.last = new.last
-        last.records += new.records
-        last.gaps = tuple(one + other for one, other in zip(last.gaps, new.gaps, strict=True))
-
-    def _key(self, each: Range) -> tuple[RangeKind, tuple[str, ...], bool]:
-        """Ranges of one key may become one."""
-        return each.kind, each.has, each.last < self._cleaned_to
-
-    def _count(self, parts: Sequence[Share | Absence]) -> None:
-        most: dict[int, int] = {}
-        members: dict[int, int] = {}
-        for part in parts:
-            if isinstance(part, Share):
-                most[part.group] = max(most.get(part.group, 0), part.records + part.lacks)
-                members[part.group] = members.get(part.group, 0) + 1
-        total = sum(most.values())
-        for tally, part in zip(self.tallies, parts, strict=True):
-            if isinstance(part, Share):
-                tally.only_here += part.records if members[part.group] == 1 else 0
-                tally.at_risk += total - most[part.group]
-                tally.in_gaps += part.lacks
-                continue
-            tally.at_risk += total if part in _LOSSES else 0
-            tally.in_gaps += total if part == "gap" else 0
-            for number, other in enumerate(parts):
-                if isinstance(other, Share):
-                    tally.lacks[number, part] = tally.lacks.get((number, part), 0) + other.records
-
-    def _note_pairs(self, stretch: Stretch) -> None:
-        for pair in stretch.against:
-            self.diverged.setdefault(pair, stretch.first)
-        if stretch.is_batch:
-            shares = [(number, part) for number, part in enumerate(stretch.parts) if isinstance(part, Share)]
-            for (one, first), (other, second) in combinations(shares, 2):
-                if first.leader_epoch != second.leader_epoch:
-                    self.epochs_differ.setdefault((one, other), stretch.first)
-
-
-def _kind(parts: Sequence[Share | Absence]) -> RangeKind | None:
-    """The worst of what is true."""
-    shares = [part for part in parts if isinstance(part, Share)]
-    if len({share.group for share in shares}) > 1:
-        return "divergent"
-    if "damaged" in parts:
-        return "damaged"
-    if "gap" in parts or any(share.lacks for share in shares):
-        return "gap"
-    if "behind" in parts:
-        return "behind"
-    if len({share.leader_epoch for share in shares}) > 1:
-        return "epoch"
-    return "trimmed" if "trimmed" in parts else None
-
-
-def _texts(parts: Sequence[Share | Absence]) -> tuple[str, ...]:
-    shares = [part for part in parts if isinstance(part, Share)]
-    is_divergent = len({share.group for share in shares}) > 1
-    says_epoch = len({share.leader_epoch for share in shares}) > 1 or is_divergent
-    texts = []
-    for part in parts:
-        if not isinstance(part, Share):
-            texts.append(_WORDS[part])
-            continue
-        text = f"version {part.group + 1} of the records" if is_divergent else "the records"
-        text = "fewer records" if part.lacks else text
-        texts.append(f"{text}, leader epoch {part.leader_epoch}" if says_epoch and part.leader_epoch >= 0 else text)
-    return tuple(texts)
+__all__ = ["Comparison", "ReplicaTask", "ReplicaWork", "ReplicasRequest", "compare", "replicas", "rows_of", "work_of"]
 
 
 Row = dict[str, object]
@@ -219,7 +44,7 @@ class ReplicaTask:
 
     topic: str
     partition: int
-    places: tuple[Place, ...]
+    places: tuple[ReplicaDir, ...]
     max_batch_bytes: int
 
 
@@ -296,24 +121,26 @@ def _read(
 ) -> Comparison:
     options = ScanOptions(max_batch_bytes=task.max_batch_bytes)
     cleaned_to = max((copy.place.cleaned_to or 0 for copy in copies), default=0)
-    ledger = Ledger(len(copies), cleaned_to)
+    differences = Differences(len(copies), cleaned_to)
     with ExitStack() as stack:
-        cursors = [Cursor(copy.partition.segments, copy.log_start, options, advance) for copy in copies]
+        cursors = [BatchCursor(copy.partition.segments, copy.log_start, options, advance) for copy in copies]
         for cursor in cursors:
             stack.callback(cursor.close)
         for stretch in lockstep(cursors, task.max_batch_bytes):
-            ledger.add(stretch)
-    in_gaps = _decide_gaps(task, copies, cursors, ledger)
+            differences.add(stretch)
+    in_gaps = _decide_gaps(task, copies, cursors, differences)
     reads = [
-        Read(copy, cursor, history(copy.epochs_in_file, cursor.epochs, cursor.end_offset), tally, gaps)
-        for copy, cursor, tally, gaps in zip(copies, cursors, ledger.tallies, in_gaps, strict=True)
+        Read(copy, cursor, history(copy.epochs_in_file, cursor.epochs, cursor.end_offset), counts, gaps)
+        for copy, cursor, counts, gaps in zip(copies, cursors, differences.tallies, in_gaps, strict=True)
     ]
-    verdict = judge(reads, ledger)
-    _name_tails(ledger, verdict)
+    verdict = judge(reads, differences)
+    _name_tails(differences, verdict)
     return Comparison(
         replica=_replica_row(task, reads, verdict),
         copies=tuple(_copy_row(task, reads, verdict, number) for number in range(len(reads))),
-        ranges=tuple(_range_row(task, copies, each) for each in sorted(ledger.ranges, key=lambda each: each.first)),
+        ranges=tuple(
+            _range_row(task, copies, each) for each in sorted(differences.ranges, key=lambda each: each.first)
+        ),
         findings=(*unread, *_findings(task, reads, verdict)),
         files=sum(len(copy.partition.segments) for copy in copies),
         size_bytes=sum(copy.bytes for copy in copies),
@@ -323,7 +150,7 @@ def _read(
 
 
 def _decide_gaps(
-    task: ReplicaTask, copies: Sequence[Copy], cursors: Sequence[Cursor], ledger: Ledger
+    task: ReplicaTask, copies: Sequence[Copy], cursors: Sequence[BatchCursor], differences: Differences
 ) -> list[tuple[int, int]]:
     """Whether records that a copy lacks were lost or compacted away: the numbers of both, for each copy.
 
@@ -336,28 +163,28 @@ def _decide_gaps(
     is_legal = is_compacted(task.topic, is_cleaned=None)
     is_legal = is_legal or (not is_known and any(cursor.is_thinned for cursor in cursors))
     missing, compacted = [0] * len(copies), [0] * len(copies)
-    for each in ledger.ranges:
+    for each in differences.ranges:
         was_cleaned = is_legal or each.last < cleaned_to
         counts = compacted if was_cleaned else missing
         for number, records in enumerate(each.gaps):
             counts[number] += records
         if each.kind == "gap":
             each.kind = "compacted" if was_cleaned else "missing"
-    for tally, records in zip(ledger.tallies, missing, strict=True):
-        tally.at_risk += records
+    for copy_counts, lost in zip(differences.tallies, missing, strict=True):
+        copy_counts.at_risk += lost
     return list(zip(missing, compacted, strict=True))
 
 
-def _name_tails(ledger: Ledger, verdict: Verdict) -> None:
+def _name_tails(differences: Differences, verdict: ReplicaVerdict) -> None:
     """What only copies of another history have is no lag of those of the true one."""
-    for each in ledger.ranges:
+    for each in differences.ranges:
         starts = [verdict.divergent_at[number] for number in each.owners]
         if each.kind in {"behind", "missing"} and all(start is not None and start <= each.first for start in starts):
             each.kind = "divergent"
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
-def _replica_row(task: ReplicaTask, reads: Sequence[Read], verdict: Verdict) -> Row:
+def _replica_row(task: ReplicaTask, reads: Sequence[Read], verdict: ReplicaVerdict) -> Row:
     keep = None if verdict.keep is None else reads[verdict.keep]
     return {
         "topic": task.topic,
@@ -370,12 +197,12 @@ def _replica_row(task: ReplicaTask, reads: Sequence[Read], verdict: Verdict) -> 
         "divergent_offset": verdict.divergent_offset,
         "log_start_offset": min(read.copy.log_start for read in reads),
         "log_end_offset": max(read.cursor.end_offset for read in reads),
-        "records_at_risk": None if keep is None else keep.tally.at_risk,
+        "records_at_risk": None if keep is None else keep.counts.at_risk,
     }
 
 
-def _copy_row(task: ReplicaTask, reads: Sequence[Read], verdict: Verdict, number: int) -> Row:
-    copy, cursor, known, tally, _ = reads[number]
+def _copy_row(task: ReplicaTask, reads: Sequence[Read], verdict: ReplicaVerdict, number: int) -> Row:
+    copy, cursor, known, counts, _ = reads[number]
     lacks = verdict.lacks[number]
     return {
         "topic": task.topic,
@@ -397,7 +224,7 @@ def _copy_row(task: ReplicaTask, reads: Sequence[Read], verdict: Verdict, number
         "records": cursor.records,
         "damage_count": cursor.damage_count,
         "damage_bytes": cursor.damage_bytes,
-        "only_here": tally.only_here,
+        "only_here": counts.only_here,
         "lacks_damaged": lacks.damaged,
         "lacks_missing": lacks.missing,
         "lacks_behind": lacks.behind,
@@ -418,7 +245,7 @@ def _range_row(task: ReplicaTask, copies: Sequence[Copy], each: Range) -> Row:
     }
 
 
-def _findings(task: ReplicaTask, reads: Sequence[Read], verdict: Verdict) -> Iterator[Finding]:
+def _findings(task: ReplicaTask, reads: Sequence[Read], verdict: ReplicaVerdict) -> Iterator[Finding]:
     """One of each copy that is not as it should be."""
     where = {"topic": task.topic, "partition": task.partition}
     for number, (read, state) in enumerate(zip(reads, verdict.states, strict=True)):
@@ -427,7 +254,7 @@ def _findings(task: ReplicaTask, reads: Sequence[Read], verdict: Verdict) -> Ite
             at, cut = verdict.divergent_at[number], verdict.truncates_to[number]
             code = "replicas.divergent-silently" if verdict.silent[number] else "replicas.divergent"
             code = "replicas.undecided" if verdict.keep is None else code
-            yield found(code, path, offset=at, cut=cut, records=read.tally.only_here, **where)  # type: ignore[arg-type]
+            yield found(code, path, offset=at, cut=cut, records=read.counts.only_here, **where)  # type: ignore[arg-type]
         flaw = read.cursor.first_flaw
         if state == "keep" and lacks.damaged + lacks.missing:  # never told to be deleted
             records = lacks.damaged + lacks.missing
@@ -563,7 +390,7 @@ def replicas(
         yield comparison
 
 
-def _size_of(place: Place) -> int:
+def _size_of(place: ReplicaDir) -> int:
     try:
         listing = list_directory(place.path)
     except StorageError:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 __all__ = [
     "COMPARED",
     "Absence",
+    "BatchCursor",
     "Contents",
-    "Cursor",
     "Flaw",
     "Head",
     "Share",
@@ -120,7 +120,7 @@ class _Piece(NamedTuple):
     base_offset: int
 
 
-class Cursor:
+class BatchCursor:
     """The batches of some segments.
 
     Args:
@@ -323,7 +323,7 @@ class Stretch(NamedTuple):
 class _Lane:
     """A copy on its way: `at` is the first offset of the head that was not compared yet."""
 
-    cursor: Cursor
+    cursor: BatchCursor
     at: int = -1
     contents: Contents | None = None
     trust: int = field(default=1 << 20)
@@ -359,7 +359,7 @@ class _Lane:
         self.cursor.skip(count)
 
 
-def lockstep(cursors: Sequence[Cursor], max_bytes: int) -> Iterator[Stretch]:
+def lockstep(cursors: Sequence[BatchCursor], max_bytes: int) -> Iterator[Stretch]:
     """Stretches in the order of their offsets; offsets that no copy has are in one only where damage is the reason."""
     lanes = [_Lane(cursor) for cursor in cursors]
     frontier = min(cursor.log_start for cursor in cursors)
@@ -415,7 +415,7 @@ def _same(lanes: Sequence[_Lane], here: Sequence[_Lane], low: int) -> Stretch | 
     return Stretch(low, last, parts)
 
 
-def _rows_up_to(cursor: Cursor, count: int, limit: int) -> int:
+def _rows_up_to(cursor: BatchCursor, count: int, limit: int) -> int:
     """Batches from the head on that end by `limit`."""
     return bisect_left(range(count), True, key=lambda row: cursor.last_offset_at(row) > limit)
 

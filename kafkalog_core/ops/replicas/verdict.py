@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.kafka.logdir.top_files import BrokerDir
     from kafkalog_core.ops.reading.targets import Target
-    from kafkalog_core.ops.replicas.compare import Ledger, Tally
-    from kafkalog_core.ops.replicas.comparison import Cursor
+    from kafkalog_core.ops.replicas.comparison import BatchCursor
+    from kafkalog_core.ops.replicas.differences import CopyCounts, Differences
     from kafkalog_core.storage.partition import Partition
 
 __all__ = [
@@ -30,10 +30,10 @@ __all__ = [
     "Basis",
     "Copy",
     "Lacks",
-    "Place",
     "Read",
+    "ReplicaDir",
+    "ReplicaVerdict",
     "State",
-    "Verdict",
     "advice",
     "judge",
     "places_of",
@@ -46,7 +46,7 @@ TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ReplicaDir:
     """A directory of the partition, and what its broker's checkpoints hold of it.
 
     Args:
@@ -70,7 +70,7 @@ class Place:
 class Copy:
     """A place, and what is in its directory."""
 
-    place: Place
+    place: ReplicaDir
     partition: Partition
     topic_id: str | None
     epochs_in_file: tuple[EpochStart, ...]
@@ -87,12 +87,12 @@ class Copy:
         return sum(segment.size_bytes for segment in self.partition.segments)
 
 
-def places_of(targets: Iterable[Target]) -> tuple[dict[TopicPartition, list[Place]], list[PartitionPath]]:
+def places_of(targets: Iterable[Target]) -> tuple[dict[TopicPartition, list[ReplicaDir]], list[PartitionPath]]:
     """Directories of each partition by topic and number, and those that are set aside, which are not compared.
 
     Raises StorageError.
     """
-    places: dict[TopicPartition, list[Place]] = {}
+    places: dict[TopicPartition, list[ReplicaDir]] = {}
     aside: list[PartitionPath] = []
     for site in target_dirs(targets):
         broker_dir = None if site.log_dir is None else read_broker_dir(site.log_dir)
@@ -107,11 +107,11 @@ def places_of(targets: Iterable[Target]) -> tuple[dict[TopicPartition, list[Plac
     return dict(sorted(places.items())), aside
 
 
-def _place(path: PartitionPath, broker_dir: BrokerDir | None) -> Place:
+def _place(path: PartitionPath, broker_dir: BrokerDir | None) -> ReplicaDir:
     if broker_dir is None:
-        return Place(path=path.path)
+        return ReplicaDir(path=path.path)
     cleaner = broker_dir.offsets.get(FileKind.CLEANER_OFFSET)
-    return Place(
+    return ReplicaDir(
         path=path.path,
         node_id=broker_dir.node_id,
         log_start=broker_dir.offset(FileKind.LOG_START_OFFSET, path.name),
@@ -121,7 +121,7 @@ def _place(path: PartitionPath, broker_dir: BrokerDir | None) -> Place:
     )
 
 
-def read_copy(place: Place) -> Copy:
+def read_copy(place: ReplicaDir) -> Copy:
     """Look into the directory. Raises StorageError."""
     partition = read_partition(place.path)
     epochs = read_epoch_file(place.path)
@@ -157,9 +157,9 @@ class Read(NamedTuple):
     """One copy after it was read."""
 
     copy: Copy
-    cursor: Cursor
+    cursor: BatchCursor
     history: History
-    tally: Tally
+    counts: CopyCounts
     in_gaps: tuple[int, int]
     """Records that are missing in it, and those that compaction took."""
 
@@ -167,11 +167,11 @@ class Read(NamedTuple):
         """What it lacks of what these copies have."""
         missing, compacted = self.in_gaps
         return Lacks(
-            damaged=self.tally.lacks_of(others, "damaged"),
+            damaged=self.counts.lacks_of(others, "damaged"),
             missing=missing,
-            behind=self.tally.lacks_of(others, "behind"),
+            behind=self.counts.lacks_of(others, "behind"),
             compacted=compacted,
-            trimmed=self.tally.lacks_of(others, "trimmed"),
+            trimmed=self.counts.lacks_of(others, "trimmed"),
         )
 
 
@@ -191,7 +191,7 @@ class Lacks(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ReplicaVerdict:
     """`keep` is the number of the copy to keep, null: nothing tells; the other lists are by number of copy."""
 
     keep: int | None
@@ -221,22 +221,22 @@ class Verdict:
         return min((offset for offset in self.divergent_at if offset is not None), default=None)
 
 
-def judge(reads: Sequence[Read], ledger: Ledger) -> Verdict:
+def judge(reads: Sequence[Read], differences: Differences) -> ReplicaVerdict:
     """The verdict over copies that were read to their ends."""
-    truth, basis = _true_one(reads, ledger)
+    truth, basis = _true_one(reads, differences)
     numbers = range(len(reads))
     if truth is None:
         firsts = [
-            min((offset for pair, offset in ledger.diverged.items() if number in pair), default=None)
+            min((offset for pair, offset in differences.diverged.items() if number in pair), default=None)
             for number in numbers
         ]
         states: tuple[State, ...] = tuple("identical" if offset is None else "divergent" for offset in firsts)
         lacks = tuple(read.lacks(numbers) for read in reads)
-        return Verdict(None, None, states, tuple(firsts), (None,) * len(reads), (False,) * len(reads), lacks)
-    same = [number for number in numbers if _departs(reads, ledger, number, truth) is None]
+        return ReplicaVerdict(None, None, states, tuple(firsts), (None,) * len(reads), (False,) * len(reads), lacks)
+    same = [number for number in numbers if _departs(reads, differences, number, truth) is None]
     lacks = tuple(read.lacks(same) for read in reads)
     keep = min(same, key=lambda number: _rank(reads[number], lacks[number]))
-    divergent = tuple(_departs(reads, ledger, number, keep) for number in numbers)
+    divergent = tuple(_departs(reads, differences, number, keep) for number in numbers)
     cuts = tuple(_cut(reads, number, keep) for number in numbers)
     silent = tuple(
         offset is not None and (cut is None or cut > offset) for offset, cut in zip(divergent, cuts, strict=True)
@@ -244,7 +244,7 @@ def judge(reads: Sequence[Read], ledger: Ledger) -> Verdict:
     states = tuple(
         "keep" if number == keep else _state(reads[number], lacks[number], divergent[number]) for number in numbers
     )
-    return Verdict(keep, basis, states, divergent, cuts, silent, lacks)
+    return ReplicaVerdict(keep, basis, states, divergent, cuts, silent, lacks)
 
 
 def _rank(read: Read, lacks: Lacks) -> tuple[int, ...]:
@@ -253,17 +253,17 @@ def _rank(read: Read, lacks: Lacks) -> tuple[int, ...]:
     return lacks.lost, read.cursor.damage_count, read.copy.log_start, lacks.compacted, -latest
 
 
-def _true_one(reads: Sequence[Read], ledger: Ledger) -> tuple[int | None, Basis | None]:
+def _true_one(reads: Sequence[Read], differences: Differences) -> tuple[int | None, Basis | None]:
     """A copy of the true history, and what tells it; null: copies contradict each other, and nothing tells."""
     numbers = range(len(reads))
     epochs = [-1 if read.history.latest is None else read.history.latest for read in reads]
     best = max(numbers, key=lambda number: (epochs[number], reads[number].cursor.end_offset))
-    others = [number for number in numbers if _departs(reads, ledger, number, best) is not None]
+    others = [number for number in numbers if _departs(reads, differences, number, best) is not None]
     if not others:
         return best, None
     if epochs[best] > max(epochs[number] for number in others):
         return best, "leader-epoch"
-    first = min(offset for number in others if (offset := _departs(reads, ledger, number, best)) is not None)
+    first = min(offset for number in others if (offset := _departs(reads, differences, number, best)) is not None)
     marks = [reads[number].copy.place.high_watermark or 0 for number in numbers]
     best = max(numbers, key=lambda number: marks[number])
     if marks[best] > first and all(marks[number] < marks[best] for number in others if number != best):
@@ -275,11 +275,11 @@ def _true_one(reads: Sequence[Read], ledger: Ledger) -> tuple[int | None, Basis 
     return None, None
 
 
-def _diverged(ledger: Ledger, one: int, other: int) -> int | None:
-    return ledger.diverged.get((min(one, other), max(one, other)))
+def _diverged(differences: Differences, one: int, other: int) -> int | None:
+    return differences.diverged.get((min(one, other), max(one, other)))
 
 
-def _departs(reads: Sequence[Read], ledger: Ledger, number: int, truth: int) -> int | None:
+def _departs(reads: Sequence[Read], differences: Differences, number: int, truth: int) -> int | None:
     """First offset at which a copy is of another history than the true one; null: nowhere.
 
     Records may differ, or the leader epoch of the same records, or the true one may have begun an epoch before the
@@ -287,13 +287,13 @@ def _departs(reads: Sequence[Read], ledger: Ledger, number: int, truth: int) -> 
     """
     if number == truth:
         return None
-    offsets = [_diverged(ledger, number, truth)]
+    offsets = [_diverged(differences, number, truth)]
     cut = _cut(reads, number, truth)
     later = (reads[truth].history.latest or -1) > (reads[number].history.latest or -1)
     if later and cut is not None and cut < reads[number].cursor.end_offset:
         offsets.append(max(cut, reads[number].copy.log_start))
     pair = (min(number, truth), max(number, truth))
-    offsets.append(ledger.epochs_differ.get(pair))
+    offsets.append(differences.epochs_differ.get(pair))
     return min((offset for offset in offsets if offset is not None), default=None)
 
 
@@ -319,7 +319,7 @@ def _state(read: Read, lacks: Lacks, divergent_at: int | None) -> State:
     return "trimmed" if lacks.trimmed else "identical"
 
 
-def _harmless(cursor: Cursor) -> int:
+def _harmless(cursor: BatchCursor) -> int:
     """Torn tails and preallocated space are no damage; what is left of them is in front of no batch."""
     return len(cursor.flaws) if all(flaw.reason in {"torn-tail", "zero-filled"} for flaw in cursor.flaws) else 0
 
@@ -333,7 +333,7 @@ _SIMPLE: Final[dict[State, str]] = {
 }
 
 
-def reason(reads: Sequence[Read], verdict: Verdict) -> str:
+def reason(reads: Sequence[Read], verdict: ReplicaVerdict) -> str:
     """Why the copy that is to be kept, and what to do first."""
     if verdict.keep is None:
         return (
@@ -346,13 +346,13 @@ def reason(reads: Sequence[Read], verdict: Verdict) -> str:
     lacks = verdict.lacks[verdict.keep]
     if lacks.lost:
         parts.append(f"It lacks {_records(lacks.lost)} that another copy has ({_of_kinds(lacks)}).")
-    risk = keep.tally.at_risk
+    risk = keep.counts.at_risk
     if risk:
         parts.append(f"First save the {_records(risk)} that it does not have: kafkalog dump of the other copies.")
     return " ".join(parts)
 
 
-def _why(keep: Read, verdict: Verdict) -> str:
+def _why(keep: Read, verdict: ReplicaVerdict) -> str:
     path = keep.copy.place.path
     if verdict.basis == "leader-epoch":
         return (
@@ -374,14 +374,14 @@ def _why(keep: Read, verdict: Verdict) -> str:
     return f"Keep {path}: of the one history that all copies have it lacks least."
 
 
-def advice(reads: Sequence[Read], verdict: Verdict, number: int) -> str:
+def advice(reads: Sequence[Read], verdict: ReplicaVerdict, number: int) -> str:
     """What to do with one copy."""
     read, state, lacks = reads[number], verdict.states[number], verdict.lacks[number]
     if state == "divergent":
         return _of_divergent(read, verdict, number)
     if state not in {"damaged", "missing"}:
         return _SIMPLE[state].format(behind=_records(lacks.behind))
-    only = f" First save the {_records(read.tally.only_here)} that it alone has." if read.tally.only_here else ""
+    only = f" First save the {_records(read.counts.only_here)} that it alone has." if read.counts.only_here else ""
     if state == "missing":
         return (
             f"It has lost {_records(lacks.missing)}, which no broker notices: delete the directory, and its broker "
@@ -392,9 +392,9 @@ def advice(reads: Sequence[Read], verdict: Verdict, number: int) -> str:
     return f"Damaged{where}: delete the directory, and its broker fetches it anew.{only}"
 
 
-def _of_divergent(read: Read, verdict: Verdict, number: int) -> str:
+def _of_divergent(read: Read, verdict: ReplicaVerdict, number: int) -> str:
     at, cut = verdict.divergent_at[number], verdict.truncates_to[number]
-    only = f"save the {_records(read.tally.only_here)} that it alone has, then " if read.tally.only_here else ""
+    only = f"save the {_records(read.counts.only_here)} that it alone has, then " if read.counts.only_here else ""
     if verdict.keep is None:
         return f"It differs from offset {at} on: keep it until it is known which records are true."
     if verdict.silent[number]:

@@ -15,7 +15,7 @@ from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.format.textfile import parse_int64
 from kafkalog_core.kafka.logdir.segment_views import PartitionView, check_now, read_partition_view
-from kafkalog_core.kafka.retention.forecast import RetentionQuestion, forecast
+from kafkalog_core.kafka.retention.forecast import Event, RetentionQuestion, Schedule, forecast
 from kafkalog_core.kafka.retention.rules import Judgement, check_broker_keys, check_settings, retention_rules
 from kafkalog_core.kafka.setting_table import SETTINGS
 from kafkalog_core.kafka.settings import parse_assignment
@@ -26,6 +26,7 @@ from kafkalog_core.storage.source import code_of_error
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from kafkalog_core.kafka.assumptions import Assumption
     from kafkalog_core.kafka.logdir.segment_views import SegmentView
     from kafkalog_core.kafka.logdir.top_files import BrokerDir
     from kafkalog_core.kafka.releases import Release
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.logdir import PartitionPath
 
 __all__ = [
+    "Retained",
     "RetentionForecaster",
     "RetentionOptions",
     "Scenario",
@@ -396,3 +398,24 @@ def _overridden(settings: Settings, values: Mapping[str, str]) -> Settings:
             for topic, given in settings.of_topics.items()
         },
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retained:
+    """What is said of one partition.
+
+    Args:
+        forecast: of the next check.
+        findings: about it.
+        outcomes: of each scenario, first of none.
+        events: up to the moment that was asked for, of one partition.
+        schedule: by which they were played.
+        assumptions: assumed values because of which records would be deleted; none if they are accepted.
+    """
+
+    forecast: Forecast
+    findings: tuple[Finding, ...]
+    outcomes: tuple[ScenarioResult, ...] = ()
+    events: tuple[Event, ...] = ()
+    schedule: Schedule
+    assumptions: tuple[Assumption, ...] = ()

@@ -9,12 +9,13 @@ from kafkalog_core.findings import Finding
 from kafkalog_core.format.checkpoint import CheckpointMend, OffsetEntry, encode_offset_checkpoint, parse_offset_entry
 from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.kafka.assumptions import assumed_of_broker, assumed_of_topic, assumed_watermark
-from kafkalog_core.kafka.retention.forecast import Event, Schedule, play
+from kafkalog_core.kafka.retention.forecast import Schedule, play
 from kafkalog_core.kafka.retention.rules import release_rules
 from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.ops.repair.context import stray_first
 from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.ops.retain.forecaster import (
+    Retained,
     RetentionForecaster,
     RetentionOptions,
     Scenario,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.storage.changing.changes import Stage
 
-__all__ = ["RetainRequest", "Retained", "plan_retain", "raise_log_starts", "retain", "retained_of"]
+__all__ = ["RetainRequest", "plan_retain", "raise_log_starts", "retain", "retained_of"]
 
 
 def raise_log_starts(broker_dir: BrokerDir, starts: Mapping[Key, int], stage: Stage) -> None:
@@ -103,27 +104,6 @@ class RetainRequest:
     scenarios: tuple[Scenario, ...] = ()
     until_ms: int | None = None
     jobs: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retained:
-    """What is said of one partition.
-
-    Args:
-        forecast: of the next check.
-        findings: about it.
-        outcomes: of each scenario, first of none.
-        events: up to the moment that was asked for, of one partition.
-        schedule: by which they were played.
-        assumptions: assumed values because of which records would be deleted; none if they are accepted.
-    """
-
-    forecast: Forecast
-    findings: tuple[Finding, ...]
-    outcomes: tuple[ScenarioResult, ...] = ()
-    events: tuple[Event, ...] = ()
-    schedule: Schedule
-    assumptions: tuple[Assumption, ...] = ()
 
 
 def retain(

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.kafka.logdir.segment_views import PartitionView, SegmentView
     from kafkalog_core.kafka.retention.forecast import Event, Fate, Forecast
-    from kafkalog_core.ops.retain.forecaster import ScenarioResult
-    from kafkalog_core.ops.retain.retain import Retained
+    from kafkalog_core.ops.retain.forecaster import Retained, ScenarioResult
 
 __all__ = [
     "State",

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.partition import Partition
 
 __all__ = [
-    "Course",
     "LogDamage",
     "RollForecast",
+    "RollSimulation",
     "RollTask",
     "RolledSegment",
     "forecast",
@@ -143,7 +143,7 @@ def seeded_jitter(settings: TopicSettings, name: str, seed: int) -> Callable[[in
 
 
 @dataclass(slots=True, kw_only=True)
-class Course:
+class RollSimulation:
     """Takes the batches of a log in their order, and knows in the end which segments there would be.
 
     Args:
@@ -198,11 +198,11 @@ class Course:
 
 
 class _Listener:
-    """Keeps what a segment was, and lets the sink of the course do its work."""
+    """Keeps what a segment was, and lets the sink of the simulation do its work."""
 
-    def __init__(self, course: Course) -> None:
-        self._course = course
-        self._sink = course.sink
+    def __init__(self, simulation: RollSimulation) -> None:
+        self._simulation = simulation
+        self._sink = simulation.sink
 
     def begin(self, segment: OpenSegment) -> None:
         """A new segment."""
@@ -216,8 +216,8 @@ class _Listener:
 
     def end(self, segment: OpenSegment, roll: Roll | None) -> None:
         """It is complete."""
-        course = self._course
-        course.segments.append(
+        simulation = self._simulation
+        simulation.segments.append(
             RolledSegment(
                 base_offset=segment.base_offset,
                 next_offset=segment.end_offset if roll is None else roll.next_base,
@@ -228,7 +228,7 @@ class _Listener:
                 entries=segment.indexes.entries,
                 jitter_ms=segment.jitter_ms,
                 roll=roll,
-                detail=_detail(segment, roll, course.limits, course.rules),
+                detail=_detail(segment, roll, simulation.limits, simulation.rules),
             )
         )
         if self._sink is not None:
@@ -354,9 +354,9 @@ class _Play:
         self._sink = Sink(partition.topic, partition.partition)
         self._rules = append_rules(task.guess.release)
         limits = limits_of(task.settings)
-        self._course = Course(limits=limits, rules=self._rules, sink=files)
+        self._simulation = RollSimulation(limits=limits, rules=self._rules, sink=files)
         jitter_ms = min(task.settings.segment_jitter_ms, limits.segment_ms)
-        self._most = Course(limits=limits, rules=self._rules) if jitter_ms and task.seed is None else None
+        self._most = RollSimulation(limits=limits, rules=self._rules) if jitter_ms and task.seed is None else None
         self._jitter_ms = jitter_ms
         self._is_whole = True
         self._at: tuple[str, int] = partition.path, 0
@@ -385,16 +385,16 @@ class _Play:
         self._explain()
         return RollForecast(
             partition=self._partition_row(),
-            segments=tuple(self._segment_row(segment) for segment in self._course.segments),
+            segments=tuple(self._segment_row(segment) for segment in self._simulation.segments),
             findings=self._sink.findings,
-            end_offset=self._course.end_offset,
+            end_offset=self._simulation.end_offset,
             is_whole=self._is_whole,
         )
 
     def _begin(self, base_offset: int) -> None:
         seed, name = self._task.seed, self._partition.name.raw
         jitter = seeded_jitter(self._task.settings, name, seed) if seed is not None else _no_jitter
-        self._course.begin(base_offset, jitter)
+        self._simulation.begin(base_offset, jitter)
         if self._most is not None:
             self._most.begin(base_offset, lambda _: self._jitter_ms)
 
@@ -413,7 +413,7 @@ class _Play:
             self._at = log.path, run.batches.column("position")[0]
             if self._files is not None:
                 self._files.mtime_ns = log.mtime_ns
-            self._course.append(run)
+            self._simulation.append(run)
             if self._most is not None:
                 self._most.append(run)
 
@@ -431,16 +431,16 @@ class _Play:
         )
 
     def _end(self) -> None:
-        self._course.end()
+        self._simulation.end()
         if self._most is not None:
             self._most.end()
 
     # --- words --------------------------------------------------------------------------------------------------------
     def _explain(self) -> None:
-        path, segments = self._partition.path, self._course.segments
-        if self._course.oversized:
-            limit = self._course.limits.segment_bytes
-            self._sink.add("roll.oversized", path, count=self._course.oversized, limit=limit)
+        path, segments = self._partition.path, self._simulation.segments
+        if self._simulation.oversized:
+            limit = self._simulation.limits.segment_bytes
+            self._sink.add("roll.oversized", path, count=self._simulation.oversized, limit=limit)
         if segments and not self._rules.ages_by_records:
             why = f"Kafka {self._task.guess.release} goes by its own clock"
             self._sink.add("roll.wall-clock", path, why=why)
@@ -450,7 +450,7 @@ class _Play:
             self._sink.add("roll.jitter", path, jitter_ms=self._jitter_ms)
 
     def _reason(self) -> str:
-        segments, before = self._course.segments, len(self._partition.segments)
+        segments, before = self._simulation.segments, len(self._partition.segments)
         if not self._is_whole:
             return "only what stands before the damage, or the file that cannot be read, is told"
         if not segments:
@@ -464,17 +464,17 @@ class _Play:
         return f"{len(segments)} {noun} where {there}, each batch counted as one append that {verb} made"
 
     def _same_bases(self) -> int:
-        return sum(segment.base_offset in self._bases for segment in self._course.segments)
+        return sum(segment.base_offset in self._bases for segment in self._simulation.segments)
 
     def _state(self) -> str:
         if not self._is_whole:
             return "damaged"
-        if not self._course.segments:
+        if not self._simulation.segments:
             return "empty"
         return "predicted" if self._to is None else "written"
 
     def _partition_row(self) -> Row:
-        partition, segments, guess = self._partition, self._course.segments, self._task.guess
+        partition, segments, guess = self._partition, self._simulation.segments, self._task.guess
         closed = [segment.size_bytes for segment in segments[:-1]]
         return {
             "topic": partition.topic,
@@ -489,16 +489,16 @@ class _Play:
             "segments_after": len(segments),
             "segments_at_most": None if self._most is None else len(self._most.segments),
             "same_bases": self._same_bases(),
-            "rolls": self._course.rolls,
+            "rolls": self._simulation.rolls,
             "bytes": sum(segment.size_bytes for segment in segments),
             "batches": sum(segment.batches for segment in segments),
-            "records": self._course.records,
-            "uncounted_batches": self._course.uncounted,
+            "records": self._simulation.records,
+            "uncounted_batches": self._simulation.uncounted,
             "log_start_offset": partition.segments[0].base_offset if partition.segments else None,
-            "log_end_offset": self._course.end_offset if segments else None,
+            "log_end_offset": self._simulation.end_offset if segments else None,
             "smallest_bytes": min(closed, default=None),
             "largest_bytes": max((segment.size_bytes for segment in segments), default=None),
-            "oversized_batches": self._course.oversized,
+            "oversized_batches": self._simulation.oversized,
             "to": self._to,
         }
 

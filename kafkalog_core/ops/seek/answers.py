@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Literal
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
+from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.kafka.fetch import Broker, BrokerAnswer, broker_offset, broker_time
 from kafkalog_core.kafka.rules import fetch_rules
 
 if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.releases import Release
-    from kafkalog_core.ops.seek.seek import SeekTarget
+    from kafkalog_core.ops.reading.logfiles import Unit
+    from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.lookup import PartitionLookup
     from kafkalog_core.storage.lookup_trace import Trace
     from kafkalog_core.storage.segment_lookup import BatchPlace, RecordPlace
 
-__all__ = ["Answer", "Outcome", "broker_findings", "find"]
+__all__ = ["Answer", "Outcome", "SeekTarget", "broker_findings", "find"]
 
 Outcome = Literal["found", "end", "none", "out-of-range"]
 
@@ -221,3 +223,24 @@ def _offset(record: RecordPlace | None) -> int | None:
 
 def _name(batch: BatchPlace) -> str:
     return os.path.basename(batch.segment.log.path) if batch.segment.log is not None else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeekTarget:
+    """One log. `is_file`: a file by itself, so that nothing is known of offsets outside of it.
+
+    `problem`: why its directory could not be read; there are no segments then.
+    """
+
+    unit: Unit
+    segments: tuple[Segment, ...]
+    is_v07: bool
+    is_file: bool = False
+    is_based: bool = True
+    problem: Finding | None = None
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether a broker that starts on it skips recovery, and so takes the last indexes as they are."""
+        directory = self.unit.log_dir
+        return directory is not None and os.path.exists(f"{directory}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}")

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import NotFoundError, SelectionError, StorageError
 from kafkalog_core.findings import DENIED, found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.format.names import LOG_KINDS, FileKind, fixed_file_name
+from kafkalog_core.format.names import LOG_KINDS, FileKind
 from kafkalog_core.kafka.evidence import ReleaseGuess, infer_release
 from kafkalog_core.kafka.rules import fetch_rules
 from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, rows_at
 from kafkalog_core.ops.reading.logfiles import Checkpoints, Unit, unit_of_file, unit_of_partition
 from kafkalog_core.ops.reading.logreader import damage_severity
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget
-from kafkalog_core.ops.seek.answers import Answer, broker_findings, find
+from kafkalog_core.ops.seek.answers import Answer, SeekTarget, broker_findings, find
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.listing import FileInfo, Segment, SegmentState, stat_path
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.reading.chunks import Place
+    from kafkalog_core.ops.reading.chunks import RowOrigin
     from kafkalog_core.ops.reading.logfiles import LogFile
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.reading.targets import Target
@@ -41,10 +40,9 @@ if TYPE_CHECKING:
 __all__ = [
     "EARLIEST",
     "LATEST",
-    "Question",
     "Releases",
+    "SeekQuestion",
     "SeekRequest",
-    "SeekTarget",
     "fetch_chunks",
     "offsets_before",
     "seek",
@@ -93,7 +91,7 @@ def offsets_before(lookup: PartitionLookup, time_ms: int, count: int, now_ms: in
 def fetch_chunks(
     lookup: PartitionLookup,
     batch: BatchPlace,
-    place: Place,
+    place: RowOrigin,
     size_bytes: int,
     *,
     max_bytes: int,
@@ -134,27 +132,6 @@ def fetch_chunks(
 
 
 _INDEX_SUFFIXES: Final = {"index": ".index", "timeindex": ".timeindex"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeekTarget:
-    """One log. `is_file`: a file by itself, so that nothing is known of offsets outside of it.
-
-    `problem`: why its directory could not be read; there are no segments then.
-    """
-
-    unit: Unit
-    segments: tuple[Segment, ...]
-    is_v07: bool
-    is_file: bool = False
-    is_based: bool = True
-    problem: Finding | None = None
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether a broker that starts on it skips recovery, and so takes the last indexes as they are."""
-        directory = self.unit.log_dir
-        return directory is not None and os.path.exists(f"{directory}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}")
 
 
 class Releases:
@@ -223,7 +200,7 @@ def _file_at(path: str) -> FileInfo | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SeekQuestion:
     """What is looked for: `value` is an offset, a time in ms or a byte; `count` how many offsets `before` may give."""
 
     kind: Literal["offset", "timestamp", "position", "earliest", "latest", "before"]
@@ -252,7 +229,7 @@ class SeekRequest:
     """
 
     targets: tuple[Target, ...]
-    question: Question
+    question: SeekQuestion
     now_ms: int
     read_bytes: int | None = None
     max_read_bytes: int = MAX_BATCH_BYTES

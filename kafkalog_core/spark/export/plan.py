@@ -14,7 +14,7 @@ from kafkalog_core.ops.reading.file_part import FilePart
 from kafkalog_core.ops.reading.logfiles import OffsetSpan, chain_findings, files_in_range
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.selection import Filters
-from kafkalog_core.ops.reading.splits import Split, cut
+from kafkalog_core.ops.reading.splits import LogSplit, cut
 from kafkalog_core.spark.commit.commit import hive_name
 from kafkalog_core.spark.export.task import FileSpan, PartitionState, Unread
 
@@ -37,7 +37,7 @@ _VANISHED: Final = "file.vanished"
 class WorkItem:
     """Splits of one file that is written, and how they are read; `retries`: a segment that was not readable before."""
 
-    splits: tuple[Split, ...]
+    splits: tuple[LogSplit, ...]
     request: DumpRequest
     retries: Unread | None = None
 
@@ -139,7 +139,7 @@ class PartitionExport:
         yield from self._retries()
         whole = DumpRequest(targets=(), level="records", max_batch_bytes=self.max_batch_bytes)
         from_offset = replace(whole, filters=Filters(offsets=(self.start.next_offset, None)))
-        waiting: list[Split] = []
+        waiting: list[LogSplit] = []
         for split in self._splits(task_bytes):
             if self._must_filter(split):
                 yield WorkItem((split,), from_offset)
@@ -151,19 +151,19 @@ class PartitionExport:
         if waiting:
             yield WorkItem(tuple(waiting), whole)
 
-    def _must_filter(self, split: Split) -> bool:
+    def _must_filter(self, split: LogSplit) -> bool:
         """Whether it may hold records below the first that is wanted; to look at each costs time."""
         base = split.file.base_offset
         return split.part.begin == 0 and (base is None or base < self.start.next_offset)
 
-    def _splits(self, task_bytes: int) -> Iterator[Split]:
+    def _splits(self, task_bytes: int) -> Iterator[LogSplit]:
         resume = self.start.resume
         files = files_in_range(self.log.unit.files, (self.start.next_offset, None))
         if resume is not None:
             paths = [file.path for file in self.log.unit.files]
             files = self.log.unit.files[paths.index(resume.path) :]
         for file in files:
-            split = Split(file=file, log_dir=self.log.unit.log_dir)
+            split = LogSplit(file=file, log_dir=self.log.unit.log_dir)
             if resume is not None and file.path == resume.path and not file.is_v07:
                 next_offset = resume.last_offset + 1
                 self._seeds[file.path] = FileSpan(resume.last_offset, resume.position, 0)
@@ -190,7 +190,7 @@ class PartitionExport:
                 max_batch_bytes=self.max_batch_bytes,
                 filters=Filters(offsets=(unread.first, unread.last)),
             )
-            yield WorkItem((Split(file=file, log_dir=self.log.unit.log_dir),), request, unread)
+            yield WorkItem((LogSplit(file=file, log_dir=self.log.unit.log_dir),), request, unread)
 
     # --- what goes away -----------------------------------------------------------------------------------------------
     def reload(self, files: Mapping[str, FileFacts]) -> Iterator[str]:

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkalog_core.findings import Severity
-    from kafkalog_core.ops.reading.file_part import Mark
+    from kafkalog_core.ops.reading.file_part import BatchMark
     from kafkalog_core.ops.reading.runs import DumpRequest
-    from kafkalog_core.ops.reading.splits import Split
+    from kafkalog_core.ops.reading.splits import LogSplit
     from kafkalog_core.rows.chunk import Chunk
     from kafkalog_core.spark.session.arrow import ArrowRows
     from kafkalog_core.spark.session.parquet import Compression, ParquetFile
@@ -66,7 +66,7 @@ class LastBatch(NamedTuple):
     header: bytes
 
     @classmethod
-    def of(cls, mark: Mark, segment: str) -> LastBatch:
+    def of(cls, mark: BatchMark, segment: str) -> LastBatch:
         """From what a reader has seen last of a file."""
         return cls(segment, mark.position, mark.size_bytes, mark.last_offset, mark.header)
 
@@ -311,7 +311,7 @@ class ExportTask:
         syncs: whether the file is brought to the disk before it counts.
     """
 
-    splits: tuple[Split, ...]
+    splits: tuple[LogSplit, ...]
     request: DumpRequest
     staging: str
     stem: str
@@ -385,7 +385,7 @@ class _Exporter:
             totals={name: getattr(report, name) for name in names},
         )
 
-    def _split(self, split: Split) -> None:
+    def _split(self, split: LogSplit) -> None:
         try:
             for chunk in self._reader.rows(split.file, split.unit, None, split.part):
                 self._take(chunk, split)
@@ -404,7 +404,7 @@ class _Exporter:
         if mark is not None:
             self._last = LastBatch.of(mark, os.path.basename(split.path))
 
-    def _take(self, chunk: Chunk, split: Split) -> None:
+    def _take(self, chunk: Chunk, split: LogSplit) -> None:
         if isinstance(chunk, RecordChunk):
             self._file.add(chunk)
             return
@@ -425,7 +425,7 @@ def _finding_of_row(row: Mapping[str, object]) -> Finding:
     return Finding(path=str(row["file"]), **values)  # type: ignore[arg-type]
 
 
-def _is_unfinished(row: Mapping[str, object], split: Split) -> bool:
+def _is_unfinished(row: Mapping[str, object], split: LogSplit) -> bool:
     """Whether it is the end of a log that somebody writes to, or that a broker would cut: no record is lost in it."""
     if row["reason"] != "torn-tail" or not split.file.is_last:
         return False

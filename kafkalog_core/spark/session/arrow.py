@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.gather import Room
-    from kafkalog_core.ops.reading.chunks import BatchChunk, ChunkColumns, Place, RecordChunk
+    from kafkalog_core.ops.reading.chunks import BatchChunk, ChunkColumns, RecordChunk, RowOrigin
     from kafkalog_core.rows.tables import Column, Kind, Table
 
 __all__ = [
@@ -300,7 +300,7 @@ _ORIGIN: Final = frozenset({"topic", "partition", "segment", "path", "resynced"}
 class ReplacedKeys(NamedTuple):
     """Header keys of one file that are not UTF-8: as in a Java client, U+FFFD replaces those bytes."""
 
-    place: Place
+    place: RowOrigin
     keys: int
     offset: int  # of the first record with such a key
 
@@ -334,7 +334,7 @@ class ArrowRows:
         self._buffers: Buffers | None = None
         self._done = array("q", [0] * numbers.DONE_SIZE)
         self._picked = array("q")
-        self._origin: tuple[Place, bool] | None = None
+        self._origin: tuple[RowOrigin, bool] | None = None
         self.replaced: list[ReplacedKeys] = []
 
     @property
@@ -385,7 +385,7 @@ class ArrowRows:
         ]
         yield pa.RecordBatch.from_arrays(arrays, names=[column.name for column in self._columns])
 
-    def _note_replaced(self, place: Place, keys: int, offset: int) -> None:
+    def _note_replaced(self, place: RowOrigin, keys: int, offset: int) -> None:
         if not keys:
             return
         if self.replaced and self.replaced[-1].place == place:

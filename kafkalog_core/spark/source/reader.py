@@ -18,9 +18,9 @@ from kafkalog_core.ops.reading.logfiles import Unit, unit_of_partition
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.splits import (
-    Loss,
+    LogSplit,
     Position,
-    Split,
+    UnreadRecords,
     cut,
     end_of,
     go_on,
@@ -84,7 +84,7 @@ _FINDING_ROWS: Final = 1000
 class SplitGroup:
     """Parts of files, or several small files, which one task reads in order."""
 
-    splits: tuple[Split, ...]
+    splits: tuple[LogSplit, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +153,9 @@ def _partition_paths(targets: Iterable[Target]) -> Iterator[str]:
             yield target.path
 
 
-def _grouped(splits: Iterable[Split], split_bytes: int) -> Iterator[SplitGroup]:
+def _grouped(splits: Iterable[LogSplit], split_bytes: int) -> Iterator[SplitGroup]:
     """Yield groups of splits: small files share a task, because each task has a cost."""
-    group: list[Split] = []
+    group: list[LogSplit] = []
     size_bytes = 0
     for split in splits:
         if group and (size_bytes + split.size_bytes > split_bytes or len(group) >= _MOST_FILES):
@@ -301,7 +301,7 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the next batch of the stream ends. Partitions with unread records share a limit equally."""
         before, units = _as_positions(start), self._units()
         for name in before.keys() - units.keys():
-            self._lost(Loss("the partition was deleted, and this stream has not read all of its records", name))
+            self._lost(UnreadRecords("the partition was deleted, and this stream has not read all of its records", name))
         most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         found = {name: self._go_on(name, unit, before.get(name), None) for name, unit in units.items()}
         if most is not None:
@@ -318,7 +318,7 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if position == before.get(name):
                 continue
             if name not in units:
-                self._lost(Loss("the partition was deleted before its records were read", name))
+                self._lost(UnreadRecords("the partition was deleted before its records were read", name))
                 continue
             for split in parts_between(units[name], before.get(name), position, self._lost):
                 pieces += [InputPartition(SplitGroup((part,))) for part in cut(split, self._options.split_bytes)]
@@ -376,7 +376,7 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise SelectionError("a stream does not follow logs of Kafka 0.7; use spark.read", path=unit.path)
         return unit
 
-    def _lost(self, loss: Loss) -> None:
+    def _lost(self, loss: UnreadRecords) -> None:
         if self._options.fails_on_loss:
             raise StorageError(f"{loss.message}; set failOnDataLoss=false to go on without them", path=loss.path)
 

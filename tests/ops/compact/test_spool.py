@@ -13,7 +13,7 @@ from kafkalog_core.kafka.cleaner.clean import next_pass
 from kafkalog_core.kafka.cleaner.rules import cleaning_rules
 from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.ops.compact import simulation as spool_module
-from kafkalog_core.ops.compact.simulation import Spool
+from kafkalog_core.ops.compact.simulation import TemporaryLog
 from tests import build
 from tests.kafka.cleaner import logs
 from tests.kafka.cleaner.carrying import Cleaner, clean_log
@@ -43,12 +43,12 @@ def both_ways(directory: Path, **config: object) -> tuple[list[bytes], list[byte
     """All logs after cleans in temporary files, and after cleans in place."""
     settings = logs.config(**config)
     log: CleanLog = clean_log(directory, settings, RULES, 9_000_000)
-    spools: list[Spool] = []
+    spools: list[TemporaryLog] = []
     while True:
         _, work = next_pass(log, settings, RULES, 9_000_000, force=True)
         if work is None:
             break
-        spools.append(Spool().__enter__())
+        spools.append(TemporaryLog().__enter__())
         log = spools[-1].carry_out(work)
     spooled = [Path(segment.path).read_bytes() for segment in log.segments]
     for spool in spools:
@@ -81,7 +81,7 @@ def test_the_files_are_gone_afterwards(directory: Path) -> None:
     log = clean_log(directory, logs.config(), RULES, 9_000_000)
     _, work = next_pass(log, logs.config(), RULES, 9_000_000)
     assert work is not None
-    with Spool() as spool:
+    with TemporaryLog() as spool:
         after = spool.carry_out(work)
         assert after.checkpoint == 24
         made = Path(after.segments[0].path)
@@ -97,7 +97,10 @@ def test_no_room_for_temporary_files(directory: Path, monkeypatch: pytest.Monkey
     _, work = next_pass(log, logs.config(), RULES, 9_000_000)
     assert work is not None
     work.build()
-    with Spool() as spool, pytest.raises(RefusedError, match=r"temporary files, and there are 100 B left; TMPDIR"):
+    with (
+        TemporaryLog() as spool,
+        pytest.raises(RefusedError, match=r"temporary files, and there are 100 B left; TMPDIR"),
+    ):
         spool.carry_out(work)
 
 

@@ -14,7 +14,7 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.ops.reading.logfiles import Unit, unit_of_partition
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.splits import Loss, Position, cut, end_of, go_on, parts_between, read_split
+from kafkalog_core.ops.reading.splits import Position, UnreadRecords, cut, end_of, go_on, parts_between, read_split
 from kafkalog_core.storage.partition import read_partition
 from tests.build import batch_v2
 from tests.ops.logs import records
@@ -31,7 +31,7 @@ class Reader:
         self.position: Position | None = None
         self.offsets: list[int] = []
         self.damage: list[str] = []
-        self.losses: list[Loss] = []
+        self.losses: list[UnreadRecords] = []
 
     @property
     def unit(self) -> Unit:
@@ -257,7 +257,7 @@ def test_a_file_that_is_cut_between_plan_and_reading(tmp_path: Path) -> None:
     log = Log(tmp_path / "topic-0")
     log.append(3)
     unit = Reader(log.directory).unit
-    losses: list[Loss] = []
+    losses: list[UnreadRecords] = []
     end = go_on(unit, None, on_loss=losses.append)
     assert end is not None
     (split,) = parts_between(unit, None, end, losses.append)

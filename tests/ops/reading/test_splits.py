@@ -21,7 +21,7 @@ from kafkalog_core.ops.reading.file_part import FilePart
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.selection import Filters
-from kafkalog_core.ops.reading.splits import Split, cut, plan_splits, read_split, task_request
+from kafkalog_core.ops.reading.splits import LogSplit, cut, plan_splits, read_split, task_request
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import Source
@@ -38,7 +38,7 @@ DATA = ("record", "batch", "segment", "damage")
 SMALL = batch_v2(records(0, 3))
 
 
-def rows_of(splits: Iterable[Split], request: DumpRequest, report: Report | None = None) -> list[Row]:
+def rows_of(splits: Iterable[LogSplit], request: DumpRequest, report: Report | None = None) -> list[Row]:
     """Rows of pieces as tasks give them: pieces and request travel."""
     request, report = travelled(task_request(request)), report or Report()
     return [row for split in splits for chunk in read_split(travelled(split), request, report) for row in chunk.rows()]
@@ -248,7 +248,7 @@ def test_a_file_that_goes_away_or_changes_is_said(tmp_path: Path) -> None:
     first, *_, last = plan_splits(request, 200).splits
     path = log / f"{0:020d}.log"
 
-    def codes(*splits: Split) -> list[str]:
+    def codes(*splits: LogSplit) -> list[str]:
         report = Report()
         found = [row["code"] for row in rows_of(splits, request, report) if row["type"] == "finding"]
         assert sorted(report.codes) == sorted(set(found))

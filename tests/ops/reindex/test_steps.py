@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import NotFoundError, StorageError
-from kafkalog_core.ops.reindex.steps import FileSlice, Spool, Step
+from kafkalog_core.ops.reindex.steps import FileSlice, Step, StepSpool
 from kafkalog_core.storage.source import WINDOW_BYTES
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def test_a_log_that_has_become_shorter_is_not_copied_short(tmp_path: Path, size_
 
 def test_much_content_waits_in_a_file_that_is_read_once(tmp_path: Path) -> None:
     content = bytes(1024 * 1024 + 1)
-    kept = Spool(str(tmp_path)).keep(Step(kind="write", path="index", why="it is missing", content=content))
+    kept = StepSpool(str(tmp_path)).keep(Step(kind="write", path="index", why="it is missing", content=content))
     assert isinstance(kept.content, FileSlice)
     assert b"".join(kept.content.pieces()) == content
     assert list(tmp_path.iterdir()) == []

@@ -607,7 +607,7 @@ def test_the_release_must_be_known_where_it_matters(root: Path) -> None:
 def test_a_file_that_changes_after_the_plan(root: Path, name: str, is_kept: bool) -> None:
     draft = draft_of(root)
     if not is_kept:
-        draft.outline._calls = None
+        draft.dry_run._calls = None
     with open(root / name, "r+b") as file:
         file.write(bytes(8))
     old = snapshot(root)
@@ -627,7 +627,7 @@ def test_drift(root: Path) -> None:
 
 def test_too_much_to_be_kept_is_planned_twice(root: Path) -> None:
     draft = draft_of(root, is_wide=True)
-    draft.outline._calls = None
+    draft.dry_run._calls = None
     old = snapshot(root)
     apply_plan(draft, Disk(), now_ms=NOW_MS)
     assert snapshot(root) != old

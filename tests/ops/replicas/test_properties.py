@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.ops.replicas.compare import Comparison, Ledger, ReplicaTask, compare
-from kafkalog_core.ops.replicas.comparison import Cursor, Share, lockstep
-from kafkalog_core.ops.replicas.verdict import Place
+from kafkalog_core.ops.replicas.compare import Comparison, ReplicaTask, compare
+from kafkalog_core.ops.replicas.comparison import BatchCursor, Share, lockstep
+from kafkalog_core.ops.replicas.differences import Differences
+from kafkalog_core.ops.replicas.verdict import ReplicaDir
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import ScanOptions
 from tests.build import NONE, ZSTD, Record, batch_v2, empty_batch
@@ -63,16 +64,16 @@ def _segments(draw: st.DrawFn, log: Log, stop: int) -> dict[int, bytes]:
     return segments
 
 
-def _cursors(root: Path, copies: list[tuple[Log, dict[int, bytes]]]) -> Iterator[Cursor]:
+def _cursors(root: Path, copies: list[tuple[Log, dict[int, bytes]]]) -> Iterator[BatchCursor]:
     for number, (_, segments) in enumerate(copies):
         partition = read_partition(str(write_segments(root / str(number) / "t-0", segments)))
-        yield Cursor(partition.segments, 0, ScanOptions(), lambda size_bytes: None)
+        yield BatchCursor(partition.segments, 0, ScanOptions(), lambda size_bytes: None)
 
 
 @given(logs())
 def test_every_offset_is_told_as_it_is(drawn: tuple[list[tuple[Log, dict[int, bytes]]], int]) -> None:
     copies, end = drawn
-    ledger = Ledger(len(copies))
+    ledger = Differences(len(copies))
     seen: list[tuple[int, int]] = []
     with TemporaryDirectory(dir=MEMORY) as root:
         cursors = list(_cursors(Path(root), copies))
@@ -125,7 +126,7 @@ def test_any_bytes_give_a_comparison(
     with TemporaryDirectory(dir=MEMORY) as root:
         places = []
         for number, segments in enumerate(copies):
-            places.append(Place(path=str(write_segments(Path(root) / str(number) / "t-0", segments))))
+            places.append(ReplicaDir(path=str(write_segments(Path(root) / str(number) / "t-0", segments))))
         task = ReplicaTask(topic="t", partition=0, places=tuple(places), max_batch_bytes=MAX_BYTES)
         found = compare(task, lambda size_bytes: None)
     assert len(found.copies) == len(copies)

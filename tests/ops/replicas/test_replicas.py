@@ -12,7 +12,7 @@ from kafkalog_core.errors import SelectionError
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.replicas.compare import Comparison, ReplicasRequest, ReplicaTask, compare, replicas, work_of
-from kafkalog_core.ops.replicas.verdict import Place
+from kafkalog_core.ops.replicas.verdict import ReplicaDir
 from tests.build import GZIP, ZSTD, Record, batch_v2, empty_batch, message_v0, wrapper_v1
 from tests.ops.replicas.copying import batches, codes, compared, lay, of_broker, ranges, records, states
 
@@ -271,13 +271,15 @@ def test_an_empty_copy_and_one_that_is_alone(tmp_path: Path) -> None:
     log = batches(0, 9)
     comparison = compared(lay(tmp_path, 1, {0: []}, epochs=()), lay(tmp_path, 2, {0: log}))
     assert states(comparison) == ["behind", "keep"]
-    alone = ReplicaTask(topic="t", partition=0, places=(Place(path=str(tmp_path / "broker-2/t-0")),), max_batch_bytes=1)
+    alone = ReplicaTask(
+        topic="t", partition=0, places=(ReplicaDir(path=str(tmp_path / "broker-2/t-0")),), max_batch_bytes=1
+    )
     assert compare(alone, lambda size_bytes: None).replica["state"] == "alone"
 
 
 def test_a_directory_that_vanishes_is_a_finding(tmp_path: Path) -> None:
     lay(tmp_path, 2, {0: batches(0, 9)})
-    places = tuple(Place(path=str(tmp_path / name)) for name in ("broker-2/t-0", "gone/t-0"))
+    places = tuple(ReplicaDir(path=str(tmp_path / name)) for name in ("broker-2/t-0", "gone/t-0"))
     comparison = compare(
         ReplicaTask(topic="t", partition=0, places=places, max_batch_bytes=1 << 20), lambda size_bytes: None
     )

@@ -24,8 +24,8 @@ from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
-from kafkalog_core.ops.retain.forecaster import RetentionForecaster, RetentionOptions, Scenario
-from kafkalog_core.ops.retain.retain import Retained, RetainRequest, retain
+from kafkalog_core.ops.retain.forecaster import Retained, RetentionForecaster, RetentionOptions, Scenario
+from kafkalog_core.ops.retain.retain import RetainRequest, retain
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import read_log_dir

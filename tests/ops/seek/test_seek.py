@@ -11,7 +11,7 @@ from kafkalog_core.errors import SelectionError
 from kafkalog_core.kafka.logdir.top_files import read_broker_dir
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.seek.seek import Question, SeekRequest, seek
+from kafkalog_core.ops.seek.seek import SeekQuestion, SeekRequest, seek
 from kafkalog_core.storage.logdir import read_log_dir
 from tests.build import (
     GZIP,
@@ -40,7 +40,7 @@ def ask(
     given = {"now_ms": NOW_MS, "kafka": "4.3", **given}
     request = SeekRequest(
         targets=tuple(resolve([str(path)])),
-        question=Question(kind, value, count),  # type: ignore[arg-type]
+        question=SeekQuestion(kind, value, count),  # type: ignore[arg-type]
         **given,
     )
     return [row for chunk in seek(request, report or Report()) for row in chunk.rows()]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.findings.broker_messages import BROKER_MESSAGES, NUMBERS, hear
 from kafkalog_core.findings.logs import ENTRY_DAMAGE, LOG_DAMAGE
-from kafkalog_core.ops.explain.explain import LINE_CHARACTERS, Digest, entries, explained, near, texts_of
+from kafkalog_core.ops.explain import LINE_CHARACTERS, Digest, entries, explained, near, texts_of
 
 LINES = [
     tuple(line.split(" | ", 1))
