@@ -301,7 +301,9 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the next batch of the stream ends. Partitions with unread records share a limit equally."""
         before, units = _as_positions(start), self._units()
         for name in before.keys() - units.keys():
-            self._lost(UnreadRecords("the partition was deleted, and this stream has not read all of its records", name))
+            self._lost(
+                UnreadRecords("the partition was deleted, and this stream has not read all of its records", name)
+            )
         most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         found = {name: self._go_on(name, unit, before.get(name), None) for name, unit in units.items()}
         if most is not None:
