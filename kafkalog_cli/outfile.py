@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from kafkalog_core.errors import AccessError, NotFoundError
 from kafkalog_core.ops.reading.targets import FileTarget
-from kafkalog_core.storage.changing.space import broker_files_around
+from kafkalog_core.storage.changing.space import broker_dir_around
 from kafkalog_core.storage.logdir import is_broker_dir
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class OutFile:
             raise AccessError("would be overwritten, and is none of ours; name another file", path=self._path)
 
     def _check_not_among(self, targets: Iterable[Target]) -> None:
-        around = broker_files_around(self._directory)
+        around = broker_dir_around(self._directory)
         if around is not None:
             kind = "log" if is_broker_dir(around) else "partition"
             raise AccessError(f"is in the {kind} directory {around}: {_ELSEWHERE}", path=self._path)

@@ -111,7 +111,7 @@ class AccessError(StorageError):
 class DeniedError(AccessError):
     """This user has no permission to read a file or to list a directory.
 
-    `message` names the user, the owner and the mode; `advice` tells as which user to run the command, which
+    `message` names the user, the owner and the mode; `advice` names the user to run the command as, which
     `with_command` names. `prefix` precedes that command, quoted; None: the owner is unknown.
     """
 

@@ -81,7 +81,7 @@ _CONTROLS: Final = re.compile("[\x7f-\x9f]")
 
 def json_text(value: object) -> str:
     """Return the value as JSON."""
-    return _CONTROLS.sub(_escaped, _ENCODER.encode(value))  # outside of texts JSON has none of these
+    return _CONTROLS.sub(_escaped, _ENCODER.encode(value))  # JSON has none of these outside texts
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -59,12 +59,12 @@ COMPACTION: Final = new_table(
     Column("held_back_detail", "string", "one sentence: which segment, transaction or time, and what ends that"),
     Column("held_back_until_ms", "int64", "time from which that does not hold any more; null: not known"),
     Column("release", "string", "release of Kafka whose cleaner it is"),
-    Column("release_evidence", "string", "the evidence for the release, one item a line"),
+    Column("release_evidence", "string", "the evidence for the release, one item per line"),
     Column("settings", "map", "settings in effect, by Kafka's names: each with its value and its origin"),
     Column(
         "assumptions",
         "string",
-        "assumed values because of which records would be dropped, one a line: --apply is refused without "
+        "assumed values because of which records would be dropped, one per line: --apply is refused without "
         "--assume-defaults; null: none",
     ),
     Column("now_ms", "int64", "the time that is used as now"),
@@ -171,7 +171,7 @@ RETENTION: Final = new_table(
     Column(
         "assumptions",
         "string",
-        "assumed values because of which records would be deleted, one a line: --apply is refused without "
+        "assumed values because of which records would be deleted, one per line: --apply is refused without "
         "--assume-defaults; null: none",
     ),
     Column("settings", "map", "Kafka's settings in effect, by name, each with value and origin"),
@@ -240,7 +240,7 @@ ROLLING: Final = new_table(
     ),
     Column("reason", "string", "one sentence: the result, and its basis"),
     Column("release", "string", "release of Kafka whose rules are used"),
-    Column("release_evidence", "string", "the evidence for the release, one item a line"),
+    Column("release_evidence", "string", "the evidence for the release, one item per line"),
     Column("settings", "map", "settings in effect, by Kafka's names: each with its value and its origin"),
     Column("segments_before", "int64", "existing segments"),
     Column("segments_after", "int64", "segments after the rolls"),

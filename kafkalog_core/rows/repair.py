@@ -21,14 +21,14 @@ PLAN: Final = new_table(
     Column("free_bytes", "int64", "free bytes of the file system that has the least left over"),
     Column("release", "string", "release of Kafka whose rules are used; null: it makes no difference"),
     Column("is_release_certain", "bool", "whether the evidence leaves no other"),
-    Column("release_evidence", "string", "the evidence for the release, one item a line"),
+    Column("release_evidence", "string", "the evidence for the release, one item per line"),
     Column(
         "assumptions",
         "string",
-        "assumed values because of which records would be lost, one a line: applied only with "
+        "assumed values because of which records would be lost, one per line: applied only with "
         "--assume-defaults; null: none",
     ),
-    Column("obstacles", "string", "why it cannot be applied as things are, one a line; null: it can"),
+    Column("obstacles", "string", "why it cannot be applied as things are, one per line; null: it can"),
     Column("run", "string", "name of the journal; null: not applied"),
     Column("undo", "string", "command line that undoes it; null: not applied, or nothing to undo"),
     Column("undo_to", "string", "directory of the journal; null: next to the files"),

@@ -306,7 +306,7 @@ BROKER_MESSAGE: Final = new_table(
     Column("why", "string", "why"),
     Column("broker_action", "string", "what the broker did about it"),
     Column("cure", "string", "what to do"),
-    Column("commands", "string", "command lines to run next, one a line"),
+    Column("commands", "string", "command lines to run next, one per line"),
     Column("codes", "string", "related codes and subjects, comma separated"),
 )
 SUMMARY: Final = new_table(

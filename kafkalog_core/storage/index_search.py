@@ -68,7 +68,7 @@ class IndexPages:
         return first, second
 
     def search(self, key: int, *, column: int = 0, has_warm_section: bool = True) -> IndexSearch:
-        """IndexSearch the entries in use by one of their fields. Raises UnreadableError."""
+        """Search the entries in use by one of their fields. Raises UnreadableError."""
         found = self.search_all(key, column=column, has_warm_section=has_warm_section)
         if found.lower is None or any(self._bytes(found.lower)):
             return found
@@ -79,7 +79,7 @@ class IndexPages:
         return found
 
     def search_all(self, key: int, *, column: int = 0, has_warm_section: bool = True) -> IndexSearch:
-        """IndexSearch all entries, as a broker does that has just opened the file. Raises UnreadableError."""
+        """Search all entries, as a broker does that has just opened the file. Raises UnreadableError."""
         return self._search(key, self.capacity, column, has_warm_section=has_warm_section)
 
     def _search(self, key: int, count: int, column: int, *, has_warm_section: bool) -> IndexSearch:

@@ -94,7 +94,7 @@ class Listing:
 
 
 def stat_path(path: str) -> os.stat_result:
-    """Stat a path, links followed. Raises NotFoundError or AccessError."""
+    """Return the status of a path, links followed. Raises NotFoundError or AccessError."""
     try:
         return os.stat(path)
     except OSError as error:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 __all__ = [
-    "AS_IT_IS",
     "CHANGE_CODES",
     "PEEK_BYTES",
+    "READ_FLAGS",
     "WINDOW_BYTES",
     "FileChange",
     "Source",
@@ -45,7 +45,7 @@ except ImportError:  # Windows has neither: numbers are shown there
 
 
 _EFFECTIVE: Final = os.access in os.supports_effective_ids
-"""Whether `os.access` can check the effective user, who is the one that opens files."""
+"""Whether `os.access` can check the effective user, as which files are opened."""
 
 
 def may(path: str, mode: int) -> bool:
@@ -133,7 +133,7 @@ PEEK_BYTES: Final = 17
 """Kafka's HEADER_SIZE_UP_TO_MAGIC: enough to step from batch to batch."""
 _UNREADABLE_ERRNOS: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
 _MAX_UNREADABLE_BYTES: Final = 1024 * 1024
-AS_IT_IS: Final = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
+READ_FLAGS: Final = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
 """Flags to open a file: a link is not followed, and a FIFO does not block."""
 
 
@@ -157,7 +157,7 @@ class FileChange(Enum):
 
 
 def open_error(path: str, error: OSError) -> StorageError:
-    """Return the StorageError that says in one sentence why the operating system refused a path."""
+    """Return the StorageError that gives in one sentence the reason why the operating system refused a path."""
     if error.errno in {errno.ENOENT, errno.ENOTDIR}:
         return NotFoundError("no such file or directory", path=path)
     if error.errno == errno.ELOOP:
@@ -197,7 +197,7 @@ class Source:
         `path` is the file's name in messages.
         """
         try:
-            number = os.open(name, AS_IT_IS, dir_fd=directory)
+            number = os.open(name, READ_FLAGS, dir_fd=directory)
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise AccessError("is a symbolic link, which is not followed", path=path) from error
@@ -216,7 +216,7 @@ class Source:
         self.close()
 
     def close(self) -> None:
-        """Close the file; windows already given out stay readable."""
+        """Close the file; windows already returned remain readable."""
         self._file.close()
 
     @property

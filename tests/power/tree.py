@@ -258,11 +258,11 @@ class Tree:
                 made[number] = path
                 with open(path, "wb") as file:
                     file.write(inode.data)
-                _dress(path, inode)
+                _set_attributes(path, inode)
                 os.utime(path, ns=(inode.mtime_ns, inode.mtime_ns))
         for path, number in reversed(paths):
             if self.inodes[number].is_directory:
-                _dress(path, self.inodes[number])
+                _set_attributes(path, self.inodes[number])
 
     def _seen(self) -> dict[str, tuple[int, tuple[str, ...]]]:
         """Return what is at each path, directories first, and its names."""
@@ -286,7 +286,7 @@ def blocks_of(inode: Inode) -> int:
     return BLOCK if inode.is_directory else -(-len(inode.data) // BLOCK) * BLOCK
 
 
-def _dress(path: str, inode: Inode) -> None:
+def _set_attributes(path: str, inode: Inode) -> None:
     if os.geteuid() == 0:
         os.chown(path, inode.attributes.uid, inode.attributes.gid)
     os.chmod(path, inode.attributes.mode)

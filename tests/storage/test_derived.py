@@ -10,9 +10,9 @@ import pytest
 from kafkalog_core.storage.changing.changes import Fingerprint, fingerprint, fingerprint_start
 from kafkalog_core.storage.changing.derived import (
     bases_of_logs,
-    checkpoints_next_to_mark,
-    is_broker_seen,
-    is_made_again,
+    checkpoints_next_to_clean_shutdown,
+    has_broker_run,
+    is_rebuilt,
     logs_of_derived,
 )
 from kafkalog_core.storage.changing.journal import Journal, JournalEntry, JournalLayout, State
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FIRST, SECOND, THIRD = (f"{base:020d}" for base in (0, 10, 20))
-EPOCHS, MARK = "leader-epoch-checkpoint", ".kafka_cleanshutdown"
+EPOCHS, CLEAN_SHUTDOWN_CONTENT = "leader-epoch-checkpoint", ".kafka_cleanshutdown"
 HIGH_WATERMARKS, STARTS = "replication-offset-checkpoint", "log-start-offset-checkpoint"
 FILES = (
     *(f"t-0/{base}.{suffix}" for base in (FIRST, SECOND, THIRD) for suffix in ("log", "index", "timeindex")),
@@ -72,10 +72,10 @@ def test_a_run_remembers_the_log_of_an_index_and_the_last_log_but_those_that_it_
 
 
 def test_a_run_that_makes_a_clean_shutdown_file_remembers_the_checkpoints_that_it_does_not_change(root: Path) -> None:
-    paths = [f"{root}/t-0/{FIRST}.index", f"{root}/{MARK}", f"{root}/{STARTS}"]
-    assert checkpoints_next_to_mark(paths, trusted(root)) == of(root, [HIGH_WATERMARKS])
-    assert checkpoints_next_to_mark(paths[:2], trusted(root)) == of(root, [HIGH_WATERMARKS, STARTS])
-    assert checkpoints_next_to_mark([paths[0], paths[2]], trusted(root)) == {}
+    paths = [f"{root}/t-0/{FIRST}.index", f"{root}/{CLEAN_SHUTDOWN_CONTENT}", f"{root}/{STARTS}"]
+    assert checkpoints_next_to_clean_shutdown(paths, trusted(root)) == of(root, [HIGH_WATERMARKS])
+    assert checkpoints_next_to_clean_shutdown(paths[:2], trusted(root)) == of(root, [HIGH_WATERMARKS, STARTS])
+    assert checkpoints_next_to_clean_shutdown([paths[0], paths[2]], trusted(root)) == {}
 
 
 def test_the_base_offsets_of_a_directory(root: Path) -> None:
@@ -115,7 +115,7 @@ def asked(journal: Journal, answer: bool = True) -> tuple[bool, list[str]]:
         names.append(os.path.basename(log.path))
         return answer
 
-    return is_made_again(journal, journal.entries[0], is_known), names
+    return is_rebuilt(journal, journal.entries[0], is_known), names
 
 
 def is_again(journal: Journal) -> bool:
@@ -199,11 +199,11 @@ def test_an_index_that_was_cut_has_to_begin_with_what_the_cut_kept(
 
 def test_a_broker_is_seen_by_the_checkpoints_that_it_writes_and_by_nothing_else(root: Path) -> None:
     journal = journal_of(root, logs=[HIGH_WATERMARKS, *BOTH])
-    assert not is_broker_seen(journal)
+    assert not has_broker_run(journal)
     (root / STARTS).write_bytes(b"not remembered")
     (root / BOTH[0]).write_bytes(b"appended")
-    assert not is_broker_seen(journal)
+    assert not has_broker_run(journal)
     (root / HIGH_WATERMARKS).write_bytes(b"0\n1\nt 0 5\n")
-    assert is_broker_seen(journal)
+    assert has_broker_run(journal)
     (root / HIGH_WATERMARKS).unlink()
-    assert is_broker_seen(journal)
+    assert has_broker_run(journal)

@@ -11,7 +11,7 @@ import pytest
 from kafkalog_core.errors import NotFoundError
 from kafkalog_core.storage.changing.changes import Change, ChangeKind, Fingerprint
 from kafkalog_core.storage.changing.new_dir import new_dir_problem
-from kafkalog_core.storage.changing.space import broker_files_around, place_problem, write_problems
+from kafkalog_core.storage.changing.space import broker_dir_around, place_problem, write_problems
 from tests.storage.repairs import LOG, OWNER, make_dir
 
 if TYPE_CHECKING:
@@ -150,8 +150,8 @@ def test_a_journal_is_not_put_among_the_files_of_a_broker(root: Path, tmp_path: 
         assert problem_of(place) == (
             f"{place}: is in a broker's directory, where the journal is by default; name another directory"
         )
-    assert broker_files_around(f"{root}/not/there") == str(root)
-    assert broker_files_around(f"{alone}/not/there") == str(alone)
+    assert broker_dir_around(f"{root}/not/there") == str(root)
+    assert broker_dir_around(f"{alone}/not/there") == str(alone)
 
 
 @pytest.mark.parametrize(("name", "files"), [("alone-0", ["notes.txt"]), ("copies", [LOG]), ("free", [])])
@@ -159,7 +159,7 @@ def test_a_directory_that_is_not_of_a_broker_takes_a_journal(tmp_path: Path, nam
     """Neither the name of a partition alone makes one, nor logs in a directory of another name."""
     place = make(tmp_path / name, *files)
     assert [problem_of(place), problem_of(place / "not" / "there")] == [None, None]
-    assert broker_files_around(str(place)) is None
+    assert broker_dir_around(str(place)) is None
 
 
 def test_a_journal_needs_a_directory_in_which_files_can_be_made(

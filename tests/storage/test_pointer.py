@@ -13,9 +13,9 @@ from kafkalog_core.storage.changing import journal_search as pointer_module
 from kafkalog_core.storage.changing.changes import Fingerprint
 from kafkalog_core.storage.changing.journal import Journal, JournalEntry, JournalLayout
 from kafkalog_core.storage.changing.journal_search import (
-    leave_pointer,
-    leave_pointer_if_room,
-    pointer_room,
+    ensure_pointer,
+    ensure_pointer_if_space,
+    freed_by_pointer,
     remove_pointer,
 )
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
@@ -77,7 +77,7 @@ def test_it_is_of_the_owner_of_the_directory_and_for_those_who_may_read_that(
     (tmp_path / "log").chmod(of_root)
     disk = Disk()
     with disk.within(journal.trusted):
-        leave_pointer(disk, journal)
+        ensure_pointer(disk, journal)
     expected = {RUN: of_directory, f"{RUN}/intent.json": of_file} if of_partition else {RUN: of_file}
     found = {str(path.relative_to(tmp_path / "log")): path.stat() for path in (tmp_path / "log").rglob("*")}
     assert {name: stat.S_IMODE(status.st_mode) for name, status in found.items()} == expected
@@ -90,7 +90,7 @@ def test_an_extended_attribute_of_the_directory_is_not_given_to_it(tmp_path: Pat
         os.setxattr(tmp_path / "log", "user.note", b"of the broker")
     except OSError:
         pytest.skip("the file system takes no extended attributes")
-    leave_pointer(Disk(), journal)
+    ensure_pointer(Disk(), journal)
     for path in (tmp_path / "log").rglob("*"):
         assert "user.note" not in os.listxattr(path)
 
@@ -98,7 +98,7 @@ def test_an_extended_attribute_of_the_directory_is_not_given_to_it(tmp_path: Pat
 @pytest.mark.parametrize("of_partition", [False, True])
 def test_it_is_fsynced_with_every_name_that_leads_to_it(tmp_path: Path, of_partition: bool) -> None:
     journal, disk = journal_of(tmp_path, of_partition=of_partition), Noting(tmp_path / "log")
-    leave_pointer(disk, journal)
+    ensure_pointer(disk, journal)
     name = f"{RUN}/intent.json" if of_partition else RUN
     steps = [step for step in disk.steps if step.partition(" ")[0] in {"mkdir", "create", "fsync", "rename"}]
     begun, ended = ([f"mkdir {RUN}"], [f"fsync {RUN}", "fsync ."]) if of_partition else ([], ["fsync ."])
@@ -112,7 +112,7 @@ def test_what_is_left_of_one_that_was_not_finished_is_written_again(tmp_path: Pa
     os.makedirs(os.path.dirname(journal.pointer), exist_ok=True)
     with open(f"{journal.pointer}.tmp", "w", encoding="ascii") as file:
         file.write("half")
-    leave_pointer(Disk(), journal)
+    ensure_pointer(Disk(), journal)
     assert os.listdir(os.path.dirname(journal.pointer)) == [os.path.basename(journal.pointer)]
 
 
@@ -120,7 +120,7 @@ def test_what_is_left_of_one_that_was_not_finished_is_written_again(tmp_path: Pa
 def test_one_that_is_there_is_left_as_it_is(tmp_path: Path) -> None:
     journal, disk = journal_of(tmp_path, of_partition=False), CountingDisk()
     (tmp_path / "log" / RUN).write_text("there")
-    leave_pointer(disk, journal)
+    ensure_pointer(disk, journal)
     assert (disk.steps, (tmp_path / "log" / RUN).read_text()) == ([], "there")
 
 
@@ -128,19 +128,19 @@ def test_none_is_written_where_nobody_named_the_directory(tmp_path: Path) -> Non
     """An undo that was given only the directory of the journals writes none that it could not delete."""
     journal, disk = journal_of(tmp_path, of_partition=False), CountingDisk()
     journal = replace(journal, trusted=TrustedDirectories([journal.layout.home]))
-    leave_pointer(disk, journal)
+    ensure_pointer(disk, journal)
     remove_pointer(disk, journal)
-    assert (disk.steps, os.listdir(tmp_path / "log"), pointer_room(journal)) == ([], [], 0)
+    assert (disk.steps, os.listdir(tmp_path / "log"), freed_by_pointer(journal)) == ([], [], 0)
 
 
 @pytest.mark.parametrize("place", ["partition", "top"])
 def test_a_journal_next_to_its_files_needs_none(tmp_path: Path, place: str) -> None:
     journal, disk = journal_of(tmp_path, of_partition=False), CountingDisk()
     journal = replace(journal, layout=replace(journal.layout, place=place, home=journal.layout.root))  # type: ignore[arg-type]
-    leave_pointer(disk, journal)
-    leave_pointer_if_room(disk, journal, ())
+    ensure_pointer(disk, journal)
+    ensure_pointer_if_space(disk, journal, ())
     remove_pointer(disk, journal)
-    assert (disk.steps, os.listdir(tmp_path / "log"), pointer_room(journal)) == ([], [], 0)
+    assert (disk.steps, os.listdir(tmp_path / "log"), freed_by_pointer(journal)) == ([], [], 0)
 
 
 @pytest.mark.parametrize(("free_bytes", "is_written"), [(24 * KIB - 1, False), (24 * KIB, True)])
@@ -152,7 +152,7 @@ def test_it_leaves_room_for_what_is_still_to_be_written(
     rest = [entry(1, "create", None, 4 * KIB + 1), entry(2, "replace", 1, 8 * KIB)]
     rest += [entry(3, "cut", 99 * KIB, 98 * KIB), entry(4, "remove", 99 * KIB, None)]
     monkeypatch.setattr(pointer_module, "free_bytes", lambda path: free_bytes if path == journal.layout.root else 0)
-    leave_pointer_if_room(Disk(), journal, rest)
+    ensure_pointer_if_space(Disk(), journal, rest)
     assert os.path.exists(str(journal.pointer)) == is_written
 
 
@@ -160,12 +160,12 @@ def test_it_leaves_room_for_what_is_still_to_be_written(
 @pytest.mark.parametrize("of_partition", [False, True])
 def test_its_room_is_that_of_its_blocks_and_of_what_was_to_become_it(tmp_path: Path, of_partition: bool) -> None:
     journal, disk = journal_of(tmp_path, of_partition=of_partition), Noting(tmp_path / "log")
-    assert pointer_room(journal) == 0
-    leave_pointer(disk, journal)
+    assert freed_by_pointer(journal) == 0
+    ensure_pointer(disk, journal)
     with open(f"{journal.pointer}.tmp", "wb") as file:
         file.write(b"x" * 70_000)
     blocks = [os.stat(path).st_blocks for path in (str(journal.pointer), f"{journal.pointer}.tmp")]
-    assert pointer_room(journal) == 512 * sum(blocks) >= 70_000
+    assert freed_by_pointer(journal) == 512 * sum(blocks) >= 70_000
     disk.steps.clear()
     remove_pointer(disk, journal)
     assert os.listdir(tmp_path / "log") == []

@@ -11,7 +11,7 @@ import pytest
 
 from kafkalog_core.errors import NotFoundError, RefusedError
 from kafkalog_core.storage.changing import space as space_module
-from kafkalog_core.storage.changing.changes import Change, Fingerprint, grouped, makes_way
+from kafkalog_core.storage.changing.changes import Change, Fingerprint, grouped, may_delete_first
 from kafkalog_core.storage.changing.space import (
     Move,
     Space,
@@ -313,7 +313,11 @@ def test_a_file_makes_way_only_where_a_start_builds_its_successor_again() -> Non
     ):
         index = Change(kind=kind, path=f"/t-0/{name}", before=None, size_bytes=8, sha256=None, why="", swap=swap)  # type: ignore[arg-type]
         other = replace(index, path="/t-0/0.timeindex")
-        assert (makes_way([other, index]), makes_way([other, index], is_back=True)) == expected, (kind, name, swap)
+        assert (may_delete_first([other, index]), may_delete_first([other, index], is_back=True)) == expected, (
+            kind,
+            name,
+            swap,
+        )
 
 
 def test_what_there_is(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from kafkalog_core.ops.verify.companions import broker_uid
 from kafkalog_core.ops.verify.logdir import file_findings
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.rows.tables import TEXT_FILE, TEXT_LINE
-from kafkalog_core.storage.changing.derived import MARK
+from kafkalog_core.storage.changing.derived import CLEAN_SHUTDOWN_CONTENT
 from kafkalog_core.storage.logdir import BROKER_KINDS, PartitionPath, read_log_dir
 from kafkalog_core.storage.partition import partition_name, read_partition
 
@@ -120,7 +120,7 @@ class _Planner:
             mark = FileRepair(
                 path=f"{self._target.root}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}", kind=FileKind.CLEAN_SHUTDOWN
             )
-            self._stage.write(mark.path, [MARK], why=_MARKED, like=self._like(mark))
+            self._stage.write(mark.path, [CLEAN_SHUTDOWN_CONTENT], why=_MARKED, like=self._like(mark))
         findings, refusals = _sorted_out(mends)
         return PlanReport(
             findings=findings,

@@ -8,7 +8,7 @@ from kafkalog_core.errors import LockedError, NotFoundError, RefusedError
 from kafkalog_core.format.checkpoint import encode_offset_checkpoint
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name
 from kafkalog_core.storage.changing.changes import pieces
-from kafkalog_core.storage.changing.derived import MARK
+from kafkalog_core.storage.changing.derived import CLEAN_SHUTDOWN_CONTENT
 from kafkalog_core.storage.changing.lock import lock_holder
 from kafkalog_core.storage.listing import list_directory, stat_path
 
@@ -92,7 +92,7 @@ def write_broker_files(
             known = {**cleaned} or None
         if known is not None:
             new.add(fixed_file_name(kind), _text({key: min(known[key], ends[key]) for key in ends if key in known}))
-    mark = MARK
+    mark = CLEAN_SHUTDOWN_CONTENT
     for file in () if broker_dir is None else broker_dir.log_dir.files:
         if file.name.state is FileState.LIVE and file.name.kind in _COPIED:
             new.add(file.name.raw, _content(file.path), mtime_ns=file.mtime_ns)

@@ -20,15 +20,15 @@ from kafkalog_core.ops.repair.obstacles import (
     trust_problem,
     unreadable_sentence,
 )
-from kafkalog_core.storage.changing.changes import Change, fingerprint, grouped, makes_way
+from kafkalog_core.storage.changing.changes import Change, fingerprint, grouped, may_delete_first
 from kafkalog_core.storage.changing.commit import delete_remains, prune, roll_back, unfinished_files
 from kafkalog_core.storage.changing.file_states import check_old, is_stuck, saved_problem, state_of
 from kafkalog_core.storage.changing.journal_search import (
     FoundJournals,
     Remains,
     find_journals,
+    freed_by_pointer,
     leading_directory,
-    pointer_room,
     prune_command,
     real_path,
     resume_command,
@@ -234,7 +234,7 @@ def apply_undo(plan: UndoPlan, disk: Disk) -> Journal:
         raise RefusedError(refusal_of(plan))
     states = check_old(plan.journal)
     try:
-        pointer_bytes = pointer_room(plan.journal)
+        pointer_bytes = freed_by_pointer(plan.journal)
         is_tight = any(space.free_bytes - space.needed_bytes < pointer_bytes for space in plan.spaces)
         return roll_back(disk, plan.journal, states, gives_up_pointer=pointer_bytes > 0 and is_tight)
     except (Exception, KeyboardInterrupt) as error:
@@ -455,7 +455,7 @@ def _spaces(journal: Journal, changes: list[Change]) -> tuple[Space, ...]:
     intent_bytes = os.stat(journal.layout.intent).st_size
     moves = [Move(os.path.dirname(journal.layout.intent), intent_bytes, intent_bytes, "intent")]
     for number, group in enumerate(grouped(entries)):
-        frees_first = makes_way(group, is_back=True)
+        frees_first = may_delete_first(group, is_back=True)
         for entry in group:
             change = reversed_by[journal.path_of(entry)]
             freed = 0 if entry.saved == "tail" else freed_bytes(change)
@@ -463,7 +463,7 @@ def _spaces(journal: Journal, changes: list[Change]) -> tuple[Space, ...]:
     spaces = spaces_of(moves)
     laid_down = (swap_name(journal.path_of(entry)) for entry in journal.entries if entry.swap is not None)
     unfinished = (journal.trusted.status(path) for path in (*unfinished_files(journal), *laid_down))
-    room = pointer_room(journal) + sum(status.st_blocks * 512 for status in unfinished if status is not None)
+    room = freed_by_pointer(journal) + sum(status.st_blocks * 512 for status in unfinished if status is not None)
     if not room:
         return spaces
     device = os.stat(journal.layout.root).st_dev

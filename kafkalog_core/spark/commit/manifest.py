@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog_core.errors import NotFoundError, RefusedError
-from kafkalog_core.storage.changing.space import broker_files_around
+from kafkalog_core.storage.changing.space import broker_dir_around
 from kafkalog_core.storage.source import open_error
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _first_file(path: str) -> str | None:
 
 def _refuse_log_dir(path: str) -> None:
     """A foreign directory at the top of a log directory stops a broker; in a partition it has no business either."""
-    around = broker_files_around(os.path.realpath(path))
+    around = broker_dir_around(os.path.realpath(path))
     if around is not None:
         raise RefusedError(f"is within Kafka's own directory {around}; name one outside of it with --to", path=path)
 

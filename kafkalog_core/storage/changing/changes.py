@@ -43,7 +43,7 @@ __all__ = [
     "grouped",
     "is_hashed_whole",
     "is_offset_index",
-    "makes_way",
+    "may_delete_first",
     "pieces",
     "status_of",
     "whole_hash",
@@ -90,7 +90,7 @@ def grouped(changes: Iterable[Item]) -> Iterator[list[Item]]:
         yield list(group)
 
 
-def makes_way(group: Sequence[OneFile], *, is_back: bool = False) -> bool:
+def may_delete_first(group: Sequence[OneFile], *, is_back: bool = False) -> bool:
     """Whether the files of a group may be deleted before the new ones are written; `is_back`: by an undo."""
     kinds = {"replace"} if is_back else {"replace", "create"}
     return any(change.kind in kinds and change.swap is None and is_offset_index(change.path) for change in group)
@@ -328,7 +328,7 @@ class DryRunStage:
         """Record a whole file. Return None if the existing one has this content already and is in no replacement."""
         before = self._look(path)
         kept = self._keeping(content, partial(_write, path=path, why=why, like=like, mtime_ns=mtime_ns, swap=swap))
-        size_bytes, sha256 = self._take(path, kept, like, mtime_ns)
+        size_bytes, sha256 = self._receive(path, kept, like, mtime_ns)
         return self._whole(path, before, size_bytes, sha256, why, swap)
 
     def cut(self, path: str, size_bytes: int, *, why: str) -> Change | None:
@@ -344,7 +344,7 @@ class DryRunStage:
         if status.st_nlink == 1:
             return self._add(Change(kind="cut", path=path, before=before, size_bytes=size_bytes, sha256=None, why=why))
         head = (bytes(piece) for piece in pieces(path, 0, size_bytes, trusted=self._trusted))
-        size_bytes, sha256 = self._take(path, head, path, status.st_mtime_ns)
+        size_bytes, sha256 = self._receive(path, head, path, status.st_mtime_ns)
         return self._whole(path, before, size_bytes, sha256, f"{why} ({_LINKED})")
 
     def remove(self, path: str, *, why: str, swap: int | None = None) -> Change | None:
@@ -377,7 +377,7 @@ class DryRunStage:
         return self._calls is not None
 
     # --- overridden by a stage that writes ----------------------------------------------------------------------------
-    def _take(
+    def _receive(
         self, path: str, content: Iterable[bytes | memoryview], like: str, mtime_ns: int | None
     ) -> tuple[int, str]:
         """Return the size and SHA-256 of new content."""
@@ -388,7 +388,7 @@ class DryRunStage:
             size_bytes += len(piece)
         return size_bytes, digest.hexdigest()
 
-    def _take_back(self, path: str) -> None:
+    def _discard(self, path: str) -> None:
         """Discard the content taken last, which the file has already."""
 
     def _add(self, change: Change) -> Change:
@@ -407,7 +407,7 @@ class DryRunStage:
             and before.size_bytes == size_bytes
             and whole_hash(path, self._trusted) == sha256
         ):
-            self._take_back(path)
+            self._discard(path)
             return None
         kind: ChangeKind = "create" if before is None else "replace"
         return self._add(

@@ -21,14 +21,14 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.changes import (
     is_offset_index,
-    makes_way,
+    may_delete_first,
     pieces,
     status_of,
 )
 from kafkalog_core.storage.changing.file_states import States, state_of
 from kafkalog_core.storage.changing.journal import OF_SEVERAL, Journal, JournalEntry, write_intent
 from kafkalog_core.storage.changing.journal_search import (
-    leave_pointer_if_room,
+    ensure_pointer_if_space,
     remove_pointer,
 )
 from kafkalog_core.storage.changing.space import free_bytes, rounded
@@ -49,16 +49,16 @@ def finish(disk: Disk, journal: Journal, states: States) -> Journal:
         for is_swap, steps in in_groups(states):
             first = steps[0][0]
             rest = (entry for entry in journal.entries if entry.number >= first.number)
-            leave_pointer_if_room(disk, journal, rest)
+            ensure_pointer_if_space(disk, journal, rest)
             if is_swap:
                 Replacement(disk, journal, steps).make()
                 continue
-            for entry in _made_way(disk, journal, steps, "after"):
+            for entry in _deleted_first(disk, journal, steps, "after"):
                 _make(disk, journal, entry)
             for entry, state in steps:
                 if state == "after":
                     _drop_name(disk, journal, entry)
-        leave_pointer_if_room(disk, journal, ())
+        ensure_pointer_if_space(disk, journal, ())
         if journal.keeps_old:
             _sync_parts(disk, journal)
             return write_intent(disk, journal, "complete", _like(journal))
@@ -79,7 +79,7 @@ def roll_back(disk: Disk, journal: Journal, states: States, *, gives_up_pointer:
     """
     with disk.within(journal.trusted):
         if journal.state != "undoing":
-            states = _halfway_made(disk, journal, states)
+            states = _replacements_finished(disk, journal, states)
             journal = write_intent(disk, journal, "undoing", _like(journal))
         for path in unfinished_files(journal):
             disk.unlink(path)
@@ -87,11 +87,11 @@ def roll_back(disk: Disk, journal: Journal, states: States, *, gives_up_pointer:
             remove_pointer(disk, journal)
         for is_swap, steps in in_groups(states):
             if is_swap:
-                Replacement(disk, journal, steps).take_back()
+                Replacement(disk, journal, steps).roll_back()
                 continue
-            for entry in _made_way(disk, journal, steps, "before"):
-                _take_back(disk, journal, entry)
-        leave_pointer_if_room(disk, journal, ())
+            for entry in _deleted_first(disk, journal, steps, "before"):
+                _undo(disk, journal, entry)
+        ensure_pointer_if_space(disk, journal, ())
         if journal.left:
             _clear(disk, journal)
             rest = tuple(entry for entry in journal.entries if entry.number in journal.left)
@@ -149,7 +149,7 @@ def _remove(disk: Disk, journal: Journal) -> None:
 # --- one change -------------------------------------------------------------------------------------------------------
 
 
-def _halfway_made(disk: Disk, journal: Journal, states: States) -> States:
+def _replacements_finished(disk: Disk, journal: Journal, states: States) -> States:
     """Finish a segment replacement that was interrupted: it can be undone only from its end."""
     known: States = []
     for is_swap, steps in in_groups(states):
@@ -162,13 +162,15 @@ def _halfway_made(disk: Disk, journal: Journal, states: States) -> States:
     return known
 
 
-def _made_way(disk: Disk, journal: Journal, steps: States, wanted: Literal["before", "after"]) -> list[JournalEntry]:
+def _deleted_first(
+    disk: Disk, journal: Journal, steps: States, wanted: Literal["before", "after"]
+) -> list[JournalEntry]:
     """Return the entries of a group whose files are still to be written, in that order.
 
     Delete the indexes of a segment first if there is no space for both the old and the new ones (`changes.grouped`).
     """
     entries = [entry for entry, state in steps if state != wanted]
-    if not makes_way(entries, is_back=wanted == "before"):
+    if not may_delete_first(entries, is_back=wanted == "before"):
         return entries
     paths = [journal.path_of(entry) for entry in entries]
     directory, trusted = os.path.dirname(paths[0]), journal.trusted
@@ -210,12 +212,12 @@ def _drop_name(disk: Disk, journal: Journal, entry: JournalEntry) -> None:
         disk.unlink(staged)
 
 
-def _take_back(disk: Disk, journal: Journal, entry: JournalEntry) -> None:
+def _undo(disk: Disk, journal: Journal, entry: JournalEntry) -> None:
     path = journal.path_of(entry)
     if entry.before is None:
         disk.unlink(path)
     elif entry.saved == "inline":
-        _write_beside(disk, journal, entry, [entry.inline or b""])
+        _write_temporary(disk, journal, entry, [entry.inline or b""])
     else:
         saved = journal.layout.saved(path, entry.number, entry.saved)
         if entry.saved != "tail":
@@ -230,7 +232,7 @@ def _take_back(disk: Disk, journal: Journal, entry: JournalEntry) -> None:
             disk.extend(path, size_bytes, content, entry.before.mtime_ns)
             return
         start = pieces(path, 0, size_bytes, trusted=journal.trusted)  # it was linked to a backup, which keeps its bytes
-        _write_beside(disk, journal, entry, chain(start, content))
+        _write_temporary(disk, journal, entry, chain(start, content))
     disk.sync_directory(os.path.dirname(path))
 
 
@@ -257,7 +259,7 @@ def _put(
     disk.sync_directory(os.path.dirname(path))
 
 
-def _write_beside(disk: Disk, journal: Journal, entry: JournalEntry, content: Iterable[bytes | memoryview]) -> None:
+def _write_temporary(disk: Disk, journal: Journal, entry: JournalEntry, content: Iterable[bytes | memoryview]) -> None:
     temporary = _free_temporary(disk, journal, entry)
     mtime_ns = entry.before.mtime_ns if entry.before else None
     disk.write_file(temporary, content, entry.had, mtime_ns)
@@ -296,7 +298,7 @@ def _clear(disk: Disk, journal: Journal) -> None:
         if trusted.exists(f"{directory}/{OF_SEVERAL}"):
             disk.unlink(f"{directory}/{OF_SEVERAL}")
         if directory != os.path.dirname(journal.layout.intent) and trusted.is_directory(directory):
-            with suppress(StorageError):  # somebody has put something into it
+            with suppress(StorageError):  # another process has put a file into it
                 disk.remove_directory(directory)
     _sync_parts(disk, journal)
 

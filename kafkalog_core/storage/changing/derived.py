@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.trusted import TrustedDirectories
 
 __all__ = [
-    "CLEAN_MARK",
-    "MARK",
+    "CLEAN_SHUTDOWN_CONTENT",
+    "CLEAN_SHUTDOWN_FILE",
     "bases_of_logs",
-    "checkpoints_next_to_mark",
-    "is_broker_seen",
+    "checkpoints_next_to_clean_shutdown",
+    "has_broker_run",
     "is_derived",
-    "is_made_again",
+    "is_rebuilt",
     "logs_of_derived",
 ]
 
 _LOG: Final = re.compile(r"\d{20}\.log")
 _EPOCHS: Final = "leader-epoch-checkpoint"
 _CHECKPOINT: Final = "-offset-checkpoint"
-CLEAN_MARK: Final = ".kafka_cleanshutdown"
+CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 _OF_PARTITION: Final = (".snapshot", _EPOCHS)
 
 
@@ -70,14 +70,14 @@ def logs_of_derived(paths: Iterable[str], trusted: TrustedDirectories) -> dict[s
     return found
 
 
-def checkpoints_next_to_mark(paths: Iterable[str], trusted: TrustedDirectories) -> dict[str, Fingerprint]:
+def checkpoints_next_to_clean_shutdown(paths: Iterable[str], trusted: TrustedDirectories) -> dict[str, Fingerprint]:
     """Return the checkpoints next to a clean shutdown file that is to be written, without those among the paths.
 
     A running broker writes its high watermarks every few seconds, so they show whether one has run before an
     interrupted run comes to that file, which declares all logs whole. Raises AccessError.
     """
     changed = set(paths)
-    directories = {os.path.dirname(path) for path in changed if os.path.basename(path) == CLEAN_MARK}
+    directories = {os.path.dirname(path) for path in changed if os.path.basename(path) == CLEAN_SHUTDOWN_FILE}
     found = {}
     for directory in directories:
         for name in trusted.names(directory):
@@ -87,14 +87,14 @@ def checkpoints_next_to_mark(paths: Iterable[str], trusted: TrustedDirectories) 
     return found
 
 
-def is_broker_seen(journal: Journal) -> bool:
-    """Whether a checkpoint of `checkpoints_next_to_mark` has changed."""
+def has_broker_run(journal: Journal) -> bool:
+    """Whether a checkpoint of `checkpoints_next_to_clean_shutdown` has changed."""
     root = journal.layout.root
     known = {f"{root}/{path}": log for path, log in journal.logs.items() if path.endswith(_CHECKPOINT)}
     return any(fingerprint(path, journal.trusted) != file for path, file in known.items())
 
 
-def is_made_again(journal: Journal, entry: JournalEntry, is_known: Callable[[JournalEntry], bool]) -> bool:
+def is_rebuilt(journal: Journal, entry: JournalEntry, is_known: Callable[[JournalEntry], bool]) -> bool:
     """Whether a file that is neither as before nor as after its change was rebuilt by a start from a known log.
 
     Args:
@@ -141,7 +141,7 @@ def _logs(directory: str, trusted: TrustedDirectories) -> list[str]:
     return [f"{directory}/{name}" for name in trusted.names(directory) if _LOG.fullmatch(name)]
 
 
-MARK: Final = b""
+CLEAN_SHUTDOWN_CONTENT: Final = b""
 """The content of a clean shutdown file. Since 3.9 a broker writes its broker epoch into it, which is unknown here.
 
 An empty file means a clean shutdown to every release and claims no epoch: the broker registers as one that lost it.

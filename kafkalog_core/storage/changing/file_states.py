@@ -19,7 +19,7 @@ from kafkalog_core.storage.changing.changes import (
     status_of,
     whole_hash,
 )
-from kafkalog_core.storage.changing.derived import CLEAN_MARK, is_broker_seen, is_made_again
+from kafkalog_core.storage.changing.derived import CLEAN_SHUTDOWN_FILE, has_broker_run, is_rebuilt
 from kafkalog_core.storage.changing.journal_search import leading_directory, prune_command, resume_command, undo_command
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def state_of(journal: Journal, entry: JournalEntry) -> FileState:
     counts as `before` if the run had not changed it yet, and as `after` if it had.
     """
     state = _state_of_ours(journal, entry)
-    if state == "neither" and is_made_again(journal, entry, lambda log: _state_of_ours(journal, log) != "neither"):
+    if state == "neither" and is_rebuilt(journal, entry, lambda log: _state_of_ours(journal, log) != "neither"):
         return _side_of(journal, entry)
     return state
 
@@ -90,7 +90,7 @@ def _state_of_ours(journal: Journal, entry: JournalEntry) -> FileState:
     if now in {entry.before, entry.after} and trusted.is_directory(os.path.dirname(path)):
         return "before" if now == entry.before else "after"
     if entry.kind != "cut" or now is None or entry.before is None or entry.after is None:
-        return "halfway" if now is None and _may_make_way(journal, entry) else "neither"
+        return "halfway" if now is None and _may_be_deleted(journal, entry) else "neither"
     size_bytes = entry.after.size_bytes
     if not size_bytes <= now.size_bytes <= entry.before.size_bytes:
         return "neither"
@@ -117,8 +117,8 @@ def check_resumed(journal: Journal) -> States:
     """
     states = _checked_new(journal, _states(journal, journal.entries))
     for entry, state in states:
-        is_mark = os.path.basename(entry.path) == CLEAN_MARK and entry.after is not None
-        if is_mark and state != "after" and is_broker_seen(journal):
+        is_mark = os.path.basename(entry.path) == CLEAN_SHUTDOWN_FILE and entry.after is not None
+        if is_mark and state != "after" and has_broker_run(journal):
             problem = "would declare all logs whole, but a broker has run since kafkalog was interrupted"
             raise RefusedError(f"{problem}; {_undo_first(journal)}", path=journal.path_of(entry))
     copied = [entry for entry, state in states if state != "after" and _is_copied(journal, entry)]
@@ -207,7 +207,7 @@ def _is_needed(journal: Journal, entry: JournalEntry) -> bool:
     return not entry.is_same or journal.trusted.exists(journal.layout.staged(journal.path_of(entry), entry.number))
 
 
-def _may_make_way(journal: Journal, entry: JournalEntry) -> bool:
+def _may_be_deleted(journal: Journal, entry: JournalEntry) -> bool:
     """Whether an interrupted run may have deleted the file of an entry before it wrote the new one."""
     is_index = entry.kind == "replace" and entry.swap is None and entry.path.endswith(INDEXES)
     return is_index and journal.is_interrupted and journal.trusted.is_directory(os.path.dirname(journal.path_of(entry)))

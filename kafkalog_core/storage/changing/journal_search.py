@@ -42,12 +42,12 @@ __all__ = [
     "FoundJournals",
     "Remains",
     "UntrustedPlace",
+    "ensure_pointer",
+    "ensure_pointer_if_space",
     "find_journals",
+    "freed_by_pointer",
     "held_bytes",
     "leading_directory",
-    "leave_pointer",
-    "leave_pointer_if_room",
-    "pointer_room",
     "prune_command",
     "real_path",
     "remains_bytes",
@@ -63,7 +63,7 @@ _FILE_BITS: Final = 0o600, 0o044
 _DIRECTORY_BITS: Final = 0o700, 0o055
 
 
-def leave_pointer(disk: Disk, journal: Journal) -> None:
+def ensure_pointer(disk: Disk, journal: Journal) -> None:
     """Write the pointer, unless it exists or the journal needs none."""
     path, trusted = journal.pointer, journal.trusted
     if path is None or not trusted.holds(path) or trusted.exists(path):
@@ -77,14 +77,14 @@ def leave_pointer(disk: Disk, journal: Journal) -> None:
         disk.sync_directory(journal.layout.root)
 
 
-def leave_pointer_if_room(disk: Disk, journal: Journal, rest: Iterable[JournalEntry]) -> None:
+def ensure_pointer_if_space(disk: Disk, journal: Journal, rest: Iterable[JournalEntry]) -> None:
     """Write the pointer if the changes that are still to be made do not need its space."""
     if journal.pointer is None:
         return
     written = (entry.after for entry in rest if entry.kind != "cut" and entry.after is not None)
     needed = POINTER_BYTES + sum(rounded(file.size_bytes) for file in written)
     if free_bytes(journal.layout.root) >= needed:
-        leave_pointer(disk, journal)
+        ensure_pointer(disk, journal)
 
 
 def remove_pointer(disk: Disk, journal: Journal) -> None:
@@ -103,7 +103,7 @@ def remove_pointer(disk: Disk, journal: Journal) -> None:
         disk.sync_directory(journal.layout.root)
 
 
-def pointer_room(journal: Journal) -> int:
+def freed_by_pointer(journal: Journal) -> int:
     """Return the number of bytes that deleting the pointer frees."""
     statuses = (journal.trusted.status(path) for path in _paths(journal))
     return sum(status.st_blocks * _STAT_BLOCK_BYTES for status in statuses if status is not None)
@@ -214,7 +214,7 @@ def untrusted_places(journal: Journal) -> list[UntrustedPlace]:
         except RefusedError:
             found.append(UntrustedPlace(path))
         except StorageError:
-            continue  # a directory that is gone: the caller that needs its files reports it
+            continue  # a directory that was deleted: the caller that needs its files reports it
     return list(dict.fromkeys(found))
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.errors import NotFoundError, RefusedError, StorageError
 from kafkalog_core.storage.changing.attributes import Attributes
-from kafkalog_core.storage.changing.space import broker_files_around, free_bytes
+from kafkalog_core.storage.changing.space import broker_dir_around, free_bytes
 from kafkalog_core.storage.changing.writer import WriteError
 from kafkalog_core.storage.source import may
 
@@ -41,14 +41,14 @@ def new_dir_problem(path: str, needs_bytes: int = 0) -> str | None:
 def _problems(path: str, needs_bytes: int) -> Iterator[str]:
     parent = os.path.dirname(path)
     if not os.path.isdir(parent):
-        yield f"there is no directory {parent} to make it in"
+        yield f"there is no directory {parent} to create it in"
         return
     if os.path.lexists(path):
         yield from _taken(path)
     for suffix in (_SUFFIX, _PARTS):
         if os.path.lexists(path + suffix):
             yield f"{path}{suffix} was left by a run that was interrupted; delete it first (rm -r)"
-    around = broker_files_around(os.path.realpath(parent))
+    around = broker_dir_around(os.path.realpath(parent))
     if around is not None:
         yield f"it would be in a broker's directory, {around}; name a directory elsewhere"
     if os.statvfs(parent).f_flag & os.ST_RDONLY:

@@ -23,7 +23,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.storage.changing.changes import INDEXES
-from kafkalog_core.storage.changing.derived import CLEAN_MARK, bases_of_logs, is_derived
+from kafkalog_core.storage.changing.derived import CLEAN_SHUTDOWN_FILE, bases_of_logs, is_derived
 from kafkalog_core.storage.logdir import is_broker_dir
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def left_out(journal: Journal, problems: Mapping[int, str]) -> dict[int, str]:
         elif is_partial and name != _STARTS:
             left[entry.number] = _OF_ALL
     for entry in top:
-        if left and os.path.basename(entry.path) == CLEAN_MARK:
+        if left and os.path.basename(entry.path) == CLEAN_SHUTDOWN_FILE:
             left.setdefault(entry.number, _OF_ALL)
     return left
 
@@ -94,10 +94,10 @@ def _left_in_partition(
             gone.add(base)
         elif logs or not is_derived(entry.path):
             return {each.number: left.get(each.number, _OF_LOG) for each in entries}
-    return left | _behind_a_gap(entries, logs, gone, bases, left) if gone else left
+    return left | _after_gap(entries, logs, gone, bases, left) if gone else left
 
 
-def _behind_a_gap(
+def _after_gap(
     entries: Sequence[JournalEntry],
     logs: Mapping[int, JournalEntry],
     gone: Collection[int],

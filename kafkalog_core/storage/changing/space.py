@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.storage.changing.changes import grouped, makes_way
+from kafkalog_core.storage.changing.changes import grouped, may_delete_first
 from kafkalog_core.storage.logdir import holds_segments, is_broker_dir
 from kafkalog_core.storage.partition import partition_name
 from kafkalog_core.storage.source import may, open_error
@@ -21,7 +21,7 @@ __all__ = [
     "POINTER_BYTES",
     "Move",
     "Space",
-    "broker_files_around",
+    "broker_dir_around",
     "direct_count",
     "existing_directory",
     "free_bytes",
@@ -60,13 +60,13 @@ def place_problem(directory: str) -> str | None:
 
     A directory at the top of a log directory stops a broker, and a partition directory is the default place.
     """
-    if broker_files_around(os.path.realpath(directory)) is not None:
+    if broker_dir_around(os.path.realpath(directory)) is not None:
         return f"{directory}: is in a broker's directory, where the journal is by default; name another directory"
     there = existing_directory(directory)
     return _directory_problem(there) if os.path.isdir(there) else f"{there}: is not a directory; name another"
 
 
-def broker_files_around(directory: str) -> str | None:
+def broker_dir_around(directory: str) -> str | None:
     """Return the log directory or partition directory that a real path is, or is somewhere in; None: there is none."""
     while not (is_broker_dir(directory) or (partition_name(directory).is_partition and holds_segments(directory))):
         if directory == os.path.dirname(directory):
@@ -337,7 +337,7 @@ def _peak(group: Sequence[Change]) -> int:
     a segment are deleted first if necessary.
     """
     written, freed = sum(map(_written, group)), sum(map(freed_bytes, group))
-    return max(0, written - freed) if makes_way(group) else written
+    return max(0, written - freed) if may_delete_first(group) else written
 
 
 def _written(change: Change) -> int:

@@ -20,10 +20,10 @@ from kafkalog_core.storage.changing.changes import (
     grouped,
     is_hashed_whole,
     is_offset_index,
-    makes_way,
+    may_delete_first,
     pieces,
 )
-from kafkalog_core.storage.changing.derived import checkpoints_next_to_mark, logs_of_derived
+from kafkalog_core.storage.changing.derived import checkpoints_next_to_clean_shutdown, logs_of_derived
 from kafkalog_core.storage.changing.journal import (
     OF_SEVERAL,
     Journal,
@@ -33,7 +33,7 @@ from kafkalog_core.storage.changing.journal import (
     write_beginning,
     write_intent,
 )
-from kafkalog_core.storage.changing.journal_search import leave_pointer, leave_pointer_if_room, remove_pointer
+from kafkalog_core.storage.changing.journal_search import ensure_pointer, ensure_pointer_if_space, remove_pointer
 from kafkalog_core.storage.changing.space import free_bytes, rounded
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class JournalStage(DryRunStage):
         entries = tuple(self._entries)
         known = logs_of_derived((change.path for change in self.changes), self._trusted)
         made = [change.path for change in self.changes if change.size_bytes is not None]
-        known |= checkpoints_next_to_mark(made, self._trusted)
+        known |= checkpoints_next_to_clean_shutdown(made, self._trusted)
         logs = {os.path.relpath(path, self._layout.root): log for path, log in known.items()}
         journal = replace(self.journal, entries=entries, logs=logs)
         if entries and self._layout.place != "top":
@@ -116,7 +116,7 @@ class JournalStage(DryRunStage):
         self._sync_directories()
         if entries and self._layout.place == "top":  # new content of files at the top is next to the intent
             self._disk.sync_directory(self._layout.home)
-        leave_pointer_if_room(self._disk, journal, entries)
+        ensure_pointer_if_space(self._disk, journal, entries)
         return write_intent(self._disk, journal, "prepared", like)
 
     def discard(self) -> None:
@@ -141,7 +141,7 @@ class JournalStage(DryRunStage):
             remove_pointer(self._disk, self.journal)
 
     # --- a Stage ------------------------------------------------------------------------------------------------------
-    def _take(
+    def _receive(
         self, path: str, content: Iterable[bytes | memoryview], like: str, mtime_ns: int | None
     ) -> tuple[int, str]:
         self._directory_for(path)
@@ -149,10 +149,10 @@ class JournalStage(DryRunStage):
         is_there = self._trusted.exists(path)
         self._has = Attributes.of(path, self._trusted) if is_there else Attributes.of_new_file(like, self._trusted)
         self._made.append(staged)
-        attributes = self._has if self._is_beside(path) else None
+        attributes = self._has if self._is_same_device(path) else None
         return self._disk.write_file(staged, content, attributes, mtime_ns)
 
-    def _take_back(self, path: str) -> None:
+    def _discard(self, path: str) -> None:
         self._disk.unlink(self._layout.staged(path, self._number))
         self._made.pop()
 
@@ -213,7 +213,7 @@ class JournalStage(DryRunStage):
 
     def _save(self, entry: JournalEntry, change: Change, saved: Saved, content: Iterable[bytes | memoryview]) -> str:
         mtime_ns = change.before.mtime_ns if change.before else None
-        attributes = entry.had if self._is_beside(change.path) else None
+        attributes = entry.had if self._is_same_device(change.path) else None
         return self._disk.write_file(self._saved(entry, change, saved), content, attributes, mtime_ns)[1]
 
     def _saved(self, entry: JournalEntry, change: Change, saved: Saved) -> str:
@@ -242,7 +242,7 @@ class JournalStage(DryRunStage):
                 self._disk.write_file(marker, (), self._like_of_home(), None)
             elif self._layout.place == "elsewhere" and free_bytes(self._layout.root) >= _SPARE_BYTES:
                 self._sync_directories()  # a pointer to a directory that a loss of power took away stops every command
-                leave_pointer(self._disk, self.journal)  # should this be killed, what it left is found from the root
+                ensure_pointer(self._disk, self.journal)  # should this be killed, what it left is found from the root
         return directory
 
     def _sync_directories(self) -> None:
@@ -251,7 +251,7 @@ class JournalStage(DryRunStage):
             self._disk.sync_directory(directory)
             self._disk.sync_directory(os.path.dirname(directory))
 
-    def _is_beside(self, path: str) -> bool:
+    def _is_same_device(self, path: str) -> bool:
         """Whether the journal is on the file system of a file; its copy then gets the file's attributes too."""
         directory = self._layout.directory(path) or self._layout.home
         return self._trusted.device(directory) == self._trusted.device(os.path.dirname(path))
@@ -321,7 +321,7 @@ def make_directly(disk: Disk, run: str, changes: Sequence[Change], contents: Con
     for group in grouped(changes):
         has = {change.path: _attributes(disk, change, contents) for change in group if change.kind in _WRITTEN}
         ordered, gone = list(group), set[str]()
-        if makes_way(group) and free_bytes(os.path.dirname(group[0].path)) < _written(group):
+        if may_delete_first(group) and free_bytes(os.path.dirname(group[0].path)) < _written(group):
             ordered.sort(key=lambda change: is_offset_index(change.path))
             for change in reversed([each for each in ordered if each.before is not None]):
                 yield change

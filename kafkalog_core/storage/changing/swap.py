@@ -103,41 +103,41 @@ class Replacement:
         new = sorted((entry for entry in self._entries if entry.after is not None), key=self._order)
         waiting = [entry for entry in new if self._waits(entry)]  # without parts that are in place and do not change
         if self._is_old and (waiting or self._known):
-            self._lay_down(waiting, is_back=False)
+            self._write_swaps(waiting, is_back=False)
         for entry in self._entries:
             if entry.after is None:
-                self._take_away(self._path(entry))
+                self._delete(self._path(entry))
         self._put_in_place(new, is_back=False)
         for entry in new:
-            self._take_away(self._staged(entry))
+            self._delete(self._staged(entry))
 
     # --- and back -----------------------------------------------------------------------------------------------------
-    def take_back(self) -> None:
+    def roll_back(self) -> None:
         """Put the old files in place of the new ones, or continue after an interrupted run."""
         old = sorted((entry for entry in self._entries if entry.before is not None), key=self._order)
         swapped = [entry for entry in old if not entry.path.endswith(_SNAPSHOT)]
         if self._is_old and self._known:
-            self._withdraw()
-            again = self._made_again()
+            self._delete_swaps()
+            again = self._rebuilt()
             if again:
                 for entry in again:
                     if entry.before is None:
-                        self._take_away(self._path(entry))
+                        self._delete(self._path(entry))
                 self._put_in_place([entry for entry in old if entry in again], is_back=True)
             return
         if not self.is_mixed:
-            self._lay_down(swapped, is_back=True)
+            self._write_swaps(swapped, is_back=True)
         for entry in self._entries:
             if entry.before is None:
-                self._take_away(self._path(entry))
+                self._delete(self._path(entry))
         self._put_in_place(swapped, is_back=True)
         self._put_in_place([entry for entry in old if entry.path.endswith(_SNAPSHOT)], is_back=True)
 
-    def _made_again(self) -> list[JournalEntry]:
+    def _rebuilt(self) -> list[JournalEntry]:
         """Return the parts that a start has rebuilt, which are neither the old nor the new ones."""
         return [entry for entry in self._entries if self._states.get(entry.number) == "halfway"]
 
-    def _withdraw(self) -> None:
+    def _delete_swaps(self) -> None:
         """Delete `.swap` files that were never renamed; the guard is written first if it is missing."""
         swaps = [self._swap(entry) for entry in self._entries if self._has_swap(entry)]
         if swaps:
@@ -157,12 +157,12 @@ class Replacement:
         )
 
     # --- steps --------------------------------------------------------------------------------------------------------
-    def _lay_down(self, entries: Sequence[JournalEntry], *, is_back: bool) -> None:
+    def _write_swaps(self, entries: Sequence[JournalEntry], *, is_back: bool) -> None:
         """Perform steps 1 to 3."""
         self._check_alone(is_back=is_back)
         self._set_guard()
         for entry in entries:
-            self._lay(entry, is_back=is_back)
+            self._write_swap(entry, is_back=is_back)
         self._sync()
         self._disk.unlink(self._guard)
         self._sync()
@@ -176,7 +176,7 @@ class Replacement:
             if not self._trusted.exists(swap):
                 if self._states.get(entry.number, wanted) == wanted:
                     continue
-                self._lay(entry, is_back=is_back)
+                self._write_swap(entry, is_back=is_back)
             path = self._path(entry)
             if self._trusted.exists(path) and self._trusted.is_same(swap, path):
                 self._disk.unlink(swap)  # it is in place already: a rename among names of one file would leave both
@@ -184,10 +184,10 @@ class Replacement:
                 self._disk.rename(swap, path)
         self._sync()
 
-    def _lay(self, entry: JournalEntry, *, is_back: bool) -> None:
+    def _write_swap(self, entry: JournalEntry, *, is_back: bool) -> None:
         """Create the `.swap` of a file: a second name of the journal's file, or a copy; the journal keeps its own."""
         swap = self._swap(entry)
-        self._take_away(swap)
+        self._delete(swap)
         source = self._saved(entry) if is_back else self._staged(entry)
         device = self._trusted.device
         if device(os.path.dirname(source)) == device(self._directory) and self._disk.link(source, swap):
@@ -199,7 +199,7 @@ class Replacement:
         self, source: str, entry: JournalEntry, target: str, attributes: Attributes | None, mtime_ns: int | None
     ) -> None:
         temporary = self._journal.layout.temporary(self._path(entry), entry.number)
-        self._take_away(temporary)
+        self._delete(temporary)
         self._disk.write_file(temporary, pieces(source, trusted=self._trusted), attributes, mtime_ns)
         self._disk.rename(temporary, target)
 
@@ -223,7 +223,7 @@ class Replacement:
                     path=path,
                 )
 
-    def _take_away(self, path: str) -> None:
+    def _delete(self, path: str) -> None:
         if self._trusted.exists(path):
             self._disk.unlink(path)
 

@@ -17,7 +17,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.storage.source import AS_IT_IS, Source, open_error
+from kafkalog_core.storage.source import READ_FLAGS, Source, open_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -108,7 +108,7 @@ class TrustedDirectories:
         if not stat.S_ISREG(status.st_mode):
             return self.open_directory(path)
         name, directory = self._at(path)
-        return os.open(name, AS_IT_IS, dir_fd=directory)
+        return os.open(name, READ_FLAGS, dir_fd=directory)
 
     def forget(self, path: str) -> None:
         """Drop the descriptor and the identity of a directory that this process has removed."""

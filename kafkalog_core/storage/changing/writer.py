@@ -21,7 +21,7 @@ from kafkalog_core.errors import AccessError, RefusedError
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.storage.changing.attributes import extended_attributes
 from kafkalog_core.storage.changing.trusted import ANYWHERE
-from kafkalog_core.storage.source import AS_IT_IS, WINDOW_BYTES
+from kafkalog_core.storage.source import READ_FLAGS, WINDOW_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -151,7 +151,7 @@ class Disk:
 
     def sync_file(self, path: str) -> None:
         """Fsync a file that another library, or a broker, has written."""
-        number = self._do("open", path, lambda: self._open(path, AS_IT_IS))
+        number = self._do("open", path, lambda: self._open(path, READ_FLAGS))
         try:
             self._do("fsync", path, lambda: _sync(number))
         finally:
@@ -186,7 +186,7 @@ class Disk:
             return
         number = self._do("open", path, lambda: self.trusted.open_directory(path))
         try:
-            self._dress(number, path, attributes)
+            self._set_attributes(number, path, attributes)
         finally:
             os.close(number)
 
@@ -240,7 +240,7 @@ class Disk:
     def _put(self, number: int, data: memoryview) -> int:
         return os.write(number, data)
 
-    def _dress(self, number: int, path: str, attributes: Attributes) -> None:
+    def _set_attributes(self, number: int, path: str, attributes: Attributes) -> None:
         """Set owner, permissions and extended attributes of an open file where they differ."""
         status = os.fstat(number)
         if (status.st_uid, status.st_gid) != (attributes.uid, attributes.gid):
@@ -254,7 +254,7 @@ class Disk:
     def complete(self, number: int, path: str, attributes: Attributes | None, mtime_ns: int | None) -> None:
         """Set the attributes and the modification time of an open file, and fsync it."""
         if attributes is not None:
-            self._dress(number, path, attributes)
+            self._set_attributes(number, path, attributes)
         if mtime_ns is not None:
             self._do("utime", path, lambda: os.utime(number, ns=(mtime_ns, mtime_ns)))
         self._do("fsync", path, lambda: _sync(number))
@@ -265,7 +265,7 @@ class Disk:
         The page cache is dropped first, as far as the system allows that.
         """
         read_bytes = 0
-        number = self._do("read", path, lambda: self._open(path, AS_IT_IS))
+        number = self._do("read", path, lambda: self._open(path, READ_FLAGS))
         with open(number, "rb", buffering=0) as file:
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
