@@ -302,7 +302,7 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
     with other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"here\n"
-        with pytest.raises(LockedError, match=f"another run is writing into it: process {other.pid}"):
+        with pytest.raises(LockedError, match=f"another run is writing into this directory: process {other.pid}"):
             Output.open(str(out), "export")
         assert read_manifest(str(out)).number == 1
         assert roll_forward(str(out)).number == 1, "readers need not wait for a run that has committed nothing"
@@ -324,7 +324,7 @@ def test_one_run_at_a_time_in_one_process(tmp_path: Path) -> None:
         thread = threading.Thread(target=open_it)
         thread.start()
         thread.join()
-    assert "this process is writing into it already" in str(errors)
+    assert "this process already writes into this directory" in str(errors)
     open_it()
     assert len(errors) == 1
 
@@ -344,9 +344,9 @@ def test_places_that_are_refused(tmp_path: Path) -> None:
     (full / "letter.txt").write_text("mine")
     with pytest.raises(RefusedError, match=r"not empty.*'letter.txt'"):
         Output.open(str(full), "export")
-    with pytest.raises(RefusedError, match="is a file and not a directory"):
+    with pytest.raises(RefusedError, match="is a file, not a directory"):
         Output.open(str(full / "letter.txt"), "export")
-    with pytest.raises(NotFoundError, match="no such directory, for the output"):
+    with pytest.raises(NotFoundError, match="the directory for the output does not exist"):
         Output.open(str(tmp_path / "nowhere/out"), "export")
     assert sorted(path.name for path in full.iterdir()) == ["empty", "letter.txt"]
     log_dir = tmp_path / "kafka"
@@ -385,7 +385,7 @@ def test_commits_that_were_changed(tmp_path: Path, text: str) -> None:
     commit.write_text(json.dumps(whole))
     state = out / "_kafkalog/states/00000001.json"
     state.write_text('{"next": 3}')
-    with pytest.raises(RefusedError, match="is not what commit 1 has written"):
+    with pytest.raises(RefusedError, match="changed since commit 1 wrote it"):
         Output.open(str(out), "export")
     state.unlink()
     with pytest.raises(NotFoundError):

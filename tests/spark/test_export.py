@@ -288,7 +288,7 @@ def test_reloading_from_the_middle_of_a_file_that_somebody_removed(log: Path, ou
     Run(out, log)
     name = next(name for name, facts in live_files(str(out)).items() if facts.info.get("first_offset") == 0)
     (out / name).unlink()
-    with pytest.raises(NotFoundError, match=r"an earlier run has written this file, and it is gone.*--reload"):
+    with pytest.raises(NotFoundError, match=r"an earlier run wrote this file, but it is missing.*--reload"):
         Run(out, log, reload=True, from_offset=1)
     Run(out, log, reload=True)
     assert offsets_in(out) == list(range(100))
@@ -459,7 +459,7 @@ def test_a_file_that_some_tasks_can_open_and_others_not(
 
     work = module.run_export_task
     monkeypatch.setattr(module, "export_piece", flaky)
-    with pytest.raises(StorageError, match="one task could read it and another could not"):
+    with pytest.raises(StorageError, match="one task could read this file and another could not"):
         Run(out, log, workers=Here())
     assert not offsets_in(out)
 
@@ -568,5 +568,5 @@ def test_a_disk_that_is_full_at_a_step(log: Path, out: Path, at: int) -> None:
 def test_a_state_that_is_none(log: Path, out: Path) -> None:
     with Output.open(str(out), "export") as output:
         output.begin("x").commit({"partitions": {"t": {"0": {}}}}, now_ms=1)
-    with pytest.raises(RefusedError, match="not one that exports of this release leave"):
+    with pytest.raises(RefusedError, match="not that of an export by this release"):
         Run(out, log)

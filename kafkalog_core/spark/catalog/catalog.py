@@ -1,8 +1,8 @@
-"""`catalog`: segments, batches and findings of many disks as Parquet; what has not changed is not read again.
+"""`catalog`: segments, batches, partitions and findings of many disks as Parquet; it reads only changed segments again.
 
-Each segment is read once for all of it. The batches of segments that were read are a file of their own, so that they
-stay when other segments change; the small tables are written anew. All of it is one commit: whoever reads the catalogue
-sees that of the last run that was finished.
+A run reads each segment once, for all tables. It writes the batches of the segments that it read into files of their
+own, so that these files are kept when other segments change, and it writes the small tables again as a whole. A run is
+one commit: readers see the catalog of the last finished run.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _SMALL_TABLES: Final = {name: table for name, table in CATALOG_TABLES.items() if
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogRequest:
-    """What to make a catalogue of, and where.
+    """The contents of a catalog, and where to write it.
 
     Args:
-        targets: log directories and partitions by absolute paths, from `targets.resolve`: all of the catalogue.
-        output: its directory; new, empty, or one of an earlier run.
-        now_ms: time of the check and the commit, ms since 1970.
-        level: how deep is checked; see `VerifyRequest`.
-        max_batch_bytes: the largest batch that is read, inflated too.
+        targets: all log directories and partitions of the catalog, with absolute paths, from `targets.resolve`.
+        output: directory of the catalog: new, empty, or that of an earlier run.
+        now_ms: time of the check and the commit, in ms since 1970.
+        level: depth of the checks; see `VerifyRequest`.
+        max_batch_bytes: size limit of a batch, stored and decompressed, in bytes.
     """
 
     targets: tuple[Target, ...]
@@ -73,17 +73,17 @@ def catalog(
     progress: Progress = NO_PROGRESS,
     disk: Disk | None = None,
 ) -> Generator[RowChunk, None, None]:
-    """Make a catalogue, or bring one up to date: a `catalog` row a partition, `finding` rows of what is gone.
+    """Make or update a catalog; yield a `catalog` row a partition, and `finding` rows about segments that are gone.
 
-    All findings are in the catalogue, and counted in the report. Where nothing has changed, nothing is written.
+    All findings are stored in the catalog and counted in the report. If nothing has changed, nothing is written.
 
     Args:
-        workers: who reads; null: this process.
-        request: what, and where to.
-        report: counts.
-        run_id: names files of this run; no two runs of one catalogue have the same.
-        progress: is told of what is read.
-        disk: steps that change the output; null: the plain ones.
+        workers: read the partitions; None: this process does.
+        request: the contents of the catalog, and where to write it.
+        report: counts what was read and found.
+        run_id: prefix of this run's file names, unique among the runs of a catalog.
+        progress: receives the bytes of log that were read.
+        disk: makes all changes of the output; None: a plain `Disk`.
 
     Raises SelectionError for a target that is a file or has a relative path, RefusedError, LockedError, StorageError,
     WorkerLostError.
@@ -96,39 +96,42 @@ def catalog(
 
     for target in request.targets:
         if isinstance(target, FileTarget):
-            raise SelectionError("a file; a catalogue is made of log directories and partitions", path=target.path)
+            raise SelectionError(
+                "a catalog holds log directories and partitions, not files; name the directory of the file",
+                path=target.path,
+            )
         if not os.path.isabs(target.path):
-            raise SelectionError("a relative path; a catalogue knows partitions by absolute ones", path=target.path)
+            raise SelectionError("a catalog needs absolute paths; name the directory by its own", path=target.path)
     refuse_inside(request.output, [target.path for target in request.targets])
     with Output.open(request.output, CATALOG_KIND, disk) as output:
         depth = Depth(level=request.level, now_ms=request.now_ms, max_batch_bytes=request.max_batch_bytes)
         run = output.begin(run_id)
         state = output.state if output.state.get("head") == rules_of(depth) else {}
-        missing = frozenset(lost_files(output.path))  # what they held is made anew
-        census = CatalogReaders(output.path, run.staging, depth, state, progress, missing)
-        held = _Held()
-        yield from _verified(workers, request, census, report, held)
-        shelf = VolumeSet(census, output, workers)
-        shelf.tidy(progress)
-        digest = held.digest()
-        if not shelf.has_news and not missing and state.get("digest") == digest:
-            return  # what was staged goes away with the output
-        shelf.put(run, run_id)
-        _put_tables(run, run_id, output, held)
+        missing = frozenset(lost_files(output.path))  # their segments are read again
+        readers = CatalogReaders(output.path, run.staging, depth, state, progress, missing)
+        contents = _SmallTables()
+        yield from _verified(workers, request, readers, report, contents)
+        volumes = VolumeSet(readers, output, workers)
+        volumes.merge_small(progress)
+        digest = contents.digest()
+        if not volumes.is_changed and not missing and state.get("digest") == digest:
+            return  # closing the output deletes what was staged
+        volumes.add_to(run, run_id)
+        _add_tables(run, run_id, output, contents)
         new_state = {
             "head": rules_of(depth),
             "digest": digest,
-            "volumes": shelf.volumes(),
-            "partitions": held.known(shelf.places()),
+            "volumes": volumes.state(),
+            "partitions": contents.known(volumes.of_partitions()),
         }
         run.commit(new_state, now_ms=request.now_ms)
 
 
 @dataclass(slots=True)
-class _Held:
-    """Rows of the small tables, and what the next run is to know of each partition.
+class _SmallTables:
+    """The rows of the small tables, and what the next run needs to know of each partition.
 
-    Of segments there may be a million: their rows are tuples, by the columns of `SEGMENTS`.
+    There may be a million segments, so their rows are tuples, by the columns of `SEGMENTS`.
     """
 
     findings: list[Mapping[str, object]] = field(default_factory=list)
@@ -137,21 +140,21 @@ class _Held:
     partitions: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def rows(self, table: str) -> Iterator[Mapping[str, object]]:
-        """The rows of a small table, each made when it is asked for."""
+        """Yield the rows of a small table."""
         if table == "segments":
             names = tuple(column.name for column in columns_of(SEGMENTS))
             return (dict(zip(names, row, strict=True)) for row in self.segments)
         return iter(self.findings if table == "findings" else self.of_partitions)
 
     def known(self, places: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
-        """What the next run is to know of each partition, with the volumes that have segments of it."""
+        """Return what the next run needs to know of each partition, with the volumes that hold its segments."""
         return {
             os.fsencode(path).hex(): {**facts, "volumes": [*places.get(path, ())]}
             for path, facts in self.partitions.items()
         }
 
     def digest(self) -> str:
-        """Of all rows."""
+        """Return the SHA-256 of all rows, as hexadecimal text."""
         digest = hashlib.sha256()
         for name in _SMALL_TABLES:
             digest.update(name.encode())
@@ -161,43 +164,43 @@ class _Held:
 
 
 def _verified(
-    workers: Workers | None, request: CatalogRequest, census: CatalogReaders, report: Report, held: _Held
+    workers: Workers | None, request: CatalogRequest, readers: CatalogReaders, report: Report, contents: _SmallTables
 ) -> Iterator[RowChunk]:
-    """Check everything, and gather the rows of the small tables."""
+    """Check all targets, collect the rows of the small tables, and yield the rows that the command shows."""
     wanted = VerifyRequest(
         targets=request.targets,
         now_ms=request.now_ms,
         level=request.level,
         max_batch_bytes=request.max_batch_bytes,
     )
-    with closing(verify(wanted, census.progress, workers=workers, readers=census)) as verdicts:
+    with closing(verify(wanted, readers.progress, workers=workers, readers=readers)) as verdicts:
         for verdict in verdicts:
             shown = report.rows
             count(verdict, report)
             report.rows = shown
-            held.findings += [finding.row() for finding in verdict.findings]
+            contents.findings += [finding.row() for finding in verdict.findings]
             if isinstance(verdict, PartitionVerdict):
-                held.of_partitions.append(partition_row(verdict))
-                row = _row(verdict, census)
-                made = census.made[verdict.path]
+                contents.of_partitions.append(partition_row(verdict))
+                row = _row(verdict, readers)
+                made = readers.made[verdict.path]
                 report.unchanged_bytes += made.unchanged_bytes
                 report.bytes += made.bytes - sum(
                     segment.size_bytes for segment in verdict.segments if not segment.is_unread
                 )
-                held.partitions[verdict.path] = {name: row[name] for name in _KNOWN}
+                contents.partitions[verdict.path] = {name: row[name] for name in _KNOWN}
                 report.rows += 1
                 yield RowChunk(tables.CATALOG, [row])
-                yield from _gone(made.findings, report, held)
-    yield from _gone(tuple(census.gone()), report, held)
-    held.segments = census.rows
+                yield from _gone(made.findings, report, contents)
+    yield from _gone(tuple(readers.gone()), report, contents)
+    contents.segments = readers.rows
 
 
 _KNOWN: Final = ("topic", "partition", "segments", "bytes")
 
 
-def _row(verdict: PartitionVerdict, census: CatalogReaders) -> dict[str, object]:
-    """The `catalog` row."""
-    made = census.made[verdict.path]
+def _row(verdict: PartitionVerdict, readers: CatalogReaders) -> dict[str, object]:
+    """Return the `catalog` row of a partition."""
+    made = readers.made[verdict.path]
     severities = Counter(finding.severity for finding in verdict.findings)
     return {
         "topic": verdict.topic,
@@ -216,22 +219,22 @@ def _row(verdict: PartitionVerdict, census: CatalogReaders) -> dict[str, object]
     }
 
 
-def _gone(findings: Sequence[Any], report: Report, held: _Held) -> Iterator[RowChunk]:
+def _gone(findings: Sequence[Any], report: Report, contents: _SmallTables) -> Iterator[RowChunk]:
     rows = [finding.row() for finding in findings]
     for row in rows:
         report.add_finding(row)
     report.rows += len(rows)
-    held.findings += rows
+    contents.findings += rows
     if rows:
         yield RowChunk(tables.FINDING, rows)
 
 
-def _put_tables(run: Commit, run_id: str, output: Output, held: _Held) -> None:
-    """Write the small tables anew."""
+def _add_tables(run: Commit, run_id: str, output: Output, contents: _SmallTables) -> None:
+    """Replace the files of the small tables."""
     from kafkalog_core.spark.catalog.notes import write_table  # noqa: PLC0415 -- see `catalog`
 
     for name in output.files():
         if name.partition("/")[0] in _SMALL_TABLES:
             run.remove(name)
     for name, table in _SMALL_TABLES.items():
-        run.add(write_table(run.staging, name, run_id, table, held.rows(name)))
+        run.add(write_table(run.staging, name, run_id, table, contents.rows(name)))

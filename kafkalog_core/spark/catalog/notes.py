@@ -1,8 +1,8 @@
-"""What a catalogue notes of each segment beside its rows: how to know it again, and what its partition needs of it.
+"""The notes of a catalog: per segment, how to recognize it, its verdict, and what a check of its partition needs.
 
-A notes file is Parquet, a row group for each segment or piece of a large one: the note itself, and the batches that the
-replay of producers wants. Whoever reads it takes nothing on trust: what is not as this release writes it is not known,
-and the segment is read again.
+A notes file is a Parquet file with a row group for each segment, or for each piece of a large one: the note, and the
+batches that the replay of producer states needs. Readers trust nothing: if a note is not as this release writes it, the
+segment is read again.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _INDEXES_KEPT: Final = 16
 
 
 class SegmentKey(NamedTuple):
-    """A log file: its directory, absolute, and its name."""
+    """A log file: the absolute path of its directory, and its name."""
 
     directory: str
     segment: str
@@ -78,7 +78,7 @@ class SegmentKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentStats:
-    """What the log itself says of a segment: `LogStats.segment_row`."""
+    """The columns of a `segment` row that come from the log: see `LogStats.segment_row`."""
 
     first_offset: int | None
     last_offset: int | None
@@ -92,19 +92,19 @@ class SegmentStats:
     damage_bytes: int
 
     def columns(self) -> dict[str, object]:
-        """By their names in the row."""
+        """Return the values by column name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentNote:
-    """A segment that was read.
+    """The note of a segment that was read.
 
     Args:
-        now_ms: when it was checked.
-        marks: of its log, offset index and time index.
-        figures: for its row.
-        verdict: of the checks; null: no broker reads it, it was only measure.
+        now_ms: time of the check, in ms since 1970.
+        marks: marks of its log, offset index and time index, by which an unchanged file is recognized.
+        figures: statistics for its row.
+        verdict: verdict of the checks; None: no broker reads the segment, so it was only measured.
     """
 
     now_ms: int
@@ -114,7 +114,7 @@ class SegmentNote:
 
 
 class NotesWriter:
-    """Writes a notes file: segment by segment its pieces, then its note."""
+    """Writes a notes file: for each segment its pieces, then its note."""
 
     def __init__(self, path: str) -> None:
         self.keys: list[SegmentKey] = []
@@ -124,26 +124,26 @@ class NotesWriter:
         self._bytes = 0
 
     def add(self, key: SegmentKey, piece: Piece) -> None:
-        """A piece of the segment that comes next."""
+        """Add a piece of the segment whose note comes next."""
         self._pieces.append(piece)
         self._bytes += len(piece.cells)
         if self._bytes > _MEMORY_BYTES:
             self._write(key, None)
 
     def end(self, key: SegmentKey, note: SegmentNote | None) -> None:
-        """The segment is read; null: it changed meanwhile, and is to be read again."""
+        """Write the note of a segment after its pieces; None: it changed meanwhile, so the next run reads it again."""
         text = None if note is None else json.dumps(to_plain(note, key.directory), separators=(",", ":"))
         self._write(key, text)
         self.keys.append(key)
 
     def copy(self, key: SegmentKey, groups: Iterator[pa.Table]) -> None:
-        """A segment of another notes file as it is there."""
+        """Copy a segment from another notes file."""
         for group in groups:
             self._writer.write_table(group)
         self.keys.append(key)
 
     def close(self) -> int:
-        """Finish the file; its size."""
+        """Finish the file; return its size in bytes."""
         self._writer.close()
         return os.path.getsize(self._path)
 
@@ -164,7 +164,7 @@ class NotesWriter:
 
 
 class NotesFile:
-    """A notes file that is read. Raises StorageError where it cannot be, or is none."""
+    """A notes file, open for reading. Raises StorageError if it cannot be read or is not a notes file."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -175,15 +175,15 @@ class NotesFile:
             raise _unreadable(path, error) from error
 
     def close(self) -> None:
-        """Nothing more is read."""
+        """Close the file."""
         self._file.close()
 
     def keys(self) -> list[SegmentKey]:
-        """All segments."""
+        """Return the keys of all segments."""
         return [SegmentKey(directory, name) for directory, names in self._index.groups.items() for name in names]
 
     def notes(self, directory: str) -> Iterator[tuple[SegmentKey, SegmentNote]]:
-        """What is noted of the segments of a directory; those without a note are to be read again."""
+        """Yield the notes of the segments of a directory; segments without a note must be read again."""
         groups = [group for groups in self._index.groups.get(directory, {}).values() for group in groups]
         if not groups:
             return
@@ -201,14 +201,14 @@ class NotesFile:
                 )
 
     def pieces(self, key: SegmentKey) -> Iterator[Piece]:
-        """What the replay of its partition needs of a segment."""
+        """Yield the pieces of a segment that the replay of its partition's producers needs."""
         for group in self._tables(key, ["count", "cells", "markers", "holes"]):
             for count, cells, markers, holes in zip(*(column.to_pylist() for column in group.columns), strict=True):
                 if count is not None:
                     yield self._piece(count, cells, markers, holes)
 
     def groups(self, key: SegmentKey) -> Iterator[pa.Table]:
-        """Its rows as they are."""
+        """Yield the rows of a segment as they are stored."""
         return self._tables(key, None)
 
     def _piece(self, count: int, cells: bytes, markers: str, holes: str) -> Piece:
@@ -218,7 +218,9 @@ class NotesFile:
         except (ValueError, TypeError, AttributeError) as error:
             raise _unreadable(self._path, error) from error
         if len(cells) != count * ROW_BYTES:
-            raise StorageError(f"notes of the catalogue: {len(cells)} bytes of {count} batches", path=self._path)
+            raise StorageError(
+                f"the notes of the catalog are damaged: {len(cells)} bytes for {count} batches", path=self._path
+            )
         return Piece(count, cells, marks, spans)
 
     def _tables(self, key: SegmentKey, columns: Sequence[str] | None) -> Iterator[pa.Table]:
@@ -238,14 +240,14 @@ class _Index(NamedTuple):
 
 @lru_cache(maxsize=_INDEXES_KEPT)
 def _index_of(path: str) -> _Index:
-    """Notes files never change, and many partitions ask for the same one."""
+    """Return the index of a notes file. It is cached: notes files never change, and many partitions share one."""
     try:
         metadata = pq.read_metadata(path)
         is_ours = metadata.schema.to_arrow_schema().equals(_SCHEMA)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
     if not is_ours:
-        raise StorageError("no notes of a catalogue of this release", path=path)
+        raise StorageError("is not a notes file of this release of kafkalog", path=path)
     groups: dict[str, dict[str, list[int]]] = {}
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
@@ -256,18 +258,18 @@ def _index_of(path: str) -> _Index:
 
 def _only_value(statistics: pq.Statistics | None, path: str) -> str:
     if statistics is None or not statistics.has_min_max or statistics.min != statistics.max:
-        raise StorageError("no notes of a catalogue: segments are mixed", path=path)
+        raise StorageError("is not a notes file: a row group has rows of several segments", path=path)
     return os.fsdecode(statistics.min)
 
 
 def _unreadable(path: str, error: Exception) -> StorageError:
     reason = next(chain(str(error).splitlines(), [type(error).__name__]))
-    return StorageError(f"notes of the catalogue cannot be read: {reason}", path=path)
+    return StorageError(f"the notes of the catalog cannot be read: {reason}", path=path)
 
 
 @contextmanager
 def writing(staging: str) -> Iterator[None]:
-    """What the system says of a file that is written here is a WriteError; whatever is read has errors of its own."""
+    """Turn an OSError in the body into a WriteError; reading raises errors of its own."""
     try:
         yield
     except OSError as error:
@@ -275,7 +277,7 @@ def writing(staging: str) -> Iterator[None]:
 
 
 class Volume(NamedTuple):
-    """A committed one: its name, and where its files are."""
+    """A committed volume: its name, and the paths of its files."""
 
     name: str
     batches: str
@@ -283,7 +285,7 @@ class Volume(NamedTuple):
 
 
 class NewVolume(NamedTuple):
-    """One in the staging directory: names of its files there, and what is in them."""
+    """A volume in the staging directory: the names of its files there, and their contents."""
 
     batches: str
     notes: str
@@ -294,7 +296,7 @@ class NewVolume(NamedTuple):
 
 
 class VolumeWriter:
-    """Writes a volume into a staging directory, under names of this attempt."""
+    """Writes a volume into a staging directory, under names that only this attempt uses."""
 
     def __init__(self, staging: str, stem: str) -> None:
         self._staging = staging
@@ -310,13 +312,13 @@ class VolumeWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """What ends by an exception leaves its files to be swept."""
+        """Abandon the files if an exception ended the block; the end of the run deletes them."""
         if kind is not None:
             self.batches.__exit__(kind, error, trace)
             self.notes.close()
 
     def finish(self) -> NewVolume:
-        """All is written, and on the disk."""
+        """Finish and fsync both files."""
         for batch in self.rows.flush():
             self.batches.write(batch)
         written: WrittenFile = self.batches.close()
@@ -337,7 +339,7 @@ _ROWS: Final = 50_000
 
 
 def write_table(staging: str, name: str, run_id: str, table: Table, rows: Iterator[Mapping[str, object]]) -> Part:
-    """Write rows into the staging directory, for the directory `name` of the output. Raises WriteError."""
+    """Write rows into a staged file for the directory `name` of the output. Raises WriteError."""
     staged = attempt_name(name)
     with writing(staging), ParquetFile(f"{staging}/{staged}", table, compression="zstd") as file:
         while some := [*islice(rows, _ROWS)]:

@@ -1,4 +1,4 @@
-"""Segments that a partition had when it was read last, and has no longer."""
+"""How a catalog reads a partition: unchanged segments come from the notes of the last run, others from the disk."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ __all__ = ["BatchWatch", "CatalogReader", "CatalogReading", "ReadingResult", "Se
 
 
 def lost_segments(partition: Partition, before: Iterable[SegmentVerdict]) -> Iterator[Finding]:
-    """What is to be said of segments that a broker read, in the order of their offsets."""
+    """Yield findings about segments that the last run read and that are gone, in the order of their offsets."""
     there = {segment.log.path for segment in partition.segments if segment.log is not None}
     gone = sorted((each for each in before if each.path not in there), key=lambda each: each.base_offset)
     start = partition.segments[0].base_offset if partition.segments else None
@@ -86,7 +86,7 @@ def lost_segments(partition: Partition, before: Iterable[SegmentVerdict]) -> Ite
 
 
 class BatchWatch:
-    """Sees the scan of one segment, see `ops.verify.check.Watch`: batches go into `batches` by way of `rows`."""
+    """Watches the scan of one segment (see `ops.verify.check.Watch`) and writes its batches to a Parquet file."""
 
     def __init__(self, file: LogFile, request: DumpRequest, batches: ParquetFile, rows: ArrowRows) -> None:
         self._stats = LogStats()
@@ -97,30 +97,30 @@ class BatchWatch:
 
     @property
     def figures(self) -> SegmentStats:
-        """Of all that was seen."""
+        """The statistics of the segment so far."""
         return _figures(self._stats)
 
     def run(self, run: Run) -> None:
-        """Whole batches."""
+        """Take a run of whole batches."""
         if not run.batches.count:
             return
-        for _ in self._reader.measure(run, self._lines, self._stats):  # rows of damage: findings tell of it
+        for _ in self._reader.measure(run, self._lines, self._stats):  # damage rows, which are findings here
             pass
         for batch in self._rows.add(BatchChunk(self._lines, run)):
             self._batches.write(batch)
 
     def damage(self, damage: Damage) -> None:
-        """One damaged place."""
+        """Take a damaged place."""
         self._stats.add_damage(damage.size_bytes)
 
     def bulk(self, damaged: DamageColumns) -> None:
-        """Many of them."""
+        """Take many damaged places."""
         for size_bytes in damaged.column("size_bytes"):
             self._stats.add_damage(size_bytes)
 
 
 def measure(file: LogFile, unit: Unit, request: DumpRequest, advance: Callable[[int], None]) -> SegmentStats:
-    """Figures of a log file that no broker reads. Raises StorageError where it cannot be opened."""
+    """Return the statistics of a log file that no broker reads. Raises StorageError if it cannot be opened."""
     stats = LogStats()
     for _ in LogReader(request, Report(), _Advancing(advance)).measure(file, unit, stats):
         pass
@@ -148,15 +148,15 @@ SegmentRow = tuple[object, ...]
 
 
 class ReadingResult(NamedTuple):
-    """What a reading has made.
+    """The result of reading one partition.
 
     Args:
-        volume: of the segments that were read; null: none was.
-        kept: segments of earlier volumes that are as they were, by the volume's name.
-        rows: of all segments, by the columns of `segment` rows.
+        volume: new volume of the segments that were read; None: no segment was read.
+        kept: unchanged segments of earlier volumes, by the volume's name.
+        rows: one row a segment, by the columns of `segment` rows.
         read_bytes: bytes of log that were read.
-        unchanged_bytes: bytes of log that were not.
-        findings: about segments that are gone.
+        unchanged_bytes: bytes of log that did not need to be read.
+        findings: findings about segments that are gone.
     """
 
     volume: NewVolume | None
@@ -175,13 +175,13 @@ class _Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogReader:
-    """Who reads a partition for a catalogue; see `ops.verify.readers`.
+    """The reader of a partition for a catalog; workers receive it as a value.
 
     Args:
-        path: the partition's directory, absolute.
-        volumes: those that have segments of it.
-        staging: where new files go.
-        depth: how deep it is checked.
+        path: absolute path of the partition directory.
+        volumes: committed volumes that hold segments of the partition.
+        staging: directory for new files.
+        depth: depth of the checks.
     """
 
     path: str
@@ -190,12 +190,12 @@ class CatalogReader:
     depth: Depth
 
     def open(self) -> CatalogReading:
-        """Begin to read."""
+        """Return a new reading of the partition."""
         return CatalogReading(self)
 
 
 class CatalogReading:
-    """See `ops.verify.readers.Reading`."""
+    """A reading of one partition: the `Reading` of `ops.verify`."""
 
     def __init__(self, reader: CatalogReader) -> None:
         self._reader = reader
@@ -213,7 +213,7 @@ class CatalogReading:
 
     def __enter__(self) -> Self:
         for volume in self._reader.volumes:
-            with suppress(StorageError):  # nothing is known of its segments: they are read again, and it goes away
+            with suppress(StorageError):  # its segments are read again, and the volume is removed
                 file = NotesFile(volume.notes)
                 self._files.append(file)
                 for key, note in file.notes(self._reader.path):
@@ -230,11 +230,11 @@ class CatalogReading:
 
     # --- see `ops.verify.readers.Reading` -----------------------------------------------------------------------------
     def unread_bytes(self, task: SegmentTask) -> int:
-        """Bytes of log that `check` would read."""
+        """Return the bytes of log that `check` would read."""
         return 0 if self._known_of(task) is not None else task.segment.size_bytes
 
     def check(self, task: SegmentTask, chain: Chain, advance: Callable[[int], None]) -> SegmentVerdict:
-        """As `check_segment` says, or said. Raises WriteError."""
+        """Return the verdict of `check_segment`; of an unchanged segment, that in the notes. Raises WriteError."""
         file, key = _file_of(task), self._key(task.segment)
         known = self._known_of(task)
         if known is not None and known.note.verdict is not None:
@@ -244,14 +244,14 @@ class CatalogReading:
         with writing(self._reader.staging):
             writer = self._started(key)
             watch = BatchWatch(file, self._request, writer.batches, writer.rows)
-            verdict = check_segment(task, _Tee(chain, writer, key), advance, watch)
+            verdict = check_segment(task, _NotedChain(chain, writer, key), advance, watch)
             marks = marks_of(_marked(task.segment))
             note = None if marks is None else SegmentNote(self._reader.depth.now_ms, marks, watch.figures, verdict)
             self._add(writer, key, note, file, task.segment, watch.figures)
         return verdict
 
     def others(self, partition: Partition, advance: Callable[[int], None]) -> None:
-        """Segments that no broker reads, and those that are gone. Raises WriteError."""
+        """Take segments that no broker reads, and segments that are gone. Raises WriteError."""
         verdicts = [known.note.verdict for known in self._known.values() if known.note.verdict is not None]
         self._findings += lost_segments(partition, verdicts)
         unit = unit_of_partition(partition, None, with_path=True)
@@ -263,7 +263,7 @@ class CatalogReading:
                 continue
             try:
                 figures = measure(file, unit, self._request, advance)
-            except StorageError:  # whoever lists the partition says so
+            except StorageError:  # the check of the partition reports it
                 continue
             marks = marks_of(_marked(segment))
             note = None if marks is None else SegmentNote(self._reader.depth.now_ms, marks, figures, None)
@@ -271,7 +271,7 @@ class CatalogReading:
                 self._add(self._started(key), key, note, file, segment, figures)
 
     def finish(self) -> ReadingResult:
-        """All is read. Raises WriteError."""
+        """Return the result of the reading. Raises WriteError."""
         with writing(self._reader.staging):
             volume = None if self._writer is None else self._writer.finish()
         self._writer = None
@@ -279,15 +279,15 @@ class CatalogReading:
         read, unchanged = self._read_bytes, self._unchanged_bytes
         return ReadingResult(volume, kept, tuple(self._rows), read, unchanged, tuple(self._findings))
 
-    # --- what is known ------------------------------------------------------------------------------------------------
+    # --- unchanged segments -------------------------------------------------------------------------------------------
     def _known_of(self, task: SegmentTask) -> _Known | None:
         key = self._key(task.segment)
         if key not in self._decided:
             known = self._known.get(key)
-            self._decided[key] = known if known is not None and self._stands(known.note, task) else None
+            self._decided[key] = known if known is not None and self._is_valid(known.note, task) else None
         return self._decided[key]
 
-    def _stands(self, note: SegmentNote, task: SegmentTask) -> bool:
+    def _is_valid(self, note: SegmentNote, task: SegmentTask) -> bool:
         verdict = note.verdict
         if verdict is None or (verdict.is_last, verdict.base_offset) != (task.is_last, task.segment.base_offset):
             return False
@@ -297,7 +297,7 @@ class CatalogReading:
     def _key(self, segment: Segment) -> SegmentKey:
         return SegmentKey(self._reader.path, os.path.basename(segment.files[0].path))
 
-    # --- what is made -------------------------------------------------------------------------------------------------
+    # --- new rows and notes -------------------------------------------------------------------------------------------
     def _started(self, key: SegmentKey) -> VolumeWriter:
         if self._writer is None:
             stem = f"{zlib.crc32(os.fsencode(key.directory)):08x}"
@@ -327,8 +327,8 @@ class CatalogReading:
         self._rows.append(tuple(row.get(name) for name in _COLUMNS))
 
 
-class _Tee:
-    """A chain that notes what goes through it."""
+class _NotedChain:
+    """A producer chain that also writes its pieces to the notes."""
 
     def __init__(self, chain: Chain, writer: VolumeWriter, key: SegmentKey) -> None:
         self._chain = chain
@@ -336,18 +336,18 @@ class _Tee:
         self._key = key
 
     def replay(self, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int] = ()) -> None:
-        """Note a run, and pass it on."""
+        """Write a run to the notes and pass it on."""
         self._notes.add(self._key, Piece.of(batches, markers, holes))
         self._chain.replay(batches, markers, holes)
 
     def hole(self) -> None:
-        """Note that something is missing, and pass it on."""
+        """Write to the notes that something is missing, and pass that on."""
         self._notes.add(self._key, Piece(0, b"", {}))
         self._chain.hole()
 
 
 def _marked(segment: Segment) -> list[FileInfo]:
-    """What a verdict on a segment depends on."""
+    """Return the files on which the verdict about a segment depends."""
     return [file for file in (segment.log, segment.index, segment.timeindex) if file is not None]
 
 

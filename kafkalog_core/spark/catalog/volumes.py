@@ -1,4 +1,7 @@
-"""Volumes made anew without the segments that are gone, and small ones made into one."""
+"""The volumes of a catalog: files that hold the batches and notes of some segments, rewritten and merged by each run.
+
+A run rewrites a volume without the segments that are gone, and merges small volumes when there are many.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ __all__ = [
 
 
 SMALL_BYTES: Final = 8 * 1024 * 1024
-"""Of files below this several become one, when there are many."""
+"""Volumes below this size are merged when there are more than `MOST_SMALL` of them."""
 
 BIN_BYTES: Final = 64 * 1024 * 1024
 MOST_SMALL: Final = 16
@@ -57,7 +60,7 @@ _ROWS: Final = 200_000
 
 
 class VolumeSource(NamedTuple):
-    """A volume to take segments out of: paths of its files, the segments that are wanted, and how large it is."""
+    """A volume to take segments from: paths of its files, the wanted segments, and its size in bytes."""
 
     batches: str
     notes: str
@@ -66,7 +69,7 @@ class VolumeSource(NamedTuple):
 
 
 def bins(sources: Iterable[VolumeSource]) -> Iterator[tuple[VolumeSource, ...]]:
-    """Sources that become one volume each, in order."""
+    """Yield groups of sources, in order; each group becomes one volume of about `BIN_BYTES`."""
     some: list[VolumeSource] = []
     size_bytes = 0
     for source in sources:
@@ -80,9 +83,9 @@ def bins(sources: Iterable[VolumeSource]) -> Iterator[tuple[VolumeSource, ...]]:
 
 
 def merge(sources: tuple[VolumeSource, ...], staging: str, advance: Callable[[int], None]) -> NewVolume:
-    """One volume of the wanted segments of several.
+    """Write one volume with the wanted segments of several volumes.
 
-    Raises StorageError where one of them cannot be read, or this one not written.
+    Raises StorageError if one of them cannot be read or the new one cannot be written.
     """
     with writing(staging), VolumeWriter(staging, "merged") as writer:
         for source in sources:
@@ -98,7 +101,7 @@ def merge(sources: tuple[VolumeSource, ...], staging: str, advance: Callable[[in
 
 
 def _wanted(source: VolumeSource) -> Iterator[pa.Table]:
-    """Rows of batches of the wanted segments."""
+    """Yield the batch rows of the wanted segments."""
     paths = pa.array([spark_text(f"{key.directory}/{key.segment}") for key in source.keys], pa.string())
     try:
         with pq.ParquetFile(source.batches) as file:
@@ -106,41 +109,41 @@ def _wanted(source: VolumeSource) -> Iterator[pa.Table]:
                 table = pa.Table.from_batches([batch])
                 yield table.filter(pc.is_in(table.column("path"), value_set=paths))
     except (OSError, pa.ArrowException) as error:
-        raise StorageError(f"batches of the catalogue cannot be read: {error}", path=source.batches) from error
+        raise StorageError(f"batches of the catalog cannot be read: {error}", path=source.batches) from error
 
 
 class VolumeSet:
-    """Decides what becomes of volumes when all partitions are read."""
+    """The volumes of the last run and of this one: which are kept, rewritten, merged and removed."""
 
-    def __init__(self, census: CatalogReaders, output: Output, workers: Workers | None) -> None:
-        self._census = census
+    def __init__(self, readers: CatalogReaders, output: Output, workers: Workers | None) -> None:
+        self._readers = readers
         self._output = output
         self._workers = workers
         self._known: dict[str, dict[str, Any]] = dict(output.state.get("volumes", {}))
-        self._stay: dict[str, tuple[SegmentKey, ...]] = {}
+        self._kept: dict[str, tuple[SegmentKey, ...]] = {}
         self._new: list[NewVolume] = []
         self._names: dict[str, NewVolume] = {}
 
     @property
-    def has_news(self) -> bool:
-        """Whether any volume comes or goes."""
-        return bool(self._new) or self._stay.keys() != self._known.keys()
+    def is_changed(self) -> bool:
+        """Whether a volume is added or removed."""
+        return bool(self._new) or self._kept.keys() != self._known.keys()
 
-    def tidy(self, progress: Progress) -> None:
-        """Make anew what has lost segments, and one of many small ones."""
+    def merge_small(self, progress: Progress) -> None:
+        """Rewrite volumes that have lost segments, and merge small volumes where there are many."""
         wanted: list[VolumeSource] = []
         small: dict[VolumeSource, str | NewVolume] = {}
         for name, known in self._known.items():
-            keys = tuple(self._census.kept.get(name, ()))
+            keys = tuple(self._readers.kept.get(name, ()))
             paths = volume_paths(self._output.path, name)
             source = VolumeSource(paths.batches, paths.notes, keys, known["bytes"])
             if keys and len(keys) < known["segments"]:
                 wanted.append(source)
             elif keys:
-                self._stay[name] = keys
+                self._kept[name] = keys
                 if source.size_bytes < SMALL_BYTES:
                     small[source] = name
-        for volume in self._census.fresh:
+        for volume in self._readers.fresh:
             self._new.append(volume)
             source = self._staged(volume)
             if source.size_bytes < SMALL_BYTES:
@@ -149,34 +152,34 @@ class VolumeSet:
             for source, each in small.items():
                 wanted.append(source)
                 if isinstance(each, str):
-                    del self._stay[each]
+                    del self._kept[each]
                 else:
                     self._new.remove(each)
         self._new += self._merged(wanted, progress)
 
-    def put(self, run: Commit, run_id: str) -> None:
-        """Add what is new to a commit, and take away what goes."""
+    def add_to(self, run: Commit, run_id: str) -> None:
+        """Add the new volumes to a commit, and remove the old ones that are not kept."""
         for number, volume in enumerate(self._new):
             name = f"part-{run_id}-{number:05d}"
             self._names[name] = volume
             batches, notes = f"{BATCHES_FOLDER}/{name}.parquet", f"{NOTES_FOLDER}/{name}.parquet"
             run.add(Part(volume.batches, batches, volume.rows, volume.batches_bytes))
             run.add(Part(volume.notes, notes, len(volume.keys), volume.notes_bytes))
-        for name in self._known.keys() - self._stay.keys():
+        for name in self._known.keys() - self._kept.keys():
             run.remove(f"{BATCHES_FOLDER}/{name}.parquet")
             run.remove(f"{NOTES_FOLDER}/{name}.parquet")
 
-    def volumes(self) -> dict[str, dict[str, int]]:
-        """What the next run is to know of the volumes; asked when they are put."""
-        volumes = {name: self._known[name] for name in self._stay}
+    def state(self) -> dict[str, dict[str, int]]:
+        """Return what the next run needs to know of the volumes; valid after `add_to`."""
+        volumes = {name: self._known[name] for name in self._kept}
         for name, volume in self._names.items():
             volumes[name] = {"segments": len(volume.keys), "bytes": volume.batches_bytes + volume.notes_bytes}
         return volumes
 
-    def places(self) -> dict[str, list[str]]:
-        """In which volumes each partition has segments; asked when they are put."""
+    def of_partitions(self) -> dict[str, list[str]]:
+        """Return the names of the volumes that hold segments of each partition; valid after `add_to`."""
         places: dict[str, dict[str, None]] = defaultdict(dict)
-        for name, keys in self._stay.items():
+        for name, keys in self._kept.items():
             for key in keys:
                 places[key.directory][name] = None
         for name, volume in self._names.items():
@@ -185,12 +188,12 @@ class VolumeSet:
         return {directory: [*names] for directory, names in places.items()}
 
     def _staged(self, volume: NewVolume) -> VolumeSource:
-        staging = self._census.staging
+        staging = self._readers.staging
         size_bytes = volume.batches_bytes + volume.notes_bytes
         return VolumeSource(f"{staging}/{volume.batches}", f"{staging}/{volume.notes}", volume.keys, size_bytes)
 
     def _merged(self, wanted: list[VolumeSource], progress: Progress) -> list[NewVolume]:
-        staging = self._census.staging
+        staging = self._readers.staging
         if self._workers is None:
             return [merge(some, staging, progress.advance) for some in bins(wanted)]
         return [*self._workers.map(merge, ((some, staging) for some in bins(wanted)))]
@@ -202,7 +205,7 @@ _VERSION: Final = 1
 
 
 def rules_of(depth: Depth) -> dict[str, object]:
-    """What notes depend on that is not of a file: where this differs, everything is read again."""
+    """Return what a catalog depends on besides the disks' files; where it differs, all segments are read again."""
     rules = f"{shape_of(SegmentNote)}{FINDING_TYPES}{BATCHES}{tables.SEGMENT}"
     return {
         "version": _VERSION,
@@ -213,13 +216,13 @@ def rules_of(depth: Depth) -> dict[str, object]:
 
 
 def volume_paths(output: str, name: str) -> Volume:
-    """Where the files of a volume are, by its name."""
+    """Return the paths of the files of a volume, by its name."""
     return Volume(name, f"{output}/{BATCHES_FOLDER}/{name}.parquet", f"{output}/{NOTES_FOLDER}/{name}.parquet")
 
 
 @dataclass(slots=True)
 class PartitionCounts:
-    """What all readings of one partition have made."""
+    """The counts of one partition, summed over all readings of it."""
 
     rows: int = 0
     bytes: int = 0
@@ -230,15 +233,15 @@ class PartitionCounts:
 
 @dataclass(slots=True)
 class CatalogReaders:
-    """See `ops.verify.readers.Readers`.
+    """The readers of all partitions of a catalog, for `ops.verify`, and what they return.
 
     Args:
-        output: the catalogue's directory.
-        staging: of the run.
-        depth: how deep is checked.
-        state: after the last run, if it may be used; empty: everything is read.
-        progress: is told of what need not be read.
-        missing: files of the catalogue that are not as they were, by their names: their volumes are not used.
+        output: directory of the catalog.
+        staging: staging directory of the run.
+        depth: depth of the checks.
+        state: state after the last run; empty: all segments are read.
+        progress: receives the bytes that need not be read.
+        missing: names of the catalog's files that are gone or changed: their volumes are not used.
     """
 
     output: str
@@ -253,13 +256,13 @@ class CatalogReaders:
     made: dict[str, PartitionCounts] = field(default_factory=lambda: defaultdict(PartitionCounts))
 
     def reader_of(self, path: str) -> CatalogReader:
-        """Who reads a partition."""
+        """Return the reader of a partition."""
         known = self.state.get("partitions", {}).get(os.fsencode(path).hex(), {})
         volumes = [volume_paths(self.output, name) for name in known.get("volumes", ()) if self._is_whole(name)]
         return CatalogReader(path=path, volumes=tuple(volumes), staging=self.staging, depth=self.depth)
 
     def received(self, path: str, made: object) -> None:
-        """What a reading has made."""
+        """Take the result of a reading."""
         if not isinstance(made, ReadingResult):
             return
         self.rows += made.rows
@@ -279,7 +282,7 @@ class CatalogReaders:
         return self.missing.isdisjoint(f"{folder}/{name}.parquet" for folder in (BATCHES_FOLDER, NOTES_FOLDER))
 
     def gone(self) -> Iterator[Finding]:
-        """Partitions of the last run whose directories are no longer there."""
+        """Yield findings about partitions of the last run whose directories are gone."""
         for name, known in self.state.get("partitions", {}).items():
             path = os.fsdecode(bytes.fromhex(name))
             if path not in self.made and not os.path.isdir(path):

@@ -1,1 +1,1 @@
-"""commit."""
+"""Atomic commits of Parquet files and a state to an output directory."""

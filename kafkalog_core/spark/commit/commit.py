@@ -1,4 +1,4 @@
-"""Files that a task writes for a commit: a name that no other attempt has, and bytes that are on the disk."""
+"""Atomic commits to an output directory: tasks stage files, and one rename makes a run's files and state visible."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ _attempts = count()
 
 
 def attempt_name(stem: str, suffix: str = ".parquet") -> str:
-    """A name for a staged file that no other attempt at the same task, and no other task, ever has."""
-    if "pyspark" in sys.modules:  # else this is no task of Spark's
+    """Return a name for a staged file that no other task and no other attempt at this task uses."""
+    if "pyspark" in sys.modules:  # else this is not a Spark task
         from pyspark import TaskContext  # noqa: PLC0415 -- this module is used without it too
 
         task = TaskContext.get()
@@ -70,26 +70,26 @@ def attempt_name(stem: str, suffix: str = ".parquet") -> str:
 
 
 def sync_file(path: str) -> None:
-    """Bring a file that was written by another library to the disk. Raises WriteError."""
+    """Fsync a file that another library has written. Raises WriteError."""
     Disk().sync_file(path)
 
 
 def hive_name(column: str, value: object) -> str:
-    """The name of a directory of a partition column, escaped as Spark reads it back."""
+    """Return the directory name of a partition column's value, escaped so that Spark reads the value back."""
     text = HIVE_NULL if value is None else str(value)
     return f"{column}={_HIVE_ESCAPED.sub(lambda match: f'%{ord(match[0]):02X}', text)}"
 
 
 _STATES_KEPT: Final = 2
 _HELD: Final = frozenset({errno.EAGAIN, errno.EACCES})
-_ROOMS: Final = ("commits", "states", "staging")
+_FOLDERS: Final = ("commits", "states", "staging")
 _open_outputs: set[str] = set()
-"""By their real paths: POSIX locks do not keep two threads of one process apart."""
+"""Real paths of this process' open outputs: POSIX locks do not exclude two threads of one process."""
 
 
 # --- the output -------------------------------------------------------------------------------------------------------
 class Output:
-    """A directory of committed files, locked while it is open. Entered, it is closed in the end whatever happens."""
+    """A directory of committed files, locked while it is open; a context manager that closes it."""
 
     def __init__(self, path: str, kind: str, disk: Disk) -> None:
         self.path = path
@@ -103,9 +103,9 @@ class Output:
 
     @classmethod
     def open(cls, path: str, kind: str, disk: Disk | None = None) -> Self:
-        """Make the directory or take the one that is there; finish what a dead run has left.
+        """Create or open the directory, and finish the commit of a run that ended too early.
 
-        Raises RefusedError where it holds something else, LockedError where another run is at work in it, WriteError.
+        Raises RefusedError if it holds something else, LockedError if another run is writing into it, WriteError.
         """
         output = cls(os.path.abspath(path), kind, disk or Disk())
         check_place(output.path, kind)
@@ -125,7 +125,7 @@ class Output:
         self.close()
 
     def close(self) -> None:
-        """Give up what was not committed, and the lock."""
+        """Abandon what was not committed, and release the lock."""
         try:
             if self._commit is not None:
                 self._commit.close()
@@ -136,18 +136,18 @@ class Output:
                 _open_outputs.discard(os.path.realpath(self.path))
 
     def files(self) -> dict[str, FileFacts]:
-        """All files that are part of it, by name. Raises RefusedError where a commit's file was changed."""
+        """Return all files of the output, by name. Raises RefusedError if a commit's manifest was changed."""
         return live_files(self.path)
 
     def begin(self, run_id: str) -> Commit:
-        """Start a run: its staging directory is there when this returns. Raises WriteError."""
+        """Begin a commit and create its staging directory. Raises WriteError."""
         staging = f"{self.path}/{INNER}/staging/{run_id}"
         self.disk.make_directory(staging, None)
         self._commit = Commit(self, run_id, staging)
         return self._commit
 
     def settle(self, manifest: Manifest) -> None:
-        """Put the files of the last commit in place; done twice it does nothing. Raises WriteError, RefusedError."""
+        """Put the files of the last commit in place; repeating it changes nothing. Raises WriteError, RefusedError."""
         staging = f"{self.path}/{INNER}/staging/{manifest.run}"
         folders = set()
         for part in manifest.adds:
@@ -157,7 +157,7 @@ class Output:
                 self.disk.rename(f"{staging}/{part.staged}", final)
             elif not os.path.lexists(final):
                 raise RefusedError(
-                    f"commit {manifest.number} names this file, and it is gone; put it back from a backup, or write "
+                    f"commit {manifest.number} names this file, but it is missing; restore it from a backup, or write "
                     "into a new directory: --to DIR",
                     path=final,
                 )
@@ -168,7 +168,7 @@ class Output:
             if os.path.lexists(f"{self.path}/{name}"):
                 self.disk.unlink(f"{self.path}/{name}")
             emptied.add(os.path.dirname(f"{self.path}/{name}"))
-        self._sync(filter(os.path.isdir, emptied))  # before `_SUCCESS`, behind which nobody looks again
+        self._sync(filter(os.path.isdir, emptied))  # before `_SUCCESS`, after which no run looks again
         self._succeed(manifest)
 
     def done(self, manifest: Manifest, state: dict[str, Any]) -> None:
@@ -176,11 +176,11 @@ class Output:
         self.number, self.made_ms, self.state = manifest.number, manifest.made_ms, state
 
     def forget(self) -> None:
-        """The run that was begun is over."""
+        """Forget the commit that was begun."""
         self._commit = None
 
     def sweep(self) -> None:
-        """Take away what dead runs have left in their staging directories."""
+        """Delete the staging directories of runs that ended too early."""
         staging = f"{self.path}/{INNER}/staging"
         for entry in _entries(staging):
             if entry.is_dir(follow_symlinks=False):
@@ -190,14 +190,14 @@ class Output:
         self.sweep_states()
 
     def sweep_states(self) -> None:
-        """Take away states that nobody needs."""
+        """Delete states that are no longer needed."""
         for name in [entry.name for entry in _entries(f"{self.path}/{INNER}/states")]:
             number = name.removesuffix(".json")
             if number.isdecimal() and not self.number - _STATES_KEPT < int(number) <= self.number:
                 self.disk.unlink(f"{self.path}/{INNER}/states/{name}")
 
     def remove_tree(self, path: str) -> None:
-        """Take away a directory of ours; a task that is still at work in it may add to it, then it stays for later."""
+        """Delete a staging directory; if a task adds a file meanwhile, the directory is left for the next run."""
         for entry in _entries(path):
             if entry.is_dir(follow_symlinks=False):
                 self.remove_tree(entry.path)
@@ -210,7 +210,7 @@ class Output:
                 raise
 
     def make_directories(self, path: str) -> None:
-        """Make a directory below the output, and those above it, where they are missing."""
+        """Create a directory of the output and its missing parents."""
         if os.path.isdir(path):
             return
         above = os.path.dirname(path)
@@ -219,25 +219,29 @@ class Output:
         self.disk.sync_directory(above)
 
     def attributes(self) -> Attributes:
-        """Those of the small files: who may read the directory may read them."""
+        """Return the attributes of new small files: users who may read the directory may read them."""
         status = os.stat(self.path)
         return Attributes(uid=os.geteuid(), gid=_group(status), mode=0o600 | status.st_mode & 0o066)
 
     def _prepare(self) -> None:
         above = os.path.dirname(self.path)
         if not os.path.isdir(above):
-            raise NotFoundError("no such directory, for the output to be made in", path=above)
-        for path in (self.path, f"{self.path}/{INNER}", *(f"{self.path}/{INNER}/{room}" for room in _ROOMS)):
+            raise NotFoundError("the directory for the output does not exist; create it", path=above)
+        for path in (self.path, f"{self.path}/{INNER}", *(f"{self.path}/{INNER}/{folder}" for folder in _FOLDERS)):
             try:
                 self.make_directories(path)
             except WriteError as error:
-                if error.errno != errno.EEXIST:  # another run starts at this moment; the lock tells which goes on
+                if (
+                    error.errno != errno.EEXIST
+                ):  # another run starts at this moment; the lock decides which one continues
                     raise
 
     def _take_lock(self) -> None:
         path = f"{self.path}/{INNER}/lock"
         if os.path.realpath(self.path) in _open_outputs:
-            raise LockedError("this process is writing into it already; name another --to", path=self.path)
+            raise LockedError(
+                "this process already writes into this directory; name another one with --to", path=self.path
+            )
         try:
             number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
@@ -249,9 +253,9 @@ class Output:
             os.close(number)
             if error.errno not in _HELD:
                 raise AccessError(f"cannot be locked: {(error.strerror or str(error)).lower()}", path=path) from error
-            who = holder or "a process on another machine, perhaps"
+            who = holder or "a process that this system does not show, perhaps on another machine"
             raise LockedError(
-                f"another run is writing into it: {who}; wait for its end and run the same command again",
+                f"another run is writing into this directory: {who}; wait until it ends, and run the command again",
                 path=self.path,
             ) from error
         self._lock = number
@@ -267,12 +271,12 @@ class Output:
         self.sweep()
 
     def _sync(self, folders: Iterable[str]) -> None:
-        """Bring the names in some directories to the disk."""
+        """Fsync some directories."""
         for folder in sorted(folders):
             self.disk.sync_directory(folder)
 
     def _succeed(self, manifest: Manifest) -> None:
-        """`_SUCCESS`, in one step."""
+        """Write `_SUCCESS` atomically."""
         temporary = f"{self.path}/{INNER}/staging/success-{manifest.number}"
         if os.path.lexists(temporary):
             self.disk.unlink(temporary)
@@ -281,14 +285,14 @@ class Output:
         self.disk.sync_directory(self.path)
 
     def write(self, path: str, data: bytes) -> None:
-        """A small file that is on the disk when this returns."""
+        """Write a small file and fsync it."""
         self.disk.write_file(path, (data,), self.attributes(), None)
 
 
 class Commit:
-    """One run of a job, and the files that come and go together with its next `commit`; there may be several.
+    """The commits of one run: files that the next `commit` adds and removes together; a run may commit several times.
 
-    `staging` is the directory that its tasks write into, for all of its commits.
+    `staging` is the directory into which the run's tasks write, for all its commits.
     """
 
     def __init__(self, output: Output, run_id: str, staging: str) -> None:
@@ -300,26 +304,26 @@ class Commit:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no file would come or go with a commit now."""
+        """Whether a commit would add and remove no file."""
         return not self._adds and not self._removes
 
     def add(self, part: Part) -> None:
-        """A staged file becomes part of the next commit. Raises ValueError for a name that leads elsewhere."""
+        """Add a staged file to the next commit. Raises ValueError for a name outside the output."""
         names = part.name.split("/")
         is_ours = names[0] == SUCCESS or (names[0] == INNER and names[1:2] != ["findings"])
         if is_ours or any(name in {"", ".", ".."} for name in names) or "/" in part.staged:
-            raise ValueError(f"no place for a file of an output: {part.name!r}, staged as {part.staged!r}")
+            raise ValueError(f"not a valid name of an output's file: {part.name!r}, staged as {part.staged!r}")
         self._adds.append(part)
 
     def remove(self, name: str) -> None:
-        """A file of an earlier commit goes away."""
+        """Remove a file of an earlier commit with the next commit."""
         self._removes[name] = None
 
     def commit(self, state: dict[str, Any], *, now_ms: int, facts: Mapping[str, Any] | None = None) -> int:
-        """Commit; the number of the commit. Before the one rename nothing has changed for anybody.
+        """Commit, and return the number of the commit. Readers see no change before its one rename.
 
-        Raises StorageError where it is not committed, UnfinishedError where it is but not all files are in place: the
-        next run does that first.
+        Raises StorageError if nothing is committed, UnfinishedError if the commit is made but not all its files are in
+        place: the next run does that first.
         """
         output, number = self._output, self._output.number + 1
         self._check_staged()
@@ -341,8 +345,8 @@ class Commit:
             output.settle(manifest)
         except StorageError as error:
             raise UnfinishedError(
-                f"commit {number} is made, but not all of its files are in place: {error}; no record is lost, and the "
-                "next run of the same command finishes it",
+                f"commit {number} is made, but not all its files are in place: {error}; no record is lost; run the "
+                "same command again to finish it",
                 path=output.path,
             ) from error
         output.done(manifest, json.loads(data))
@@ -351,11 +355,11 @@ class Commit:
         return number
 
     def close(self) -> None:
-        """Forget what was not committed; what cannot be tidied up now is by the next run."""
+        """Abandon what was not committed; what cannot be deleted now is deleted by the next run."""
         output = self._output
         output.forget()
         if os.path.lexists(commit_path(output.path, output.number + 1)):
-            return  # stopped right behind the rename: it is made, and the next run puts its files in place
+            return  # stopped right after the rename: the commit is made, and the next run puts its files in place
         with suppress(StorageError):
             output.remove_tree(self.staging)
             output.sweep_states()
@@ -364,7 +368,7 @@ class Commit:
                 output.settle(read_commit(output.path, output.number))
 
     def _prepare(self, manifest: Manifest, state: bytes) -> None:
-        """All that may fail for want of room: directories and small files."""
+        """Write directories and small files: everything that may fail on a full disk."""
         output = self._output
         for folder in sorted({os.path.dirname(part.name) for part in self._adds}):
             output.make_directories(os.path.join(output.path, folder))
@@ -386,19 +390,23 @@ class Commit:
                 raise open_error(path, error) from error
             if size_bytes != part.size_bytes:
                 raise AccessError(
-                    f"the task that wrote it made {part.size_bytes} bytes, and here it has {size_bytes}: do all "
-                    "machines see the same directory under this name?",
+                    f"the task wrote {part.size_bytes} bytes into this file, but here it has {size_bytes} bytes; make "
+                    "sure that all machines see the same directory under this name",
                     path=path,
                 )
 
 
 # --- readers ----------------------------------------------------------------------------------------------------------
 def roll_forward(path: str, kind: str | None = None) -> Manifest:
-    """The last commit, with all its files in place. Raises NotFoundError, RefusedError, LockedError, WriteError."""
+    """Return the last commit, after putting all its files in place.
+
+    Raises NotFoundError, RefusedError, LockedError, WriteError.
+    """
     manifest = read_manifest(path)
     if kind is not None and manifest.kind != kind:
         raise RefusedError(
-            f"holds output of the kind {manifest.kind}, not {kind}; name another directory with --to", path=path
+            f"this directory holds the output of another job: {manifest.kind}, not {kind}; name another directory",
+            path=path,
         )
     if settled_number(path) != manifest.number:
         with Output.open(path, manifest.kind):
@@ -406,7 +414,7 @@ def roll_forward(path: str, kind: str | None = None) -> Manifest:
     return manifest
 
 
-# --- below ------------------------------------------------------------------------------------------------------------
+# --- files ------------------------------------------------------------------------------------------------------------
 def _group(status: os.stat_result) -> int:
     return status.st_gid if status.st_mode & 0o2000 else os.getegid()
 

@@ -1,4 +1,7 @@
-"""Where an output may be: in a new or empty directory, or in its own; never inside of a broker's."""
+"""The manifests and states of an output's commits, and the checks of where an output may be.
+
+An output is in a new or empty directory or in its own, never within a broker's directories.
+"""
 
 from __future__ import annotations
 
@@ -37,41 +40,42 @@ __all__ = [
 
 
 def check_place(path: str, kind: str) -> None:
-    """Refuse what is no directory, is another output, or holds other people's files."""
+    """Raise RefusedError for a path that is not a directory, is another job's output, or holds other files."""
     _refuse_log_dir(path)
     if not os.path.lexists(path):
         return
     if not os.path.isdir(path):
-        raise RefusedError("is a file and not a directory; name another directory with --to", path=path)
+        raise RefusedError("this is a file, not a directory; name another directory with --to", path=path)
     numbers = commit_numbers(path)
     if numbers:
         there = read_commit(path, numbers[-1]).kind
         if there != kind:
             raise RefusedError(
-                f"holds the output of another job: {there}, not {kind}; name another directory with --to", path=path
+                f"this directory holds the output of another job, {there}, not {kind}; name another one with --to",
+                path=path,
             )
         return
     file = _first_file(path)
     if file is not None:
         raise RefusedError(
-            f"not empty, and nothing that a run of this job has made: it holds {file!r}; name a new or empty "
-            f"directory with --to",
+            f"this directory is not empty and was not made by this job: it holds {file!r}; name a new or empty "
+            "directory with --to",
             path=path,
         )
 
 
 def refuse_inside(path: str, sources: Iterable[str]) -> None:
-    """Raise RefusedError for an output inside of what is read: the next run would read it too."""
+    """Raise RefusedError for an output within a directory that is read: the next run would read it too."""
     there = os.path.realpath(path)
     for source in sources:
         if f"{there}/".startswith(f"{os.path.realpath(source).rstrip('/')}/"):
             raise RefusedError(
-                f"is within {source}, which is read; name a directory outside of it with --to", path=path
+                f"this directory is within {source}, which is read; name a directory outside it with --to", path=path
             )
 
 
 def _first_file(path: str) -> str | None:
-    """Any file of somebody else's; a run that died early has left nothing but empty directories beside its own."""
+    """Return any file that is not kafkalog's; a run that ended early leaves only empty directories next to its own."""
     try:
         with os.scandir(path) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
@@ -88,25 +92,27 @@ def _first_file(path: str) -> str | None:
 
 
 def _refuse_log_dir(path: str) -> None:
-    """A foreign directory at the top of a log directory stops a broker; in a partition it has no business either."""
+    """Raise RefusedError for an output within Kafka's directories: unknown directories stop a broker."""
     around = broker_dir_around(os.path.realpath(path))
     if around is not None:
-        raise RefusedError(f"is within Kafka's own directory {around}; name one outside of it with --to", path=path)
+        raise RefusedError(
+            f"this directory is within Kafka's own directory {around}; name a directory outside it with --to", path=path
+        )
 
 
 INNER: Final = "_kafkalog"
 SUCCESS: Final = "_SUCCESS"
 FORMAT: Final = "kafkalog-commit"
 VERSION: Final = 1
-_ANEW: Final = "write the output again into a new directory: --to DIR"
+_WRITE_AGAIN: Final = "write the output again into a new directory: --to DIR"
 _COMMIT_NAME: Final = re.compile(r"(\d{8,})\.json")
 
 
 class Part(NamedTuple):
     """One file of a commit.
 
-    `staged` is its name in the run's staging directory, `name` its final path below the output, `/` between the parts.
-    `info` is whatever the caller wants to know about it later, as JSON.
+    `staged` is its name in the run's staging directory, `name` its final path relative to the output, separated by `/`.
+    `info` is JSON that the caller wants to read later.
     """
 
     staged: str
@@ -117,19 +123,19 @@ class Part(NamedTuple):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Part:
-        """Raises KeyError, TypeError or ValueError for anything else than `to_json` gave."""
+        """Return the part from its JSON object. Raises KeyError, TypeError or ValueError for any other value."""
         info = value["info"]
         if not isinstance(info, dict):
-            raise TypeError("info is no object")
+            raise TypeError("info is not an object")
         return cls(str(value["staged"]), str(value["name"]), int(value["rows"]), int(value["size_bytes"]), info)
 
     def to_json(self) -> dict[str, object]:
-        """As JSON has it."""
+        """Return the JSON object of the part."""
         return {**self._asdict(), "info": dict(self.info)}
 
 
 class FileFacts(NamedTuple):
-    """A file that is there now, and the number of the commit that brought it."""
+    """A file of the output, and the number of the commit that added it."""
 
     rows: int
     size_bytes: int
@@ -142,14 +148,14 @@ class Manifest:
     """One commit.
 
     Args:
-        kind: what the directory holds: `export`, `catalog`, ...
-        number: of the commit, from 1.
-        run: the id of the run that made it, which is the name of its staging directory.
-        made_ms: when, in ms since 1970.
-        adds: files that it brought.
-        removes: names of files of earlier commits that it took away.
-        state_sha256: of the file that holds the state after it.
-        facts: what the run wants to be known about it, as JSON.
+        kind: the job whose output this is: `export` or `catalog`.
+        number: number of the commit, from 1.
+        run: id of the run, which is the name of its staging directory.
+        made_ms: time of the commit, in ms since 1970.
+        adds: files that the commit adds.
+        removes: names of files of earlier commits that it removes.
+        state_sha256: SHA-256 of the file with the state after the commit.
+        facts: further JSON about the commit.
     """
 
     kind: str
@@ -162,7 +168,7 @@ class Manifest:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        """The text of its file."""
+        """Return the contents of the manifest's file."""
         value = {
             "format": FORMAT,
             "version": VERSION,
@@ -179,7 +185,7 @@ class Manifest:
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Manifest:
-        """Raises KeyError, TypeError or ValueError for anything else than `to_bytes` gave."""
+        """Return the manifest from its JSON object. Raises KeyError, TypeError or ValueError for any other value."""
         return cls(
             kind=str(value["kind"]),
             number=int(value["number"]),
@@ -193,17 +199,17 @@ class Manifest:
 
 
 def commit_path(output: str, number: int) -> str:
-    """Path of a commit's file."""
+    """Return the path of a commit's manifest."""
     return f"{output}/{INNER}/commits/{number:08d}.json"
 
 
 def state_path(output: str, number: int) -> str:
-    """Path of the state after a commit."""
+    """Return the path of the state after a commit."""
     return f"{output}/{INNER}/states/{number:08d}.json"
 
 
 def commit_numbers(output: str) -> list[int]:
-    """The numbers of its commits, in order; none where it is no output. Raises AccessError."""
+    """Return the numbers of an output's commits, in order; empty: it is not an output. Raises AccessError."""
     path = f"{output}/{INNER}/commits"
     try:
         names = os.listdir(path)
@@ -215,41 +221,46 @@ def commit_numbers(output: str) -> list[int]:
 
 
 def read_commit(output: str, number: int) -> Manifest:
-    """One commit. Raises NotFoundError, AccessError, or RefusedError where its file is not what a run has written."""
+    """Return a commit. Raises NotFoundError, AccessError, or RefusedError if its manifest was changed."""
     path = commit_path(output, number)
     value = _json_object(path, _read(path))
     if value.get("format") != FORMAT:
-        raise RefusedError(f"no commit of kafkalog: its format is {value.get('format')!r}; {_ANEW}", path=path)
+        raise RefusedError(
+            f"not a commit of kafkalog: its format is {value.get('format')!r}; {_WRITE_AGAIN}", path=path
+        )
     if value.get("version") != VERSION:
-        raise RefusedError(f"of another release of kafkalog, version {value.get('version')!r}; {_ANEW}", path=path)
+        version = value.get("version")
+        raise RefusedError(f"another release of kafkalog wrote it, version {version!r}; {_WRITE_AGAIN}", path=path)
     try:
         return Manifest.of(value)
     except (KeyError, TypeError, ValueError) as error:
-        raise RefusedError(f"no commit of kafkalog, or changed since: {error!r}; {_ANEW}", path=path) from error
+        raise RefusedError(
+            f"not a commit of kafkalog, or changed since: {error!r}; {_WRITE_AGAIN}", path=path
+        ) from error
 
 
 def read_state(output: str, manifest: Manifest) -> dict[str, Any]:
-    """The state after a commit. Raises NotFoundError, AccessError, or RefusedError where the file was changed."""
+    """Return the state after a commit. Raises NotFoundError, AccessError, or RefusedError if the file was changed."""
     path = state_path(output, manifest.number)
     data = _read(path)
     if hashlib.sha256(data).hexdigest() != manifest.state_sha256:
-        raise RefusedError(f"is not what commit {manifest.number} has written; {_ANEW}", path=path)
+        raise RefusedError(f"changed since commit {manifest.number} wrote it; {_WRITE_AGAIN}", path=path)
     return _json_object(path, data)
 
 
 def read_manifest(output: str) -> Manifest:
-    """The last commit of an output; takes no lock and writes nothing.
+    """Return the last commit of an output, without taking a lock or writing.
 
-    Raises NotFoundError where nothing was ever committed, AccessError, RefusedError.
+    Raises NotFoundError if nothing was ever committed, AccessError, RefusedError.
     """
     numbers = commit_numbers(output)
     if not numbers:
-        raise NotFoundError("nothing has been committed here: it is no output of kafkalog", path=output)
+        raise NotFoundError("this is not an output of kafkalog: it has no commits", path=output)
     return read_commit(output, numbers[-1])
 
 
 def live_files(path: str) -> dict[str, FileFacts]:
-    """All files of all commits that no later one took away, by name."""
+    """Return the files of all commits that no later commit removed, by name."""
     found: dict[str, FileFacts] = {}
     for number in commit_numbers(path):
         manifest = read_commit(path, number)
@@ -261,7 +272,7 @@ def live_files(path: str) -> dict[str, FileFacts]:
 
 
 def lost_files(path: str) -> dict[str, FileFacts]:
-    """Those of the data's live files that are not there, or not of their size: somebody else was at work there."""
+    """Return the data files that are missing or have another size than when they were committed."""
     return {
         name: facts
         for name, facts in live_files(path).items()
@@ -277,7 +288,7 @@ def _size_of(path: str) -> int | None:
 
 
 def settled_number(output: str) -> int:
-    """The commit that `_SUCCESS` names; 0 where there is none that says so. Raises AccessError."""
+    """Return the number of the commit that `_SUCCESS` names; 0: none. Raises AccessError."""
     path = f"{output}/{SUCCESS}"
     try:
         value = _json_object(path, _read(path))
@@ -299,7 +310,7 @@ def _json_object(path: str, data: bytes) -> dict[str, Any]:
     try:
         value = json.loads(data)
     except ValueError as error:  # Unicode's too
-        raise RefusedError(f"not JSON: {error}; {_ANEW}", path=path) from error
+        raise RefusedError(f"not JSON: {error}; {_WRITE_AGAIN}", path=path) from error
     if not isinstance(value, dict):
-        raise RefusedError(f"not a JSON object; {_ANEW}", path=path)
+        raise RefusedError(f"not a JSON object; {_WRITE_AGAIN}", path=path)
     return value

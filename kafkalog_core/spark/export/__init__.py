@@ -1,1 +1,1 @@
-"""export."""
+"""The export of records as Parquet files, by topic and partition."""

@@ -1,7 +1,8 @@
 """`export`: the records of partitions as Parquet files by topic and partition; the next run adds what is new.
 
-The state, how far each partition is, is part of the commit that brings its files: a run that dies, and a task that is
-done twice, neither loses nor doubles a record. Damage is in the findings, and what is whole around it is exported.
+The state, up to which offset each partition is exported, is part of the commit that adds its files. So no record is
+lost or doubled when a run is killed or a task runs twice. Damage is reported as findings; the whole records around it
+are exported.
 """
 
 from __future__ import annotations
@@ -48,18 +49,18 @@ _RUN_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """What to export, and where to.
+    """What to export, and where to write it.
 
     Args:
         targets: partitions and log directories, from `targets.resolve`.
-        output: the directory; new, empty, or one of an earlier run.
-        asked: where it begins, and what is done with a log that is not the one that was exported.
-        compression: of the Parquet files.
-        task_bytes: of log that one task reads and one file holds, about.
-        commit_bytes: of log, about, after which is committed what is done by then.
-        max_batch_bytes: the largest batch that is read, inflated too.
-        syncs: whether files are brought to the disk before they are committed. Where not, a machine that loses its
-            power may leave a commit with files that are not whole; a process that is killed does not.
+        output: directory of the export: new, empty, or that of an earlier run.
+        asked: where to begin, and what to do with a log that is not the one that was exported.
+        compression: codec of the Parquet files.
+        task_bytes: approximate bytes of log that one task reads and one file holds.
+        commit_bytes: approximate bytes of log between commits.
+        max_batch_bytes: size limit of a batch, stored and decompressed, in bytes.
+        syncs: whether files are fsynced before they are committed. If not, a power failure may leave a commit with
+            incomplete files; a killed process does not.
     """
 
     targets: tuple[Target, ...]
@@ -82,22 +83,22 @@ def export(
     progress: Progress = NO_PROGRESS,
     disk: Disk | None = None,
 ) -> Generator[RowChunk, None, None]:
-    """Findings and one `export` row a partition, each when what it tells of is committed.
+    """Yield findings and one `export` row a partition, each after the commit that contains what it reports.
 
     Args:
-        workers: who does the work: `SparkWorkers`, or any other.
-        request: what to export, and where to.
-        report: complete when the iterator is exhausted.
-        run_id: letters, digits and dashes; no other run has it.
-        now_ms: the time, for the commits.
-        progress: told about bytes of log; `workers` tell it what they read.
-        disk: the door that all changes of the output go through; null: the usual one.
+        workers: read the logs and write the files: `SparkWorkers` or others.
+        request: what to export, and where to write it.
+        report: counts; complete when the iterator is exhausted.
+        run_id: letters, digits and dashes, unique among the runs of an export.
+        now_ms: time of the commits, in ms since 1970.
+        progress: receives the bytes of log to read; `workers` report the bytes read.
+        disk: makes all changes of the output; None: a plain `Disk`.
 
-    Raises RefusedError where the output is something else, or a partition is there twice; LockedError where another
-    run is writing; StorageError, UnfinishedError.
+    Raises RefusedError if the output holds something else or a partition is there twice, LockedError if another run is
+    writing, StorageError, UnfinishedError.
     """
     if not _RUN_ID.fullmatch(run_id):
-        raise ValueError(f"no id for a run: {run_id!r}")
+        raise ValueError(f"a run id has 1 to 64 letters, digits and dashes: {run_id!r}")
     refuse_inside(request.output, [target.path for target in request.targets])
     logs, findings = find_logs(request.targets)
     with Output.open(request.output, EXPORT_KIND, disk) as output:
@@ -126,16 +127,16 @@ class _Run:
     commit: Commit | None = None
     pieces: int = 0
     log_bytes: int = 0
-    """Read since the last commit."""
+    """Bytes of log read since the last commit."""
     records: int = 0
-    """Written since the last commit."""
+    """Records written since the last commit."""
     findings: list[Finding] = field(default_factory=list)
-    """Not committed yet."""
+    """Findings that are not committed yet."""
     done: list[PartitionExport] = field(default_factory=list)
-    """Finished since the last commit."""
+    """Partitions finished since the last commit."""
 
     def all_of(self, plans: list[PartitionExport], findings: list[Finding]) -> Iterator[RowChunk]:
-        """All partitions, in their order."""
+        """Export all partitions, in order."""
         self.findings += findings
         self.report.expect(partitions=len(plans))
         self._reload(plans)
@@ -157,7 +158,7 @@ class _Run:
         yield from self._commit()
 
     def _reload(self, plans: list[PartitionExport]) -> None:
-        """Take away what is exported again; files that are to keep a part of their records are written anew."""
+        """Remove the files that are exported again; rewrite those of which some records are kept."""
         reloading = [plan for plan in plans if plan.start.reloads_from is not None]
         if not reloading:
             return
@@ -176,7 +177,7 @@ class _Run:
                 plan.kept += [part for part in self.workers.map(keep_before, [piece]) if part is not None]
 
     def _lost(self, plans: list[PartitionExport]) -> Iterator[Finding]:
-        """Files of earlier runs that somebody has taken away or changed, but for those that are taken away now."""
+        """Yield findings about files of earlier runs that were deleted or changed, except those removed now."""
         removed = {name for plan in plans for name in plan.removed}
         names = {plan.folder: plan.name for plan in plans}
         for name, facts in lost_files(self.output.path).items():
@@ -193,11 +194,11 @@ class _Run:
                 )
 
     def _results(self, todo: list[tuple[PartitionExport, list[WorkItem]]]) -> Generator[ExportTaskResult, None, None]:
-        """What comes of the pieces; closed early, it ends the work."""
+        """Yield the results of the tasks; closing the generator ends the work."""
         yield from self.workers.map(run_export_task, self._pieces(todo))
 
     def _pieces(self, todo: list[tuple[PartitionExport, list[WorkItem]]]) -> Iterator[tuple[ExportTask]]:
-        """What tasks are given, one by one as they are taken."""
+        """Yield the tasks as the workers take them."""
         for plan, works in todo:
             for work in works:
                 self.pieces += 1
@@ -225,7 +226,7 @@ class _Run:
 
     def _finish(self, plan: PartitionExport) -> None:
         plan.finish(self.checkpoints)
-        for part in plan.kept:  # in the commit that takes the old file away, so that no row is ever there twice
+        for part in plan.kept:  # in the commit that removes the old file, so that readers never see a row twice
             self._begun().add(part)
         for name in plan.removed:
             self._begun().remove(name)
@@ -235,13 +236,13 @@ class _Run:
         self.report.files += plan.files_read
 
     def _save(self, plan: PartitionExport) -> None:
-        """What is known of a partition by now goes into the next commit."""
+        """Put the state and the findings of a partition into the next commit."""
         self.findings += plan.take_findings()
         if plan.has_moved:
             self.states.of[plan.name] = plan.state
 
     def _commit(self) -> Iterator[RowChunk]:
-        """Commit if there is anything new, and tell of it."""
+        """Commit if anything is new, and yield the rows about it."""
         findings, self.findings = self.findings, []
         state = self.states.to_json()
         is_empty = self.commit is None or self.commit.is_empty
@@ -261,7 +262,7 @@ class _Run:
             yield self._counted(RowChunk(tables.EXPORT, [plan.row() for plan in done]))
 
     def _findings_file(self, findings: list[Finding], staging: str) -> Part:
-        """What was found, for those who ask the export later."""
+        """Write the findings as a file of the export, and return it."""
         from kafkalog_core.spark.session.arrow import rows_to_arrow  # noqa: PLC0415 -- pyarrow: where there is work for it
         from kafkalog_core.spark.session.parquet import ParquetFile  # noqa: PLC0415
 
@@ -281,7 +282,7 @@ class _Run:
         return chunk
 
     def _begun(self) -> Commit:
-        """The run, begun where there is something to write."""
+        """Return the commit, which is begun when there is something to write."""
         if self.commit is None:
             self.commit = self.output.begin(self.run_id)
         return self.commit

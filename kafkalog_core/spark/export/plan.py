@@ -1,4 +1,4 @@
-"""What is to be done for one partition: the pieces that are read, the files that go away, and what has come of it."""
+"""The export of one partition: the pieces that tasks read, the files that are removed, and the results."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 __all__ = ["TASK_BYTES", "PartitionExport", "WorkItem"]
 
 TASK_BYTES: Final = 128 * 1024 * 1024
-"""Of log: what one task reads and one file holds, about."""
+"""Approximate bytes of log that one task reads and one file holds."""
 _VANISHED: Final = "file.vanished"
 
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """Splits of one file that is written, and how they are read; `retries`: a segment that was not readable before."""
+    """The splits of one output file and how to read them; `retries`: the segment that earlier runs could not read."""
 
     splits: tuple[LogSplit, ...]
     request: DumpRequest
@@ -44,7 +44,7 @@ class WorkItem:
 
 @dataclass(slots=True)
 class PartitionExport:
-    """One partition of an export, while it is under way."""
+    """The export of one partition by one run: its plan, then its results."""
 
     log: PartitionLog
     before: PartitionState | None
@@ -53,26 +53,26 @@ class PartitionExport:
     state: PartitionState = field(init=False)
     findings: list[Finding] = field(init=False)
     counts: Counter[str] = field(default_factory=Counter)
-    """Findings by severity."""
+    """Number of findings by severity."""
     records: int = 0
     files: int = 0
     file_bytes: int = 0
     log_bytes: int = 0
     removed: dict[str, FileFacts] = field(default_factory=dict)
     kept: list[Part] = field(default_factory=list)
-    """Files with those records of removed ones that stand before what is reloaded."""
-    _told: int = 0
+    """New files with the records of removed files that are before the reloaded offsets."""
+    _taken_findings: int = 0
     _spans: dict[str, FileSpan] = field(default_factory=dict)
     _seeds: dict[str, FileSpan] = field(default_factory=dict)
-    """What earlier runs have seen of the file that is read on."""
+    """What earlier runs saw of the file that this run continues."""
     _failed: set[str] = field(default_factory=set)
-    """Paths that could not be opened."""
+    """Paths of files that could not be opened."""
     _read: list[LogFile] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.findings = [*self.log.findings, *self.start.findings]
         self.counts.update(finding.severity for finding in self.findings)
-        keeps_batch = self.before is not None and not self._is_anew
+        keeps_batch = self.before is not None and not self._starts_again
         self.state = PartitionState(
             next_offset=self.start.next_offset,
             last_batch=self.before.last_batch if self.before is not None and keeps_batch else None,
@@ -89,51 +89,51 @@ class PartitionExport:
 
     @property
     def folder(self) -> str:
-        """The directory of its files, below the output."""
+        """The directory of its files, relative to the output."""
         return f"{hive_name('topic', self.log.topic)}/{hive_name('partition', self.log.partition)}"
 
     @property
     def is_reloading(self) -> bool:
-        """Whether files of earlier runs go away: with the last of the new ones, not before."""
+        """Whether files of earlier runs are removed: in the commit with the last new file, not before."""
         return bool(self.removed)
 
     @property
     def has_moved(self) -> bool:
-        """Whether its state is another one than before; where its directory is does not count."""
+        """Whether its state has changed; the path of the directory does not count."""
         if self.start.is_stopped:
             return False
         return self.before is None or replace(self.state, path=self.before.path) != self.before
 
     @property
     def files_to_read(self) -> int:
-        """Log files that there is something to be read of."""
+        """The number of log files from which something must be read."""
         return len(self._read)
 
     @property
     def files_read(self) -> int:
-        """Those of which something was."""
+        """The number of log files from which something was read."""
         return len(self._spans)
 
     def take_findings(self) -> list[Finding]:
-        """Those that have come since the last call."""
-        findings = self.findings[self._told :]
-        self._told += len(findings)
+        """Return the findings since the last call."""
+        findings = self.findings[self._taken_findings :]
+        self._taken_findings += len(findings)
         return findings
 
     @property
-    def _is_anew(self) -> bool:
-        """Whether it is read from another place than behind what was exported last."""
+    def _starts_again(self) -> bool:
+        """Whether it does not continue after the last exported record."""
         is_other = any(finding.code == "export.changed-by-choice" for finding in self.start.findings)
         return is_other or self.start.reloads_from is not None
 
     def _unread_before(self) -> tuple[Unread, ...]:
-        if self.before is None or self._is_anew:
+        if self.before is None or self._starts_again:
             return ()
         return tuple(unread for unread in self.before.unread if unread.first < self.before.next_offset)
 
-    # --- what is read -------------------------------------------------------------------------------------------------
+    # --- the work -----------------------------------------------------------------------------------------------------
     def work(self, task_bytes: int) -> Iterator[WorkItem]:
-        """What tasks do, in the order of offsets; segments that were not readable before go first."""
+        """Yield the work of the tasks: first segments that earlier runs could not read, then all others by offset."""
         if self.start.is_stopped:
             return
         yield from self._retries()
@@ -152,7 +152,7 @@ class PartitionExport:
             yield WorkItem(tuple(waiting), whole)
 
     def _must_filter(self, split: LogSplit) -> bool:
-        """Whether it may hold records below the first that is wanted; to look at each costs time."""
+        """Return whether a split may hold records below the first wanted offset; filtering costs time."""
         base = split.file.base_offset
         return split.part.begin == 0 and (base is None or base < self.start.next_offset)
 
@@ -192,9 +192,9 @@ class PartitionExport:
             )
             yield WorkItem((LogSplit(file=file, log_dir=self.log.unit.log_dir),), request, unread)
 
-    # --- what goes away -----------------------------------------------------------------------------------------------
+    # --- removed files ------------------------------------------------------------------------------------------------
     def reload(self, files: Mapping[str, FileFacts]) -> Iterator[str]:
-        """Take away what was exported from an offset on; names of files that also hold something below it come out."""
+        """Remove files with offsets from the reload offset on; yield the names of those that hold lower ones too."""
         low = self.start.reloads_from
         if low is None:
             return
@@ -205,12 +205,12 @@ class PartitionExport:
             if facts.info["first_offset"] < low:
                 yield name
 
-    # --- what has come of it ------------------------------------------------------------------------------------------
+    # --- the results --------------------------------------------------------------------------------------------------
     def take(self, work: WorkItem, result: ExportTaskResult) -> None:
-        """A piece is done. Raises StorageError where a file could be read in part alone."""
+        """Take the result of a task. Raises StorageError if tasks could read only parts of a file."""
         for finding in result.findings:
             if finding.code == result.failed.get(finding.path) and finding.path in self._failed:
-                continue  # another part of the same file has told it
+                continue  # the task of another part of the file has reported it
             self.findings.append(finding)
             self.counts[finding.severity] += 1 + finding.more
         self._failed.update(result.failed)
@@ -226,25 +226,27 @@ class PartitionExport:
         for path, span in result.spans.items():
             self._spans[path] = _joined(self._spans.get(path), span)
             if span.last_offset is not None:
-                self.state = self.state.read_up_to(self._behind(span.last_offset), None)
+                self.state = self.state.read_up_to(self._next_offset(span.last_offset), None)
         last = result.last_batch
-        if last is not None and self._behind(last.last_offset) >= self.state.next_offset:
-            self.state = self.state.read_up_to(self.state.next_offset, last)  # one before it is no place to go on from
+        if last is not None and self._next_offset(last.last_offset) >= self.state.next_offset:
+            self.state = self.state.read_up_to(
+                self.state.next_offset, last
+            )  # an earlier batch is not where the next run continues
         for path in result.failed:
             self._note_unread(path, result.failed[path])
 
-    def _behind(self, last_offset: int) -> int:
-        """The offset that comes next."""
+    def _next_offset(self, last_offset: int) -> int:
+        """Return the offset after a last offset; in 0.7 the last offset is already the address of what follows."""
         return last_offset if self.log.is_v07 else last_offset + 1
 
     def add_file(self, part: Part) -> None:
-        """A file was written."""
+        """Count a file that was written."""
         self.records += part.rows
         self.files += 1
         self.file_bytes += part.size_bytes
 
     def finish(self, checkpoints: Checkpoints) -> None:
-        """All pieces are done: what is missing between the segments."""
+        """Find the gaps between the segments, after all tasks have ended."""
         if self.log.is_v07 or self.start.is_stopped or not self._spans:
             return
         resumed = (file for file in self.log.unit.files if file.path in self._seeds)
@@ -261,7 +263,7 @@ class PartitionExport:
             self._add(finding)
 
     def row(self) -> dict[str, object]:
-        """The `export` row."""
+        """Return the `export` row."""
         state = "stopped" if self.start.is_stopped else "exported" if self.files or self.removed else "unchanged"
         return {
             "topic": self.log.topic,
@@ -291,20 +293,23 @@ class PartitionExport:
             )
             if is_failed and path in {*result.spans, *self._spans}:
                 raise StorageError(
-                    "one task could read it and another could not; nothing of this is committed: see that all machines "
-                    "can read it, and run the same command again",
+                    "one task could read this file and another could not; nothing of it is committed; make sure that "
+                    "all machines can read it, and run the same command again",
                     path=path,
                 )
 
     def _note_unread(self, path: str, code: str) -> None:
-        """A file that could not be opened is tried again, unless retention took it or it is the last one anyway."""
+        """Note a file that could not be opened, so that the next run tries again.
+
+        Files that retention has deleted are not noted, nor is the last file, where the next run continues anyway.
+        """
         paths = [file.path for file in self.log.unit.files]
         index = paths.index(path)
-        behind = self.log.unit.files[index + 1] if index + 1 < len(paths) else None
-        if code == _VANISHED or behind is None or behind.base_offset is None:
+        following = self.log.unit.files[index + 1] if index + 1 < len(paths) else None
+        if code == _VANISHED or following is None or following.base_offset is None:
             return
         first = max(self.log.unit.files[index].base_offset or 0, self.start.next_offset)
-        unread = Unread(os.path.basename(path), first, behind.base_offset - 1)
+        unread = Unread(os.path.basename(path), first, following.base_offset - 1)
         if unread not in self.state.unread:
             self.state = replace(self.state, unread=(*self.state.unread, unread))
 
@@ -320,7 +325,7 @@ class PartitionExport:
 
 
 def _joined(before: FileSpan | None, span: FileSpan) -> FileSpan:
-    """What was seen of one file in all pieces of it so far."""
+    """Return what was seen of one file in all its pieces so far."""
     if before is None:
         return span
     lasts = [last for last in (before.last_offset, span.last_offset) if last is not None]

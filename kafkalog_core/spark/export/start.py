@@ -1,4 +1,4 @@
-"""The partitions that an export reads: each topic and partition from one directory, whatever disks are named."""
+"""The partitions that an export reads, and the offset at which it starts or continues in each of them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = ["ExportOptions", "ExportStart", "OnChange", "PartitionLog", "Resume",
 
 @dataclass(slots=True, kw_only=True)
 class PartitionLog:
-    """One partition; `findings` are what of its directory keeps records from being read: indexes are of no account."""
+    """A partition to export; `findings` are those about its directory that hide records, so not those about indexes."""
 
     topic: str
     partition: int
@@ -47,28 +47,28 @@ class PartitionLog:
 
     @property
     def path(self) -> str:
-        """Path of its directory."""
+        """Path of the partition directory."""
         return self.unit.path
 
     @property
     def log_start(self) -> int | None:
-        """Base offset of the first segment; null: there is none."""
+        """Base offset of the first segment; None: there is no segment."""
         return self.unit.files[0].base_offset if self.unit.files else None
 
 
 def find_logs(targets: Sequence[Target]) -> tuple[list[PartitionLog], list[Finding]]:
-    """All partitions of the targets by topic and number, and what keeps directories from being read.
+    """Return the partitions of the targets by topic and number, and findings about directories that cannot be read.
 
-    Raises SelectionError for a file, RefusedError where a partition is there twice, StorageError for a partition that
-    was named itself.
+    Raises SelectionError for a file, RefusedError if a partition is there twice, StorageError if a partition that the
+    caller named cannot be read.
     """
     findings: list[Finding] = []
     places: list[tuple[PartitionPath, str | None, bool]] = []
     for target in targets:
         if isinstance(target, FileTarget):
             raise SelectionError(
-                "a file by itself is not exported, as it says nothing of what comes next; name its partition's "
-                "directory, or read it as a DataFrame",
+                "an export reads partitions, not single files; name the partition's directory, or read the file as a "
+                "DataFrame",
                 path=target.path,
             )
         if isinstance(target, LogDirTarget):
@@ -93,13 +93,15 @@ def find_logs(targets: Sequence[Target]) -> tuple[list[PartitionLog], list[Findi
 def _served(
     places: Iterable[tuple[PartitionPath, str | None, bool]], findings: list[Finding]
 ) -> Iterator[tuple[PartitionPath, str | None, bool]]:
-    """Without directories that hold what others hold too, unless they are named."""
+    """Yield the directories, without unnamed ones that a broker does not serve (`-delete`, `-future`)."""
     for place, log_dir, is_named in places:
         name = place.name
         if name.topic is None or name.partition is None:
             if is_named:
                 raise SelectionError(
-                    "no partition by its name, so that nothing tells its topic and number", path=place.path
+                    "the name of this directory is not that of a partition, so its topic and number are unknown; name "
+                    "it TOPIC-NUMBER",
+                    path=place.path,
                 )
             continue
         if name.state is DirectoryState.CURRENT or is_named:
@@ -117,9 +119,9 @@ def _refuse_copies(places: Iterable[PartitionPath]) -> None:
         other = first.setdefault(key, place.path)
         if other != place.path:
             raise RefusedError(
-                f"{key[0]}-{key[1]} is also in {other}, and one export holds one copy of a partition: compare them by "
-                "kafkalog spark replicas, and name the one that counts; or export each broker into a directory of its "
-                "own",
+                f"{key[0]}-{key[1]} is also in {other}, and an export holds one copy of a partition; compare the "
+                "copies with kafkalog spark replicas and name the one to keep, or export each broker into its own "
+                "directory",
                 path=place.path,
             )
 
@@ -154,13 +156,13 @@ OnChange = Literal["stop", "reload", "continue"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """Where a user wants it to begin.
+    """Where the user wants an export to begin.
 
     Args:
-        from_offset: of partitions that are exported for the first time, and of those that are reloaded.
-        from_time_ms: the same, by the first record that is not older.
-        reload: export again what is there already, from that place on.
-        on_change: what is done with a log that is not the one that was exported.
+        from_offset: first offset in partitions that are exported for the first time or reloaded; None: the log start.
+        from_time_ms: the same as a time: the offset of the first record that is not older, in ms since 1970.
+        reload: whether records from there on that were exported before are exported again.
+        on_change: what to do with a log that is not the one that was exported.
     """
 
     from_offset: int | None = None
@@ -171,7 +173,7 @@ class ExportOptions:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """A byte of a file behind the batch that was exported last."""
+    """The byte of a log file after the batch that was exported last."""
 
     path: str
     position: int
@@ -180,15 +182,15 @@ class Resume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportStart:
-    """Where a log is read from.
+    """Where the export of a log starts or continues.
 
     Args:
-        next_offset: first offset that is wanted.
-        resume: where it stands, if that is known.
-        reloads_from: files of earlier runs go away as far as they hold offsets from here on; null: all stay.
-        is_stopped: nothing is exported, as somebody has to choose.
-        is_asked: it begins at an offset that somebody asked for, which the log need not have reached.
-        findings: why.
+        next_offset: first wanted offset.
+        resume: its position in a log file; None: unknown.
+        reloads_from: records of earlier runs from this offset on are removed; None: all are kept.
+        is_stopped: whether nothing is exported until the user chooses what to do.
+        is_asked: whether the user named the offset, which the log need not have reached.
+        findings: the reasons.
     """
 
     next_offset: int
@@ -201,7 +203,7 @@ class ExportStart:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A log that is another one than it was."""
+    """The finding that a log is not the one that was exported."""
 
     code: str
     details: dict[str, object]
@@ -217,7 +219,7 @@ def find_start(
     checkpoints: Checkpoints,
     options: ScanOptions,
 ) -> ExportStart:
-    """Where a log is read from. Raises StorageError where it must be searched and cannot be read."""
+    """Return where the export of a log starts. Raises StorageError if the log must be searched and cannot be read."""
     if before is None:
         return ExportStart(next_offset=_first_wanted(log, asked, options), is_asked=asked.from_offset is not None)
     if asked.reload and log.unit.files:
@@ -234,7 +236,7 @@ def find_start(
 
 
 def _reloaded(log: PartitionLog, before: PartitionState, asked: ExportOptions, options: ScanOptions) -> ExportStart:
-    """What is exported again. Of the same log rows below its start stay: nothing could come in their place."""
+    """Return the start of a reload. Rows below the log start are kept: the log no longer holds their records."""
     first = _first_wanted(log, asked, options)
     if asked.from_offset is not None or asked.from_time_ms is not None:
         first = min(first, before.next_offset)
@@ -245,7 +247,7 @@ def _reloaded(log: PartitionLog, before: PartitionState, asked: ExportOptions, o
 
 
 def _gone(log: PartitionLog, before: PartitionState) -> tuple[Finding, ...]:
-    """What was deleted before it was exported."""
+    """Return the finding about records that were deleted before they were exported."""
     if log.log_start is None or log.log_start <= before.next_offset:
         return ()
     return (_found(log, "export.gone-before", offset=before.next_offset, last=log.log_start - 1),)
@@ -254,7 +256,7 @@ def _gone(log: PartitionLog, before: PartitionState) -> tuple[Finding, ...]:
 def _changed(
     log: PartitionLog, before: PartitionState, asked: ExportOptions, change: _Change, search: _Search
 ) -> ExportStart:
-    """What becomes of a log that is another one."""
+    """Return the start for a log that is not the one that was exported, by `on_change`."""
     end = search.log_end()
     finding = _found(log, change.code, offset=before.next_offset, **change.details)
     if asked.on_change == "stop":
@@ -267,7 +269,7 @@ def _changed(
 
 
 class _Search:
-    """Looks for the batch that was exported last; a context manager that closes its files."""
+    """The search for the batch that was exported last; a context manager that closes its files."""
 
     def __init__(
         self, log: PartitionLog, before: PartitionState, checkpoints: Checkpoints, options: ScanOptions
@@ -285,7 +287,7 @@ class _Search:
         self._lookup.close()
 
     def find(self) -> Resume | _Change | None:
-        """Where the log goes on; null: it is the same one, and is read by its offsets."""
+        """Return where the log continues; None: it is the same log, and is read by its offsets."""
         log, before = self._log, self._before
         last = before.last_batch
         if before.topic_id is not None and log.topic_id is not None and before.topic_id != log.topic_id:
@@ -295,14 +297,14 @@ class _Search:
                 return None if before.is_asked else self._without_batch()
             return self._at_its_place(last) or self._elsewhere(last)
         except StorageError:
-            return None  # the task that reads it says so
+            return None  # the task that reads the log reports it
 
     def log_end(self) -> int:
-        """The log end offset."""
+        """Return the log end offset."""
         return self._lookup.log_end(Trace())[0] if self._log.segments else 0
 
     def _without_batch(self) -> _Change | None:
-        """Nothing of it was exported yet: a log that ends before its first offset is another one."""
+        """Return a change if nothing was exported yet and the log now ends before the wanted offset."""
         end, wanted = self.log_end(), self._before.next_offset
         return _Change("export.log-shorter", {"last": wanted - 1, "end": end}) if end < wanted else None
 
@@ -330,7 +332,7 @@ class _Search:
                     if _has(source, batch.position, last.header):
                         return Resume(path, batch.position + batch.size_bytes, last.last_offset)
             if Compaction(log.unit, self._checkpoints, self._options).explains_lost_segments:
-                return None  # a cleaner has rewritten the batch, or taken it away
+                return None  # the log cleaner has rewritten or removed the batch
         return _Change("export.log-changed", {"last": shown})
 
 
@@ -339,7 +341,7 @@ def _has(source: Source, position: int, header: bytes) -> bool:
 
 
 def _first_wanted(log: PartitionLog, asked: ExportOptions, options: ScanOptions) -> int:
-    """The first offset that a user asks for."""
+    """Return the first offset that the user asked for."""
     if asked.from_time_ms is not None and log.segments:
         with PartitionLookup(log.segments, is_v07=log.is_v07, options=options) as lookup:
             record = lookup.find_time(asked.from_time_ms, Trace())
@@ -348,7 +350,7 @@ def _first_wanted(log: PartitionLog, asked: ExportOptions, options: ScanOptions)
 
 
 def _lowest(log: PartitionLog) -> int:
-    """An offset that no record of the log is below."""
+    """Return the lowest base offset: no record of the log has a lower offset."""
     return min((file.base_offset or 0 for file in log.unit.files), default=0)
 
 

@@ -1,6 +1,7 @@
-"""How far each partition has been exported, and by what its log is known again.
+"""What a task of an export does, and the state of an export: how far each partition is exported.
 
-The state is part of every commit, so that it never says anything else than the files do.
+The state is part of every commit, so that it always agrees with the files. It also holds the last exported batch, by
+which the next run recognizes the log.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ Name = tuple[str, int]
 
 
 class LastBatch(NamedTuple):
-    """The batch that was exported last: `header` are its first bytes, its checksum and leader epoch among them."""
+    """The batch that was exported last; `header`: its first bytes, which include its checksum and leader epoch."""
 
     segment: str
     position: int
@@ -67,17 +68,17 @@ class LastBatch(NamedTuple):
 
     @classmethod
     def of(cls, mark: BatchMark, segment: str) -> LastBatch:
-        """From what a reader has seen last of a file."""
+        """Return the last batch that a reader has seen of a file."""
         return cls(segment, mark.position, mark.size_bytes, mark.last_offset, mark.header)
 
     @property
     def end(self) -> int:
-        """The byte behind it."""
+        """The byte after the batch."""
         return self.position + self.size_bytes
 
 
 class Unread(NamedTuple):
-    """A segment that could not be opened, and the offsets of it that are not exported; `last` null: to its end."""
+    """A segment that could not be opened, and its offsets that are not exported; `last` None: up to its end."""
 
     segment: str
     first: int
@@ -86,15 +87,15 @@ class Unread(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """One partition: all below `next_offset` is exported, but for what is unread, damaged or was never there.
+    """How far a partition is exported: all records below `next_offset`, except unread and damaged ones.
 
     Args:
-        next_offset: where the next run goes on.
-        last_batch: what stands before it in the log; null: nothing was read yet.
-        topic_id: of `partition.metadata`; null: there is none.
-        path: of the directory it was read from last.
+        next_offset: offset at which the next run continues.
+        last_batch: the batch before it in the log; None: nothing was read yet.
+        topic_id: topic id of `partition.metadata`; None: unknown.
+        path: path of the directory that was read last.
         unread: segments to try again.
-        is_asked: it begins at an offset that somebody asked for, which the log need not have reached.
+        is_asked: whether the user named the first offset, which the log need not have reached.
     """
 
     next_offset: int
@@ -105,7 +106,7 @@ class PartitionState:
     is_asked: bool = False
 
     def to_json(self) -> dict[str, object]:
-        """As JSON has it."""
+        """Return the JSON object of the state."""
         last = self.last_batch
         return {
             "next_offset": self.next_offset,
@@ -118,7 +119,7 @@ class PartitionState:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> PartitionState:
-        """Raises KeyError, TypeError or ValueError for anything else than `to_json` gave."""
+        """Return the state from its JSON object. Raises KeyError, TypeError or ValueError for any other value."""
         last = value["last_batch"]
         return cls(
             next_offset=int(value["next_offset"]),
@@ -130,19 +131,19 @@ class PartitionState:
         )
 
     def read_up_to(self, next_offset: int, last_batch: LastBatch | None) -> PartitionState:
-        """After more of its log was read; offsets never go back."""
+        """Return the state after more of the log was read; `next_offset` never decreases."""
         return replace(self, next_offset=max(self.next_offset, next_offset), last_batch=last_batch or self.last_batch)
 
 
 @dataclass(slots=True)
 class ExportState:
-    """The state of an export: of each partition how far it is."""
+    """The state of an export: how far each partition is exported."""
 
     of: dict[Name, PartitionState] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], path: str) -> ExportState:
-        """From a commit's state. Raises RefusedError where it is none of an export."""
+        """Return the state of an export from that of a commit. Raises RefusedError if it is not one of an export."""
         try:
             partitions = value.get("partitions", {})
             return cls(
@@ -155,13 +156,13 @@ class ExportState:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             problem = f"{type(error).__name__}: {error}"
             raise RefusedError(
-                f"its state is not one that exports of this release leave ({problem}); export into another "
-                f"directory: --to DIR",
+                f"its state is not that of an export by this release of kafkalog ({problem}); export into another "
+                "directory: --to DIR",
                 path=path,
             ) from error
 
     def to_json(self) -> dict[str, Any]:
-        """As a commit has it."""
+        """Return the state for a commit."""
         partitions: dict[str, dict[str, object]] = {}
         for (topic, partition), state in sorted(self.of.items()):
             partitions.setdefault(topic, {})[str(partition)] = state.to_json()
@@ -169,18 +170,18 @@ class ExportState:
 
 
 COLUMNS: Final = tuple(name for name in tables.RECORD.names if name not in {"type", "topic", "partition"})
-"""Of the files: topic and partition are those of their directories' names."""
+"""The columns of the files: topic and partition are in the names of their directories."""
 
 
 class RecordFile:
-    """A Parquet file of records, which is begun when there is a record for it. Entered, a failed one is taken away.
+    """A Parquet file of records, created when its first record is added; as a context manager, deleted on failure.
 
     Args:
-        staging: the directory that it is written into.
-        stem: how its name begins.
-        folder: the directory that it comes to lie in, below the output.
-        compression: of its pages.
-        syncs: whether it is brought to the disk.
+        staging: directory into which it is written.
+        stem: first part of its name.
+        folder: directory of the finished file, relative to the output.
+        compression: codec of its pages.
+        syncs: whether it is fsynced.
     """
 
     def __init__(self, staging: str, stem: str, folder: str, compression: Compression, *, syncs: bool = True) -> None:
@@ -202,14 +203,14 @@ class RecordFile:
             self._file.__exit__(kind, *rest)  # type: ignore[arg-type]
 
     def add(self, chunk: RecordChunk) -> None:
-        """Add rows of a reader. Raises WriteError."""
+        """Add a chunk of records. Raises WriteError."""
         self._begin()
         if self._rows is not None:
             for batch in self._rows.add(chunk):
                 self.write(batch)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows of the file's columns. Raises WriteError."""
+        """Add a batch with the columns of the file. Raises WriteError."""
         import pyarrow.compute as pc  # noqa: PLC0415 -- where there is work for it
 
         self._begin()
@@ -224,7 +225,7 @@ class RecordFile:
                 raise write_error(self._path, error) from error
 
     def finish(self) -> Part | None:
-        """The finished file; null: it has no record. Raises WriteError."""
+        """Finish the file and return it; None: it has no record. Raises WriteError."""
         if self._rows is not None:
             for batch in self._rows.flush():
                 self.write(batch)
@@ -240,7 +241,7 @@ class RecordFile:
         return Part(self._staged, f"{self._folder}/{self._staged}", written.rows, os.path.getsize(self._path), info)
 
     def finding(self) -> Finding | None:
-        """Header keys that had to be changed, as a column of text holds nothing else."""
+        """Return the finding about header keys that were changed because they are not UTF-8; None: there is none."""
         if self._rows is None:
             return None
         from kafkalog_core.spark.session.arrow import header_key_finding  # noqa: PLC0415 -- where there is work for it
@@ -268,14 +269,14 @@ def keep_before(
     compression: Compression,
     advance: Callable[[int], None],
 ) -> Part | None:
-    """A task: a file again, with its records below an offset alone; null: there is none. Raises WriteError."""
+    """Rewrite a file with only its records below an offset; None: there are none. Raises WriteError."""
     import pyarrow.compute as pc  # noqa: PLC0415 -- where there is work for it
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     if not os.path.lexists(path):
         raise NotFoundError(
-            "an earlier run has written this file, and it is gone: put it back from a backup, or reload the whole "
-            "partition (--reload without a place to begin)",
+            "an earlier run wrote this file, but it is missing; restore it from a backup, or reload the whole "
+            "partition (--reload without --from-offset and --from-time)",
             path=path,
         )
     with RecordFile(staging, stem, folder, compression) as file, pq.ParquetFile(path) as source:
@@ -288,27 +289,27 @@ def keep_before(
 
 
 def write_error(path: str, error: OSError) -> WriteError:
-    """Why a file that another library writes could not be."""
+    """Return the error for a file that another library could not write."""
     reason = (error.strerror or str(error)).lower()
     return WriteError(f"cannot be written: {reason}", path=path, number=error.errno)
 
 
 _EXPECTED: Final = frozenset({"file.grew"})
-"""What is no news of a log that is exported while it is written."""
+"""Codes of findings that are expected when a log is exported while a broker writes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportTask:
-    """What one task does.
+    """The work of one task: read splits of one partition, write one file.
 
     Args:
         splits: parts of one partition's log, in order.
-        request: how they are read; without targets.
-        staging: the directory that the file is written into.
-        stem: how its name begins.
-        folder: the directory that it comes to lie in, below the output.
-        compression: of the file.
-        syncs: whether the file is brought to the disk before it counts.
+        request: how they are read, without targets.
+        staging: directory into which the file is written.
+        stem: first part of its name.
+        folder: directory of the finished file, relative to the output.
+        compression: codec of the file.
+        syncs: whether the file is fsynced.
     """
 
     splits: tuple[LogSplit, ...]
@@ -321,7 +322,7 @@ class ExportTask:
 
 
 class FileSpan(NamedTuple):
-    """What was seen of one log file: see `OffsetSpan`."""
+    """The offsets and bytes that were seen of one log file; see `OffsetSpan`."""
 
     last_offset: int | None
     batches_end: int
@@ -330,14 +331,14 @@ class FileSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportTaskResult:
-    """What has come of it.
+    """The result of a task.
 
     Args:
-        part: the file; null: there was no record to write.
-        spans: by path; of files that could not be opened there is none.
-        failed: those, by path: the code of what happened.
-        last_batch: the last one of the last file that had any.
-        findings: what is wrong; of many of a kind in one file the last that is told says how many more there are.
+        part: the file; None: there was no record to write.
+        spans: what was seen of each log file, by path, without files that could not be opened.
+        failed: the code of the error of each file that could not be opened, by path.
+        last_batch: the last batch that was read; None: there was no batch.
+        findings: what is wrong; of many findings of one kind in a file, the last one counts those that are left out.
         totals: figures of the summary by name.
     """
 
@@ -350,7 +351,7 @@ class ExportTaskResult:
 
 
 def run_export_task(piece: ExportTask, advance: Callable[[int], None]) -> ExportTaskResult:
-    """Read, and write one file. Raises WriteError where it cannot be written."""
+    """Read the splits of a task and write its file. Raises WriteError if it cannot be written."""
     return _Exporter(piece, advance).run()
 
 
@@ -366,7 +367,7 @@ class _Exporter:
         self._last: LastBatch | None = None
 
     def run(self) -> ExportTaskResult:
-        """All splits, one behind the other."""
+        """Read all splits in order."""
         with self._file:
             for split in self._piece.splits:
                 self._split(split)
@@ -396,7 +397,7 @@ class _Exporter:
             self._failed[split.path] = code
             self._sink.put(found(code, split.path, reason=error.message, topic=split.topic, partition=split.partition))
         span = self._reader.take_spans().get(split.path)
-        if span is None:  # it went away, or another file has its name now
+        if span is None:  # the file was deleted, or another file has its name now
             self._failed.setdefault(split.path, "file.replaced-since")
             return
         self._spans[split.path] = FileSpan(span.last_offset, span.batches_end, span.damage_end)
@@ -420,13 +421,16 @@ class _Exporter:
 
 
 def _finding_of_row(row: Mapping[str, object]) -> Finding:
-    """A `finding` row of a reader as the value that it came of."""
+    """Return the finding of a `finding` row."""
     values = {name: value for name, value in row.items() if name not in {"type", "file"}}
     return Finding(path=str(row["file"]), **values)  # type: ignore[arg-type]
 
 
 def _is_unfinished(row: Mapping[str, object], split: LogSplit) -> bool:
-    """Whether it is the end of a log that somebody writes to, or that a broker would cut: no record is lost in it."""
+    """Return whether damage is the unfinished end of a log, which a broker is writing or would truncate.
+
+    No record is lost there.
+    """
     if row["reason"] != "torn-tail" or not split.file.is_last:
         return False
     return split.log_dir is None or not os.path.exists(f"{split.log_dir}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}")
@@ -439,7 +443,7 @@ def _held_back(row: Mapping[str, object], path: str) -> Finding:
 
 
 def _finding_of_damage(row: Mapping[str, object], path: str) -> Finding:
-    """A damaged place, as a finding of the code that `verify` gives it."""
+    """Return the finding of a damage row, with the code that `verify` reports for it."""
     reason = str(row["reason"])
     code = DAMAGE_CODES[reason]
     kind = FINDING_TYPES[code]

@@ -1,1 +1,1 @@
-"""session."""
+"""The Spark session, its errors, executors as workers, and rows as Arrow and Parquet."""

@@ -1,1 +1,1 @@
-"""source."""
+"""The data source `kafkalog`, its options, and SQL over its tables."""
